@@ -1,0 +1,1 @@
+"""The broker: a diskless process that holds the tails of segments."""

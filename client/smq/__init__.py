@@ -1,0 +1,1 @@
+"""SeaweedMQ for Python programs: producers, consumers, administration."""

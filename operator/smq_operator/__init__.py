@@ -1,0 +1,1 @@
+"""The operator: the leader of all brokers."""

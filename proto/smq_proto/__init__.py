@@ -1,0 +1,1 @@
+"""Stubs generated from the protocol definitions."""

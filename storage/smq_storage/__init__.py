@@ -1,0 +1,1 @@
+"""Chunks, chains, layout and index in the filer."""
