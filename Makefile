@@ -1,0 +1,72 @@
+# Every target sets up what it needs; the second time that takes no time.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-print-directory
+.DEFAULT_GOAL := help
+
+VENV  := .venv
+PY    := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+# The first interpreter that is new enough; `make PYTHON=/path/to/python …` chooses another.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+
+# More arguments for pytest, e.g. `make test ARGS="-k chain -x"`.
+ARGS ?=
+
+.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports format test demo bench chaos clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## create .venv with everything for development
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt install python3 python3-venv" >&2; exit 1; }
+	@$(PY) -m pip --version >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || \
+		{ echo "could not create $(VENV); on Debian: apt install python3-venv" >&2; exit 1; }
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+gen: $(STAMP) ## generate the protobuf stubs
+	$(PY) tools/gen.py
+
+gen-check: $(STAMP) ## fail if the generated stubs differ from the .proto files
+	$(PY) tools/gen.py --check
+
+lint: $(STAMP) ## ruff, mypy, import layers, generated files; all of them, even if one fails
+	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports gen-check
+
+lint-ruff: $(STAMP)
+	$(VENV)/bin/ruff check .
+
+lint-format: $(STAMP)
+	$(VENV)/bin/ruff format --check .
+
+lint-types: $(STAMP)
+	$(VENV)/bin/mypy
+
+lint-imports: $(STAMP)
+	$(VENV)/bin/lint-imports
+
+format: $(STAMP) ## let ruff fix and format
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+test: $(STAMP) ## every test that needs no Kubernetes and kills nothing
+	$(PY) -m pytest tests -m "not chaos and not e2e" $(ARGS)
+
+demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all local processes
+	$(PY) -m examples.demo
+
+bench: $(STAMP) ## measure
+	$(PY) -m benchmarks.run
+
+chaos: $(STAMP) ## kill, pause and cut off real processes
+	$(PY) -m pytest tests/chaos $(ARGS)
+
+clean: ## remove the virtual environment, caches and local data
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .smq build dist
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
