@@ -1,0 +1,34 @@
+"""The folder `operator/` must never shadow the standard library's module of that name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+BOTH = """
+import sys
+sys.modules.pop("operator", None)
+import operator
+import smq_operator
+assert operator.itemgetter(1)("ab") == "b"
+print(operator.__file__)
+print(smq_operator.__file__)
+"""
+
+
+def test_standard_library_and_package_are_both_importable_from_the_root():
+    # `-c` puts the working directory first on the path, like `python -m examples.demo` does
+    done = subprocess.run([sys.executable, "-c", BOTH], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    standard, ours = (Path(line).resolve() for line in done.stdout.splitlines())
+    assert ROOT not in standard.parents or ".venv" in standard.parts
+    assert ours == ROOT / "operator" / "smq_operator" / "__init__.py"
+
+
+def test_folder_is_not_a_package():
+    assert not (ROOT / "operator" / "__init__.py").exists()
+
+
+def test_tests_have_no_packages():
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
