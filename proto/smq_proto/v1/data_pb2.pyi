@@ -1,0 +1,401 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Replica(_message.Message):
+    __slots__ = ("broker", "incarnation", "address")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    incarnation: str
+    address: str
+    def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class Segment(_message.Message):
+    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost_from", "lost_to")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    PREDECESSORS_FIELD_NUMBER: _ClassVar[int]
+    SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
+    OPENED_BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    SEALED_BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    OPENED_AT_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    SEALED_AT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOST_FROM_FIELD_NUMBER: _ClassVar[int]
+    LOST_TO_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    number: int
+    start: int
+    stop: int
+    phase: str
+    durability: str
+    replicas: _containers.RepeatedCompositeFieldContainer[Replica]
+    predecessors: _containers.RepeatedScalarFieldContainer[str]
+    successors: _containers.RepeatedScalarFieldContainer[str]
+    opened_because: str
+    sealed_because: str
+    opened_at: int
+    end: int
+    sealed_at: int
+    bytes: int
+    lost_from: int
+    lost_to: int
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ...) -> None: ...
+
+class Layout(_message.Message):
+    __slots__ = ("topic", "uid", "partitions", "version", "segments")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    uid: str
+    partitions: int
+    version: int
+    segments: _containers.RepeatedCompositeFieldContainer[Segment]
+    def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., version: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ...) -> None: ...
+
+class Column(_message.Message):
+    __slots__ = ("name", "type", "nullable")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    NULLABLE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    nullable: bool
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., nullable: _Optional[bool] = ...) -> None: ...
+
+class TopicInfo(_message.Message):
+    __slots__ = ("name", "uid", "partitions", "key", "schema", "durability", "flush_bytes", "flush_interval")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uid: str
+    partitions: int
+    key: str
+    schema: _containers.RepeatedCompositeFieldContainer[Column]
+    durability: str
+    flush_bytes: int
+    flush_interval: int
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[str] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ...) -> None: ...
+
+class ProducerState(_message.Message):
+    __slots__ = ("epoch", "last_sequence", "recent")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    RECENT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    last_sequence: int
+    recent: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., recent: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SealOutcome(_message.Message):
+    __slots__ = ("segment", "end", "producers", "lost_from", "lost_to", "successors")
+    class ProducersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: ProducerState
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[ProducerState, _Mapping]] = ...) -> None: ...
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FROM_FIELD_NUMBER: _ClassVar[int]
+    LOST_TO_FIELD_NUMBER: _ClassVar[int]
+    SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
+    segment: str
+    end: int
+    producers: _containers.MessageMap[str, ProducerState]
+    lost_from: int
+    lost_to: int
+    successors: _containers.RepeatedCompositeFieldContainer[Segment]
+    def __init__(self, segment: _Optional[str] = ..., end: _Optional[int] = ..., producers: _Optional[_Mapping[str, ProducerState]] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "message", "details")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    details: str
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[str] = ...) -> None: ...
+
+class PutOpen(_message.Message):
+    __slots__ = ("protocol", "segment", "incarnation", "producer", "replica")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    segment: str
+    incarnation: str
+    producer: ProducerHello
+    replica: ReplicaHello
+    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ...) -> None: ...
+
+class ProducerHello(_message.Message):
+    __slots__ = ("producer", "epoch")
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    producer: str
+    epoch: int
+    def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ReplicaHello(_message.Message):
+    __slots__ = ("primary_incarnation",)
+    PRIMARY_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    primary_incarnation: str
+    def __init__(self, primary_incarnation: _Optional[str] = ...) -> None: ...
+
+class ProducerBatch(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class ProducerReply(_message.Message):
+    __slots__ = ("opened", "acks", "sealed", "error", "heartbeat")
+    class Opened(_message.Message):
+        __slots__ = ("last_sequence", "max_batch_bytes")
+        LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        MAX_BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
+        last_sequence: int
+        max_batch_bytes: int
+        def __init__(self, last_sequence: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ...) -> None: ...
+    class Acks(_message.Message):
+        __slots__ = ("first_sequence", "first_offsets")
+        FIRST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        FIRST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+        first_sequence: int
+        first_offsets: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, first_sequence: _Optional[int] = ..., first_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+    class Heartbeat(_message.Message):
+        __slots__ = ("watermark",)
+        WATERMARK_FIELD_NUMBER: _ClassVar[int]
+        watermark: int
+        def __init__(self, watermark: _Optional[int] = ...) -> None: ...
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    ACKS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    opened: ProducerReply.Opened
+    acks: ProducerReply.Acks
+    sealed: SealOutcome
+    error: Error
+    heartbeat: ProducerReply.Heartbeat
+    def __init__(self, opened: _Optional[_Union[ProducerReply.Opened, _Mapping]] = ..., acks: _Optional[_Union[ProducerReply.Acks, _Mapping]] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., heartbeat: _Optional[_Union[ProducerReply.Heartbeat, _Mapping]] = ...) -> None: ...
+
+class ReplicationBatch(_message.Message):
+    __slots__ = ("base_offset", "entries", "watermark", "chain_end")
+    class Entry(_message.Message):
+        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max")
+        PRODUCER_FIELD_NUMBER: _ClassVar[int]
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        ROWS_FIELD_NUMBER: _ClassVar[int]
+        APPENDED_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_MIN_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_MAX_FIELD_NUMBER: _ClassVar[int]
+        producer: str
+        epoch: int
+        sequence: int
+        rows: int
+        appended: int
+        partition_min: int
+        partition_max: int
+        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ...) -> None: ...
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_END_FIELD_NUMBER: _ClassVar[int]
+    base_offset: int
+    entries: _containers.RepeatedCompositeFieldContainer[ReplicationBatch.Entry]
+    watermark: int
+    chain_end: int
+    def __init__(self, base_offset: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[ReplicationBatch.Entry, _Mapping]]] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ...) -> None: ...
+
+class ReplicationReply(_message.Message):
+    __slots__ = ("end", "credit", "error")
+    END_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    end: int
+    credit: int
+    error: Error
+    def __init__(self, end: _Optional[int] = ..., credit: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class TailTicket(_message.Message):
+    __slots__ = ("protocol", "segment", "incarnation", "from_offset")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    segment: str
+    incarnation: str
+    from_offset: int
+    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., from_offset: _Optional[int] = ...) -> None: ...
+
+class TailBatch(_message.Message):
+    __slots__ = ("first_offset", "rows", "appended", "watermark", "sealed", "trimmed_to")
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_FIELD_NUMBER: _ClassVar[int]
+    WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    TRIMMED_TO_FIELD_NUMBER: _ClassVar[int]
+    first_offset: int
+    rows: _containers.RepeatedScalarFieldContainer[int]
+    appended: _containers.RepeatedScalarFieldContainer[int]
+    watermark: int
+    sealed: SealOutcome
+    trimmed_to: int
+    def __init__(self, first_offset: _Optional[int] = ..., rows: _Optional[_Iterable[int]] = ..., appended: _Optional[_Iterable[int]] = ..., watermark: _Optional[int] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., trimmed_to: _Optional[int] = ...) -> None: ...
+
+class OpenSegment(_message.Message):
+    __slots__ = ("protocol", "topic", "segment", "incarnation")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    topic: TopicInfo
+    segment: Segment
+    incarnation: str
+    def __init__(self, protocol: _Optional[int] = ..., topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class OpenedSegment(_message.Message):
+    __slots__ = ("credit",)
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    credit: int
+    def __init__(self, credit: _Optional[int] = ...) -> None: ...
+
+class SealSegment(_message.Message):
+    __slots__ = ("protocol", "topic", "uid", "segment", "incarnation", "reason", "successors", "only_flush")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
+    ONLY_FLUSH_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    topic: str
+    uid: str
+    segment: str
+    incarnation: str
+    reason: str
+    successors: _containers.RepeatedCompositeFieldContainer[Segment]
+    only_flush: bool
+    def __init__(self, protocol: _Optional[int] = ..., topic: _Optional[str] = ..., uid: _Optional[str] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., reason: _Optional[str] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., only_flush: _Optional[bool] = ...) -> None: ...
+
+class OutcomeRequest(_message.Message):
+    __slots__ = ("topic", "uid", "segment", "producer")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    uid: str
+    segment: str
+    producer: str
+    def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., segment: _Optional[str] = ..., producer: _Optional[str] = ...) -> None: ...
+
+class LocateRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class LocateReply(_message.Message):
+    __slots__ = ("topic", "layout", "store_url", "store_options")
+    class StoreOptionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_FIELD_NUMBER: _ClassVar[int]
+    STORE_URL_FIELD_NUMBER: _ClassVar[int]
+    STORE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicInfo
+    layout: Layout
+    store_url: str
+    store_options: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., store_url: _Optional[str] = ..., store_options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ("incarnation",)
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    def __init__(self, incarnation: _Optional[str] = ...) -> None: ...
+
+class BrokerStatus(_message.Message):
+    __slots__ = ("broker", "incarnation", "draining", "tail_bytes", "memory_limit", "segments")
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    TAIL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    incarnation: str
+    draining: bool
+    tail_bytes: int
+    memory_limit: int
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentReport]
+    def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., tail_bytes: _Optional[int] = ..., memory_limit: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentReport, _Mapping]]] = ...) -> None: ...
+
+class SegmentReport(_message.Message):
+    __slots__ = ("topic", "segment", "primary", "state", "end", "watermark", "chain_end", "tail_bytes", "messages", "bytes", "batches", "histogram")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    PRIMARY_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_END_FIELD_NUMBER: _ClassVar[int]
+    TAIL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    HISTOGRAM_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    segment: str
+    primary: bool
+    state: str
+    end: int
+    watermark: int
+    chain_end: int
+    tail_bytes: int
+    messages: int
+    bytes: int
+    batches: int
+    histogram: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., segment: _Optional[str] = ..., primary: _Optional[bool] = ..., state: _Optional[str] = ..., end: _Optional[int] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., batches: _Optional[int] = ..., histogram: _Optional[_Iterable[int]] = ...) -> None: ...

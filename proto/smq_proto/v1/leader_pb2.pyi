@@ -1,0 +1,282 @@
+from smq_proto.v1 import data_pb2 as _data_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Empty(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BrokerReport(_message.Message):
+    __slots__ = ("protocol", "broker", "incarnation", "address", "node", "zone", "status", "silent", "leaving")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ZONE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    broker: str
+    incarnation: str
+    address: str
+    node: str
+    zone: str
+    status: _data_pb2.BrokerStatus
+    silent: _containers.RepeatedScalarFieldContainer[str]
+    leaving: bool
+    def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., silent: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ...) -> None: ...
+
+class BrokerReportReply(_message.Message):
+    __slots__ = ("may_leave", "held")
+    MAY_LEAVE_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    may_leave: bool
+    held: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, may_leave: _Optional[bool] = ..., held: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class HistoryRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class HistoryReply(_message.Message):
+    __slots__ = ("segments",)
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedCompositeFieldContainer[_data_pb2.Segment]
+    def __init__(self, segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ...) -> None: ...
+
+class BrokerHint(_message.Message):
+    __slots__ = ("incarnation", "what")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    incarnation: str
+    what: str
+    def __init__(self, incarnation: _Optional[str] = ..., what: _Optional[str] = ...) -> None: ...
+
+class JoinGroup(_message.Message):
+    __slots__ = ("topic", "group", "member", "start", "generation")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    member: str
+    start: str
+    generation: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class GroupAssignment(_message.Message):
+    __slots__ = ("member", "generation", "positions", "heartbeat_ms")
+    class PositionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    generation: int
+    positions: _containers.ScalarMap[str, int]
+    heartbeat_ms: int
+    def __init__(self, member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
+
+class LeaveGroup(_message.Message):
+    __slots__ = ("topic", "group", "member")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    member: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ...) -> None: ...
+
+class CommitPositions(_message.Message):
+    __slots__ = ("topic", "group", "member", "generation", "positions")
+    class PositionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    member: str
+    generation: int
+    positions: _containers.ScalarMap[str, int]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class PositionsRequest(_message.Message):
+    __slots__ = ("topic", "group")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
+
+class GroupPositions(_message.Message):
+    __slots__ = ("positions",)
+    class PositionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    positions: _containers.ScalarMap[str, int]
+    def __init__(self, positions: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class GroupList(_message.Message):
+    __slots__ = ("groups",)
+    class Group(_message.Message):
+        __slots__ = ("name", "generation", "members", "positions")
+        class PositionsEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: int
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        GENERATION_FIELD_NUMBER: _ClassVar[int]
+        MEMBERS_FIELD_NUMBER: _ClassVar[int]
+        POSITIONS_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        generation: int
+        members: _containers.RepeatedScalarFieldContainer[str]
+        positions: _containers.ScalarMap[str, int]
+        def __init__(self, name: _Optional[str] = ..., generation: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., positions: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[GroupList.Group]
+    def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ...) -> None: ...
+
+class ApplyTopicRequest(_message.Message):
+    __slots__ = ("manifest",)
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    manifest: str
+    def __init__(self, manifest: _Optional[str] = ...) -> None: ...
+
+class ApplyTopicReply(_message.Message):
+    __slots__ = ("topic", "result")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    result: str
+    def __init__(self, topic: _Optional[str] = ..., result: _Optional[str] = ...) -> None: ...
+
+class TopicList(_message.Message):
+    __slots__ = ("topics",)
+    class Topic(_message.Message):
+        __slots__ = ("info", "layout", "messages_per_second", "bytes_per_second", "conditions", "sealed_segments")
+        INFO_FIELD_NUMBER: _ClassVar[int]
+        LAYOUT_FIELD_NUMBER: _ClassVar[int]
+        MESSAGES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+        BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+        CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+        SEALED_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+        info: _data_pb2.TopicInfo
+        layout: _data_pb2.Layout
+        messages_per_second: float
+        bytes_per_second: float
+        conditions: _containers.RepeatedCompositeFieldContainer[Condition]
+        sealed_segments: int
+        def __init__(self, info: _Optional[_Union[_data_pb2.TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[_data_pb2.Layout, _Mapping]] = ..., messages_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., sealed_segments: _Optional[int] = ...) -> None: ...
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicList.Topic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicList.Topic, _Mapping]]] = ...) -> None: ...
+
+class Condition(_message.Message):
+    __slots__ = ("type", "status", "reason", "message")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    status: bool
+    reason: str
+    message: str
+    def __init__(self, type: _Optional[str] = ..., status: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class BrokerList(_message.Message):
+    __slots__ = ("brokers",)
+    class Broker(_message.Message):
+        __slots__ = ("name", "incarnation", "address", "state", "status")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        INCARNATION_FIELD_NUMBER: _ClassVar[int]
+        ADDRESS_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        STATUS_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        incarnation: str
+        address: str
+        state: str
+        status: _data_pb2.BrokerStatus
+        def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ...) -> None: ...
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    brokers: _containers.RepeatedCompositeFieldContainer[BrokerList.Broker]
+    def __init__(self, brokers: _Optional[_Iterable[_Union[BrokerList.Broker, _Mapping]]] = ...) -> None: ...
+
+class DecisionList(_message.Message):
+    __slots__ = ("decisions",)
+    class Decision(_message.Message):
+        __slots__ = ("at", "topic", "action", "segments", "reason")
+        AT_FIELD_NUMBER: _ClassVar[int]
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        ACTION_FIELD_NUMBER: _ClassVar[int]
+        SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        at: int
+        topic: str
+        action: str
+        segments: _containers.RepeatedScalarFieldContainer[str]
+        reason: str
+        def __init__(self, at: _Optional[int] = ..., topic: _Optional[str] = ..., action: _Optional[str] = ..., segments: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    decisions: _containers.RepeatedCompositeFieldContainer[DecisionList.Decision]
+    def __init__(self, decisions: _Optional[_Iterable[_Union[DecisionList.Decision, _Mapping]]] = ...) -> None: ...
+
+class PlanRequest(_message.Message):
+    __slots__ = ("topic", "action", "segments", "boundaries")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARIES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    action: str
+    segments: _containers.RepeatedScalarFieldContainer[str]
+    boundaries: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., action: _Optional[str] = ..., segments: _Optional[_Iterable[str]] = ..., boundaries: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DrainBrokerRequest(_message.Message):
+    __slots__ = ("broker",)
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    broker: str
+    def __init__(self, broker: _Optional[str] = ...) -> None: ...
+
+class SegmentRequest(_message.Message):
+    __slots__ = ("topic", "segment")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    segment: str
+    def __init__(self, topic: _Optional[str] = ..., segment: _Optional[str] = ...) -> None: ...
