@@ -1,0 +1,98 @@
+"""The segment DAG as a reader sees it: which segments may be read now, so that every key's order holds.
+
+A segment may be read only when all its predecessors have been read to their ends. A predecessor that is neither in the
+layout nor in the index has been removed by retention: it counts as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from smq_core.model import Layout, Position, SealedSegment
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A segment for a reader; ``end`` is None until it is sealed."""
+
+    name: str
+    predecessors: tuple[str, ...]
+    end: int | None = None
+    opened_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets that were acked or delivered once and are gone. ``start`` may exceed nothing: it is below ``stop``."""
+
+    segment: str
+    start: int
+    stop: int
+
+
+def nodes_of(sealed: Iterable[SealedSegment], layout: Layout | None) -> dict[str, Node]:
+    """The whole DAG from the index and the layout, oldest first."""
+    nodes = {s.name: Node(s.name, s.predecessors, s.end, s.opened_at) for s in sealed}
+    for segment in layout.segments if layout is not None else ():
+        nodes.setdefault(segment.name, Node(segment.name, segment.predecessors, None, segment.opened_at))
+    return nodes
+
+
+@dataclass(slots=True)
+class Reader:
+    """How far one reader (or one group) has come in the DAG."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+
+    def update(self, nodes: Mapping[str, Node]) -> None:
+        """Newer knowledge of the DAG. Ends never change, so known ones are kept."""
+        for name, node in nodes.items():
+            old = self.nodes.get(name)
+            self.nodes[name] = old if old is not None and old.end is not None else node
+
+    def ended(self, segment: str, end: int) -> None:
+        """The segment is sealed at this end. A position beyond it was delivered and is lost: it counts as read."""
+        node = self.nodes[segment]
+        self.nodes[segment] = Node(node.name, node.predecessors, end, node.opened_at)
+        position = self.positions.get(segment, 0)
+        if position > end:
+            self.losses.append(Loss(segment, end, position))
+            self.positions[segment] = end
+
+    def advance(self, segment: str, next_offset: int) -> None:
+        """Everything below ``next_offset`` was read. Positions never go back."""
+        self.positions[segment] = max(self.positions.get(segment, 0), next_offset)
+
+    def is_read(self, segment: str) -> bool:
+        """Read to its end, or removed by retention."""
+        node = self.nodes.get(segment)
+        return node is None or (node.end is not None and self.positions.get(segment, 0) >= node.end)
+
+    def readable(self) -> list[str]:
+        """The segments to read now: not read to the end, all predecessors read."""
+        return [
+            name
+            for name, node in self.nodes.items()
+            if not self.is_read(name) and all(self.is_read(p) for p in node.predecessors)
+        ]
+
+    def skip_to_latest(self) -> None:
+        """Begin at the living segments: whatever is sealed counts as read."""
+        for name, node in self.nodes.items():
+            if node.end is not None:
+                self.positions[name] = node.end
+
+    def committed(self) -> Position:
+        """The positions to commit: of segments that are still needed to know what may be read."""
+        needed = {p for node in self.nodes.values() for p in node.predecessors if not self.is_read(node.name)}
+        return {
+            name: offset
+            for name, offset in self.positions.items()
+            if name in needed or not self.is_read(name) or not self._has_successors(name)
+        }
+
+    def _has_successors(self, name: str) -> bool:
+        return any(name in node.predecessors for node in self.nodes.values())

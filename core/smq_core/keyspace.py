@@ -1,0 +1,86 @@
+"""The hash ring of a topic: key to partition, ranges of partitions, exact cover.
+
+A topic has P partitions, 0..P-1. A segment covers a half-open range of them. The partition of a key is
+``xxh3_64(key) % P``; rows without a key get whatever partition the producer chooses for their batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+MAX_PARTITIONS = 65_536
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyRange:
+    """Partitions ``start .. stop - 1``. Raises ValueError when it would be empty or negative."""
+
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.stop:
+            raise ValueError(f"a range needs 0 <= start < stop, not [{self.start}, {self.stop})")
+
+    def __contains__(self, partition: int) -> bool:
+        return self.start <= partition < self.stop
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.stop})"
+
+    def covers(self, other: KeyRange) -> bool:
+        return self.start <= other.start and other.stop <= self.stop
+
+    def overlaps(self, other: KeyRange) -> bool:
+        return self.start < other.stop and other.start < self.stop
+
+    def cut(self, boundaries: Sequence[int]) -> list[KeyRange]:
+        """The parts of this range between the given boundaries (strictly inside it, ascending)."""
+        edges = [self.start, *boundaries, self.stop]
+        return [KeyRange(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def even_split(whole: KeyRange, parts: int) -> list[KeyRange]:
+    """Cuts a range into ``parts`` nearly equal ones. Raises ValueError when it has fewer partitions than that."""
+    if not 1 <= parts <= len(whole):
+        raise ValueError(f"{whole} cannot be cut into {parts} parts")
+    edges = [whole.start + len(whole) * i // parts for i in range(parts + 1)]
+    return [KeyRange(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def covers_exactly(ranges: Iterable[KeyRange], whole: KeyRange) -> bool:
+    """True when the ranges lie side by side and make up ``whole``: no gap, no overlap."""
+    at = whole.start
+    for part in sorted(ranges):
+        if part.start != at:
+            return False
+        at = part.stop
+    return at == whole.stop
+
+
+def union(ranges: Iterable[KeyRange]) -> KeyRange:
+    """The one range that neighbours make up. Raises ValueError when they are not contiguous."""
+    ordered = sorted(ranges)
+    whole = KeyRange(ordered[0].start, ordered[-1].stop)
+    if not covers_exactly(ordered, whole):
+        raise ValueError("only neighbouring ranges can be merged: " + ", ".join(map(str, ordered)))
+    return whole
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The partition of one key: ``xxh3_64(key) % partitions``."""
+    return xxhash.xxh3_64_intdigest(key) % partitions
+
+
+def partitions_of(keys: Sequence[bytes], partitions: int) -> npt.NDArray[np.int32]:
+    """The partitions of many keys. Returns int32 of shape (len(keys),)."""
+    digests = np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
+    return (digests % np.uint64(partitions)).astype(np.int32)

@@ -1,0 +1,154 @@
+"""Transitions of a topic's layout, each a pure function from one layout to the next.
+
+The invariant, true of every layout these functions return: the open and sealing segments cover the ring exactly.
+
+* ``create`` makes the first segments.
+* ``plan`` turns segments to ``sealing`` and adds their successors as ``pending``.
+* ``activate`` takes sealed segments out and turns their successors to ``open``.
+
+A pending segment can be planned away too (its broker died before it opened): it stays ``pending``, with successors
+of its own, and turns to ``sealing`` in the activation that would have opened it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from smq_core.keyspace import KeyRange, covers_exactly, union
+from smq_core.model import Durability, Layout, Phase, Reason, Replica, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A segment that is to be: its range and who shall hold it."""
+
+    range: KeyRange
+    replicas: tuple[Replica, ...]
+    durability: Durability
+
+
+@dataclass(frozen=True, slots=True)
+class SealPlan:
+    """One decision: seal these segments, for this reason; these successors cover the same partitions."""
+
+    segments: tuple[str, ...]
+    reason: Reason
+    successors: tuple[Successor, ...]
+    because: str = ""
+
+
+def segment_name(topic: str, range_: KeyRange, number: int) -> str:
+    """``flights-0-1024-7``: the topic, the range, and a number that makes it unique for ever."""
+    return f"{topic.rsplit('/', 1)[-1]}-{range_.start}-{range_.stop}-{number}"
+
+
+def create(topic: str, uid: str, partitions: int, parts: Sequence[Successor], *, now: int, writer: str) -> Layout:
+    """The first layout of a topic. Raises ValueError when the parts do not cover the ring."""
+    empty = Layout(topic, uid, partitions)
+    segments, number = _new_segments(empty, parts, Phase.OPEN, (), Reason.CREATE, now)
+    return checked(replace(empty, version=1, next_number=number, segments=segments, writer=writer))
+
+
+def plan(layout: Layout, plans: Sequence[SealPlan], *, now: int, writer: str) -> Layout:
+    """Applies several decisions in one step.
+
+    Raises ValueError when a plan names a segment that is not there or already has successors, or when its
+    successors do not cover its partitions exactly.
+    """
+    segments = list(layout.segments)
+    number = layout.next_number
+    for seal in plans:
+        olds = [layout.segment(name) for name in seal.segments]
+        if any(old.successors for old in olds):
+            raise ValueError("already planned to be sealed: " + ", ".join(seal.segments))
+        whole = union(old.range for old in olds)
+        if not covers_exactly((successor.range for successor in seal.successors), whole):
+            raise ValueError(f"the successors do not cover {whole} exactly")
+        made, number = _new_segments(
+            replace(layout, next_number=number), seal.successors, Phase.PENDING, seal.segments, seal.reason, now
+        )
+        names = tuple(segment.name for segment in made)
+        for old in olds:
+            at = next(i for i, segment in enumerate(segments) if segment.name == old.name)
+            segments[at] = replace(
+                old,
+                phase=Phase.SEALING if old.phase is Phase.OPEN else old.phase,
+                successors=names,
+                sealed_because=seal.reason,
+            )
+        segments.extend(made)
+    return checked(
+        replace(layout, version=layout.version + 1, next_number=number, segments=tuple(segments), writer=writer)
+    )
+
+
+def activatable(layout: Layout, sealed: Iterable[str]) -> set[str]:
+    """Which of the sealed segments can leave the layout now.
+
+    A segment leaves together with the other predecessors of its successors (a merge), because the ring must stay
+    covered; and never before its own predecessors have left.
+    """
+    done = {name for name in sealed if name in layout}
+    while True:
+        stay = {
+            name
+            for name in done
+            if any(p in layout for p in layout.segment(name).predecessors)
+            or any(
+                predecessor in layout and predecessor not in done
+                for successor in layout.segment(name).successors
+                for predecessor in layout.segment(successor).predecessors
+            )
+        }
+        if not stay:
+            return done
+        done -= stay
+
+
+def activate(layout: Layout, sealed: Iterable[str], *, writer: str) -> Layout:
+    """Takes the sealed segments that can leave out of the layout; successors without predecessors left open."""
+    gone = activatable(layout, sealed)
+    segments = []
+    for segment in layout.segments:
+        if segment.name in gone:
+            continue
+        opens = segment.phase is Phase.PENDING and any(name in gone for name in segment.predecessors)
+        if opens:
+            segment = replace(segment, phase=Phase.SEALING if segment.successors else Phase.OPEN)
+        segments.append(segment)
+    return checked(replace(layout, version=layout.version + 1, segments=tuple(segments), writer=writer))
+
+
+def checked(layout: Layout) -> Layout:
+    """The layout itself. Raises ValueError when open and sealing segments do not cover the ring exactly."""
+    accepting = [s.range for s in layout.segments if s.phase in (Phase.OPEN, Phase.SEALING)]
+    if not covers_exactly(accepting, layout.ring):
+        raise ValueError(f"open and sealing segments do not cover {layout.ring}: {sorted(accepting)}")
+    return layout
+
+
+def _new_segments(
+    layout: Layout,
+    parts: Sequence[Successor],
+    phase: Phase,
+    predecessors: tuple[str, ...],
+    reason: Reason,
+    now: int,
+) -> tuple[tuple[Segment, ...], int]:
+    first = layout.next_number
+    made = tuple(
+        Segment(
+            name=segment_name(layout.topic, part.range, first + i),
+            number=first + i,
+            range=part.range,
+            phase=phase,
+            durability=part.durability,
+            replicas=part.replicas,
+            predecessors=tuple(name for name in predecessors if layout.segment(name).range.overlaps(part.range)),
+            opened_because=reason,
+            opened_at=now,
+        )
+        for i, part in enumerate(parts)
+    )
+    return made, first + len(made)

@@ -1,0 +1,349 @@
+"""The leader of one topic: compares wish, layout and brokers, and says what is to be done next.
+
+Level-triggered and without memory that matters: ``step`` may be called at any time, by any number of leaders; what
+it wants done comes back as answers (``layout_read``, ``layout_put``, ``opened``, ...). A leader that is
+stopped between any two effects is followed by one that reads the layout and goes on. The layout's etag
+decides between two leaders; a lost or unclear PUT is answered by reading again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from smq_core import layout as layouts
+from smq_core.decide import Decision, Request, decide
+from smq_core.keyspace import KeyRange, even_split
+from smq_core.layout import Successor
+from smq_core.model import Layout, Phase, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
+from smq_core.placement import BrokerView, Placer
+from smq_core.sealing import AskReplica, Blocked, Liveness, SealFromFiler, Sealing
+
+RETRY_OPEN_AFTER = 500_000
+SUCCESSORS_HEAD_START = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLayout:
+    """Answer with ``layout_read``."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutLayout:
+    """Put on condition of ``etag`` (None: create only). Answer with ``layout_put`` or ``layout_lost``."""
+
+    layout: Layout
+    etag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenReplica:
+    """Tell this replica to open the segment. Answer with ``opened`` or ``open_failed``."""
+
+    segment: Segment
+    replica: Replica
+
+
+@dataclass(frozen=True, slots=True)
+class FlushAhead:
+    """Tell the primary that a seal comes, so that what remains is small. No answer."""
+
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class AppendIndex:
+    """Add these to the index of sealed segments. Answer with ``indexed`` or ``index_failed``."""
+
+    entries: tuple[SealedSegment, ...]
+
+
+Effect = ReadLayout | PutLayout | OpenReplica | FlushAhead | AskReplica | SealFromFiler | AppendIndex
+
+
+@dataclass(slots=True)
+class _Opening:
+    """How far a replica is told to open a segment."""
+
+    asked: bool = False
+    done: bool = False
+    refused: bool = False
+    retry_at: int = 0
+
+
+@dataclass(slots=True)
+class TopicLeader:
+    """See the module's docstring. ``unique`` makes a text that no other PUT of any leader has.
+
+    A new leader decides nothing before ``settles_at``, unless it has heard of every replica: the brokers need a moment
+    to report to it.
+    """
+
+    topic: Topic
+    unique: Callable[[], str]
+    layout: Layout | None = None
+    etag: str | None = None
+    decisions: list[Decision] = field(default_factory=list)
+    blocked: dict[str, Blocked] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    settles_at: int = 0
+    _known: bool = False
+    _reading: bool = False
+    _putting: bool = False
+    _indexing: bool = False
+    _openings: dict[tuple[str, str], _Opening] = field(default_factory=dict)
+    _sealings: dict[str, Sealing] = field(default_factory=dict)
+    _seal_since: dict[str, int] = field(default_factory=dict)
+    _indexed: set[str] = field(default_factory=set)
+    _retry_at: int = 0
+
+    # ---- what is to be done
+
+    def step(self, now: int, brokers: Mapping[str, BrokerView]) -> list[Effect]:
+        """The effects to start now. ``brokers`` by incarnation; one that is missing is suspect, not gone."""
+        if not self._known:
+            if self._reading or now < self._retry_at:
+                return []
+            self._reading = True
+            return [ReadLayout()]
+        if self.layout is None:
+            return self._create(now, brokers)
+        effects: list[Effect] = []
+        effects += self._open(now, brokers)
+        effects += self._seal(now, brokers)
+        effects += self._index(now)
+        if not self._putting and now >= self._retry_at:
+            effects += self._change(now, brokers)
+        return effects
+
+    def _create(self, now: int, brokers: Mapping[str, BrokerView]) -> list[Effect]:
+        if self._putting or now < self._retry_at:
+            return []
+        placer = Placer(brokers.values())
+        spec = self.topic.spec
+        parts = []
+        for part in even_split(KeyRange(0, spec.partitions), spec.min_segments):
+            placed = placer.place(spec.durability, spec.replicas)
+            if placed is None:
+                return []
+            parts.append(Successor(part, placed.replicas, placed.durability))
+        self._putting = True
+        made = layouts.create(self.topic.name, self.topic.uid, spec.partitions, parts, now=now, writer=self.unique())
+        self._decided(now, "create", tuple(s.name for s in made.segments), "the topic is new")
+        return [PutLayout(made, None)]
+
+    def _open(self, now: int, brokers: Mapping[str, BrokerView]) -> list[Effect]:
+        assert self.layout is not None
+        effects: list[Effect] = []
+        for segment in self.layout.segments:
+            if segment.successors:
+                continue
+            for replica in segment.replicas:
+                broker = brokers.get(replica.incarnation)
+                opening = self._openings.setdefault((segment.name, replica.incarnation), _Opening())
+                if opening.asked or opening.done or opening.refused or now < opening.retry_at:
+                    continue
+                if broker is None or broker.liveness is Liveness.GONE:
+                    continue
+                opening.asked = True
+                effects.append(OpenReplica(segment, replica))
+        return effects
+
+    def _seal(self, now: int, brokers: Mapping[str, BrokerView]) -> list[Effect]:
+        assert self.layout is not None
+        liveness = liveness_in(brokers)
+        effects: list[Effect] = []
+        for segment in self.layout.segments:
+            if not segment.successors:
+                continue
+            if segment.name not in self._sealings:
+                self._sealings[segment.name] = Sealing(segment)
+                self._seal_since[segment.name] = now
+                if liveness(segment.primary.incarnation) is Liveness.ALIVE:
+                    effects.append(FlushAhead(segment))
+            sealing = self._sealings[segment.name]
+            if not self._successors_ready(segment, now, liveness):
+                continue
+            sealing.known_watermark = self.watermarks.get(segment.name)
+            step = sealing.next_step(now, liveness)
+            self.blocked.pop(segment.name, None)
+            if isinstance(step, Blocked):
+                self.blocked[segment.name] = step
+            elif step is not None:
+                effects.append(step)
+        return effects
+
+    def _successors_ready(self, segment: Segment, now: int, liveness: Callable[[str], Liveness]) -> bool:
+        """Successors open before the seal begins, so that writers go straight on; but nobody is waited for long."""
+        assert self.layout is not None
+        if now - self._seal_since[segment.name] >= SUCCESSORS_HEAD_START:
+            return True
+        for name in segment.successors:
+            successor = self.layout.segment(name)
+            if successor.successors:
+                continue
+            for replica in successor.replicas:
+                opening = self._openings.get((name, replica.incarnation), _Opening())
+                if not opening.done and liveness(replica.incarnation) is Liveness.ALIVE:
+                    return False
+        return True
+
+    def _index(self, now: int) -> list[Effect]:
+        """The index entries come before the layout lets the segments go."""
+        assert self.layout is not None
+        leaving = layouts.activatable(self.layout, self._outcomes()) - self._indexed
+        if not leaving or self._indexing or now < self._retry_at:
+            return []
+        self._indexing = True
+        entries = [_sealed_entry(self.layout.segment(name), self._outcomes()[name], now) for name in sorted(leaving)]
+        return [AppendIndex(tuple(sorted(entries, key=lambda e: e.number)))]
+
+    def _change(self, now: int, brokers: Mapping[str, BrokerView]) -> list[Effect]:
+        """One PUT for everything that can change now: sealed segments leave, new decisions enter."""
+        assert self.layout is not None
+        layout = self.layout
+        writer = self.unique()
+        done = {name for name in self._outcomes() if name in self._indexed}
+        leaving = layouts.activatable(layout, done)
+        if leaving:
+            layout = layouts.activate(layout, leaving, writer=writer)
+        if now < self.settles_at and not _all_known(layout, brokers):
+            brokers = {}
+        refused = {key for key, opening in self._openings.items() if opening.refused}
+        plans, decisions, self.requests = decide(
+            self.topic.spec, layout, brokers, self.requests, refused=refused, now=now
+        )
+        if plans:
+            layout = layouts.plan(layout, plans, now=now, writer=writer)
+            for decision in decisions:
+                self.decisions.append(replace(decision, topic=self.topic.name))
+            del self.decisions[:-100]
+        if layout is self.layout:
+            return []
+        self._putting = True
+        return [PutLayout(replace(layout, version=self.layout.version + 1), self.etag)]
+
+    # ---- answers
+
+    def layout_read(self, found: tuple[Layout, str] | None) -> None:
+        """The filer's layout and its etag, or None when there is none yet."""
+        self._reading = False
+        self._known = True
+        self.layout, self.etag = found if found is not None else (None, None)
+        self._forget()
+
+    def read_failed(self, now: int) -> None:
+        self._reading = False
+        self._retry_at = now + 200_000
+
+    def layout_put(self, layout: Layout, etag: str) -> None:
+        self._putting = False
+        self.layout, self.etag = layout, etag
+        self._forget()
+
+    def layout_lost(self, now: int, *, unclear: bool = False) -> None:
+        """Another leader's PUT came first, or nobody knows: think again from what the filer says."""
+        self._putting = False
+        self._known = False
+        self._retry_at = now + 200_000 if unclear else now
+
+    def opened(self, segment: str, incarnation: str) -> None:
+        """This incarnation holds the segment."""
+        opening = self._openings.setdefault((segment, incarnation), _Opening())
+        opening.asked, opening.done = False, True
+
+    def open_failed(self, segment: str, incarnation: str, now: int, *, refused: bool) -> None:
+        """The call failed; ``refused`` when the process said no for good: the segment must go elsewhere."""
+        opening = self._openings.setdefault((segment, incarnation), _Opening())
+        opening.asked, opening.retry_at, opening.refused = False, now + RETRY_OPEN_AFTER, refused
+
+    def sealed(self, outcome: SealOutcome) -> None:
+        if outcome.segment in self._sealings:
+            self._sealings[outcome.segment].sealed(outcome)
+
+    def seal_refused(self, segment: str, incarnation: str, now: int, *, not_held: bool = False) -> None:
+        if segment not in self._sealings:
+            return
+        if not_held:
+            self._sealings[segment].not_held(incarnation)
+        else:
+            self._sealings[segment].refused(incarnation, now)
+
+    def filer_seal_failed(self, segment: str, now: int) -> None:
+        if segment in self._sealings:
+            self._sealings[segment].filer_failed(now)
+
+    def accept_loss(self, segment: str) -> bool:
+        """A person lets a blocked seal go on. False when the segment is not being sealed."""
+        sealing = self._sealings.get(segment)
+        if sealing is not None:
+            sealing.accept_loss()
+        return sealing is not None
+
+    def indexed(self, names: Sequence[str]) -> None:
+        self._indexing = False
+        self._indexed.update(names)
+
+    def index_failed(self, now: int) -> None:
+        self._indexing = False
+        self._retry_at = now + 200_000
+
+    def outcome(self, segment: str) -> SealOutcome | None:
+        sealing = self._sealings.get(segment)
+        return sealing.outcome if sealing is not None else None
+
+    # ---- inside
+
+    def _outcomes(self) -> dict[str, SealOutcome]:
+        return {name: s.outcome for name, s in self._sealings.items() if s.outcome is not None}
+
+    def _forget(self) -> None:
+        """Drops what belongs to segments that left the layout."""
+        names = {s.name for s in self.layout.segments} if self.layout is not None else set()
+        self._openings = {key: value for key, value in self._openings.items() if key[0] in names}
+        self._sealings = {key: value for key, value in self._sealings.items() if key in names}
+        self._seal_since = {key: value for key, value in self._seal_since.items() if key in names}
+        self.blocked = {key: value for key, value in self.blocked.items() if key in names}
+        self.watermarks = {key: value for key, value in self.watermarks.items() if key in names}
+        self._indexed &= names
+
+    def _decided(self, now: int, action: str, segments: tuple[str, ...], reason: str) -> None:
+        self.decisions.append(Decision(now, self.topic.name, action, segments, reason))
+
+
+def liveness_in(brokers: Mapping[str, BrokerView]) -> Callable[[str], Liveness]:
+    """How alive an incarnation is; one that the leader has not heard of is suspect."""
+
+    def of(incarnation: str) -> Liveness:
+        broker = brokers.get(incarnation)
+        return broker.liveness if broker is not None else Liveness.SUSPECT
+
+    return of
+
+
+def _all_known(layout: Layout, brokers: Mapping[str, BrokerView]) -> bool:
+    return all(r.incarnation in brokers for s in layout.segments for r in s.replicas)
+
+
+def _sealed_entry(segment: Segment, outcome: SealOutcome, now: int) -> SealedSegment:
+    return SealedSegment(
+        name=segment.name,
+        number=segment.number,
+        range=segment.range,
+        end=outcome.end,
+        predecessors=segment.predecessors,
+        successors=segment.successors,
+        opened_because=segment.opened_because,
+        sealed_because=segment.sealed_because or Reason.MANUAL,
+        opened_at=segment.opened_at,
+        sealed_at=now,
+        durability=segment.durability,
+        lost_from=outcome.lost[0] if outcome.lost else None,
+        lost_to=outcome.lost[1] if outcome.lost else None,
+    )
+
+
+def accepting(layout: Layout) -> list[Segment]:
+    """The segments that producers write to, or will: those without successors."""
+    return [s for s in layout.segments if s.phase in (Phase.OPEN, Phase.PENDING) and not s.successors]

@@ -1,0 +1,68 @@
+"""Which brokers take a segment: alive, not draining, on different nodes, least loaded, staying where possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from smq_core.model import Durability, Replica
+from smq_core.sealing import Liveness
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One incarnation as the leader sees it. ``load`` is any measure that is the same for all; ``segments`` counts."""
+
+    replica: Replica
+    liveness: Liveness = Liveness.ALIVE
+    draining: bool = False
+    node: str = ""
+    zone: str = ""
+    load: float = 0.0
+    segments: int = 0
+
+    @property
+    def takes_segments(self) -> bool:
+        return self.liveness is Liveness.ALIVE and not self.draining
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    replicas: tuple[Replica, ...]
+    durability: Durability
+
+
+class Placer:
+    """Places the segments of one decision round; what it has given out counts as load for what follows."""
+
+    def __init__(self, brokers: Iterable[BrokerView]) -> None:
+        self._brokers = [b for b in brokers if b.takes_segments]
+        self._given: dict[str, int] = {}
+
+    def place(self, wanted: Durability, copies: int, *, stay: Sequence[Replica] = ()) -> Placed | None:
+        """The replicas of one segment, the primary first; None when there is no broker at all.
+
+        With fewer than two brokers a ``Replicated`` segment is placed as ``Stored`` on one: acks then wait for the
+        filer, and nothing is lost. ``stay`` are the predecessor's replicas, preferred when equally loaded.
+        """
+        if not self._brokers:
+            return None
+        copies = 1 if wanted is Durability.STORED else min(copies, len(self._brokers))
+        sticky = {replica.incarnation for replica in stay}
+        chosen: list[BrokerView] = []
+        while len(chosen) < copies:
+            left = [b for b in self._brokers if b not in chosen]
+            chosen.append(min(left, key=lambda b: self._cost(b, chosen, sticky)))
+        for rank, broker in enumerate(chosen):
+            name = broker.replica.incarnation
+            # A primary does about twice a follower's work.
+            self._given[name] = self._given.get(name, 0) + (2 if rank == 0 else 1)
+        durability = wanted if copies > 1 else Durability.STORED
+        return Placed(tuple(b.replica for b in chosen), durability)
+
+    def _cost(self, broker: BrokerView, chosen: Sequence[BrokerView], sticky: set[str]) -> tuple[float, ...]:
+        same_node = sum(bool(b.node) and b.node == broker.node for b in chosen)
+        same_zone = sum(bool(b.zone) and b.zone == broker.zone for b in chosen)
+        name = broker.replica.incarnation
+        held = broker.segments + self._given.get(name, 0)
+        return (same_node, same_zone, held, broker.load, name not in sticky)

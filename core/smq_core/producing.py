@@ -1,0 +1,161 @@
+"""One producer and its segments: sequences, what is in flight, and what becomes of it when a segment is sealed.
+
+A *lane* is this producer's way into one segment. Pieces (rows of one batch that belong to one segment) wait in the
+lane's queue, get the next sequence when they are sent, and are resolved by an ack or by the segment's outcome. What
+the outcome does not contain goes back, in order, to be cut for the successors: so nothing is lost, doubled, or
+reordered within a key. Pieces are opaque. Without IO or clock; one caller at a time.
+
+Lane states::
+
+    closed --stream opens--> streaming --stream breaks--> closed
+       └── outcome of the segment is known ──> done   (from any state)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from smq_core.errors import SequenceGap
+from smq_core.model import RECENT_BATCHES, ProducerState, Segment
+
+MAX_IN_FLIGHT = RECENT_BATCHES
+
+
+class LaneState(StrEnum):
+    CLOSED = "closed"
+    STREAMING = "streaming"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A piece under its sequence."""
+
+    sequence: int
+    piece: object
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A piece is durable; its rows are at ``first_offset`` and on (None: in the log, offset no longer known)."""
+
+    segment: str
+    piece: object
+    first_offset: int | None
+
+
+@dataclass(slots=True)
+class Lane:
+    """This producer's way into one segment. The queue has what was never sent; ``in_flight`` what may be in the log."""
+
+    segment: Segment
+    state: LaneState = LaneState.CLOSED
+    next_sequence: int = 0
+    queue: deque[object] = field(default_factory=deque)
+    in_flight: deque[Sent] = field(default_factory=deque)
+    unsent: int = 0
+    """How many of ``in_flight``, counted from the end, wait to be sent again on the present stream."""
+
+    def to_send(self) -> Sent | None:
+        """The next piece for the stream, or None: nothing waits, the stream is closed, or enough is in flight."""
+        if self.state is not LaneState.STREAMING:
+            return None
+        if self.unsent:
+            again = self.in_flight[len(self.in_flight) - self.unsent]
+            self.unsent -= 1
+            return again
+        if not self.queue or len(self.in_flight) >= MAX_IN_FLIGHT:
+            return None
+        sent = Sent(self.next_sequence, self.queue.popleft())
+        self.next_sequence += 1
+        self.in_flight.append(sent)
+        return sent
+
+    def opened(self, last_sequence: int | None) -> None:
+        """A stream opened; the replica told the last sequence that it holds of this producer.
+
+        What it holds need not be sent, but is not acked yet: the replica acks repeats, so all is sent again.
+        Raises SequenceGap when the replica knows less than it has acked: it is not the log that it was.
+        """
+        first = self.in_flight[0].sequence if self.in_flight else self.next_sequence
+        held = -1 if last_sequence is None else last_sequence
+        if held < first - 1:
+            raise SequenceGap(
+                f"{self.segment.name} knows this producer's batches up to {held}, but {first - 1} was acked",
+                expected=held + 1,
+            )
+        self.state = LaneState.STREAMING
+        self.unsent = len(self.in_flight)
+
+    def acked(self, first_sequence: int, first_offsets: Sequence[int]) -> list[Delivered]:
+        """Batches from ``first_sequence`` on are durable. Repeated and late acks are passed over."""
+        delivered = []
+        for sequence, offset in enumerate(first_offsets, first_sequence):
+            if self.in_flight and self.in_flight[0].sequence == sequence:
+                delivered.append(Delivered(self.segment.name, self.in_flight.popleft().piece, offset))
+        self.unsent = min(self.unsent, len(self.in_flight))
+        return delivered
+
+    def broke(self) -> None:
+        """The stream is gone; what is in flight may or may not be in the log."""
+        if self.state is LaneState.STREAMING:
+            self.state = LaneState.CLOSED
+
+    def resolve(self, known: ProducerState | None, epoch: int) -> tuple[list[Delivered], list[object]]:
+        """The segment's outcome: what is in the log, and, in order, what has to go to the successors."""
+        self.state = LaneState.DONE
+        same = known if known is not None and known.epoch == epoch else None
+        last = same.last_sequence if same is not None else -1
+        delivered: list[Delivered] = []
+        again: list[object] = []
+        for sent in self.in_flight:
+            if same is not None and sent.sequence <= last:
+                first = same.first_offset(sent.sequence)
+                delivered.append(Delivered(self.segment.name, sent.piece, first))
+            else:
+                again.append(sent.piece)
+        again.extend(self.queue)
+        self.in_flight.clear()
+        self.queue.clear()
+        self.unsent = 0
+        return delivered, again
+
+    @property
+    def idle(self) -> bool:
+        return not self.queue and not self.in_flight
+
+
+@dataclass(slots=True)
+class Lanes:
+    """All lanes of one producer on one topic, and which of them may send.
+
+    A lane may send only when every predecessor's lane of this producer is done: else rows of one key could overtake
+    others whose fate is not known yet.
+    """
+
+    epoch: int = 0
+    lanes: dict[str, Lane] = field(default_factory=dict)
+
+    def lane(self, segment: Segment) -> Lane:
+        return self.lanes.setdefault(segment.name, Lane(segment))
+
+    def may_open(self, lane: Lane) -> bool:
+        return lane.state is LaneState.CLOSED and not any(
+            name in self.lanes and not self._settled(self.lanes[name]) for name in lane.segment.predecessors
+        )
+
+    def waiting_for(self, segments: Iterable[Segment]) -> list[Lane]:
+        """Lanes with something in them."""
+        return [self.lanes[s.name] for s in segments if s.name in self.lanes and not self.lanes[s.name].idle]
+
+    def drop_done(self, live: set[str]) -> None:
+        """Forgets lanes that are done and that no living segment has as a predecessor."""
+        for name in [n for n, lane in self.lanes.items() if lane.state is LaneState.DONE and n not in live]:
+            del self.lanes[name]
+
+    @staticmethod
+    def _settled(lane: Lane) -> bool:
+        return lane.state is LaneState.DONE or lane.idle
