@@ -6,6 +6,7 @@ A topic has P partitions, 0..P-1. A segment covers a half-open range of them. Th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -45,7 +46,7 @@ class KeyRange:
     def cut(self, boundaries: Sequence[int]) -> list[KeyRange]:
         """The parts of this range between the given boundaries (strictly inside it, ascending)."""
         edges = [self.start, *boundaries, self.stop]
-        return [KeyRange(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+        return [KeyRange(a, b) for a, b in itertools.pairwise(edges)]
 
 
 def even_split(whole: KeyRange, parts: int) -> list[KeyRange]:
@@ -53,7 +54,7 @@ def even_split(whole: KeyRange, parts: int) -> list[KeyRange]:
     if not 1 <= parts <= len(whole):
         raise ValueError(f"{whole} cannot be cut into {parts} parts")
     edges = [whole.start + len(whole) * i // parts for i in range(parts + 1)]
-    return [KeyRange(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    return [KeyRange(a, b) for a, b in itertools.pairwise(edges)]
 
 
 def covers_exactly(ranges: Iterable[KeyRange], whole: KeyRange) -> bool:

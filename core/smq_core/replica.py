@@ -1,7 +1,8 @@
 """One segment on one broker: the replicated tail, its watermark, and what is ready to leave.
 
 The machine holds no bytes, clock, lock or socket. Events are method calls; what is to be done next is *asked* of it
-(``replication_for``, ``next_chunk``, ``take_acks``), so that whoever drives it, threads or a simulation, keeps its own pace.
+(``replication_for``, ``next_chunk``, ``take_acks``), so that whoever drives it, threads or a simulation, keeps its own
+pace.
 Payloads are opaque. One caller at a time.
 
 States::

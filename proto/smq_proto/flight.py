@@ -1,0 +1,58 @@
+"""Arrow Flight with this project's errors: an SmqError crosses the wire whole, as ``extra_info``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as fl
+from google.protobuf.message import DecodeError, Message
+
+from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_from_pb, error_to_pb
+
+M = TypeVar("M", bound=Message)
+
+
+def to_flight(error: SmqError) -> fl.FlightServerError:
+    """What a Flight server raises to tell the client of this error."""
+    return fl.FlightServerError(error.message, error_to_pb(error).SerializeToString())
+
+
+def from_flight(error: BaseException) -> SmqError:
+    """The SmqError behind a Flight client's exception; one without any means that nobody answered."""
+    info = getattr(error, "extra_info", None)
+    if info:
+        try:
+            return error_from_pb(pb.Error.FromString(info))
+        except DecodeError:
+            pass
+    return Unavailable(f"the broker did not answer: {str(error).splitlines()[0][:300]}")
+
+
+@contextmanager
+def flight_errors() -> Iterator[None]:
+    """Turns Flight's and Arrow's exceptions into SmqErrors."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise from_flight(error) from error
+
+
+def parse(kind: type[M], body: object) -> M:
+    """Decodes what came over the wire. Raises InvalidRequest when it is something else."""
+    try:
+        return kind.FromString(bytes(memoryview(body)))  # type: ignore[arg-type]
+    except (DecodeError, TypeError, ValueError) as error:
+        raise InvalidRequest(f"not a {kind.DESCRIPTOR.full_name}: {error}") from error
+
+
+def call(client: fl.FlightClient, action: str, request: Message, *, timeout: float) -> bytes:
+    """Runs one action and returns the body of its only result (empty when it has none). ``timeout`` in seconds."""
+    options = fl.FlightCallOptions(timeout=timeout)
+    with flight_errors():
+        results = list(client.do_action(fl.Action(action, request.SerializeToString()), options))
+    return results[0].body.to_pybytes() if results else b""
