@@ -1,0 +1,61 @@
+"""_groups/<group>.json: the committed positions of a group, changed by compare-and-swap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from smq_core.errors import Conflict
+from smq_storage import paths
+from smq_storage.conditional import Patience
+from smq_storage.documents import read_document, write_document
+from smq_storage.store import Store
+
+DEFAULT_PATIENCE = Patience()
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPositions:
+    """``positions`` is {segment: next offset}. ``writer`` is unique for each write."""
+
+    generation: int
+    positions: Mapping[str, int] = field(default_factory=dict)
+    writer: str = ""
+
+
+def read_positions(store: Store, topic: str, uid: str, group: str) -> tuple[CommittedPositions, str] | None:
+    """The positions and their etag, or None for a group that never committed. Raises StoreUnavailable."""
+    return read_document(store, paths.group(topic, uid, group), CommittedPositions)
+
+
+def put_positions(
+    store: Store,
+    topic: str,
+    uid: str,
+    group: str,
+    committed: CommittedPositions,
+    etag: str | None,
+    patience: Patience = DEFAULT_PATIENCE,
+) -> str:
+    """Writes over the positions with that etag (None: there must be none). Returns the new etag.
+
+    Raises Conflict when another leader wrote (read again), StoreUnavailable when the outcome is unknown.
+    """
+    if not committed.writer:
+        raise ValueError("committed positions need a writer: it must recognise them")
+    new = write_document(
+        store,
+        paths.group(topic, uid, group),
+        committed,
+        etag,
+        is_mine=lambda it: it.writer == committed.writer,
+        patience=patience,
+    )
+    if new is None:
+        raise Conflict(f"the positions of group {group!r} were changed by another leader: read them again")
+    return new
+
+
+def list_groups(store: Store, topic: str, uid: str) -> list[str]:
+    """The groups that have committed, by name, from a listing."""
+    return [paths.group_name(o.path) for o in store.list(paths.groups_folder(topic, uid))]

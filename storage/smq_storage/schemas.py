@@ -1,0 +1,137 @@
+"""The columns of messages: on the wire from producers, and in chunks.
+
+========  =====================================================================================================
+wire      ``partition int32, timestamp timestamp[us, UTC], key binary?, value binary?,
+          headers list<struct<key string, value binary?>>?`` — with a topic schema its typed columns stand in the
+          place of ``key`` and ``value`` (``spec.key`` names one of them)
+chunk     the same with ``appended timestamp[us, UTC]`` after ``timestamp``
+========  =====================================================================================================
+
+``?`` marks what may be null.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from smq_core.errors import SchemaMismatch, WrongPartition
+from smq_core.model import Column
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+RESERVED = ("partition", "timestamp", "appended", "headers")
+HEADERS = pa.list_(
+    pa.field(
+        "element",
+        pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]),
+        nullable=False,
+    )
+)
+
+_SCALARS: dict[str, Callable[[], pa.DataType]] = {
+    "bool": pa.bool_,
+    "int8": pa.int8,
+    "int16": pa.int16,
+    "int32": pa.int32,
+    "int64": pa.int64,
+    "uint8": pa.uint8,
+    "uint16": pa.uint16,
+    "uint32": pa.uint32,
+    "uint64": pa.uint64,
+    "float32": pa.float32,
+    "float64": pa.float64,
+    "string": pa.string,
+    "binary": pa.binary,
+    "date32": pa.date32,
+    "timestamp[us, UTC]": lambda: TIMESTAMP,
+    "timestamp[us]": lambda: pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal128\((\d+), ?(\d+)\)")
+_LIST = re.compile(r"list<(.+)>")
+
+TYPE_NAMES = (*_SCALARS, "decimal128(precision, scale)", "list<type>")
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """The Arrow type of a column's type name, one of TYPE_NAMES. Raises ValueError for any other."""
+    if scalar := _SCALARS.get(name):
+        return scalar()
+    if match := _DECIMAL.fullmatch(name):
+        precision, scale = int(match[1]), int(match[2])
+        if not (1 <= precision <= 38 and scale <= precision):
+            raise ValueError(f"{name}: the precision must be 1 to 38, the scale at most the precision")
+        return pa.decimal128(precision, scale)
+    if match := _LIST.fullmatch(name):
+        return pa.list_(arrow_type(match[1]))
+    raise ValueError(f"there is no type {name!r}; the types are {', '.join(TYPE_NAMES)}")
+
+
+def message_schema(columns: Sequence[Column] = ()) -> pa.Schema:
+    """The schema of batches on the wire, without and with a topic schema."""
+    return pa.schema(_fields(columns, appended=False))
+
+
+def chunk_schema(columns: Sequence[Column] = ()) -> pa.Schema:
+    """The schema of a chunk, and of what readers get."""
+    return pa.schema(_fields(columns, appended=True))
+
+
+def _fields(columns: Sequence[Column], appended: bool) -> list[pa.Field]:
+    body = (
+        [pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in columns]
+        if columns
+        else [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
+    )
+    return [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("timestamp", TIMESTAMP, nullable=False),
+        *([pa.field("appended", TIMESTAMP, nullable=False)] if appended else []),
+        *body,
+        pa.field("headers", HEADERS),
+    ]
+
+
+def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch under exactly this wire schema, without looking at rows and without copying.
+
+    Whoever accepts a batch must call this: one that cannot be written as Parquet would block its segment for ever.
+    Raises SchemaMismatch (``expected`` is the schema as text) when columns or types differ, or a column that may not
+    be null has nulls.
+    """
+    same = batch.schema.equals(schema)
+    if not same and (batch.schema.names != schema.names or batch.schema.types != schema.types):
+        raise SchemaMismatch(
+            f"the batch has the columns ({_brief(batch.schema)}), expected are ({_brief(schema)})",
+            expected=_brief(schema),
+        )
+    try:
+        batch.validate()
+    except pa.ArrowInvalid as error:
+        raise SchemaMismatch(f"the batch is damaged: {error}", expected=_brief(schema)) from None
+    for number in _required(schema):
+        if nulls := batch.column(number).null_count:
+            raise SchemaMismatch(
+                f"column {schema.field(number).name!r} has {nulls} nulls and may have none", expected=_brief(schema)
+            )
+    return batch if same else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+@lru_cache(maxsize=1024)
+def _required(schema: pa.Schema) -> tuple[int, ...]:
+    return tuple(number for number, field in enumerate(schema) if not field.nullable)
+
+
+def partition_bounds(batch: pa.RecordBatch) -> tuple[int, int]:
+    """The lowest and highest partition in a batch that is not empty. Raises WrongPartition when it has no rows."""
+    if batch.num_rows == 0:
+        raise WrongPartition("the batch has no rows")
+    bounds = pc.min_max(batch.column("partition"))
+    return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def _brief(schema: pa.Schema) -> str:
+    return ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in schema)
