@@ -1,0 +1,89 @@
+"""How many brokers there should be: out at once, in slowly, one at a time, drained before they go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smq_core.load import SECOND
+from smq_core.placement import BrokerView
+
+SCALE_IN_AFTER = 120 * SECOND
+FULL = 0.6
+"""A broker should not be filled beyond this share of what it can carry, in traffic or in memory."""
+EMPTY = 0.4
+"""One broker fewer must leave the rest below this share."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPolicy:
+    """Bounds of the number of brokers, and what one of them carries (bytes per second in and replicated)."""
+
+    minimum: int
+    maximum: int
+    bytes_per_second: float = 100 * 2**20
+    batches_per_second: float = 8_000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.minimum <= self.maximum:
+            raise ValueError(f"brokers: need 1 <= min <= max, not min {self.minimum}, max {self.maximum}")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLoad:
+    """What all brokers carry together (a replica's bytes count at each broker that takes them)."""
+
+    bytes_per_second: float = 0.0
+    batches_per_second: float = 0.0
+    memory_share: float = 0.0
+    """The fullest broker's tails, as a share of its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    brokers: int
+    because: str
+
+
+@dataclass(slots=True)
+class Fleet:
+    """Remembers since when fewer brokers would do. Times are microseconds."""
+
+    low_since: int | None = None
+
+    def wanted(self, policy: FleetPolicy, have: int, load: FleetLoad, replicas: int, now: int) -> Wanted:
+        """How many brokers there should be now; ``replicas``: the most that any topic wants."""
+        floor = min(max(policy.minimum, replicas), policy.maximum)
+        share = max(
+            load.bytes_per_second / policy.bytes_per_second, load.batches_per_second / policy.batches_per_second
+        )
+        need = math.ceil(share / FULL)
+        if load.memory_share > FULL:
+            need = max(need, have + 1)
+        if need > have and have < policy.maximum:
+            self.low_since = None
+            more = min(max(need, floor), policy.maximum)
+            return Wanted(more, f"traffic for {share:.1f} brokers, memory at {load.memory_share:.0%}")
+        if have < floor:
+            return Wanted(floor, f"at least {floor} brokers")
+        fewer = have - 1
+        enough = fewer >= floor and share / max(fewer, 1) < EMPTY and load.memory_share < EMPTY
+        if not enough and have <= policy.maximum:
+            self.low_since = None
+            return Wanted(have, "")
+        if self.low_since is None:
+            self.low_since = now
+        if now - self.low_since < SCALE_IN_AFTER and have <= policy.maximum:
+            return Wanted(have, "")
+        self.low_since = None
+        return Wanted(fewer, f"traffic for {share:.1f} brokers for {SCALE_IN_AFTER // SECOND} s")
+
+
+def to_drain(brokers: Sequence[BrokerView]) -> BrokerView | None:
+    """The broker that goes when one must: the one with the least on it; one that drains already goes on."""
+    draining = [b for b in brokers if b.draining]
+    if draining:
+        return draining[0]
+    alive = [b for b in brokers if b.takes_segments]
+    return min(alive, key=lambda b: (b.segments, b.load, b.replica.broker), default=None)

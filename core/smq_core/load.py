@@ -1,0 +1,111 @@
+"""The load of one segment, from the counters that its primary reports: rates over two windows, a slope, a histogram.
+
+Rates are exponentially weighted: the fast one reacts within seconds (splits), the slow one within a minute (merges).
+The histogram counts messages per equal slice of the segment's range and decays with the fast window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+SECOND = 1_000_000
+FAST_WINDOW = 2 * SECOND
+SLOW_WINDOW = 30 * SECOND
+MAX_RATE = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Totals since the segment opened at its primary."""
+
+    messages: int = 0
+    bytes: int = 0
+    batches: int = 0
+    histogram: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Per second."""
+
+    messages: float = 0.0
+    bytes: float = 0.0
+    batches: float = 0.0
+
+    def toward(self, other: Rates, weight: float) -> Rates:
+        """This, moved by ``weight`` (0..1) of the way to ``other``."""
+        return Rates(
+            self.messages + (other.messages - self.messages) * weight,
+            self.bytes + (other.bytes - self.bytes) * weight,
+            self.batches + (other.batches - self.batches) * weight,
+        )
+
+    def plus(self, other: Rates, times: float = 1.0) -> Rates:
+        return Rates(
+            max(0.0, self.messages + other.messages * times),
+            max(0.0, self.bytes + other.bytes * times),
+            max(0.0, self.batches + other.batches * times),
+        )
+
+
+@dataclass(slots=True)
+class SegmentLoad:
+    """What is known of one segment's load. ``shape`` has a weight for each slice of the range; empty: even."""
+
+    fast: Rates = field(default_factory=Rates)
+    slow: Rates = field(default_factory=Rates)
+    slope: Rates = field(default_factory=Rates)
+    shape: list[float] = field(default_factory=list)
+    observed: int = 0
+    _last: Counters | None = None
+    _last_at: int = 0
+
+    def observe(self, now: int, counters: Counters) -> bool:
+        """Takes a report. False, and nothing changes, when it is absurd: time or counters that go back, or no numbers.
+
+        The rates are zero until the second report: the first one says nothing about when it was counted.
+        """
+        if not _sound(counters):
+            return False
+        last, elapsed = self._last, now - self._last_at
+        if last is None:
+            self._last, self._last_at = counters, now
+            return True
+        if elapsed <= 0 or counters.messages < last.messages or counters.bytes < last.bytes:
+            return False
+        seconds = elapsed / SECOND
+        rates = Rates(
+            (counters.messages - last.messages) / seconds,
+            (counters.bytes - last.bytes) / seconds,
+            max(0, counters.batches - last.batches) / seconds,
+        )
+        weight = 1 - math.exp(-elapsed / FAST_WINDOW)
+        before = self.fast
+        self.fast = before.toward(rates, weight)
+        # A rate that starts is not a slope of the traffic: only changes after the first window count.
+        change = self.fast.plus(Rates(-before.messages, -before.bytes, -before.batches)) if self.observed else Rates()
+        per_second = Rates(change.messages / seconds, change.bytes / seconds, change.batches / seconds)
+        self.slope = self.slope.toward(per_second, weight)
+        self.slow = self.slow.toward(rates, 1 - math.exp(-elapsed / SLOW_WINDOW))
+        self._shape(last.histogram, counters.histogram, weight)
+        self._last, self._last_at = counters, now
+        self.observed += 1
+        return True
+
+    def _shape(self, before: Sequence[int], after: Sequence[int], weight: float) -> None:
+        if len(after) != len(self.shape):
+            self.shape = [float(count) for count in after]
+            return
+        if len(before) != len(after):
+            return
+        grown = [max(0, b - a) for a, b in zip(before, after, strict=True)]
+        if any(grown):
+            total, old = sum(grown), sum(self.shape) or 1.0
+            self.shape = [s / old * (1 - weight) + g / total * weight for s, g in zip(self.shape, grown, strict=True)]
+
+
+def _sound(counters: Counters) -> bool:
+    values = (counters.messages, counters.bytes, counters.batches, *counters.histogram)
+    return all(isinstance(v, int) and 0 <= v < MAX_RATE * 1e6 for v in values)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from smq_core.fleet import SCALE_IN_AFTER, Fleet, FleetLoad, FleetPolicy, to_drain
+from smq_core.model import Replica
+from smq_core.placement import BrokerView
+from smq_core.sealing import Liveness
+
+POLICY = FleetPolicy(minimum=2, maximum=10, bytes_per_second=100.0, batches_per_second=1000.0)
+
+
+def test_traffic_scales_out_at_once() -> None:
+    assert Fleet().wanted(POLICY, 2, FleetLoad(bytes_per_second=300.0), 2, 0).brokers == 5
+
+
+def test_memory_pressure_scales_out_by_one() -> None:
+    assert Fleet().wanted(POLICY, 3, FleetLoad(memory_share=0.9), 2, 0).brokers == 4
+
+
+def test_never_more_than_the_maximum_nor_fewer_than_replicas() -> None:
+    assert Fleet().wanted(POLICY, 9, FleetLoad(bytes_per_second=1e9), 2, 0).brokers == 10
+    fleet = Fleet()
+    for now in range(0, 10 * SCALE_IN_AFTER, SCALE_IN_AFTER):
+        assert fleet.wanted(POLICY, 3, FleetLoad(), 3, now).brokers == 3
+
+
+def test_scale_in_is_slow_and_one_at_a_time() -> None:
+    fleet = Fleet()
+    assert fleet.wanted(POLICY, 6, FleetLoad(), 2, 0).brokers == 6
+    assert fleet.wanted(POLICY, 6, FleetLoad(), 2, SCALE_IN_AFTER - 1).brokers == 6
+    assert fleet.wanted(POLICY, 6, FleetLoad(), 2, SCALE_IN_AFTER).brokers == 5
+    assert fleet.wanted(POLICY, 5, FleetLoad(), 2, SCALE_IN_AFTER + 1).brokers == 5
+
+
+def test_a_busy_moment_starts_the_wait_anew() -> None:
+    fleet = Fleet()
+    fleet.wanted(POLICY, 4, FleetLoad(), 2, 0)
+    fleet.wanted(POLICY, 4, FleetLoad(bytes_per_second=200.0), 2, SCALE_IN_AFTER // 2)
+    assert fleet.wanted(POLICY, 4, FleetLoad(), 2, SCALE_IN_AFTER).brokers == 4
+
+
+@pytest.mark.parametrize("share", [s / 10 for s in range(60)])
+def test_a_steady_load_settles(share: float) -> None:
+    fleet, have, seen = Fleet(), 2, []
+    for second in range(0, 4000, 10):
+        load = FleetLoad(bytes_per_second=share * 100.0)
+        have = fleet.wanted(POLICY, have, load, 2, second * 1_000_000).brokers
+        seen.append(have)
+    assert len(set(seen[250:])) == 1, seen
+
+
+def test_a_policy_that_cannot_be_met_is_refused() -> None:
+    with pytest.raises(ValueError, match="min 3, max 2"):
+        FleetPolicy(minimum=3, maximum=2)
+
+
+def test_the_emptiest_broker_is_drained_and_a_draining_one_goes_on() -> None:
+    brokers = [
+        BrokerView(Replica("a", "1", ""), segments=3),
+        BrokerView(Replica("b", "2", ""), segments=1),
+        BrokerView(Replica("c", "3", ""), Liveness.SUSPECT),
+    ]
+    chosen = to_drain(brokers)
+    assert chosen is not None and chosen.replica.broker == "b"
+    draining = BrokerView(Replica("d", "4", ""), draining=True, segments=9)
+    chosen = to_drain([*brokers, draining])
+    assert chosen is draining
