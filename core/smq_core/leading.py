@@ -95,6 +95,7 @@ class TopicLeader:
     _openings: dict[tuple[str, str], _Opening] = field(default_factory=dict)
     _sealings: dict[str, Sealing] = field(default_factory=dict)
     _seal_since: dict[str, int] = field(default_factory=dict)
+    _released: dict[str, set[str]] = field(default_factory=dict)
     _indexed: set[str] = field(default_factory=set)
     _retry_at: int = 0
 
@@ -163,6 +164,9 @@ class TopicLeader:
                 if liveness(segment.primary.incarnation) is Liveness.ALIVE:
                     effects.append(FlushAhead(segment))
             sealing = self._sealings[segment.name]
+            if sealing.outcome is not None:
+                effects += self._release(segment, liveness)
+                continue
             if not self._successors_ready(segment, now, liveness):
                 continue
             sealing.known_watermark = self.watermarks.get(segment.name)
@@ -173,6 +177,14 @@ class TopicLeader:
             elif step is not None:
                 effects.append(step)
         return effects
+
+    def _release(self, segment: Segment, liveness: Callable[[str], Liveness]) -> list[Effect]:
+        """The other replicas learn that it is sealed by being asked to seal too: they find the seal chunk and let go."""
+        alive = [r for r in segment.replicas if liveness(r.incarnation) is Liveness.ALIVE]
+        told = self._released.setdefault(segment.name, set())
+        asks: list[Effect] = [AskReplica(segment.name, r) for r in alive if r.incarnation not in told]
+        told.update(r.incarnation for r in alive)
+        return asks
 
     def _successors_ready(self, segment: Segment, now: int, liveness: Callable[[str], Liveness]) -> bool:
         """Successors open before the seal begins, so that writers go straight on; but nobody is waited for long."""
@@ -304,6 +316,7 @@ class TopicLeader:
         self._openings = {key: value for key, value in self._openings.items() if key[0] in names}
         self._sealings = {key: value for key, value in self._sealings.items() if key in names}
         self._seal_since = {key: value for key, value in self._seal_since.items() if key in names}
+        self._released = {key: value for key, value in self._released.items() if key in names}
         self.blocked = {key: value for key, value in self.blocked.items() if key in names}
         self.watermarks = {key: value for key, value in self.watermarks.items() if key in names}
         self._indexed &= names
