@@ -179,7 +179,7 @@ class TopicLeader:
         return effects
 
     def _release(self, segment: Segment, liveness: Callable[[str], Liveness]) -> list[Effect]:
-        """The other replicas learn that it is sealed by being asked to seal too: they find the seal chunk and let go."""
+        """The replicas learn that it is sealed by being asked to seal: they find the seal chunk and let go."""
         alive = [r for r in segment.replicas if liveness(r.incarnation) is Liveness.ALIVE]
         told = self._released.setdefault(segment.name, set())
         asks: list[Effect] = [AskReplica(segment.name, r) for r in alive if r.incarnation not in told]
