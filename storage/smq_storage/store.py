@@ -1,4 +1,6 @@
-"""The object store as the rest of the project sees it: few calls, few errors. The only module that imports obstore.
+"""The object store as the rest of the project sees it: few calls, few errors.
+
+Only this module and ``backend.py`` import obstore.
 
 Writes are never retried here and never sent in parts: a conditional write whose answer was lost is resolved by
 ``conditional.py``, which a retry inside the client would make impossible. Reads are tried three times.
@@ -9,12 +11,9 @@ Paths are relative to the store's root, without a leading slash. All calls block
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import obstore
 from obstore.exceptions import (
@@ -24,69 +23,32 @@ from obstore.exceptions import (
     PreconditionError,
     UnauthenticatedError,
 )
-from obstore.store import MemoryStore, S3Store
 
 from smq_core.errors import InvalidRequest, StoreUnavailable
+from smq_storage.backend import DEFAULT_TIMEOUT, S3Options, connect
+from smq_storage.objects import AlreadyThere, Changed, Listed, Object, ObjectMissing, StoreDenied, Tail
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    Data = Buffer | Sequence[Buffer]
-
-DEFAULT_TIMEOUT = 15.0
-CONNECT_TIMEOUT = 2.0
-DEFAULT_REGION = "us-east-1"
-
-# Where credentials may come from when none are given; without any of these, requests are not signed.
-CREDENTIAL_VARIABLES = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-)
+Data: TypeAlias = "Buffer | Sequence[Buffer]"
+"""What is written: one buffer (bytes, memoryview, an Arrow buffer: sent without a copy), or several in a row."""
 
 T = TypeVar("T")
 
-
-class ObjectMissing(Exception):
-    """There is no object of that name."""
-
-
-class AlreadyThere(Exception):
-    """A create-only write was refused. Only a hint of what is there: read it back before believing anything."""
-
-
-class Changed(Exception):
-    """A compare-and-swap write was refused: the object is not, or no longer, the one with that etag."""
-
-
-class StoreDenied(StoreUnavailable):
-    """The store refuses these credentials. Trying again does not help until a person changes something."""
-
-    retry = False
-
-
-class Object(NamedTuple):
-    """An object that was read: its bytes (no copy of what the client received) and its etag."""
-
-    data: memoryview
-    etag: str
-
-
-class Listed(NamedTuple):
-    """One object in a listing: path below the root, size in bytes, time of the last change."""
-
-    path: str
-    size: int
-    modified: datetime
-
-
-class Tail(NamedTuple):
-    """The last bytes of an object, its whole size, its etag."""
-
-    data: memoryview
-    size: int
-    etag: str
+__all__ = [
+    "AlreadyThere",
+    "Changed",
+    "Data",
+    "Listed",
+    "Object",
+    "ObjectMissing",
+    "Store",
+    "StoreDenied",
+    "StoreSettings",
+    "Tail",
+    "open_store",
+]
 
 
 class Store:
@@ -185,12 +147,13 @@ class Store:
             raise AlreadyThere(f"{path}: {_first_line(error)}") from None
         except PreconditionError:
             raise Changed(path) from None
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise StoreDenied(
-                f"{self._where} refuses the credentials for {path!r}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY "
-                f"to a key that may read, write, list and delete there ({_first_line(error)})"
-            ) from None
         except (BaseError, OSError) as error:
+            if _is_denied(error):
+                raise StoreDenied(
+                    f"{self._where} refuses the credentials for {path!r}: set AWS_ACCESS_KEY_ID and "
+                    f"AWS_SECRET_ACCESS_KEY to a key that may read, write, list and delete there "
+                    f"({_first_line(error)})"
+                ) from None
             raise StoreUnavailable(
                 f"no clear answer from {self._where} for {path!r}: {_first_line(error)}", path=path
             ) from None
@@ -211,58 +174,11 @@ def open_store(
     Nothing is sent yet. Credentials come from the arguments or the usual AWS_ variables; without any, requests are
     not signed. ``timeout`` bounds one request, in seconds. Raises InvalidRequest when the url is not understood.
     """
-    parts = urlsplit(url)
-    if parts.scheme == "memory":
-        memory = _memory(parts.netloc)
-        return Store(url, url, memory, memory)
-    if parts.scheme != "s3" or not parts.netloc:
-        raise InvalidRequest(f"the store's url must be s3://bucket or s3://bucket/prefix, not {url!r}")
     endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    config: dict[str, Any] = {
-        "region": region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION,
-        "conditional_put": "etag",
-    }
-    if endpoint:
-        config["endpoint"] = endpoint.rstrip("/")
-    if access_key:
-        config |= {"access_key_id": access_key, "secret_access_key": secret_key or ""}
-        if session_token:
-            config["session_token"] = session_token
-    elif not any(os.environ.get(name) for name in CREDENTIAL_VARIABLES):
-        config["skip_signature"] = True
-    client = {
-        "allow_http": (endpoint or "").startswith("http://"),
-        "timeout": timedelta(seconds=timeout),
-        "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT, timeout)),
-    }
-
-    def s3(retries: int) -> Any:
-        retry = {
-            "max_retries": retries,
-            "retry_timeout": timedelta(seconds=timeout),
-            "backoff": {"init_backoff": timedelta(milliseconds=50), "max_backoff": timedelta(seconds=1), "base": 2},
-        }
-        return S3Store(
-            parts.netloc,
-            prefix=parts.path.strip("/") or None,
-            config=config,  # type: ignore[arg-type]
-            client_options=client,  # type: ignore[arg-type]
-            retry_config=retry,  # type: ignore[arg-type]
-        )
-
-    where = f"{url} ({endpoint})" if endpoint else url
-    return Store(url, where, writer=s3(retries=0), reader=s3(retries=2))
-
-
-_memories: dict[str, MemoryStore] = {}
-_memories_lock = threading.Lock()
-
-
-def _memory(name: str) -> MemoryStore:
-    if not name:
-        return MemoryStore()
-    with _memories_lock:
-        return _memories.setdefault(name, MemoryStore())
+    options = S3Options(endpoint, region, access_key, secret_key, session_token, timeout)
+    writer, reader = connect(url, options)
+    where = f"{url} ({endpoint})" if endpoint and url.startswith("s3:") else url
+    return Store(url, where, writer, reader)
 
 
 def _read(store: Any, path: str, part: Any) -> tuple[memoryview, str, int]:
@@ -278,8 +194,14 @@ def _body(data: Any) -> Any:
     return data if isinstance(data, bytes) else memoryview(data).cast("B")
 
 
+def _is_denied(error: Exception) -> bool:
+    # Listings report a refusal as a general error.
+    kinds = (PermissionDeniedError, UnauthenticatedError)
+    return isinstance(error, kinds) or any(f"status code: {status}" in str(error) for status in (401, 403))
+
+
 def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0][:300]
+    return str(error).split("\n", 1)[0].split(": <", 1)[0][:300]
 
 
 @dataclass(frozen=True, slots=True)
