@@ -1,1 +1,90 @@
-"""SeaweedMQ for Python programs: producers, consumers, administration."""
+"""SeaweedMQ for Python programs: producers, consumers, administration.
+
+::
+
+    import smq
+
+    with smq.connect("localhost:7070") as client:
+        with client.producer("travel/flights") as producer:
+            receipt = producer.send(b"payload", key=b"N14228").result()
+            producer.write(table)                      # a pyarrow Table: whole batches, the fast way
+        with client.consumer("travel/flights", group="report", start="earliest") as consumer:
+            for batch in consumer:
+                print(batch.segment, batch.first_offset, batch.table.num_rows)
+                consumer.commit()
+
+``smq.aio`` has the same for asyncio.
+"""
+
+from smq.admin import (
+    Admin,
+    AppliedTopic,
+    BrokerInfo,
+    Condition,
+    DecisionInfo,
+    GroupInfo,
+    SegmentInfo,
+    SegmentLoad,
+    TopicInfo,
+)
+from smq.batch import Batch
+from smq.client import Client, connect
+from smq.consumer import Consumer
+from smq.delivery import Delivery, Receipt, TableReceipt
+from smq.producer import Producer
+from smq_core.errors import (
+    Conflict,
+    DataLost,
+    DeliveryTimeout,
+    InvalidManifest,
+    InvalidRequest,
+    MessageTooLarge,
+    NoBrokers,
+    NotLeader,
+    Overloaded,
+    ProducerFenced,
+    SchemaMismatch,
+    SmqError,
+    StaleGeneration,
+    StoreUnavailable,
+    Unavailable,
+    UnknownSegment,
+    UnknownTopic,
+)
+
+__all__ = [
+    "Admin",
+    "AppliedTopic",
+    "Batch",
+    "BrokerInfo",
+    "Client",
+    "Condition",
+    "Conflict",
+    "Consumer",
+    "DataLost",
+    "DecisionInfo",
+    "Delivery",
+    "DeliveryTimeout",
+    "GroupInfo",
+    "InvalidManifest",
+    "InvalidRequest",
+    "MessageTooLarge",
+    "NoBrokers",
+    "NotLeader",
+    "Overloaded",
+    "Producer",
+    "ProducerFenced",
+    "Receipt",
+    "SchemaMismatch",
+    "SegmentInfo",
+    "SegmentLoad",
+    "SmqError",
+    "StaleGeneration",
+    "StoreUnavailable",
+    "TableReceipt",
+    "TopicInfo",
+    "Unavailable",
+    "UnknownSegment",
+    "UnknownTopic",
+    "connect",
+]

@@ -1,7 +1,8 @@
 """The segment DAG as a reader sees it: which segments may be read now, so that every key's order holds.
 
 A segment may be read only when all its predecessors have been read to their ends. A predecessor that is neither in the
-layout nor in the index has been removed by retention: it counts as read.
+layout nor in the index has been removed by retention: it counts as read. So do all ancestors of a segment that has a
+position: nobody gets into a segment before.
 """
 
 from __future__ import annotations
@@ -46,12 +47,14 @@ class Reader:
     nodes: dict[str, Node] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
+    _passed: set[str] = field(default_factory=set)
 
     def update(self, nodes: Mapping[str, Node]) -> None:
         """Newer knowledge of the DAG. Ends never change, so known ones are kept."""
         for name, node in nodes.items():
             old = self.nodes.get(name)
             self.nodes[name] = old if old is not None and old.end is not None else node
+        self._passed = self._ancestors(self.positions)
 
     def ended(self, segment: str, end: int) -> None:
         """The segment is sealed at this end. A position beyond it was delivered and is lost: it counts as read."""
@@ -64,12 +67,24 @@ class Reader:
 
     def advance(self, segment: str, next_offset: int) -> None:
         """Everything below ``next_offset`` was read. Positions never go back."""
+        if segment not in self.positions:
+            self._passed |= self._ancestors((segment,))
         self.positions[segment] = max(self.positions.get(segment, 0), next_offset)
 
     def is_read(self, segment: str) -> bool:
-        """Read to its end, or removed by retention."""
-        node = self.nodes.get(segment)
-        return node is None or (node.end is not None and self.positions.get(segment, 0) >= node.end)
+        """Read to its end, as all its predecessors are (an empty segment does not open the way), or removed."""
+        waiting, seen = [segment], {segment}
+        while waiting:
+            name = waiting.pop()
+            node = self.nodes.get(name)
+            if node is None or name in self._passed:
+                continue
+            if node.end is None or self.positions.get(name, 0) < node.end:
+                return False
+            if name not in self.positions:  # an empty one that nobody was in: only its predecessors can tell
+                waiting += [p for p in node.predecessors if p not in seen]
+                seen.update(node.predecessors)
+        return True
 
     def readable(self) -> list[str]:
         """The segments to read now: not read to the end, all predecessors read."""
@@ -86,13 +101,21 @@ class Reader:
                 self.positions[name] = node.end
 
     def committed(self) -> Position:
-        """The positions to commit: of segments that are still needed to know what may be read."""
-        needed = {p for node in self.nodes.values() for p in node.predecessors if not self.is_read(node.name)}
-        return {
-            name: offset
-            for name, offset in self.positions.items()
-            if name in needed or not self.is_read(name) or not self._has_successors(name)
-        }
+        """The positions to commit: those that no position further on implies."""
+        implied = {p for name in self.positions for p in self._predecessors(name)}
+        return {name: offset for name, offset in self.positions.items() if name not in implied}
 
-    def _has_successors(self, name: str) -> bool:
-        return any(name in node.predecessors for node in self.nodes.values())
+    def _predecessors(self, name: str) -> tuple[str, ...]:
+        node = self.nodes.get(name)
+        return node.predecessors if node is not None else ()
+
+    def _ancestors(self, segments: Iterable[str]) -> set[str]:
+        """All ancestors of these segments, without the segments themselves (unless they are ancestors of others)."""
+        found: set[str] = set()
+        waiting = list(segments)
+        while waiting:
+            for name in self._predecessors(waiting.pop()):
+                if name not in found:
+                    found.add(name)
+                    waiting.append(name)
+        return found

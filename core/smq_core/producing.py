@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from smq_core.errors import SequenceGap
+from smq_core.errors import ProducerFenced, SequenceGap
 from smq_core.model import RECENT_BATCHES, ProducerState, Segment
 
 MAX_IN_FLIGHT = RECENT_BATCHES
@@ -78,10 +78,20 @@ class Lane:
         """A stream opened; the replica told the last sequence that it holds of this producer.
 
         What it holds need not be sent, but is not acked yet: the replica acks repeats, so all is sent again.
-        Raises SequenceGap when the replica knows less than it has acked: it is not the log that it was.
+        A replica that knows nothing of a producer with nothing in flight has forgotten it after a long silence: its
+        sequences begin again. Raises ProducerFenced when it holds batches that this producer never sent: another one
+        has the same id and epoch, and would have its messages taken for repeats. Raises SequenceGap when it knows
+        less than it has acked while something is in flight: nobody can tell any more what became of that.
         """
+        if last_sequence is None and not self.in_flight:
+            self.next_sequence = 0
         first = self.in_flight[0].sequence if self.in_flight else self.next_sequence
         held = -1 if last_sequence is None else last_sequence
+        if held >= self.next_sequence:
+            raise ProducerFenced(
+                f"{self.segment.name} holds batches up to {held} of another producer with this id and epoch: "
+                "take a higher epoch at each start, or another id"
+            )
         if held < first - 1:
             raise SequenceGap(
                 f"{self.segment.name} knows this producer's batches up to {held}, but {first - 1} was acked",
@@ -105,7 +115,16 @@ class Lane:
             self.state = LaneState.CLOSED
 
     def resolve(self, known: ProducerState | None, epoch: int) -> tuple[list[Delivered], list[object]]:
-        """The segment's outcome: what is in the log, and, in order, what has to go to the successors."""
+        """The segment's outcome: what is in the log, and, in order, what has to go to the successors.
+
+        Raises ProducerFenced when the log ends with a newer epoch of this producer: its successors are not for this
+        one. Then nothing has changed.
+        """
+        if known is not None and known.epoch > epoch:
+            raise ProducerFenced(
+                f"{self.segment.name} ended with epoch {known.epoch} of this producer, this is {epoch}: it must stop",
+                epoch=known.epoch,
+            )
         self.state = LaneState.DONE
         same = known if known is not None and known.epoch == epoch else None
         last = same.last_sequence if same is not None else -1
@@ -138,23 +157,47 @@ class Lanes:
 
     epoch: int = 0
     lanes: dict[str, Lane] = field(default_factory=dict)
+    predecessors: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def lane(self, segment: Segment) -> Lane:
         return self.lanes.setdefault(segment.name, Lane(segment))
 
     def may_open(self, lane: Lane) -> bool:
-        return lane.state is LaneState.CLOSED and not any(
-            name in self.lanes and not self._settled(self.lanes[name]) for name in lane.segment.predecessors
-        )
+        """Whether the lane's stream may be opened: no unsettled lane is among its known ancestors.
+
+        Not only predecessors: a segment that was replaced before it opened has no lane, but its predecessors may.
+        """
+        return lane.state is LaneState.CLOSED and not self._waits(lane.segment.predecessors)
+
+    def know(self, segments: Iterable[Segment]) -> None:
+        """The layout as it is now: remembers who came before whom, for as long as a lane may need it."""
+        for segment in segments:
+            self.predecessors[segment.name] = segment.predecessors
 
     def waiting_for(self, segments: Iterable[Segment]) -> list[Lane]:
         """Lanes with something in them."""
         return [self.lanes[s.name] for s in segments if s.name in self.lanes and not self.lanes[s.name].idle]
 
     def drop_done(self, live: set[str]) -> None:
-        """Forgets lanes that are done and that no living segment has as a predecessor."""
+        """Forgets lanes that are done and not among ``live`` (the layout's segments and their predecessors)."""
         for name in [n for n, lane in self.lanes.items() if lane.state is LaneState.DONE and n not in live]:
             del self.lanes[name]
+        keep = live | self.lanes.keys()
+        for name in [n for n, before in self.predecessors.items() if n not in keep and not self._waits(before)]:
+            del self.predecessors[name]
+
+    def _waits(self, names: Iterable[str]) -> bool:
+        """Whether a lane of these segments, or of their ancestors, is not settled."""
+        waiting = list(names)
+        seen = set(waiting)
+        while waiting:
+            name = waiting.pop()
+            if name in self.lanes and not self._settled(self.lanes[name]):
+                return True
+            further = [p for p in self.predecessors.get(name, ()) if p not in seen]
+            waiting += further
+            seen.update(further)
+        return False
 
     @staticmethod
     def _settled(lane: Lane) -> bool:

@@ -1,0 +1,311 @@
+"""Administration: topics, segments, brokers, groups, and what may be done to them by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from smq.names import full_topic
+from smq_core.errors import UnknownSegment, UnknownTopic
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+
+if TYPE_CHECKING:
+    from smq.leader import LeaderLink
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedTopic:
+    """What became of a manifest: ``result`` is created, configured or unchanged."""
+
+    topic: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition of a topic, such as Ready, HotPartition or SealBlocked."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """One segment, living or sealed. Times in microseconds; ``end`` is None until it is sealed.
+
+    ``brokers`` are the names of its replicas, the primary first. ``lost`` is the range of offsets that a seal reported
+    as lost, ``(from, to)``.
+    """
+
+    name: str
+    number: int
+    start: int
+    stop: int
+    phase: str
+    durability: str
+    brokers: tuple[str, ...]
+    predecessors: tuple[str, ...]
+    successors: tuple[str, ...]
+    opened_because: str
+    sealed_because: str
+    opened_at: int
+    sealed_at: int
+    end: int | None
+    bytes: int
+    lost: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One topic with its living segments. Rates are the leader's measurements."""
+
+    name: str
+    uid: str
+    partitions: int
+    key: str
+    schema: tuple[tuple[str, str, bool], ...]
+    """(name, type, nullable) of each column; empty without a schema"""
+    durability: str
+    segments: tuple[SegmentInfo, ...]
+    sealed_segments: int
+    messages_per_second: float
+    bytes_per_second: float
+    conditions: tuple[Condition, ...]
+    layout_version: int
+
+    @property
+    def ready(self) -> bool:
+        """What the leader's Ready condition says; without one: True when there are segments."""
+        for condition in self.conditions:
+            if condition.type == "Ready":
+                return condition.status
+        return bool(self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLoad:
+    """One segment as one of its replicas reports it. Counters since it opened there."""
+
+    topic: str
+    segment: str
+    primary: bool
+    state: str
+    end: int
+    watermark: int
+    chain_end: int
+    tail_bytes: int
+    messages: int
+    bytes: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """One broker process. ``state`` is alive, suspect, gone or draining."""
+
+    name: str
+    incarnation: str
+    address: str
+    state: str
+    tail_bytes: int
+    memory_limit: int
+    segments: tuple[SegmentLoad, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """One consumer group of a topic; ``positions`` are the committed ones."""
+
+    name: str
+    generation: int
+    members: tuple[str, ...]
+    positions: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionInfo:
+    """One decision of the leader, with its reason. ``at`` in microseconds."""
+
+    at: int
+    topic: str
+    action: str
+    segments: tuple[str, ...]
+    reason: str
+
+
+class Admin:
+    """Made by :meth:`smq.Client.admin`. Every call asks the leader.
+
+    Every method raises Unavailable when no leader answers in time, and UnknownTopic or InvalidRequest as fits. Names of
+    topics may omit the client's namespace. A segment may be named without its number
+    (``flights-0-1024`` for ``flights-0-1024-7``): that is the one of this range that accepts messages.
+    """
+
+    def __init__(self, leader: LeaderLink, namespace: str) -> None:
+        self._leader = leader
+        self._namespace = namespace
+
+    def apply(self, manifest: str) -> AppliedTopic:
+        """Creates or changes a topic from a manifest, YAML or JSON. Raises InvalidManifest."""
+        reply = self._leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest))
+        return AppliedTopic(reply.topic, reply.result)
+
+    def delete(self, topic: str) -> None:
+        """Deletes a topic; what becomes of its data is the topic's deletion policy. Raises UnknownTopic."""
+        self._leader.call("DeleteTopic", pb.LocateRequest(topic=self._topic(topic)))
+
+    def topics(self) -> list[TopicInfo]:
+        """All topics with their living segments."""
+        return [_topic_info(t) for t in self._leader.call("ListTopics", lpb.Empty()).topics]
+
+    def topic(self, topic: str) -> TopicInfo:
+        """One topic. Raises UnknownTopic."""
+        name = self._topic(topic)
+        for found in self.topics():
+            if found.name == name:
+                return found
+        raise UnknownTopic(f"there is no topic {name}", topic=name)
+
+    def segments(self, topic: str, all: bool = False) -> list[SegmentInfo]:
+        """The living segments, by range; with ``all`` the sealed ones too: the whole DAG, oldest first."""
+        name = self._topic(topic)
+        layout = self._leader.call("Locate", pb.LocateRequest(topic=name)).layout
+        living = [_segment_info(s) for s in layout.segments]
+        if not all:
+            return sorted(living, key=lambda s: (s.start, s.number))
+        history = self._leader.call("History", lpb.HistoryRequest(topic=name)).segments
+        both = {s.name: s for s in living} | {s.name: _segment_info(s) for s in history}
+        return sorted(both.values(), key=lambda s: s.number)
+
+    def brokers(self) -> list[BrokerInfo]:
+        """The brokers that the leader knows, with the load that they reported last."""
+        return [_broker_info(b) for b in self._leader.call("ListBrokers", lpb.Empty()).brokers]
+
+    def groups(self, topic: str) -> list[GroupInfo]:
+        """The consumer groups of a topic."""
+        reply = self._leader.call("ListGroups", pb.LocateRequest(topic=self._topic(topic)))
+        return [GroupInfo(g.name, g.generation, tuple(g.members), dict(g.positions)) for g in reply.groups]
+
+    def decisions(self) -> list[DecisionInfo]:
+        """The leader's last decisions, oldest first."""
+        reply = self._leader.call("Decisions", lpb.Empty())
+        return [DecisionInfo(d.at, d.topic, d.action, tuple(d.segments), d.reason) for d in reply.decisions]
+
+    def split(self, topic: str, segment: str, at: int | Sequence[int] = ()) -> None:
+        """Asks for a split at the given partitions (strictly inside the range); without any: in the middle.
+
+        Returns when the request is taken; ``segments()`` shows when it is done.
+        """
+        self._plan(topic, "split", [segment], [at] if isinstance(at, int) else at)
+
+    def merge(self, topic: str, segments: Sequence[str]) -> None:
+        """Asks to merge neighbouring segments into one."""
+        self._plan(topic, "merge", segments)
+
+    def move(self, topic: str, segment: str) -> None:
+        """Asks for a successor of the same range on other brokers."""
+        self._plan(topic, "move", [segment])
+
+    def roll(self, topic: str, segment: str) -> None:
+        """Asks to seal the segment and to go on with a successor of the same range."""
+        self._plan(topic, "roll", [segment])
+
+    def drain(self, broker: str) -> None:
+        """Asks to move everything away from this broker."""
+        self._leader.call("DrainBroker", lpb.DrainBrokerRequest(broker=broker))
+
+    def accept_loss(self, topic: str, segment: str) -> None:
+        """Lets a blocked seal go on without the replicas that do not answer: what only they hold is lost."""
+        name = self._topic(topic)
+        request = lpb.SegmentRequest(topic=name, segment=self._segment(name, segment))
+        self._leader.call("AcceptLoss", request)
+
+    def _plan(self, topic: str, action: str, segments: Sequence[str], boundaries: Iterable[int] = ()) -> None:
+        name = self._topic(topic)
+        full = [self._segment(name, s) for s in segments]
+        request = lpb.PlanRequest(topic=name, action=action, segments=full, boundaries=boundaries)
+        self._leader.call("Plan", request)
+
+    def _segment(self, topic: str, name: str) -> str:
+        living = self.segments(topic)
+        names = [s.name for s in living]
+        if name in names:
+            return name
+        for segment in living:
+            if segment.name.rsplit("-", 1)[0] == name and not segment.successors:
+                return segment.name
+        raise UnknownSegment(
+            f"{topic} has no living segment {name}; it has " + (", ".join(names) or "none"), segment=name
+        )
+
+    def _topic(self, topic: str) -> str:
+        return full_topic(topic, self._namespace)
+
+
+def _segment_info(s: pb.Segment) -> SegmentInfo:
+    return SegmentInfo(
+        name=s.name,
+        number=s.number,
+        start=s.start,
+        stop=s.stop,
+        phase=s.phase,
+        durability=s.durability,
+        brokers=tuple(r.broker for r in s.replicas),
+        predecessors=tuple(s.predecessors),
+        successors=tuple(s.successors),
+        opened_because=s.opened_because,
+        sealed_because=s.sealed_because,
+        opened_at=s.opened_at,
+        sealed_at=s.sealed_at,
+        end=s.end if s.HasField("end") else None,
+        bytes=s.bytes,
+        lost=(s.lost_from, s.lost_to) if s.HasField("lost_from") else None,
+    )
+
+
+def _topic_info(t: lpb.TopicList.Topic) -> TopicInfo:
+    return TopicInfo(
+        name=t.info.name,
+        uid=t.info.uid,
+        partitions=t.info.partitions,
+        key=t.info.key,
+        schema=tuple((c.name, c.type, c.nullable) for c in t.info.schema),
+        durability=t.info.durability,
+        segments=tuple(sorted((_segment_info(s) for s in t.layout.segments), key=lambda s: (s.start, s.number))),
+        sealed_segments=t.sealed_segments,
+        messages_per_second=t.messages_per_second,
+        bytes_per_second=t.bytes_per_second,
+        conditions=tuple(Condition(c.type, c.status, c.reason, c.message) for c in t.conditions),
+        layout_version=t.layout.version,
+    )
+
+
+def _broker_info(b: lpb.BrokerList.Broker) -> BrokerInfo:
+    return BrokerInfo(
+        name=b.name,
+        incarnation=b.incarnation,
+        address=b.address,
+        state=b.state,
+        tail_bytes=b.status.tail_bytes,
+        memory_limit=b.status.memory_limit,
+        segments=tuple(
+            SegmentLoad(
+                s.topic,
+                s.segment,
+                s.primary,
+                s.state,
+                s.end,
+                s.watermark,
+                s.chain_end,
+                s.tail_bytes,
+                s.messages,
+                s.bytes,
+                s.batches,
+            )
+            for s in b.status.segments
+        ),
+    )

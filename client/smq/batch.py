@@ -1,0 +1,32 @@
+"""What a consumer hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Consecutive messages of one segment.
+
+    ``table`` has the columns of a chunk: ``partition``, ``timestamp``, ``appended``, then ``key`` and ``value`` (or the
+    topic's own columns), then ``headers``. Row i is at offset ``first_offset + i``. ``positions`` is how far the
+    consumer has come with this batch, ``{segment: next offset}``: given as ``start`` to another consumer, it goes on
+    exactly there.
+    """
+
+    table: pa.Table
+    segment: str
+    first_offset: int
+    positions: Mapping[str, int] = field(repr=False)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last message."""
+        return self.first_offset + int(self.table.num_rows)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)

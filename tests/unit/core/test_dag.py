@@ -1,0 +1,117 @@
+"""The reader's DAG: everything is read once, and nothing before all that came before it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smq_core.dag import Loss, Node, Reader
+
+
+def chain(*nodes: Node) -> dict[str, Node]:
+    return {n.name: n for n in nodes}
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> dict[str, Node]:
+    """Segments, oldest first; some empty; the last ones not sealed."""
+    nodes: dict[str, Node] = {}
+    for i in range(draw(st.integers(1, 9))):
+        older = list(nodes)
+        before = tuple(draw(st.lists(st.sampled_from(older), unique=True, max_size=3))) if older else ()
+        nodes[f"s{i}"] = Node(f"s{i}", before, draw(st.integers(0, 3)))
+    return nodes
+
+
+def ancestors(nodes: dict[str, Node], name: str) -> set[str]:
+    before = set(nodes[name].predecessors)
+    return before.union(*(ancestors(nodes, p) for p in before))
+
+
+@settings(max_examples=300, deadline=None)
+@given(dags(), st.data())
+def test_everything_is_read_once_and_after_all_its_ancestors(nodes: dict[str, Node], data: st.DataObject) -> None:
+    """The reader may be stopped anywhere and go on from what it committed, with the ends known early or late."""
+    read: list[tuple[str, int]] = []
+    reader = Reader()
+    reader.update(nodes)
+    while readable := reader.readable():
+        if data.draw(st.booleans(), label="restart"):
+            committed = dict(reader.committed())
+            reader = Reader(positions=committed)
+            reader.update(nodes)
+            assert reader.readable() == readable, "it goes on where it was"
+        name = data.draw(st.sampled_from(readable))
+        assert all((a, offset) in read for a in ancestors(nodes, name) for offset in range(nodes[a].end or 0)), (
+            "everything before it was read"
+        )
+        at = reader.positions.get(name, 0)
+        read.append((name, at))
+        reader.advance(name, at + 1)
+    assert sorted(read) == [(n, o) for n in sorted(nodes) for o in range(nodes[n].end or 0)]
+
+
+def test_an_empty_segment_does_not_let_a_reader_pass_its_unread_predecessors() -> None:
+    reader = Reader()
+    reader.update(chain(Node("a", (), 5), Node("b", ("a",), 0), Node("c", ("b",))))
+    assert reader.readable() == ["a"]
+    reader.advance("a", 5)
+    assert reader.readable() == ["c"]
+
+
+def test_a_predecessor_that_retention_removed_counts_as_read() -> None:
+    reader = Reader()
+    reader.update(chain(Node("b", ("a",), 5)))
+    assert reader.readable() == ["b"]
+
+
+def test_a_segment_that_is_not_sealed_holds_its_successors_back() -> None:
+    reader = Reader()
+    reader.update(chain(Node("a", ()), Node("b", ("a",))))
+    reader.advance("a", 9)
+    assert reader.readable() == ["a"]
+    reader.ended("a", 9)
+    assert reader.readable() == ["b"]
+
+
+def test_a_merge_waits_for_both() -> None:
+    reader = Reader()
+    reader.update(chain(Node("a", (), 1), Node("b", (), 1), Node("c", ("a", "b"))))
+    reader.advance("a", 1)
+    assert reader.readable() == ["b"]
+    reader.advance("b", 1)
+    assert reader.readable() == ["c"]
+
+
+def test_positions_never_go_back_and_known_ends_stay() -> None:
+    reader = Reader()
+    reader.update(chain(Node("a", (), 5)))
+    reader.advance("a", 3)
+    reader.advance("a", 1)
+    reader.update(chain(Node("a", ())))
+    assert reader.positions == {"a": 3}
+    assert reader.nodes["a"].end == 5
+
+
+def test_a_position_beyond_the_end_is_a_loss_and_counts_as_read() -> None:
+    reader = Reader()
+    reader.update(chain(Node("a", ()), Node("b", ("a",))))
+    reader.advance("a", 9)
+    reader.ended("a", 7)
+    assert reader.losses == [Loss("a", 7, 9)]
+    assert reader.readable() == ["b"]
+
+
+def test_latest_skips_what_is_sealed() -> None:
+    reader = Reader()
+    reader.update(chain(Node("a", (), 5), Node("b", ("a",))))
+    reader.skip_to_latest()
+    assert reader.readable() == ["b"]
+
+
+@pytest.mark.parametrize("start", [{"b": 2}, {"b": 0}])
+def test_whoever_has_a_position_in_a_segment_has_read_all_before_it(start: dict[str, int]) -> None:
+    reader = Reader(positions=start)
+    reader.update(chain(Node("x", (), 4), Node("a", ("x",)), Node("b", ("a",))))
+    assert reader.readable() == ["b"]
