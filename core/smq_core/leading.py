@@ -15,7 +15,7 @@ from smq_core import layout as layouts
 from smq_core.decide import Decision, Request, decide
 from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import Successor
-from smq_core.model import Layout, Phase, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
+from smq_core.model import Durability, Layout, Phase, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
 from smq_core.placement import BrokerView, Placer
 from smq_core.sealing import AskReplica, Blocked, Liveness, SealFromFiler, Sealing
 
@@ -127,6 +127,9 @@ class TopicLeader:
         for part in even_split(KeyRange(0, spec.partitions), spec.min_segments):
             placed = placer.place(spec.durability, spec.replicas)
             if placed is None:
+                return []
+            wanted = 1 if spec.durability is Durability.STORED else spec.replicas
+            if now < self.settles_at and len(placed.replicas) < wanted:
                 return []
             parts.append(Successor(part, placed.replicas, placed.durability))
         self._putting = True
@@ -264,6 +267,11 @@ class TopicLeader:
         """This incarnation holds the segment."""
         opening = self._openings.setdefault((segment, incarnation), _Opening())
         opening.asked, opening.done = False, True
+
+    def holds(self, segment: str, incarnation: str) -> bool:
+        """True when this incarnation said that it holds the segment."""
+        opening = self._openings.get((segment, incarnation))
+        return opening is not None and opening.done
 
     def open_failed(self, segment: str, incarnation: str, now: int, *, refused: bool) -> None:
         """The call failed; ``refused`` when the process said no for good: the segment must go elsewhere."""

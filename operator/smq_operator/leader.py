@@ -1,0 +1,103 @@
+"""One leader process put together: store, world, loop, service, HTTP; started in order, stopped in the reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from smq_core.errors import SmqError, StoreUnfit
+from smq_operator import clock
+from smq_operator.calls import Brokers
+from smq_operator.desk import Desk
+from smq_operator.doubts import Doubts
+from smq_operator.effects import Effects
+from smq_operator.http import HttpServer
+from smq_operator.loop import LeaderLoop
+from smq_operator.metrics import Metrics
+from smq_operator.registry import Registry
+from smq_operator.service import GrpcServer
+from smq_operator.settings import Settings, host_port
+from smq_operator.world import World
+from smq_storage.conditional import Patience
+from smq_storage.probe import probe
+from smq_storage.store import Store
+
+log = structlog.get_logger()
+
+STORE_THREADS = 32
+PUT_PATIENCE = 10.0
+PROBE_AGAIN_AFTER = 2.0
+
+
+async def lead(settings: Settings, make_world: Callable[[str], World]) -> None:
+    """Leads until SIGTERM or SIGINT. ``make_world`` is given the address under which this leader is reached.
+
+    Raises InvalidRequest when a port cannot be had, StoreUnfit when the store must not be used.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    server = GrpcServer(settings.listen)
+    address = settings.advertise or f"{host_port(settings.listen)[0]}:{server.port}"
+    store, pool, ending = settings.store.open(), ThreadPoolExecutor(STORE_THREADS, "store"), threading.Event()
+    patience = Patience(PUT_PATIENCE, wait=ending.wait)
+    world, brokers = make_world(address), Brokers()
+    effects = Effects(store, brokers, pool, clock.now, patience)
+    loop = LeaderLoop(world, Registry(world), store, effects, clock.now, patience)
+    desk = Desk(loop, brokers, Doubts(loop, brokers), settings.store, not_ready="starting")
+    http = HttpServer(lambda: desk.not_ready, Metrics(desk).exposition)
+    leading: asyncio.Task[None] | None = None
+    try:
+        http_port = await http.start(settings.http) if settings.http else None
+        await server.start(desk)
+        if await _fit(store, pool, desk, stop):
+            await world.start(loop.kick)
+            leading = asyncio.create_task(loop.run())
+            desk.not_ready = ""
+            log.info("leader.ready", address=address, http=http_port, store=repr(store))
+            await stop.wait()
+        log.info("leader.stopping")
+        desk.not_ready = "stopping"
+        ending.set()
+        await loop.stop()
+        if leading is not None:
+            await leading
+            await server.stop()
+            await world.stop()
+        log.info("leader.stopped")
+    finally:
+        ending.set()
+        http.close()
+        await server.stop()
+        brokers.close()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def _fit(store: Store, pool: ThreadPoolExecutor, desk: Desk, stop: asyncio.Event) -> bool:
+    """True when the store has proved fit, however long it is away; False when the process is to stop before that."""
+    while not stop.is_set():
+        try:
+            await asyncio.get_running_loop().run_in_executor(pool, probe, store)
+            return not stop.is_set()
+        except StoreUnfit:
+            raise
+        except SmqError as error:
+            desk.not_ready = f"the filer does not answer as it should: {error.message}"
+            log.error(
+                "store.unavailable",
+                error=error.code,
+                message=error.message,
+                advice="is the filer running, and are --filer-url, --filer-endpoint and the AWS_ credentials right?",
+                again_in=PROBE_AGAIN_AFTER,
+            )
+        try:
+            async with asyncio.timeout(PROBE_AGAIN_AFTER):
+                await stop.wait()
+        except TimeoutError:
+            continue
+    return False

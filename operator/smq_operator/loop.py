@@ -1,0 +1,254 @@
+"""The leader's loop: compares wishes, layouts and brokers, and lets core say what is to be done.
+
+Level-triggered: it runs at every kick (an answer, a report, a dead child, a request) and every 100 ms, and needs no
+memory of why. Everything here happens on one event loop, so there are no locks; only stores and brokers are waited for,
+in tasks. A topic that fails is set aside for a second; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import structlog
+
+from smq_core.decide import Decision
+from smq_core.errors import SmqError, StoreUnavailable, UnknownTopic
+from smq_core.leading import Effect, PutLayout, TopicLeader
+from smq_core.model import Layout
+from smq_operator.effects import Effects
+from smq_operator.lifecycle import adopt
+from smq_operator.registry import Registry
+from smq_operator.topic import TopicRun
+from smq_operator.world import Wish, World
+from smq_storage.conditional import Patience
+from smq_storage.store import Store
+
+log = structlog.get_logger()
+
+TICK = 0.1
+SETTLE = 3_000_000
+RETRY_TOPIC_AFTER = 1_000_000
+KEPT_DECISIONS = 500
+
+
+class LeaderLoop:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        world: World,
+        registry: Registry,
+        store: Store,
+        effects: Effects,
+        clock: Callable[[], int],
+        patience: Patience,
+        settle: int = SETTLE,
+    ) -> None:
+        self.world = world
+        self.registry = registry
+        self.store = store
+        self.effects = effects
+        self.now = clock
+        self.topics: dict[str, TopicRun] = {}
+        self.decisions: deque[Decision] = deque(maxlen=KEPT_DECISIONS)
+        self.decided: Counter[tuple[str, str]] = Counter()
+        self.rounds = 0
+        self._patience = patience
+        self._settles_at = clock() + settle
+        self._kicked = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    # ---- running
+
+    def kick(self) -> None:
+        """Something changed: the next round begins at once. Call it on the event loop."""
+        self._kicked.set()
+
+    async def run(self) -> None:
+        """Runs until ``stop``."""
+        while not self._stopping:
+            try:
+                self.round()
+            except Exception:
+                log.exception("leader.round.failed")
+            try:
+                async with asyncio.timeout(TICK):
+                    await self._kicked.wait()
+            except TimeoutError:
+                pass
+            self._kicked.clear()
+
+    async def stop(self) -> None:
+        """Starts nothing more; what is under way is left: whoever leads next repeats it."""
+        self._stopping = True
+        self.kick()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs something beside the loop, which is kicked when it is done."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("leader.task.failed", exc_info=error)
+        self.kick()
+
+    # ---- one round
+
+    def round(self) -> None:
+        """Looks at everything once."""
+        now = self.now()
+        self.rounds += 1
+        self._sync_wishes(now)
+        for broker in self.registry.check_proofs(self.layouts().values(), settled=now >= self._settles_at):
+            log.warning(
+                "broker.gone",
+                broker=broker.replica.broker,
+                incarnation=broker.replica.incarnation,
+                proof=broker.gone,
+            )
+        views = self.registry.views(self._expected(), now)
+        for run in list(self.topics.values()):
+            if run.leader is None or now < run.retry_at:
+                continue
+            try:
+                effects = run.leader.step(now, views)
+            except Exception:
+                log.exception("topic.failed", topic=run.name)
+                run.leader, run.retry_at = None, now + RETRY_TOPIC_AFTER
+                run.adopted_wish = None
+                continue
+            self._tell(run)
+            for effect in effects:
+                self._start(run, run.leader, effect)
+            if any(isinstance(effect, PutLayout) for effect in effects):
+                views = self.registry.views(self._expected(), now)
+
+    def _start(self, run: TopicRun, leader: TopicLeader, effect: Effect) -> None:
+        if isinstance(effect, PutLayout):
+            run.expected = effect.layout
+        self.spawn(self.effects.run(run, leader, effect))
+
+    def _tell(self, run: TopicRun) -> None:
+        """Decisions to the log, changes of the layout to watchers."""
+        leader = run.leader
+        assert leader is not None
+        for decision in leader.decisions:
+            self.decisions.append(decision)
+            self.decided[decision.topic, decision.action] += 1
+            log.info(
+                "decision",
+                topic=decision.topic,
+                action=decision.action,
+                segments=list(decision.segments),
+                reason=decision.reason,
+            )
+        leader.decisions.clear()
+        shown = (leader.etag, len(run.sealed))
+        if shown != run.shown:
+            run.shown = shown
+            run.announce()
+
+    # ---- topics
+
+    def _sync_wishes(self, now: int) -> None:
+        wishes = self.world.wishes()
+        for name in [name for name in self.topics if name not in wishes]:
+            run = self.topics.pop(name)
+            run.removed = True
+            run.announce()
+            log.info("topic.removed", topic=name)
+        for name, wish in wishes.items():
+            run = self.topics.setdefault(name, TopicRun(wish))
+            run.wish = wish
+            if run.adopted_wish != wish and not run.adopting and now >= run.retry_at:
+                run.adopting = True
+                self.spawn(self._adopt(run, wish))
+
+    async def _adopt(self, run: TopicRun, wish: Wish) -> None:
+        try:
+            adopted = await self.effects.in_pool(adopt, self.store, wish, self._patience)
+        except Exception as error:
+            run.retry_at = self.now() + RETRY_TOPIC_AFTER
+            run.problem = error.message if isinstance(error, SmqError) else f"unexpected: {error}"
+            log.warning("topic.adopt.failed", topic=wish.name, message=run.problem)
+            return
+        finally:
+            run.adopting = False
+        run.problem = adopted.problem
+        run.adopted_wish = wish
+        known = run.leader.topic if run.leader is not None else None
+        if run.leader is None or known is None or known.uid != adopted.topic.uid:
+            run.lead(adopted.topic, self._settles_at)
+            log.info("topic.adopted", topic=wish.name, uid=adopted.topic.uid)
+        else:
+            run.topic = run.leader.topic = adopted.topic
+        if adopted.problem:
+            log.warning("topic.wish.refused", topic=wish.name, message=adopted.problem)
+        run.announce()
+
+    async def adopted(self, name: str, timeout: float = 5.0) -> TopicRun:
+        """The topic, when its last wish has been adopted. Raises UnknownTopic, StoreUnavailable."""
+        self._sync_wishes(self.now())
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    run = self.topic(name)
+                    if run.adopted_wish == run.wish:
+                        return run
+                    await run.change()
+        except TimeoutError:
+            why = self.topic(name).problem or "the filer does not answer"
+            raise StoreUnavailable(
+                f"topic {name} is written down, but not made yet: {why}. It is made as soon as that ends"
+            ) from None
+
+    def topic(self, name: str) -> TopicRun:
+        """The topic of that full or bare name. Raises UnknownTopic."""
+        full = full_name(name)
+        run = self.topics.get(full)
+        if run is None:
+            there = ", ".join(sorted(self.topics)) or "none"
+            raise UnknownTopic(f"there is no topic {full} (there: {there}): apply its manifest first")
+        return run
+
+    # ---- what the others ask
+
+    def layouts(self) -> Mapping[str, Layout]:
+        """The layouts that are known, by topic."""
+        return {name: run.layout for name, run in self.topics.items() if run.layout is not None}
+
+    def _expected(self) -> list[Layout]:
+        """The layouts with what is being put, so that one round's placements count for the next topic."""
+        both = (run.expected or run.layout for run in self.topics.values())
+        return [layout for layout in both if layout is not None]
+
+    @property
+    def knows_everything(self) -> bool:
+        """True when no topic's layout is still to be read."""
+        return all(run.layout is not None for run in self.topics.values())
+
+    def held_by(self, incarnation: str) -> list[str]:
+        """The segments that layouts give to this incarnation, or soon will."""
+        held: dict[str, None] = {}
+        for run in self.topics.values():
+            for layout in (run.layout, run.expected):
+                for segment in layout.segments if layout is not None else ():
+                    if any(replica.incarnation == incarnation for replica in segment.replicas):
+                        held[segment.name] = None
+        return list(held)
+
+
+def full_name(name: str) -> str:
+    """``namespace/topic``; a bare name is in the namespace ``default``."""
+    return name if "/" in name else f"default/{name}"

@@ -1,0 +1,98 @@
+"""The script ``smq-operator``: the leader of all brokers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from smq_core.errors import InvalidRequest, SmqError
+from smq_operator import clock, log
+from smq_operator.leader import lead
+from smq_operator.local.lock import FolderLock
+from smq_operator.local.world import LocalWorld
+from smq_operator.settings import DEFAULT_PORT, LocalSettings, Settings, host_port
+from smq_storage.store import StoreSettings
+
+WRONG_USE = 2
+"""Exit code for what a person has to change: flags, a port, a second leader, an unfit store."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs until it is asked to stop. Exit codes: 0 stopped, 2 something must be changed first (it says what)."""
+    given = _parser(os.environ).parse_args(arguments)
+    log.configure(given.log_level)
+    try:
+        _local(given)
+    except SmqError as error:
+        print(f"smq-operator: {error.message}", file=sys.stderr)
+        sys.exit(WRONG_USE)
+
+
+def _local(given: argparse.Namespace) -> None:
+    settings, local = _settings(given)
+    try:
+        local.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"cannot make the folder {local.folder} ({error.strerror}): choose another --dir"
+        ) from None
+    lock = FolderLock(local.folder)
+    lock.acquire()
+    environment = settings.store.to_env()
+    asyncio.run(lead(settings, lambda address: LocalWorld(local, address, environment, clock.now)))
+
+
+def _settings(given: argparse.Namespace) -> tuple[Settings, LocalSettings]:
+    if not given.filer_url:
+        raise InvalidRequest("say where the log is kept: --filer-url s3://bucket/prefix, or SMQ_FILER_URL")
+    if given.brokers < 0:
+        raise InvalidRequest(f"--brokers is a count, not {given.brokers}")
+    for address in filter(None, (given.listen, given.http)):
+        host_port(address)
+    store = StoreSettings(given.filer_url, given.filer_endpoint or None, given.filer_region or None)
+    if given.filer_timeout:
+        store = replace(store, timeout=given.filer_timeout)
+    settings = Settings(store, given.listen, given.advertise or None, given.http or None, given.log_level)
+    local = LocalSettings(
+        Path(given.dir).resolve(),
+        given.brokers,
+        given.broker_memory,
+        tuple(given.broker_arg),
+        given.keep_brokers,
+    )
+    return settings, local
+
+
+def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="smq-operator",
+        description="The leader of SeaweedMQ's brokers: keeps topics as they are wished, whatever happens to brokers.",
+        epilog="Flags of the filer can be given as SMQ_FILER_URL, SMQ_FILER_ENDPOINT, SMQ_FILER_REGION too. Its "
+        "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without them requests are not signed.",
+    )
+    modes = parser.add_subparsers(dest="mode", required=True, metavar="local")
+    local = modes.add_parser("local", help="brokers are child processes, topics are manifests in a folder")
+    text = local.add_argument
+    text("--dir", required=True, help="the folder with topics, brokers, logs and the leader's lock")
+    text("--listen", default=f"127.0.0.1:{DEFAULT_PORT}", help="host:port of the control API; port 0 takes a free one")
+    text("--advertise", default="", help="host:port that brokers and clients are told; default: where it listens")
+    text("--http", default="", help="host:port of /healthz, /readyz and /metrics; default: none")
+    text("--filer-url", default=environment.get("SMQ_FILER_URL", ""), help="where the log is, such as s3://bucket")
+    text("--filer-endpoint", default=environment.get("SMQ_FILER_ENDPOINT", ""), help="such as http://127.0.0.1:8333")
+    text("--filer-region", default=environment.get("SMQ_FILER_REGION", ""), help="the S3 region")
+    text("--filer-timeout", type=float, default=None, help="seconds that one request to the filer may take")
+    text("--brokers", type=int, default=3, help="how many brokers are kept running (3)")
+    text("--broker-memory", default="1Gi", help="memory of each broker (1Gi)")
+    text("--broker-arg", action="append", default=[], help="a flag for every broker, such as --broker-arg=--zone=a")
+    text("--keep-brokers", action="store_true", help="leave brokers running when the leader stops")
+    text("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="how much is logged (info)")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

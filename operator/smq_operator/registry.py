@@ -1,0 +1,164 @@
+"""What the leader knows of brokers: one entry per incarnation, fed by reports, proofs and direct questions.
+
+Only in memory. An incarnation is ALIVE while it reports, SUSPECT when it falls silent or a peer's complaint was
+confirmed by asking it directly, and GONE by proof alone: the world has one, or a newer incarnation of the same broker
+registered. GONE is for ever.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from smq_core.errors import InvalidRequest, WrongIncarnation
+from smq_core.model import Layout, Replica
+from smq_core.placement import BrokerView
+from smq_core.sealing import Liveness
+from smq_operator.world import World
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+
+SILENT_AFTER = 2_500_000
+
+
+@dataclass(slots=True)
+class Broker:
+    """One incarnation. Times are microseconds of the leader's clock."""
+
+    replica: Replica
+    node: str = ""
+    zone: str = ""
+    heard_at: int = 0
+    status: pb.BrokerStatus = field(default_factory=pb.BrokerStatus)
+    draining: bool = False
+    doubted: bool = False
+    """It was asked directly and did not answer; reports alone do not clear it, an answer does."""
+    gone: str | None = None
+    """The proof, in words."""
+
+    def liveness(self, now: int) -> Liveness:
+        if self.gone is not None:
+            return Liveness.GONE
+        if self.doubted or now - self.heard_at > SILENT_AFTER:
+            return Liveness.SUSPECT
+        return Liveness.ALIVE
+
+
+class Registry:
+    """See the module's docstring."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._brokers: dict[str, Broker] = {}
+
+    # ---- news
+
+    def report(self, report: lpb.BrokerReport, now: int) -> Broker:
+        """Takes a report; the first one of an incarnation registers it, and older ones of that broker are gone.
+
+        Raises WrongIncarnation for one that is known to be gone, InvalidRequest for a report that lacks its name.
+        """
+        if not (report.broker and report.incarnation and report.address):
+            raise InvalidRequest("a report needs the broker's name, incarnation and address")
+        broker = self._brokers.get(report.incarnation)
+        if broker is None:
+            broker = self._register(report)
+        if broker.gone is not None:
+            raise WrongIncarnation(
+                f"incarnation {report.incarnation} of broker {report.broker} was given up ({broker.gone}): "
+                "stop this process; a new one may take the name"
+            )
+        broker.heard_at = now
+        broker.status = report.status
+        broker.node, broker.zone = report.node, report.zone
+        broker.draining = broker.draining or report.leaving or report.status.draining
+        return broker
+
+    def _register(self, report: lpb.BrokerReport) -> Broker:
+        replica = Replica(report.broker, report.incarnation, report.address)
+        broker = self._brokers[report.incarnation] = Broker(replica)
+        if self._world.claims(report.broker, report.incarnation) is False:
+            broker.gone = "another process runs under its name"
+            return broker
+        for older in self.named(report.broker):
+            if older is not broker and older.gone is None:
+                older.gone = f"a newer incarnation of {report.broker} registered"
+        return broker
+
+    def check_proofs(self, layouts: Iterable[Layout], *, settled: bool) -> list[Broker]:
+        """Asks the world about everyone who is not known to be gone; returns those who are, since this call.
+
+        Incarnations that only a layout names are remembered too when there is a proof. ``settled``: all who live had
+        the time to report, so one that did not, but whose name another has taken, is gone.
+        """
+        for layout in layouts:
+            for segment in layout.segments:
+                for replica in segment.replicas:
+                    if replica.incarnation in self._brokers:
+                        continue
+                    proof = self._world.proof_of_death(replica.incarnation)
+                    if proof is not None:
+                        self._brokers[replica.incarnation] = Broker(replica, gone=proof)
+                    elif settled and any(b.gone is None for b in self.named(replica.broker)):
+                        newer = f"a newer incarnation of {replica.broker} registered"
+                        self._brokers[replica.incarnation] = Broker(replica, gone=newer)
+        found = []
+        for broker in self._brokers.values():
+            if broker.gone is None:
+                broker.gone = self._world.proof_of_death(broker.replica.incarnation)
+                if broker.gone is not None:
+                    found.append(broker)
+        return found
+
+    def forget(self, named: Collection[str], now: int) -> list[str]:
+        """Drops gone incarnations that no layout names; returns them."""
+        done = [
+            incarnation
+            for incarnation, broker in self._brokers.items()
+            if broker.gone is not None and incarnation not in named and now - broker.heard_at > 600_000_000
+        ]
+        for incarnation in done:
+            del self._brokers[incarnation]
+        return done
+
+    # ---- questions
+
+    def get(self, incarnation: str) -> Broker | None:
+        return self._brokers.get(incarnation)
+
+    def named(self, name: str) -> list[Broker]:
+        return [b for b in self._brokers.values() if b.replica.broker == name]
+
+    def all(self) -> list[Broker]:
+        return sorted(self._brokers.values(), key=lambda b: (b.replica.broker, b.heard_at))
+
+    def living(self, now: int) -> list[Broker]:
+        return [b for b in self._brokers.values() if b.liveness(now) is Liveness.ALIVE]
+
+    def views(self, layouts: Iterable[Layout], now: int) -> dict[str, BrokerView]:
+        """The brokers as core sees them, by incarnation."""
+        held = work_of(layouts)
+        return {
+            incarnation: BrokerView(
+                broker.replica,
+                broker.liveness(now),
+                broker.draining,
+                broker.node,
+                broker.zone,
+                segments=held[incarnation],
+            )
+            for incarnation, broker in self._brokers.items()
+        }
+
+
+def work_of(layouts: Iterable[Layout]) -> Mapping[str, int]:
+    """How much each incarnation has to do: 2 for each segment as primary, 1 as follower (as the placer counts)."""
+    held: Counter[str] = Counter()
+    for layout in layouts:
+        for segment in layout.segments:
+            if segment.successors:
+                continue
+            for rank, replica in enumerate(segment.replicas):
+                held[replica.incarnation] += 2 if rank == 0 else 1
+    return held

@@ -1,0 +1,126 @@
+"""What the leader answers to brokers and to clients that look for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from smq_core.errors import InvalidRequest, NoBrokers, UnknownTopic
+from smq_core.model import Segment
+from smq_operator.desk import Desk
+from smq_operator.refusals import answers, streams
+from smq_operator.topic import TopicRun
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import check_protocol, layout_to_pb, sealed_to_pb, topic_to_pb
+
+LOCATE_PATIENCE = 2.0
+
+
+class BrokerService:
+    """Report, Locate, Watch, History, Hint."""
+
+    desk: Desk
+
+    @answers
+    async def Report(self, report: lpb.BrokerReport) -> lpb.BrokerReportReply:
+        check_protocol(report.protocol)
+        desk, now = self.desk, self.desk.loop.now()
+        await self._refuse_a_double(report)
+        known = desk.loop.registry.get(report.incarnation)
+        was = None if known is None else (known.liveness(now), known.draining)
+        broker = desk.loop.registry.report(report, now)
+        news = was != (broker.liveness(now), broker.draining)
+        desk.loads.took(report.status, now)
+        for segment in report.status.segments:
+            news |= _learn(desk.loop.topics.get(segment.topic), segment, report.incarnation)
+        for incarnation in report.silent:
+            desk.doubts.complain(incarnation, by=report.broker)
+        if broker.doubted:
+            desk.doubts.complain(report.incarnation, by=report.broker)
+        if news:
+            desk.loop.kick()
+        held = desk.loop.held_by(report.incarnation)
+        may_leave = broker.draining and not held and desk.loop.knows_everything
+        return lpb.BrokerReportReply(may_leave=may_leave, held=held)
+
+    async def _refuse_a_double(self, report: lpb.BrokerReport) -> None:
+        """Two living processes of one name would make each other look gone: the later one is told to go."""
+        registry = self.desk.loop.registry
+        if registry.get(report.incarnation) is not None:
+            return
+        for other in registry.living(self.desk.loop.now()):
+            same = other.replica.broker == report.broker
+            if same and await self.desk.doubts.answers(other):
+                raise InvalidRequest(
+                    f"a broker named {report.broker} is alive at {other.replica.address} already: "
+                    "start this one under a name of its own (--name)"
+                )
+
+    @answers
+    async def Locate(self, request: pb.LocateRequest) -> pb.LocateReply:
+        run = self.desk.loop.topic(request.topic)
+        try:
+            async with asyncio.timeout(LOCATE_PATIENCE):
+                while run.layout is None:
+                    await run.change()
+                    run = self.desk.loop.topic(request.topic)
+        except TimeoutError:
+            raise NoBrokers(
+                f"topic {run.name} has no segments yet: {run.problem or 'no broker is there to hold them'}"
+            ) from None
+        return self._located(run)
+
+    @streams
+    async def Watch(self, request: pb.LocateRequest) -> AsyncIterator[pb.LocateReply]:
+        run = self.desk.loop.topic(request.topic)
+        told: object = None
+        while True:
+            if run.removed:
+                raise UnknownTopic(f"topic {run.name} was deleted")
+            leader = run.leader
+            if leader is not None and leader.layout is not None and told != (leader.etag, leader.topic):
+                told = (leader.etag, leader.topic)
+                yield self._located(run)
+                continue
+            await run.change()
+
+    def _located(self, run: TopicRun) -> pb.LocateReply:
+        """One message per version of the layout, however many ask."""
+        assert run.leader is not None and run.leader.layout is not None
+        key = (run.leader.etag, run.leader.topic)
+        cached = self.desk.located.get(run.name)
+        if cached is None or cached[0] != key:
+            reply = pb.LocateReply(
+                topic=topic_to_pb(run.leader.topic),
+                layout=layout_to_pb(run.leader.layout),
+                store_url=self.desk.store_settings.url,
+                store_options=self.desk.store_settings.to_public_options(),
+            )
+            cached = self.desk.located[run.name] = (key, reply)
+        return cached[1]
+
+    @answers
+    async def History(self, request: lpb.HistoryRequest) -> lpb.HistoryReply:
+        run = await self.desk.loop.adopted(self.desk.loop.topic(request.topic).name)
+        return lpb.HistoryReply(segments=[sealed_to_pb(entry) for entry in run.sealed.values()])
+
+    @answers
+    async def Hint(self, hint: lpb.BrokerHint) -> lpb.Empty:
+        self.desk.doubts.complain(hint.incarnation, by="a client")
+        return lpb.Empty()
+
+
+def _learn(run: TopicRun | None, report: pb.SegmentReport, incarnation: str) -> bool:
+    """What a report says of a segment. True when it is news that the loop should act on."""
+    if run is None or run.leader is None or run.layout is None or report.segment not in run.layout:
+        return False
+    leader = run.leader
+    if report.watermark > leader.watermarks.get(report.segment, -1):
+        leader.watermarks[report.segment] = report.watermark
+    segment: Segment = run.layout.segment(report.segment)
+    ours = any(replica.incarnation == incarnation for replica in segment.replicas)
+    if ours and report.state in ("waiting", "open") and not leader.holds(report.segment, incarnation):
+        leader.opened(report.segment, incarnation)
+        return True
+    return False

@@ -1,0 +1,181 @@
+"""What the leader answers to people: topics, brokers, decisions, and what they ask for by hand."""
+
+from __future__ import annotations
+
+import structlog
+
+from smq_core.decide import Request, check_request
+from smq_core.errors import InvalidRequest, NoBrokers, SmqError, UnknownSegment
+from smq_core.model import Durability, Segment
+from smq_core.sealing import Liveness
+from smq_operator.desk import Desk
+from smq_operator.lifecycle import retire
+from smq_operator.refusals import answers
+from smq_operator.topic import TopicRun
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import layout_to_pb, topic_to_pb
+from smq_storage.conditional import Patience
+from smq_storage.manifest import check_change, parse_manifest
+
+log = structlog.get_logger()
+
+DRAIN_TIMEOUT = 2.0
+
+
+class PeopleService:
+    """ApplyTopic, DeleteTopic, the lists, Decisions, Plan, DrainBroker, AcceptLoss."""
+
+    desk: Desk
+
+    @answers
+    async def ApplyTopic(self, request: lpb.ApplyTopicRequest) -> lpb.ApplyTopicReply:
+        loop = self.desk.loop
+        wish = parse_manifest(request.manifest)
+        known = loop.topics.get(wish.full_name)
+        if known is not None and known.topic is not None:
+            check_change(known.topic.spec, wish.spec)
+        name, result = await loop.world.apply(request.manifest)
+        run = await loop.adopted(name)
+        if run.problem is not None:
+            raise InvalidRequest(f"topic {name}: {run.problem}")
+        return lpb.ApplyTopicReply(topic=name, result=result)
+
+    @answers
+    async def DeleteTopic(self, request: pb.LocateRequest) -> lpb.Empty:
+        loop = self.desk.loop
+        run = loop.topic(request.topic)
+        await loop.world.delete(run.name)
+        if run.topic is not None:
+            await loop.effects.in_pool(retire, loop.store, run.name, run.topic.uid, Patience(5.0))
+        loop.kick()
+        return lpb.Empty()
+
+    @answers
+    async def ListTopics(self, request: lpb.Empty) -> lpb.TopicList:
+        return lpb.TopicList(topics=[self._told(run) for _, run in sorted(self.desk.loop.topics.items())])
+
+    def _told(self, run: TopicRun) -> lpb.TopicList.Topic:
+        messages, nbytes = self.desk.loads.of_topic(run.name, self.desk.loop.now())
+        return lpb.TopicList.Topic(
+            info=topic_to_pb(run.topic) if run.topic is not None else pb.TopicInfo(name=run.name),
+            layout=layout_to_pb(run.layout) if run.layout is not None else None,
+            messages_per_second=messages,
+            bytes_per_second=nbytes,
+            conditions=conditions(run),
+            sealed_segments=len(run.sealed),
+        )
+
+    @answers
+    async def ListBrokers(self, request: lpb.Empty) -> lpb.BrokerList:
+        now = self.desk.loop.now()
+        told = []
+        for broker in self.desk.loop.registry.all():
+            alive = broker.liveness(now)
+            state = "draining" if broker.draining and alive is Liveness.ALIVE else alive.value
+            told.append(
+                lpb.BrokerList.Broker(
+                    name=broker.replica.broker,
+                    incarnation=broker.replica.incarnation,
+                    address=broker.replica.address,
+                    state=state,
+                    status=broker.status,
+                )
+            )
+        return lpb.BrokerList(brokers=told)
+
+    @answers
+    async def Decisions(self, request: lpb.Empty) -> lpb.DecisionList:
+        return lpb.DecisionList(
+            decisions=[
+                lpb.DecisionList.Decision(at=d.at, topic=d.topic, action=d.action, segments=d.segments, reason=d.reason)
+                for d in self.desk.loop.decisions
+            ]
+        )
+
+    @answers
+    async def Plan(self, request: lpb.PlanRequest) -> lpb.Empty:
+        run = self.desk.loop.topic(request.topic)
+        if run.leader is None or run.layout is None:
+            raise NoBrokers(f"topic {run.name} has no segments yet: try again when it is ready")
+        names = tuple(found.name if (found := run.find(name)) is not None else name for name in request.segments)
+        wanted = Request(request.action, names, tuple(request.boundaries))
+        try:
+            check_request(run.layout, wanted)
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
+        if any(set(names) & set(waiting.segments) for waiting in run.leader.requests):
+            raise InvalidRequest(f"something is asked for {', '.join(names)} already: wait for it")
+        run.leader.requests.append(wanted)
+        self.desk.loop.kick()
+        return lpb.Empty()
+
+    @answers
+    async def DrainBroker(self, request: lpb.DrainBrokerRequest) -> lpb.Empty:
+        loop = self.desk.loop
+        living = [b for b in loop.registry.named(request.broker) if b.gone is None]
+        if not living:
+            there = ", ".join(sorted({b.replica.broker for b in loop.registry.living(loop.now())})) or "none"
+            raise InvalidRequest(f"there is no broker {request.broker} (there: {there})")
+        others = [b for b in loop.registry.living(loop.now()) if b not in living and not b.draining]
+        if not others and loop.held_by(living[-1].replica.incarnation):
+            raise NoBrokers(f"no other broker could take the segments of {request.broker}: start one first")
+        for broker in living:
+            broker.draining = True
+            log.info("broker.drain", broker=request.broker, incarnation=broker.replica.incarnation)
+            order = pb.DrainRequest(incarnation=broker.replica.incarnation)
+            try:
+                await self.desk.brokers.call(broker.replica, "drain", order, timeout=DRAIN_TIMEOUT)
+            except SmqError as error:
+                # The mark here is what moves its segments; the broker's own is for its status.
+                log.warning("broker.drain.failed", broker=request.broker, message=error.message)
+        loop.kick()
+        return lpb.Empty()
+
+    @answers
+    async def AcceptLoss(self, request: lpb.SegmentRequest) -> lpb.Empty:
+        run = self.desk.loop.topic(request.topic)
+        segment = _named(run, request.segment)
+        if run.leader is None or segment is None:
+            raise UnknownSegment(f"topic {run.name} has no segment {request.segment!r} that is open or being sealed")
+        if not run.leader.accept_loss(segment.name):
+            raise InvalidRequest(f"{segment.name} is not being sealed: there is no loss to accept")
+        log.warning("segment.loss.accepted", topic=run.name, segment=segment.name)
+        self.desk.loop.kick()
+        return lpb.Empty()
+
+
+def _named(run: TopicRun, name: str) -> Segment | None:
+    if run.layout is None:
+        return None
+    exact = [s for s in run.layout.segments if s.name == name]
+    short = [s for s in run.layout.segments if s.name.rpartition("-")[0] == name and s.successors]
+    return next(iter(exact or short), None)
+
+
+def conditions(run: TopicRun) -> list[lpb.Condition]:
+    """What is to be said of a topic's state; ``Ready`` always."""
+    found: list[lpb.Condition] = []
+    layout = run.layout
+    blocked = run.leader.blocked if run.leader is not None else {}
+    ready = layout is not None
+    why = "" if ready else run.problem or "no broker is there to hold its segments"
+    found.append(lpb.Condition(type="Ready", status=ready, reason="Led" if ready else "Waiting", message=why))
+    if run.problem is not None:
+        found.append(lpb.Condition(type="ManifestRefused", status=True, reason="InvalidManifest", message=run.problem))
+    for name, block in blocked.items():
+        message = (
+            f"{name}: no replica answers and none is proved gone ({', '.join(block.waiting_for)}): bring one back, "
+            "or accept the loss of what only they hold"
+        )
+        found.append(lpb.Condition(type="SealBlocked", status=True, reason="ReplicasUnreachable", message=message))
+    if run.topic is not None and layout is not None and run.topic.spec.durability is Durability.REPLICATED:
+        single = [s.name for s in layout.segments if s.durability is Durability.STORED and not s.successors]
+        if single:
+            message = "too few brokers for replicas, acks wait for the filer: " + ", ".join(single)
+            found.append(lpb.Condition(type="FewBrokers", status=True, reason="StoredInstead", message=message))
+    lost = [entry for entry in run.sealed.values() if entry.lost_from is not None]
+    if lost:
+        message = "; ".join(f"{entry.name}: offsets {entry.lost_from} to {entry.lost_to}" for entry in lost)
+        found.append(lpb.Condition(type="DataLoss", status=True, reason="ReplicasGone", message=message))
+    return found
