@@ -1,0 +1,3 @@
+from smq.cli import main
+
+main()

@@ -1,0 +1,70 @@
+"""Lists for the terminal: aligned columns without lines, as other command lines show them; or JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Cell = str | Text
+
+
+class Output(StrEnum):
+    """How a list is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], right: Sequence[str] = ()) -> Table:
+    """Columns under headings; those named in ``right`` hold numbers."""
+    made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for heading in headings:
+        made.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, right: Sequence[str] = ()) -> None:
+    """Nothing is cut off: a long line is wrapped by the terminal, and goes whole into a pipe."""
+    console = Console(highlight=False)
+    made = table(headings, rows, right)
+    console.width = max(console.width, console.measure(made, options=console.options.update(max_width=10_000)).maximum)
+    with console.capture() as captured:
+        console.print(made)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
+def print_json(value: Any) -> None:
+    """Dataclasses, lists and mappings of them, as indented JSON."""
+    print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return str(value)
+
+
+_PHASES = {"open": "green", "pending": "cyan", "sealing": "yellow", "sealed": "dim"}
+_STATES = {"alive": "green", "suspect": "yellow", "draining": "yellow", "gone": "red"}
+
+
+def phase(name: str) -> Text:
+    return Text(name, style=_PHASES.get(name, ""))
+
+
+def state(name: str) -> Text:
+    return Text(name, style=_STATES.get(name, ""))
+
+
+def yes(value: bool) -> Text:
+    return Text("yes", style="green") if value else Text("no", style="bold red")

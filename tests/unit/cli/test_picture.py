@@ -1,0 +1,92 @@
+"""The picture of `smq top`."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from smq import BrokerInfo, DecisionInfo, SegmentInfo, SegmentLoad, TopicInfo
+from smq.cli.picture import Rates, Snapshot, draw, keyspace
+
+
+def segment(start: int, stop: int, number: int, phase: str, *brokers: str) -> SegmentInfo:
+    name = f"f-{start}-{stop}-{number}"
+    return SegmentInfo(
+        name, number, start, stop, phase, "Replicated", brokers, (), (), "Split", "", 0, 0, None, 0, None
+    )
+
+
+def load(name: str, messages: int, *, primary: bool = True, state: str = "open") -> SegmentLoad:
+    return SegmentLoad("default/f", name, primary, state, messages, messages, 0, 1 << 20, messages, messages * 100, 1)
+
+
+def shot(at: float, messages: int, extra: tuple[SegmentInfo, ...] = ()) -> Snapshot:
+    segments = (segment(0, 512, 1, "open", "b-0", "b-1"), segment(512, 1024, 2, "sealing", "b-1", "b-0"), *extra)
+    topic = TopicInfo("default/f", "u", 1024, "", (), "Replicated", segments, 7, 0.0, 0.0, (), 1)
+    brokers = (
+        BrokerInfo("b-0", "abcdef012345", "h:1", "alive", 64 << 20, 128 << 20, (load("f-0-512-1", messages),)),
+        BrokerInfo("b-1", "ffffffffffff", "h:2", "suspect", 0, 128 << 20, (load("f-0-512-1", 0, primary=False),)),
+        BrokerInfo("b-0", "000000000000", "h:3", "gone", 0, 0, ()),
+    )
+    decisions = tuple(DecisionInfo(i * 1_000_000, "default/f", "split", ("f-0-1024-0",), f"why {i}") for i in range(9))
+    return Snapshot(at, (topic,), brokers, decisions)
+
+
+def text_of(what: object) -> str:
+    console = Console(file=io.StringIO(), width=140)
+    console.print(what)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_the_rate_is_what_the_primary_counted_over_the_last_seconds() -> None:
+    rates = Rates()
+    for second in range(10):
+        rates.update(shot(second, 1000 * second))
+
+    assert rates.of("f-0-512-1") == (1000.0, 100_000.0)
+    assert rates.total() == (1000.0, 100_000.0)
+    assert rates.of("never seen") == (0.0, 0.0)
+
+
+def test_segments_that_are_gone_are_forgotten() -> None:
+    rates = Rates()
+    rates.update(shot(0, 5))
+    rates.update(Snapshot(1, (), (), ()))
+
+    assert rates.total() == (0.0, 0.0)
+
+
+def test_the_ring_is_filled_by_its_segments_and_their_bounds_stand_below() -> None:
+    pending = segment(512, 1024, 3, "pending", "b-0")
+    ring, bounds = keyspace(shot(0, 0, (pending,)).topics[0], {"b-0": "red", "b-1": "blue"}, 64)
+
+    assert len(ring.plain) == 64
+    assert ring.plain.index("b-0") < 32 < ring.plain.index("b-1 sealing")
+    assert (bounds.plain.index("0"), bounds.plain.index("512")) == (0, 32)
+    assert bounds.plain.endswith("1024") and len(bounds.plain) == 64
+
+
+def test_many_segments_do_not_write_over_each_others_bounds() -> None:
+    many = tuple(segment(i * 16, i * 16 + 16, i, "open", "b-0") for i in range(64))
+    topic = TopicInfo("default/f", "u", 1024, "", (), "Replicated", many, 0, 0.0, 0.0, (), 1)
+
+    ring, bounds = keyspace(topic, {"b-0": "red"}, 64)
+
+    assert len(ring.plain) == 64
+    assert all(int(number) % 16 == 0 for number in bounds.plain.split())
+
+
+def test_the_picture_shows_living_brokers_and_the_last_decisions() -> None:
+    rates = Rates()
+    for second in range(3):
+        rates.update(shot(second, 1000 * second))
+    text = text_of(draw(shot(3, 3000), rates, width=80))
+
+    assert "f-0-512-1" in text and "1k/s" in text and "3,000" in text
+    assert "suspect" in text and "gone" not in text
+    assert "why 8" in text and "why 2" not in text
+
+
+def test_with_nothing_there_it_says_what_to_do() -> None:
+    assert "smq apply -f" in text_of(draw(Snapshot(0, (), (), ()), Rates(), width=80))
