@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from smq_core.errors import NotAtEnd, NotOpenYet, ProducerFenced, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.keyspace import KeyRange
@@ -265,6 +266,16 @@ class SegmentReplica:
 
     def follower_lost(self, follower: str) -> None:
         self._followers[follower].sent = None
+
+    def replication_waits(self, follower: str) -> Literal["entries", "news"] | None:
+        """What ``replication_for`` would tell: entries, mere news of watermark and chain end, or nothing."""
+        state = self._followers[follower]
+        if state.sent is None or self.state is not State.OPEN:
+            return None
+        if state.sent < self.end:
+            return "entries"
+        told = (state.told_watermark, state.told_chain_end)
+        return "news" if told != (self.watermark, self.chain_end) else None
 
     def replication_for(self, follower: str, *, max_bytes: int = 1 << 62) -> ReplicationMessage | None:
         """Everything that waits for this follower, as one message; None when there is nothing to tell."""

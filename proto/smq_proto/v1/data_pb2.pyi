@@ -142,18 +142,20 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[str] = ...) -> None: ...
 
 class PutOpen(_message.Message):
-    __slots__ = ("protocol", "segment", "incarnation", "producer", "replica")
+    __slots__ = ("protocol", "segment", "incarnation", "producer", "replica", "uid")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     segment: str
     incarnation: str
     producer: ProducerHello
     replica: ReplicaHello
-    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ...) -> None: ...
+    uid: str
+    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
 
 class ProducerHello(_message.Message):
     __slots__ = ("producer", "epoch")
@@ -248,16 +250,18 @@ class ReplicationReply(_message.Message):
     def __init__(self, end: _Optional[int] = ..., credit: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class TailTicket(_message.Message):
-    __slots__ = ("protocol", "segment", "incarnation", "from_offset")
+    __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     segment: str
     incarnation: str
     from_offset: int
-    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., from_offset: _Optional[int] = ...) -> None: ...
+    uid: str
+    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., from_offset: _Optional[int] = ..., uid: _Optional[str] = ...) -> None: ...
 
 class TailBatch(_message.Message):
     __slots__ = ("first_offset", "rows", "appended", "watermark", "sealed", "trimmed_to")

@@ -1,0 +1,81 @@
+"""Memory budgets, as arithmetic: who may hold how many bytes. No locks, no clock.
+
+Tails that this process holds as a primary and tails that it holds as a follower have separate budgets, so that two
+brokers that follow each other cannot block each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+MIB = 1024 * 1024
+SMALLEST_CREDIT = 4 * MIB
+LARGEST_CREDIT = 64 * MIB
+PRIMARY_SHARE = 0.35
+FOLLOWER_SHARE = 0.35
+PRESSURE = 0.6
+
+
+@dataclass(slots=True)
+class PrimaryBudget:
+    """Bytes of tails that producers filled. What is used may exceed the limit by one batch, never more."""
+
+    limit: int
+    used: int = 0
+
+    def reserve(self, nbytes: int) -> bool:
+        """Takes the bytes if there is room, or if nothing else is held."""
+        if self.used and self.used + nbytes > self.limit:
+            return False
+        self.used += nbytes
+        return True
+
+    def change(self, delta: int) -> None:
+        """The tails have grown or shrunk by so many bytes."""
+        self.used += delta
+
+    @property
+    def under_pressure(self) -> bool:
+        """So full that tails should be written out before they are due."""
+        return self.used > self.limit * PRESSURE
+
+
+@dataclass(slots=True)
+class FollowerBudget:
+    """Bytes promised to primaries elsewhere, by segment. A promise holds until the segment is let go."""
+
+    limit: int
+    granted: dict[str, int] = field(default_factory=dict)
+
+    def grant(self, segment: str) -> int | None:
+        """The credit for this segment (again, the same), or None when the budget is used up."""
+        known = self.granted.get(segment)
+        if known is not None:
+            return known
+        free = self.limit - sum(self.granted.values())
+        if free < SMALLEST_CREDIT:
+            return None
+        credit = max(SMALLEST_CREDIT, min(LARGEST_CREDIT, free // 4))
+        self.granted[segment] = credit
+        return credit
+
+    def release(self, segment: str) -> None:
+        self.granted.pop(segment, None)
+
+
+def budgets(memory: int) -> tuple[PrimaryBudget, FollowerBudget]:
+    """The budgets of a process with so much memory; the rest is for encoding chunks and for what is on its way."""
+    return PrimaryBudget(int(memory * PRIMARY_SHARE)), FollowerBudget(int(memory * FOLLOWER_SHARE))
+
+
+def to_relieve(tails: Iterable[tuple[int, str]], used: int, limit: int) -> list[str]:
+    """Which tails, given as (bytes, segment), to write out early under pressure: the largest ones, down to half."""
+    chosen: list[str] = []
+    excess = used - limit // 2
+    for nbytes, segment in sorted(tails, reverse=True):
+        if excess <= 0 or nbytes == 0:
+            break
+        chosen.append(segment)
+        excess -= nbytes
+    return chosen

@@ -1,0 +1,150 @@
+"""Writes tails to the filer as chunks: one PUT in flight per segment, a few threads for all segments."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from smq_broker.budget import to_relieve
+from smq_broker.held import Held
+from smq_broker.memory import Memory
+from smq_broker.meters import Meters
+from smq_core.errors import StoreUnavailable
+from smq_core.model import ChunkInfo
+from smq_core.replica import ChunkWrite
+from smq_storage.conditional import Patience, Taken
+
+WORKERS = 4
+TICK = 0.1
+PATIENCE = 10.0
+AFTER_ATTEMPT = 0.5
+AFTER_DAMAGE = 5_000_000
+
+log = structlog.get_logger()
+
+
+class Flusher:
+    """``kick`` a segment when a chunk may be due; every 100 ms all segments are looked at by the clock.
+
+    While the filer is away the chunk that was begun is kept and tried again, under the same nonce: an attempt whose
+    outcome is unknown is so recognised when it turns out to have been applied.
+    """
+
+    def __init__(
+        self, held: Callable[[], Iterable[Held]], memory: Memory, meters: Meters, taken: Callable[[Held], None]
+    ) -> None:
+        self._held = held
+        self._memory = memory
+        self._meters = meters
+        self._taken = taken
+        self._queue: queue.SimpleQueue[Held] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        for number in range(WORKERS):
+            threading.Thread(target=self._work, name=f"flush-{number}", daemon=True).start()
+        threading.Thread(target=self._tick, name="flush-clock", daemon=True).start()
+
+    def kick(self, held: Held) -> None:
+        self._queue.put(held)
+
+    def _tick(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(TICK):
+            try:
+                self.look()
+            except Exception:
+                log.exception("flush.look_failed")
+
+    def look(self) -> None:
+        """Queues the segments whose time has come, and under memory pressure the largest ones."""
+        primaries = [h for h in self._held() if h.is_primary and h.machine.tail_bytes]
+        pressed: set[str] = set()
+        if self._memory.under_pressure:
+            used, limit = self._memory.primary()
+            pressed = set(to_relieve([(h.machine.tail_bytes, h.name) for h in primaries], used, limit))
+        for held in primaries:
+            with held as machine:
+                now = held.clock.now()
+                if held.flush_not_before and now >= held.flush_not_before:
+                    held.flush_not_before = 0
+                if held.name in pressed:
+                    held.ask_flush()
+                if (
+                    not held.flush_queued
+                    and not held.flush_not_before
+                    and not machine.chunk_in_flight
+                    and machine.tail
+                    and now - machine.tail[0].appended >= machine.config.flush_interval
+                ):
+                    held.flush_queued = True
+                    self._queue.put(held)
+
+    def _work(self) -> None:
+        while True:
+            held = self._queue.get()
+            try:
+                self._flush(held)
+            except Exception:
+                held.log.exception("flush.failed")
+                with held as machine:
+                    held.flush_not_before = held.clock.now() + AFTER_DAMAGE
+                    machine.chunk_failed()
+
+    def _flush(self, held: Held) -> None:
+        with held as machine:
+            chunk = machine.next_chunk(held.clock.now(), force=held.flush_wanted)
+            held.flush_queued = False
+            held.flush_wanted = False
+        if chunk is None:
+            return
+        result = self._write(held, chunk)
+        if result is None:
+            with held as machine:
+                machine.chunk_failed()
+        elif isinstance(result, Taken):
+            held.log.warning("chunk.taken", first=chunk.first, by=result.info.writer)
+            with held as machine:
+                machine.chunk_taken()
+            self._taken(held)
+        else:
+            with held as machine:
+                machine.chunk_written(chunk)
+
+    def _write(self, held: Held, chunk: ChunkWrite) -> ChunkInfo | Taken[ChunkInfo] | None:
+        """Tries until it is clear; None when the segment was fenced meanwhile: then the sealer finds out."""
+        info = chunk_info(held, chunk)
+        while True:
+            with self._meters.flush_seconds.time():
+                try:
+                    written = write_chunk(held, chunk, info)
+                except StoreUnavailable as error:
+                    self._meters.store_errors.inc()
+                    held.log.warning("chunk.store_unavailable", first=chunk.first, error=error.message)
+                    if held.fenced.wait(AFTER_ATTEMPT):
+                        return None
+                    continue
+            self._meters.chunks.inc()
+            held.log.debug("chunk.written", first=chunk.first, rows=chunk.rows)
+            return written
+
+
+def chunk_info(held: Held, chunk: ChunkWrite) -> ChunkInfo:
+    return ChunkInfo(
+        segment=held.name,
+        first=chunk.first,
+        rows=chunk.rows,
+        writer=held.incarnation,
+        nonce=uuid.uuid4().hex,
+        producers=chunk.producers,
+    )
+
+
+def write_chunk(held: Held, chunk: ChunkWrite, info: ChunkInfo) -> ChunkInfo | Taken[ChunkInfo]:
+    """One attempt of some seconds, given up early when the segment is fenced. Raises StoreUnavailable."""
+    batches = [(entry.batch.payload, entry.appended) for entry in chunk.entries]
+    patience = Patience(PATIENCE, wait=held.fenced.wait)
+    return held.chain.put(info, batches, held.wire.chunk, patience)  # type: ignore[arg-type]

@@ -1,0 +1,174 @@
+"""The broker process: ``smq-broker`` or ``python -m smq_broker.main``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from smq_broker import logs, metrics
+from smq_broker.actions import Actions
+from smq_broker.clock import Clock
+from smq_broker.health import HealthServer
+from smq_broker.holdings import Holdings
+from smq_broker.locator import Locator
+from smq_broker.memory import Memory
+from smq_broker.meters import Meters
+from smq_broker.server import BrokerServer
+from smq_broker.session import LeaderSession
+from smq_broker.settings import BrokerSettings, parse_settings
+from smq_core.errors import InvalidRequest, StoreUnavailable, StoreUnfit
+from smq_storage.probe import probe
+from smq_storage.store import Store, StoreDenied
+
+EXIT_USAGE = 2
+EXIT_STORE = 3
+WITHOUT_LEADER = 5.0
+LAST_WORDS = 0.3
+LONGEST_PROBE_PAUSE = 5.0
+
+log = structlog.get_logger()
+
+
+class Broker:
+    """Everything wired together. ``run`` returns the exit code when it is time to go."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.settings = settings
+        self.incarnation = uuid.uuid4().hex
+        self._stop = threading.Event()
+        self._signals = 0
+        self._not_ready: str | None = "the filer has not been probed yet"
+
+    def on_signal(self, *_: object) -> None:
+        """The first one asks to leave, the second one leaves."""
+        self._signals += 1
+        if self._signals > 1:
+            leave(0)
+        self._stop.set()
+
+    def run(self) -> int:
+        settings = self.settings
+        registry = CollectorRegistry()
+        meters = Meters(registry)
+        health = HealthServer(settings.http, registry, lambda: self._not_ready)
+        store = settings.store().open()
+        refusal = self._probe(store, health.address)
+        if refusal is not None:
+            return refusal
+        clock, news, intake = Clock(), threading.Event(), threading.Event()
+        intake.set()
+        news.set()
+        holdings = Holdings(self.incarnation, store, Memory(settings.memory), clock, meters, news)
+        metrics.register(registry, holdings)
+        locator = Locator(store, settings.store())
+        actions = Actions(settings.name, holdings, locator)
+        server = BrokerServer(settings.listen, holdings, actions, meters, intake, settings.max_batch)
+        address = settings.advertised(server.port)
+        session = LeaderSession(
+            settings.name,
+            address,
+            settings.node,
+            settings.zone,
+            settings.leader,
+            holdings,
+            clock,
+            news,
+            self._stop.is_set,
+        )
+        holdings.start()
+        session.start()
+        self._not_ready = None
+        log.info("broker.ready", address=address, http=health.address, incarnation=self.incarnation, pid=os.getpid())
+        while not self._stop.wait(0.5):
+            if holdings.draining:
+                self._not_ready = "draining"
+        self._leave(holdings, session, news, intake)
+        return 0
+
+    def _probe(self, store: Store, http: str) -> int | None:
+        """Returns when the filer proved fit; the exit code when it never will, or when it is time to stop."""
+        pause = 0.2
+        while True:
+            try:
+                probe(store)
+                return None
+            except (StoreUnfit, StoreDenied) as error:
+                log.error("store.unfit", error=error.message)
+                print(f"smq-broker: {error.message}", file=sys.stderr)
+                return EXIT_STORE
+            except StoreUnavailable as error:
+                self._not_ready = f"the filer does not answer: {error.message}"
+                log.warning("store.unavailable", error=error.message, retry_in=pause, http=http)
+            if self._stop.wait(pause):
+                return 0
+            pause = min(pause * 2, LONGEST_PROBE_PAUSE)
+
+    def _leave(
+        self, holdings: Holdings, session: LeaderSession, news: threading.Event, intake: threading.Event
+    ) -> None:
+        """Serves on until the leader has sealed what is here; without a leader, writes own tails and goes."""
+        self._not_ready = "leaving"
+        asked = time.monotonic()
+        log.info("broker.leaving", segments=len(holdings.all()))
+        holdings.drain()
+        news.set()
+        while not session.may_leave.wait(0.1):
+            now = time.monotonic()
+            away = not self.settings.leader or now - max(session.answered_at, asked) > WITHOUT_LEADER
+            if (away and now - asked > WITHOUT_LEADER) or now - asked > self.settings.grace:
+                self._write_tails(holdings, intake)
+                break
+        log.info("broker.left", sealed=session.may_leave.is_set())
+        # The last acks and outcomes are on their way to the streams.
+        time.sleep(LAST_WORDS)
+
+    def _write_tails(self, holdings: Holdings, intake: threading.Event) -> None:
+        log.info("broker.flushing")
+        intake.clear()
+        while waiting := holdings.flush_all():
+            log.debug("broker.waits_for_flush", segments=waiting)
+            time.sleep(0.05)
+
+
+def leave(code: int) -> None:
+    """Ends the process at once: with streams open, an orderly end of the Flight server would never come."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main() -> None:
+    try:
+        settings = parse_settings(sys.argv[1:])
+    except InvalidRequest as error:
+        print(f"smq-broker: {error.message}", file=sys.stderr)
+        leave(EXIT_USAGE)
+        return
+    logs.configure(settings.log_level, settings.log_format, broker=settings.name)
+    broker = Broker(settings)
+    signal.signal(signal.SIGTERM, broker.on_signal)
+    signal.signal(signal.SIGINT, broker.on_signal)
+    try:
+        code = broker.run()
+    except InvalidRequest as error:
+        print(f"smq-broker: {error.message}", file=sys.stderr)
+        code = EXIT_USAGE
+    except OSError as error:
+        log.error("broker.failed", error=str(error))
+        print(f"smq-broker: cannot listen on {settings.listen} or {settings.http}: {error}", file=sys.stderr)
+        code = 1
+    except Exception:
+        log.exception("broker.failed")
+        code = 1
+    leave(code)
+
+
+if __name__ == "__main__":
+    main()

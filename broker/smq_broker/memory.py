@@ -1,0 +1,55 @@
+"""The process's memory budgets under one lock."""
+
+from __future__ import annotations
+
+import threading
+
+from smq_broker.budget import budgets
+from smq_core.errors import Overloaded
+
+
+class Memory:
+    """Small critical sections only: it may be called while a segment's lock is held, never the other way round."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._primary, self._follower = budgets(limit)
+
+    def reserve(self, nbytes: int) -> bool:
+        """Room for a producer's batch? True: it is taken."""
+        with self._lock:
+            return self._primary.reserve(nbytes)
+
+    def change(self, delta: int) -> None:
+        with self._lock:
+            self._primary.change(delta)
+
+    def grant(self, segment: str) -> int:
+        """The credit for a followed segment. Raises Overloaded when the budget is used up."""
+        with self._lock:
+            credit = self._follower.grant(segment)
+        if credit is None:
+            raise Overloaded(
+                f"this broker has no memory left to follow {segment}: add brokers, or give them more memory"
+            )
+        return credit
+
+    def release(self, segment: str) -> None:
+        with self._lock:
+            self._follower.release(segment)
+
+    @property
+    def under_pressure(self) -> bool:
+        with self._lock:
+            return self._primary.under_pressure
+
+    def primary(self) -> tuple[int, int]:
+        """Bytes used by producers' tails, and their limit."""
+        with self._lock:
+            return self._primary.used, self._primary.limit
+
+    def granted(self) -> tuple[int, int]:
+        """Bytes promised to primaries, and their limit."""
+        with self._lock:
+            return sum(self._follower.granted.values()), self._follower.limit
