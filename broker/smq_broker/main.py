@@ -41,7 +41,7 @@ class Broker:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
-        self.incarnation = uuid.uuid4().hex
+        self.incarnation = settings.incarnation or uuid.uuid4().hex
         self._stop = threading.Event()
         self._signals = 0
         self._not_ready: str | None = "the filer has not been probed yet"
