@@ -1,0 +1,87 @@
+"""A batch on its way: published, replicated, acked, written to the filer, sealed."""
+
+import pyarrow as pa
+import pytest
+
+from smq_storage.chain import Chain
+from smq_storage.store import Store
+from support.broker_process import Brokers, make_segment, make_topic
+from support.raw_flight import RawProducer, RawReader, rows
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+
+def values_of(chain: Chain, first: int = 0) -> list[bytes]:
+    """The values in the chunks from ``first`` on."""
+    found: list[bytes] = []
+    for info in chain.walk(first):
+        if info.rows:
+            read = chain.read(info.first)
+            assert read is not None
+            found += read[1].column("value").to_pylist()
+    return found
+
+
+def test_acked_messages_are_in_the_parquet_of_the_sealed_segment(brokers: Brokers, store: Store):
+    one, two = brokers.start("b1", "b2")
+    topic = make_topic()
+    segment = make_segment(topic, one.replica, two.replica)
+    two.open(topic, segment)
+    one.open(topic, segment)
+    producer = RawProducer(one.address, topic, segment)
+    assert not producer.wait_opened().HasField("last_sequence")
+    for number in range(20):
+        producer.send(rows([b"%d-%d" % (number, i) for i in range(3)]))
+    assert [producer.wait_acked(s) for s in range(20)] == [3 * s for s in range(20)]
+    reader = RawReader(two.address, topic, segment, incarnation=two.incarnation)
+    expected = [b"%d-%d" % (number, i) for number in range(20) for i in range(3)]
+    assert reader.until(60).column("value").to_pylist() == expected
+
+    outcome = one.seal(topic, segment)
+
+    assert outcome.end == 60
+    sealed = producer.wait_sealed()
+    assert (sealed.end, sealed.producers["p"].last_sequence) == (60, 19)
+    chain = Chain(store, topic.name, topic.uid, segment.name)
+    assert values_of(chain) == expected
+    last = chain.seal()
+    assert last is not None and last.first == 60 and last.producers["p"].last_sequence == 19
+    assert reader.last().sealed.end == 60
+    eventually(lambda: two.report(segment).state == "sealed", what="the follower learns of the seal")
+    producer.close()
+
+
+def test_a_stored_segment_acks_only_what_is_in_the_filer(brokers: Brokers, store: Store):
+    (one,) = brokers.start("b1")
+    topic = make_topic()
+    segment = make_segment(topic, one.replica)
+    one.open(topic, segment)
+    producer = RawProducer(one.address, topic, segment)
+    chain = Chain(store, topic.name, topic.uid, segment.name)
+    for number in range(10):
+        producer.wait_acked(producer.send(rows([b"%d" % number])))
+        assert len(values_of(chain)) == number + 1
+    assert one.seal(topic, segment).end == 10
+    producer.wait_sealed()
+
+
+def test_typed_columns(brokers: Brokers, store: Store):
+    from smq_core.model import Column
+    from smq_storage.chunks import message_schema
+
+    (one,) = brokers.start("b1")
+    columns = (Column("name", "string"), Column("delay", "float64", nullable=True))
+    topic = make_topic(schema=columns)
+    segment = make_segment(topic, one.replica)
+    one.open(topic, segment)
+    schema = message_schema(columns)
+    batch = pa.RecordBatch.from_pylist(
+        [{"partition": 3, "timestamp": 1, "name": "N1", "delay": None, "headers": None}], schema=schema
+    )
+    producer = RawProducer(one.address, topic, segment, schema=schema)
+    producer.wait_acked(producer.send(batch))
+    read = Chain(store, topic.name, topic.uid, segment.name).read(0)
+    assert read is not None
+    assert read[1].column("name").to_pylist() == ["N1"]
+    assert read[1].column("appended").null_count == 0
