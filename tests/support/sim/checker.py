@@ -1,0 +1,218 @@
+"""Turns what the simulated processes do into observations for ``smq_core.invariants``, and stops at a violation.
+
+It sees everything as it really is: the store without its lies, every replica's machine, also of dead processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from smq_core import invariants as inv
+from smq_core.groups import Group
+from smq_core.invariants import Message, Row, Violation
+from smq_core.keyspace import KeyRange
+from smq_core.model import Durability, Layout, SealOutcome
+from smq_core.producing import Delivered
+from smq_core.replica import Ack, Entry, State
+from support.sim.chain import LAYOUT, Stored
+from support.sim.messages import Piece, rows
+from support.sim.store import Store
+from support.sim.world import World
+
+if TYPE_CHECKING:
+    from support.sim.holding import Holding
+
+
+class Broken(Exception):
+    """An invariant does not hold."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(str(violation))
+        self.violation = violation
+
+
+class Checker:
+    def __init__(self, world: World, store: Store) -> None:
+        self.world = world
+        self.store = store
+        self.holdings: dict[str, list[Holding]] = {}
+        self.everyone: dict[str, tuple[str, ...]] = {}
+        self.predecessors: dict[str, tuple[str, ...]] = {}
+        self.durability: dict[str, Durability] = {}
+        self.ranges: dict[str, KeyRange] = {}
+        self.accepted: dict[str, KeyRange] = {}
+        self.logs: dict[str, dict[int, Message]] = {}
+        self.batch_ends: dict[tuple[Any, ...], int] = {}
+        self.chain_ends: dict[str, int] = {}
+        self.seals: dict[str, SealOutcome] = {}
+        self.sent_messages: list[Message] = []
+        self.acked_rows: dict[Message, Row] = {}
+        self.acked_at: dict[Message, int] = {}
+        self.acked_ends: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
+        self.owners: dict[str, dict[tuple[int, str], str]] = {}
+        self.committed: dict[str, dict[str, int]] = {}
+        store.watchers.append(self._stored)
+
+    def must(self, violations: Iterable[Violation]) -> None:
+        for violation in violations:
+            raise Broken(violation)
+
+    # ---- the store
+
+    def _stored(self, path: str, value: Any) -> None:
+        if path == LAYOUT:
+            self._layout(value)
+        elif path.startswith("seg/"):
+            self._chunk(value)
+        elif path.startswith("group/"):
+            name = path.removeprefix("group/")
+            self.must(inv.commits_grow(name, self.committed.get(name, {}), value.positions))
+            self.committed[name] = dict(value.positions)
+
+    def _layout(self, layout: Layout) -> None:
+        self.must(inv.ring_is_covered(layout))
+        for segment in layout.segments:
+            self.everyone.setdefault(segment.name, tuple(r.incarnation for r in segment.replicas))
+            self.predecessors.setdefault(segment.name, segment.predecessors)
+            self.durability.setdefault(segment.name, segment.durability)
+            self.ranges.setdefault(segment.name, segment.range)
+
+    def _chunk(self, stored: Stored) -> None:
+        info = stored.info
+        name = info.segment
+        if info.sealed:
+            self.seals.setdefault(name, SealOutcome(name, info.first, info.producers, info.lost))
+            self.accepted.pop(name, None)
+            self._look_for_loss(name, info.first)
+        elif info.first == self.chain_ends.get(name, 0):
+            self.chain_ends[name] = info.end
+        self.must(inv.bounded(name, "the producers' map", len(info.producers), 100))
+
+    def _look_for_loss(self, name: str, end: int) -> None:
+        """What was acked beyond the seal is lost; that may be only when every replica was dead before it."""
+        if self.acked_ends.get(name, 0) <= end:
+            return
+        holdings = {h.broker.incarnation: h for h in self.holdings.get(name, [])}
+        alive = [i for i in self.everyone[name] if i not in holdings or holdings[i].process.alive]
+        if self.durability[name] is Durability.REPLICATED and not alive:
+            self.lost[name] = end
+            self.world.tell("checker", name, f"a loss: all replicas died before they were sealed, at {end}")
+            return
+        words = f"sealed at {end}, acked up to {self.acked_ends[name]}, alive: {alive}"
+        self.must([Violation(6, name, words)])
+
+    # ---- brokers
+
+    def opened(self, holding: Holding) -> None:
+        others = self.holdings.setdefault(holding.name, [])
+        twice = [h for h in others if h.broker.incarnation == holding.broker.incarnation]
+        self.must(Violation(8, holding.name, f"opened twice by {holding.broker.incarnation}") for _ in twice)
+        others.append(holding)
+
+    def appended(self, holding: Holding, entry: Entry) -> None:
+        name = holding.name
+        if name not in self.seals:
+            self.must(inv.one_accepts(name, holding.segment.range, self.accepted))
+            self.accepted[name] = holding.segment.range
+        self.must(inv.predecessors_sealed(name, holding.segment.predecessors, self.seals))
+        log = self.logs.setdefault(name, {})
+        for offset, message in rows([entry]):
+            log[offset] = message
+        self.batch_ends[(name, *entry.batch.id)] = entry.end
+        self.world.tell(holding.process.name, name, f"{_batch(entry)} at {entry.first}..{entry.end}")
+
+    def acked(self, holding: Holding, ack: Ack) -> None:
+        name = holding.name
+        end = self.batch_ends[(name, *ack.id)]
+        self.must(inv.ack_is_covered(name, end, self._held(name), self.chain_ends.get(name, 0)))
+        if name in self.seals and name not in self.lost:
+            self.must(inv.one_end(name, [self.seals[name].end], [end]))
+        self.acked_ends[name] = max(self.acked_ends.get(name, 0), end)
+        self.world.tell(holding.process.name, name, f"acks {ack.id.producer}.{ack.id.epoch}#{ack.id.sequence}")
+
+    def _held(self, name: str) -> dict[str, int]:
+        """The end of each replica's log; of dead ones as it was. Empty for ``Stored``."""
+        if self.durability.get(name) is Durability.STORED:
+            return {}
+        ends = dict.fromkeys(self.everyone[name], 0)
+        for holding in self.holdings.get(name, []):
+            if holding.broker.incarnation in ends:
+                ends[holding.broker.incarnation] = holding.machine.end
+        return ends
+
+    def durable(self, name: str) -> int:
+        held = self._held(name)
+        return max(self.chain_ends.get(name, 0), min(held.values()) if held else 0)
+
+    def replicated(self, holding: Holding, before: int) -> None:
+        machine = holding.machine
+        taken = [e for e in machine.tail if e.first >= before]
+        own = [Row(holding.name, offset, message) for offset, message in rows(taken)]
+        self.must(inv.follower_is_prefix(holding.name, own, self.logs.get(holding.name, {})))
+        self.must(inv.not_above(machine.watermark, self.durable(holding.name), holding.name))
+        self.looked_at(holding)
+
+    def looked_at(self, holding: Holding) -> None:
+        """Now and then, at every replica."""
+        machine, settings, name = holding.machine, holding.broker.settings, holding.name
+        in_chain = self.chain_ends.get(name, 0)
+        self.must(inv.trimmed_in_chain(name, holding.process.name, machine.chain_end, in_chain))
+        if len(machine.config.replicas) > 1:
+            self.must(inv.bounded(name, "the tail", machine.tail_bytes, settings.credit + 400))
+        self.must(inv.bounded(name, "the producers' map", len(machine.chain_producers()), 100))
+
+    def served(self, holding: Holding, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.must(inv.not_above(entry.end, self.durable(holding.name), holding.name))
+
+    def fenced(self, holding: Holding) -> None:
+        self.must([Violation(7, holding.name, "not fenced")] if holding.machine.state is State.OPEN else [])
+
+    def told(self, outcome: SealOutcome | None, who: str) -> None:
+        """Somebody says what became of the segment's batches."""
+        assert outcome is not None
+        known = self.seals.get(outcome.segment)
+        if known is None:
+            self.must([Violation(6, outcome.segment, f"{who} tells an outcome before the seal chunk exists")])
+        elif (known.end, known.producers) != (outcome.end, outcome.producers):
+            self.must([Violation(6, outcome.segment, f"{who} tells {outcome}, the seal chunk says {known}")])
+
+    def told_end(self, segment: str, end: int) -> None:
+        known = self.seals.get(segment)
+        self.must(inv.one_end(segment, [end, known.end if known is not None else -1], []))
+
+    # ---- producers
+
+    def sent(self, message: Message) -> None:
+        self.sent_messages.append(message)
+
+    def acked_to(self, producer: Any, delivered: Delivered) -> None:
+        """The producer learnt that a piece is durable."""
+        piece = delivered.piece
+        assert isinstance(piece, Piece)
+        for i, message in enumerate(piece.messages):
+            offset = -1 if delivered.first_offset is None else delivered.first_offset + i
+            self.acked_rows[message] = Row(delivered.segment, offset, message)
+            self.acked_at[message] = self.world.now
+
+    # ---- groups
+
+    def assigned(self, name: str, group: Group, committed: dict[str, int]) -> None:
+        owners = self.owners.setdefault(name, {})
+        self.must(inv.one_owner(name, owners, group.generation, group.assignment))
+        ends = {segment: outcome.end for segment, outcome in self.seals.items()}
+        for segment, member in group.assignment.items():
+            if (group.generation, segment) not in owners:
+                owners[group.generation, segment] = member
+                before = self.predecessors[segment]
+                self.must(inv.predecessors_committed(name, segment, before, committed, ends))
+
+
+def _batch(entry: Entry) -> str:
+    id_ = entry.batch.id
+    piece = entry.batch.payload
+    assert isinstance(piece, Piece)
+    keys = ",".join(f"{m.key}#{m.serial}" for m in piece.messages)
+    return f"{id_.producer}.{id_.epoch}#{id_.sequence} [{keys}]"

@@ -1,0 +1,114 @@
+"""What is checked at the end of a history, when faults have ended and all has come to rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from smq_core import invariants as inv
+from smq_core.invariants import Row
+from smq_core.model import Layout
+from support.sim.chain import LAYOUT, folder, true_chain
+from support.sim.messages import rows
+
+if TYPE_CHECKING:
+    from support.sim.history import History
+
+
+def final_log(history: History) -> list[Row]:
+    """Every row that the chains contain, segment by segment."""
+    return [
+        Row(name, offset, message)
+        for name in history.checker.everyone
+        for stored in true_chain(history.store, name)
+        for offset, message in rows(stored.entries)
+    ]
+
+
+def waiting_for(history: History) -> dict[str, str]:
+    """What has not come to its end yet: subject -> words. Empty when all is at rest."""
+    waiting: dict[str, str] = {}
+    checker = history.checker
+    for producer in history.producers:
+        if producer.process.alive and not producer.stopped and not producer.idle:
+            lanes = {n: (x.state.value, len(x.in_flight), len(x.queue)) for n, x in producer.lanes.lanes.items()}
+            waiting[producer.name] = f"has batches without an outcome: {lanes}, {len(producer.waiting)} not routed"
+    layout = history.store.truth(LAYOUT)
+    if not isinstance(layout, Layout):
+        return waiting | {"layout": "there is none"}
+    for segment in layout.segments:
+        if segment.phase.value != "open" or segment.successors:
+            waiting[segment.name] = f"is still {segment.phase.value}"
+    for name, holdings in checker.holdings.items():
+        for holding in holdings:
+            machine = holding.machine
+            if not holding.process.alive or machine.outcome is not None:
+                continue
+            if name in checker.seals:
+                waiting[name] = f"{holding.process.name} does not know that it is sealed: {machine.state}"
+            elif machine.chain_end != machine.end:
+                waiting[name] = f"{holding.process.name} has not written {machine.chain_end}..{machine.end}"
+    ends = {name: outcome.end for name, outcome in checker.seals.items()}
+    for name in (s.name for s in layout.segments):
+        ends.setdefault(name, checker.chain_ends.get(name, 0))
+    if waiting:
+        return waiting
+    for reader in history.readers:
+        if reader.process.alive:
+            waiting |= _behind(reader.name, reader.rows, ends)
+    for group in history.groups:
+        read = [row for member in history.members if member.group == group for row in member.rows]
+        waiting |= _behind(group, read, ends)
+    return waiting
+
+
+def _behind(name: str, read: Iterable[Row], ends: dict[str, int]) -> dict[str, str]:
+    seen: dict[str, int] = {}
+    for row in read:
+        seen[row.segment] = max(seen.get(row.segment, 0), row.offset + 1)
+    short = {s: (seen.get(s, 0), end) for s, end in ends.items() if seen.get(s, 0) < end}
+    return {name: f"has not read to the end of {short}"} if short else {}
+
+
+def check_all(history: History) -> None:
+    """The invariants that look at a whole history."""
+    checker = history.checker
+    log = final_log(history)
+    for name in checker.everyone:
+        folder_ = folder(name)
+        objects = {int(p.removeprefix(folder_)): history.store.truth(p).info for p in history.store.paths(folder_)}
+        checker.must(inv.chain_is_whole(name, objects, sealed=name in checker.seals))
+    checker.must(inv.acked_is_kept(checker.acked_rows, log, checker.lost))
+    crashed = {p.name for p in history.producers if not p.process.alive or p.stopped}
+    expected = [
+        m
+        for m in checker.sent_messages
+        if m.producer not in crashed and not (m in checker.acked_rows and checker.acked_rows[m].segment in checker.lost)
+    ]
+    checker.must(inv.each_once(log, expected))
+    places = {row.message: row for row in log}
+    for message, row in checker.acked_rows.items():
+        if row.segment not in checker.lost and row.offset >= 0 and places[message] != row:
+            checker.must([inv.Violation(4, row.segment, f"{message} was acked at {row}, it is at {places[message]}")])
+    for reader in history.readers:
+        checker.must(inv.order_holds(reader.rows, checker.acked_at))
+        checker.must(inv.delivered_is_stable(reader.rows, log, checker.lost))
+        expected_rows = {(row.segment, row.offset) for row in log}
+        missed = expected_rows - {(row.segment, row.offset) for row in reader.rows}
+        if reader.process.alive and missed:
+            checker.must([inv.Violation(12, reader.name, f"never read {sorted(missed)[:5]}")])
+        twice = len(reader.rows) - len({(row.segment, row.offset) for row in reader.rows})
+        checker.must([inv.Violation(2, reader.name, f"{twice} rows were read twice")] if twice else [])
+        _check_losses(history, reader.name, reader.rows, reader.reader.losses)
+    for member in history.members:
+        checker.must(inv.delivered_is_stable(member.rows, log, checker.lost))
+
+
+def _check_losses(history: History, name: str, read: Iterable[Row], losses: Iterable[object]) -> None:
+    """A reader that has read what is lost must have said so."""
+    said = {getattr(loss, "segment", "") for loss in losses}
+    for row in read:
+        if row.segment in history.checker.lost and row.offset >= history.checker.lost[row.segment]:
+            silent = row.segment not in said
+            words = f"read {row.offset}, which is lost, and never reported a loss of {row.segment}"
+            history.checker.must([inv.Violation(1, name, words)] if silent else [])

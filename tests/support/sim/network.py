@@ -1,0 +1,147 @@
+"""Links between hosts: delays, one-way cuts, calls with time limits and repeats, streams that keep their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from smq_core.errors import SmqError, Unavailable
+from support.sim.world import MS, SECOND, Future, Process, World
+
+
+class Network:
+    """Who listens where, and which directions are cut. ``slow`` and ``repeat`` are probabilities per message."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.listening: dict[str, Process] = {}
+        self.cuts: set[tuple[str, str]] = set()
+        self.slow = 0.0
+        self.repeat = 0.0
+
+    def delay(self) -> int:
+        world = self.world
+        if world.chance(self.slow):
+            return world.between(20 * MS, 3 * SECOND)
+        return world.between(200, 2 * MS)
+
+    def at(self, address: str) -> Process | None:
+        process = self.listening.get(address)
+        return process if process is not None and process.alive else None
+
+    def post(self, source: str, target: str, action: Callable[[], None]) -> bool:
+        """Does ``action`` on arrival. False when that direction is cut: then it never arrives."""
+        if (source, target) in self.cuts:
+            return False
+        self.world.after(self.delay(), action)
+        return True
+
+    def call(self, caller: Process, address: str, method: str, *args: Any, timeout: int = 2 * SECOND) -> Future:
+        """Calls ``on_<method>(*args)`` of the node that listens at ``address``. A call may arrive twice."""
+        answer = Future()
+
+        def reply(result: Future) -> None:
+            self.post(address, caller.host, lambda: _copy(result, answer))
+
+        def arrive() -> None:
+            process = self.at(address)
+            if process is None:
+                refused = Future()
+                refused.fail(Unavailable(f"nobody listens at {address}"))
+                reply(refused)
+                return
+            node = process.node
+            process.run(lambda: process.start(getattr(node, "on_" + method)(*args)).then(reply))
+
+        self.post(caller.host, address, arrive)
+        if self.world.chance(self.repeat):
+            self.world.after(
+                self.world.between(0, 5 * SECOND), lambda: self.post(caller.host, address, arrive) and None
+            )
+        self.world.after(timeout, lambda: answer.fail(Unavailable(f"{address} did not answer {method} in time")))
+        return answer
+
+
+def _copy(result: Future, answer: Future) -> None:
+    if result.error is not None:
+        answer.fail(result.error)
+    else:
+        answer.set(result.value)
+
+
+class Stream:
+    """A two-way stream from a client to the process that listens at an address. Each direction keeps its order and
+    loses nothing but its end: a cut breaks that direction for good, though what is under way still arrives.
+
+    The server's node is called ``on_<kind>(stream, *args)`` at the start, then ``stream.server_hears`` and
+    ``stream.client_hears`` get the messages. ``None`` tells that the other end is closed.
+    """
+
+    def __init__(self, network: Network, client: Process, address: str, kind: str, *args: Any) -> None:
+        self.network = network
+        self.client = client
+        self.address = address
+        self.server: Process | None = None
+        self.server_hears: Callable[[Any], None] | None = None
+        self.client_hears: Callable[[Any], None] | None = None
+        self._up_broken = self._down_broken = False
+        self._up_at = self._down_at = 0
+        self._send_up(lambda: self._arrive(kind, args))
+
+    def up(self, message: Any) -> None:
+        """From the client."""
+        self._send_up(lambda: self._to_server(message))
+
+    def down(self, message: Any) -> None:
+        """From the server."""
+        world = self.network.world
+        if self._down_broken or (self.address, self.client.host) in self.network.cuts:
+            self._down_broken = True
+            return
+        self._down_at = max(self._down_at, world.now + self.network.delay())
+        world.after(
+            self._down_at - world.now,
+            lambda: self.client.run(lambda: self.client_hears(message) if self.client_hears else None),
+        )
+
+    def end(self) -> None:
+        """The server closes: ``None`` is the last thing that the client hears."""
+        self.down(None)
+        self.server_hears = None
+        self._down_broken = True
+
+    def leave(self) -> None:
+        """The client hears nothing more; what it sent is under way."""
+        self.client_hears = None
+        self.up(None)
+        self._up_broken = True
+
+    def _send_up(self, action: Callable[[], None]) -> None:
+        world = self.network.world
+        if self._up_broken or (self.client.host, self.address) in self.network.cuts:
+            self._up_broken = True
+            return
+        self._up_at = max(self._up_at, world.now + self.network.delay())
+        world.after(self._up_at - world.now, action)
+
+    def _arrive(self, kind: str, args: tuple[Any, ...]) -> None:
+        server = self.network.at(self.address)
+        self.server = server
+        if server is None:
+            self.end()
+            return
+        server.run(lambda: self._open(server, kind, args))
+
+    def _open(self, server: Process, kind: str, args: tuple[Any, ...]) -> None:
+        try:
+            getattr(server.node, "on_" + kind)(self, *args)
+        except SmqError as error:
+            self.down(error)
+            self.end()
+
+    def _to_server(self, message: Any) -> None:
+        server = self.server
+        if server is None or not server.alive:
+            self.end()
+            return
+        server.run(lambda: self.server_hears(message) if self.server_hears else None)

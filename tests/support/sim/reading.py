@@ -1,0 +1,92 @@
+"""How a simulated reader gets at a segment's rows: the tail from any replica, everything older from the chain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smq_core.dag import Reader, nodes_of
+from smq_core.errors import SmqError, StoreUnavailable
+from smq_core.invariants import Row
+from smq_core.model import Layout, SealOutcome
+from support.sim.chain import INDEX, LAYOUT, Chain
+from support.sim.messages import rows
+from support.sim.world import SECOND, Process, Steps
+
+if TYPE_CHECKING:
+    from support.sim.history import History
+
+
+class SegmentReader:
+    """Reads for one process; where it stands is a ``dag.Reader``."""
+
+    def __init__(self, history: History, process: Process, reader: Reader) -> None:
+        self.history = history
+        self.world = history.world
+        self.process = process
+        self.reader = reader
+        self.layout: Layout | None = None
+        self._chunk_at: dict[str, int] = {}
+
+    def refresh(self) -> Steps:
+        """The DAG: the layout first, then the index, which gains an entry before the layout loses it."""
+        store = self.history.store
+        try:
+            found = yield store.get(self.process, LAYOUT)
+            if found is None:
+                return
+            page = yield store.get(self.process, INDEX)
+        except StoreUnavailable:
+            return
+        if self.layout is None or found[0].version >= self.layout.version:
+            self.layout = found[0]
+            self.reader.update(nodes_of(page[0][1] if page is not None else (), self.layout))
+
+    def read(self, segment: str) -> Steps:
+        """What can be read of it now, from its position on: rows, in order."""
+        position = self.reader.positions.get(segment, 0)
+        replicas = ()
+        if self.layout is not None and segment in self.layout:
+            replicas = self.layout.segment(segment).replicas
+        if replicas and self.reader.nodes[segment].end is None:
+            replica = self.world.random.choice(replicas)
+            call = self.history.network.call(
+                self.process, replica.address, "tail", segment, replica.incarnation, position, timeout=SECOND
+            )
+            try:
+                match (yield call):
+                    case ("rows", entries):
+                        return self._rows(segment, entries, position)
+                    case ("sealed", SealOutcome() as outcome):
+                        self._ended(segment, outcome.end)
+            except SmqError:
+                pass
+        return (yield from self._from_chain(segment, position))
+
+    def _from_chain(self, segment: str, position: int) -> Steps:
+        chain = Chain(self.history.store, self.process, segment)
+        at = self._chunk_at.get(segment, 0)
+        while True:
+            try:
+                stored = yield from chain.read(at)
+            except StoreUnavailable:
+                return []
+            if stored is None:
+                return []
+            if stored.info.sealed:
+                self._ended(segment, stored.info.first)
+                return []
+            if stored.info.end > position:
+                return self._rows(segment, stored.entries, position)
+            at = self._chunk_at[segment] = stored.info.end
+
+    def _ended(self, segment: str, end: int) -> None:
+        self.history.checker.told_end(segment, end)
+        self.reader.ended(segment, end)
+
+    def _rows(self, segment: str, entries: Any, position: int) -> list[Row]:
+        return [Row(segment, offset, message) for offset, message in rows(entries) if offset >= position]
+
+
+def advance(reader: Reader, found: list[Row]) -> None:
+    if found:
+        reader.advance(found[-1].segment, found[-1].offset + 1)

@@ -1,0 +1,168 @@
+"""The object store: create-only and compare-and-swap PUTs, as unreliable as a store may be.
+
+A PUT may be applied with its answer lost, land after its time limit, or fail without effect, also with a false
+"already there". A GET may show what was there a moment ago; a LIST is always a little old. What the store never does:
+two winners for one name, or a change of an object by a PUT whose condition does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from smq_core.errors import SmqError, StoreUnavailable
+from support.sim.network import Network
+from support.sim.world import MS, SECOND, Future, Process, World
+
+HOST = "filer"
+TIME_LIMIT = 1 * SECOND
+
+
+class ConditionFailed(SmqError):
+    """The store says that the PUT's condition does not hold: something is there, or something else."""
+
+
+@dataclass(slots=True)
+class Thing:
+    """An object: its versions as (written at, value, etag), the newest last."""
+
+    versions: list[tuple[int, Any, str]]
+
+
+@dataclass(slots=True)
+class StoreFaults:
+    """Probabilities per request; ``away`` answers nothing at all. ``stale`` is how long a GET may lag behind."""
+
+    lost_answer: float = 0.0
+    late: float = 0.0
+    refused: float = 0.0
+    false_conflict: float = 0.0
+    stale_get: float = 0.0
+    stale: int = 2 * SECOND
+    failed_get: float = 0.0
+    away: bool = False
+
+
+class Store:
+    def __init__(self, world: World, network: Network) -> None:
+        self.world = world
+        self.network = network
+        self.faults = StoreFaults()
+        self.things: dict[str, Thing] = {}
+        self.watchers: list[Callable[[str, Any], None]] = []
+
+    # ---- what is really there, for the checker
+
+    def truth(self, path: str) -> Any:
+        thing = self.things.get(path)
+        return thing.versions[-1][1] if thing is not None else None
+
+    def paths(self, prefix: str) -> list[str]:
+        return [path for path in self.things if path.startswith(prefix)]
+
+    # ---- requests
+
+    def put(self, caller: Process, path: str, value: Any, etag: str | None) -> Future:
+        """Creates (etag None) or replaces. Answers the new etag; ConditionFailed, StoreUnavailable."""
+        world, faults = self.world, self.faults
+        answer = Future()
+        self._limit(answer)
+        if faults.away or (caller.host, HOST) in self.network.cuts:
+            if world.chance(0.1):
+                world.after(world.between(TIME_LIMIT, 6 * SECOND), lambda: self._apply(path, value, etag) and None)
+            return answer
+        dice = world.random.random()
+        arrives = world.between(1 * MS, 8 * MS)
+        answers = arrives + world.between(500, 3 * MS)
+        dice -= faults.refused
+        if dice < 0:
+            self._reply(caller, answer, answers, StoreUnavailable("the store failed"))
+            return answer
+        dice -= faults.false_conflict
+        if dice < 0:
+            self._reply(caller, answer, answers, ConditionFailed("in conflict with another request"))
+            return answer
+        dice -= faults.late
+        if dice < 0:
+            world.after(world.between(TIME_LIMIT, 8 * SECOND), lambda: self._apply(path, value, etag) and None)
+            return answer
+        dice -= faults.lost_answer
+        if dice < 0:
+            world.after(arrives, lambda: self._apply(path, value, etag) and None)
+            if world.chance(0.5):
+                self._reply(caller, answer, answers, StoreUnavailable("the connection broke"))
+            return answer
+
+        def arrive() -> None:
+            new = self._apply(path, value, etag)
+            result = new if new is not None else ConditionFailed("the condition does not hold")
+            self._reply(caller, answer, answers - arrives, result)
+
+        world.after(arrives, arrive)
+        return answer
+
+    def get(self, caller: Process, path: str) -> Future:
+        """Answers (value, etag), or None when nothing is there."""
+        world, faults = self.world, self.faults
+        answer = Future()
+        self._limit(answer)
+        if faults.away or (caller.host, HOST) in self.network.cuts:
+            return answer
+        if world.chance(faults.failed_get):
+            self._reply(caller, answer, 3 * MS, StoreUnavailable("the store failed"))
+            return answer
+        lag = world.between(0, faults.stale) if world.chance(faults.stale_get) else 0
+
+        def arrive() -> None:
+            self._reply(caller, answer, world.between(500, 2 * MS), self._as_of(path, world.now - lag))
+
+        world.after(world.between(500, 3 * MS), arrive)
+        return answer
+
+    def list(self, caller: Process, prefix: str) -> Future:
+        """Answers the paths, as they were some time ago: a hint."""
+        world = self.world
+        answer = Future()
+        self._limit(answer)
+        if self.faults.away or (caller.host, HOST) in self.network.cuts:
+            return answer
+        as_of = world.now - world.between(0, self.faults.stale)
+        found = sorted(path for path in self.paths(prefix) if self._as_of(path, as_of) is not None)
+        self._reply(caller, answer, 4 * MS, found)
+        return answer
+
+    # ---- inside
+
+    def _limit(self, answer: Future) -> None:
+        self.world.after(TIME_LIMIT, lambda: answer.fail(StoreUnavailable("no answer in time")))
+
+    def _reply(self, caller: Process, answer: Future, delay: int, result: Any) -> None:
+        if (HOST, caller.host) in self.network.cuts or self.faults.away:
+            return
+        if isinstance(result, SmqError):
+            self.world.after(delay, lambda: answer.fail(result))
+        else:
+            self.world.after(delay, lambda: answer.set(result))
+
+    def _apply(self, path: str, value: Any, etag: str | None) -> str | None:
+        thing = self.things.get(path)
+        if (thing.versions[-1][2] if thing is not None else None) != etag:
+            return None
+        new = self.world.unique("e")
+        if thing is None:
+            self.things[path] = Thing([(self.world.now, value, new)])
+        else:
+            thing.versions.append((self.world.now, value, new))
+        for watcher in self.watchers:
+            watcher(path, value)
+        return new
+
+    def _as_of(self, path: str, time: int) -> tuple[Any, str] | None:
+        thing = self.things.get(path)
+        if thing is None:
+            return None
+        for at, value, etag in reversed(thing.versions):
+            if at <= time:
+                return value, etag
+        return None
