@@ -24,6 +24,9 @@ R = TypeVar("R")
 Rows = npt.NDArray[np.int64] | None
 """Rows of a batch: their indices, or None for all of them."""
 
+OPEN_ENDED = 1 << 62
+"""The rows of a batch that still grows."""
+
 _WAITING = -1
 _UNKNOWN_OFFSET = -2
 _FAILED = -3
@@ -65,7 +68,18 @@ class TableReceipt:
 class Fate:
     """What becomes of the rows of one batch. Resolved piece by piece, under ``lock``, which many fates share."""
 
-    __slots__ = ("_callbacks", "_errors", "_first", "_indices", "_offsets", "_segments", "_wake", "left", "lock", "rows")
+    __slots__ = (
+        "_callbacks",
+        "_errors",
+        "_first",
+        "_indices",
+        "_offsets",
+        "_segments",
+        "_wake",
+        "left",
+        "lock",
+        "rows",
+    )
 
     def __init__(self, rows: int, lock: threading.Lock) -> None:
         self.rows = rows
@@ -79,14 +93,20 @@ class Fate:
         self._wake: threading.Condition | None = None
         self._callbacks: list[tuple[int, Callable[[], None]]] | None = None
 
+    def fix(self, rows: int) -> None:
+        """The batch has stopped growing."""
+        self.rows = self.left = rows
+
     # ---- from the sender; the caller holds ``lock`` and runs what comes back after letting it go
 
     def delivered(self, rows: Rows, segment: str, first: int | None) -> list[Callable[[], None]]:
         """These rows are durable, at consecutive offsets from ``first``."""
-        if rows is None:
+        if rows is None and self._offsets is None:
             self._segments, self._first = [segment], first if first is not None else _UNKNOWN_OFFSET
             self.left = 0
             return self._resolved()
+        if rows is None:
+            rows = np.arange(self.rows)
         offsets = np.arange(first, first + len(rows)) if first is not None else _UNKNOWN_OFFSET
         if segment not in self._segments:
             self._segments.append(segment)
