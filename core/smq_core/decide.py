@@ -75,10 +75,13 @@ def decide(
     planned: set[str] = set()
     no = set(refused)
 
-    def seal(segments: Sequence[Segment], parts: Sequence[KeyRange], reason: Reason, because: str) -> bool:
+    def seal(
+        segments: Sequence[Segment], parts: Sequence[KeyRange], reason: Reason, because: str, *, away: bool = False
+    ) -> bool:
         successors = []
+        before = segments[0].replicas
         for part in parts:
-            placed = placer.place(spec.durability, spec.replicas, stay=segments[0].replicas)
+            placed = placer.place(spec.durability, spec.replicas, stay=before, avoid=before if away else ())
             if placed is None:
                 return False
             successors.append(Successor(part, placed.replicas, placed.durability))
@@ -104,7 +107,8 @@ def decide(
             continue
         asked = [opened[name] for name in request.segments]
         parts = _requested_parts(asked, request)
-        if not seal(asked, parts, Reason.MANUAL, f"{request.action} asked for by hand"):
+        away = request.action == "move"
+        if not seal(asked, parts, Reason.MANUAL, f"{request.action} asked for by hand", away=away):
             waiting.append(request)
     for segment in opened.values():
         if segment.name not in planned and _degraded(spec, segment, brokers):

@@ -39,20 +39,24 @@ class Placer:
         self._brokers = [b for b in brokers if b.takes_segments]
         self._given: dict[str, int] = {}
 
-    def place(self, wanted: Durability, copies: int, *, stay: Sequence[Replica] = ()) -> Placed | None:
+    def place(
+        self, wanted: Durability, copies: int, *, stay: Sequence[Replica] = (), avoid: Sequence[Replica] = ()
+    ) -> Placed | None:
         """The replicas of one segment, the primary first; None when there is no broker at all.
 
         With fewer than two brokers a ``Replicated`` segment is placed as ``Stored`` on one: acks then wait for the
-        filer, and nothing is lost. ``stay`` are the predecessor's replicas, preferred when equally loaded.
+        filer, and nothing is lost. ``stay`` are the predecessor's replicas, preferred when equally loaded; those in
+        ``avoid`` are taken only when there are too few others, and then rather as followers.
         """
         if not self._brokers:
             return None
         copies = 1 if wanted is Durability.STORED else min(copies, len(self._brokers))
         sticky = {replica.incarnation for replica in stay}
+        shunned = {replica.incarnation for replica in avoid}
         chosen: list[BrokerView] = []
         while len(chosen) < copies:
             left = [b for b in self._brokers if b not in chosen]
-            chosen.append(min(left, key=lambda b: self._cost(b, chosen, sticky)))
+            chosen.append(min(left, key=lambda b: (b.replica.incarnation in shunned, *self._cost(b, chosen, sticky))))
         for rank, broker in enumerate(chosen):
             name = broker.replica.incarnation
             # A primary does about twice a follower's work.
