@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,9 +36,9 @@ class S3Options:
 
     endpoint: str | None
     region: str | None
-    access_key: str | None
-    secret_key: str | None
-    session_token: str | None
+    access_key: str | None = field(repr=False)
+    secret_key: str | None = field(repr=False)
+    session_token: str | None = field(repr=False)
     timeout: float
 
 

@@ -137,13 +137,13 @@ def _model(spec: TopicSpec) -> SpecModel:
     """The reverse of :func:`_spec`, with units as text."""
     build = dict[str, Any]
     age, size = spec.retention_age, spec.retention_bytes
+    columns = [
+        SchemaColumnModel.model_construct(**build(name=c.name, type=c.type, nullable=c.nullable)) for c in spec.schema
+    ]
     return SpecModel.model_construct(
         partitions=spec.partitions,
         key=spec.key,
-        columns=[
-            SchemaColumnModel.model_construct(**build(name=c.name, type=c.type, nullable=c.nullable))
-            for c in spec.schema
-        ],
+        **build(schema=columns),
         durability=spec.durability.value,
         replicas=spec.replicas,
         segments=SegmentsModel.model_construct(min=spec.min_segments, max=spec.max_segments),

@@ -74,7 +74,7 @@ Label = Annotated[StrictStr, AfterValidator(_dns_label)]
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid")
 
 
 class MetadataModel(BaseModel):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import obstore
@@ -128,12 +128,23 @@ class Store:
 
     def _put(self, path: str, data: Data, mode: Any) -> str:
         body = _body(data)
+
+        def send() -> Any:
+            try:
+                return obstore.put(self._writer, path, body, mode=mode, use_multipart=False)
+            except AlreadyExistsError as error:
+                # This is 409 as well as 412; which of them matters to nobody who reads back.
+                if mode == "create":
+                    raise AlreadyThere(f"{path}: {_first_line(error)}") from None
+                raise
+            except PreconditionError:
+                raise Changed(path) from None
+
         try:
-            result = self._call(lambda: obstore.put(self._writer, path, body, mode=mode, use_multipart=False), path)
+            return str(self._call(send, path)["e_tag"])
         except ObjectMissing:
             # Some stores answer so to If-Match on an object that does not exist.
             raise Changed(path) from None
-        return str(result["e_tag"])
 
     def _call(self, call: Callable[[], T], path: str) -> T:
         try:
@@ -142,11 +153,6 @@ class Store:
             if "NoSuchBucket" in str(error):
                 raise StoreUnavailable(f"there is no bucket at {self._where}: create it, or change the url") from None
             raise ObjectMissing(path) from None
-        except AlreadyExistsError as error:
-            # 409 arrives here as well, from create-only and from compare-and-swap; both are unclear until read back.
-            raise AlreadyThere(f"{path}: {_first_line(error)}") from None
-        except PreconditionError:
-            raise Changed(path) from None
         except (BaseError, OSError) as error:
             if _is_denied(error):
                 raise StoreDenied(
@@ -211,9 +217,9 @@ class StoreSettings:
     url: str
     endpoint: str | None = None
     region: str | None = None
-    access_key: str | None = None
-    secret_key: str | None = None
-    session_token: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
     timeout: float = DEFAULT_TIMEOUT
 
     @classmethod

@@ -1,0 +1,155 @@
+"""What people and callers are told when the store is away, is another one, or does not want them."""
+
+import socket
+import time
+
+import pytest
+
+from smq_core.errors import StoreUnavailable, StoreUnfit
+from smq_storage.probe import probe
+from smq_storage.seaweed import SeaweedProcess
+from smq_storage.store import ObjectMissing, Store, StoreDenied, open_store
+from support.faulty_store import Fault, FaultyStore
+
+pytestmark = pytest.mark.integration
+
+CALLS = {
+    "get": lambda s: s.get("x"),
+    "head": lambda s: s.head("x"),
+    "get_tail": lambda s: s.get_tail("x", 10),
+    "put": lambda s: s.put("x", b""),
+    "put_new": lambda s: s.put_new("x", b""),
+    "put_if": lambda s: s.put_if("x", b"", '"e"'),
+    "list": lambda s: list(s.list("")),
+    "folders": lambda s: s.folders(""),
+    "delete": lambda s: s.delete("x"),
+    "probe": probe,
+}
+every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory):
+    """A SeaweedFS that wants credentials."""
+    with SeaweedProcess(tmp_path_factory.mktemp("guarded"), access_key="key", secret_key="secret") as process:
+        yield process
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def quick(call, store: Store, seconds: float) -> float:
+    begin = time.monotonic()
+    try:
+        call(store)
+    finally:
+        assert time.monotonic() - begin < seconds
+
+
+@every_call
+def test_an_absent_filer_is_told_quickly_with_its_address(call) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(StoreUnavailable) as caught:
+            quick(call, open_store("s3://smq", endpoint=endpoint), seconds=3)
+    assert endpoint in caught.value.message
+    assert not isinstance(caught.value, StoreDenied)
+
+
+def test_a_host_that_does_not_exist_is_told_quickly() -> None:
+    with pytest.raises(StoreUnavailable, match="no-such-host"):
+        quick(CALLS["put_new"], open_store("s3://smq", endpoint="http://no-such-host.invalid:1"), seconds=5)
+
+
+@every_call
+def test_a_filer_that_accepts_and_never_answers_is_told_after_the_timeout(call) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = open_store("s3://smq", endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.3)
+        with pytest.raises(StoreUnavailable):
+            quick(call, store, seconds=5)
+
+
+@every_call
+@pytest.mark.parametrize(
+    "keys", [{}, {"access_key": "key", "secret_key": "wrong"}, {"access_key": "nobody", "secret_key": "x"}]
+)
+def test_wrong_credentials_are_told_quickly_with_what_to_set(guarded, call, keys: dict[str, str]) -> None:
+    with pytest.raises(StoreDenied, match="AWS_ACCESS_KEY_ID") as caught:
+        quick(call, open_store("s3://smq", endpoint=guarded.endpoint, **keys), seconds=3)
+    assert "secret" not in caught.value.message
+    assert not caught.value.retry
+
+
+def test_right_credentials_work_from_arguments_and_from_the_environment(guarded, monkeypatch) -> None:
+    guarded.store().put("x", b"1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    assert bytes(open_store("s3://smq", endpoint=guarded.endpoint).get("x").data) == b"1"
+    assert [o.path for o in guarded.store().list("")] == ["x"]
+
+
+def test_an_absent_bucket_is_not_an_absent_object(seaweed) -> None:
+    store = open_store("s3://no-such-bucket", endpoint=seaweed.endpoint)
+    with pytest.raises(StoreUnavailable, match="there is no bucket"):
+        store.get("x")
+
+
+def test_reads_survive_short_errors(faulty: FaultyStore, filer_store: Store, prefix: str) -> None:
+    filer_store.put("x", b"1")
+    store = open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint)
+    for fault in (Fault.ERROR_500, Fault.DROP_BEFORE):
+        faulty.add(fault, method="GET", times=2)
+        assert bytes(store.get("x").data) == b"1"
+
+
+def test_writes_are_sent_once(faulty: FaultyStore, prefix: str) -> None:
+    store = open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint)
+    for fault in (Fault.ERROR_500, Fault.DROP_BEFORE, Fault.DROP_AFTER, Fault.STORED_BUT_500):
+        faulty.requests.clear()
+        faulty.add(fault)
+        with pytest.raises(StoreUnavailable):
+            store.put_new(f"x-{fault.name}", b"1")
+        assert faulty.count("PUT") == 1
+
+
+@pytest.mark.parametrize(("racers", "rounds"), [(2, 10), (6, 1)])
+def test_seaweedfs_is_fit_and_nothing_stays(seaweed, filer_store: Store, prefix: str, racers: int, rounds) -> None:
+    # Racers that meet wait for each other in steps of a second.
+    probe(seaweed.store(prefix, timeout=60), racers=racers, rounds=rounds)
+    assert list(filer_store.list("")) == []
+
+
+@pytest.mark.parametrize("fault", [Fault.IGNORE_CONDITIONS, Fault.CHECK_THEN_WRITE])
+def test_a_store_that_breaks_its_promises_is_unfit(faulty: FaultyStore, filer_store, prefix: str, fault) -> None:
+    faulty.add(fault, times=None)
+    with pytest.raises(StoreUnfit, match="If-None-Match"):
+        probe(open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint))
+    assert list(filer_store.list("")) == []
+
+
+def test_the_store_works_on_seaweedfs_as_in_memory(filer_store: Store) -> None:
+    filer_store.put("f/b", b"0123456789")
+    filer_store.put("f/a", b"")
+    filer_store.put("f/sub/c", [b"1", b"2"])
+    assert [(o.path, o.size) for o in filer_store.list("f")] == [("f/a", 0), ("f/b", 10), ("f/sub/c", 2)]
+    assert [o.path for o in filer_store.list("f", start_after="f/a")] == ["f/b", "f/sub/c"]
+    assert filer_store.folders("f") == ["f/sub"]
+    assert filer_store.folders("") == ["f"]
+    assert bytes(filer_store.get_range("f/b", 2, 5)) == b"234"
+    assert bytes(filer_store.get_tail("f/b", 3).data) == b"789"
+    assert filer_store.get_tail("f/b", 1000).size == 10
+    filer_store.delete("f/b")
+    filer_store.delete("f/b")
+    with pytest.raises(ObjectMissing):
+        filer_store.get_tail("f/b", 10)
+
+
+def test_listings_longer_than_one_answer_are_complete(filer_store: Store) -> None:
+    for number in range(1005):
+        filer_store.put(f"many/{number:05d}", b"")
+    assert [o.path for o in filer_store.list("many")] == [f"many/{n:05d}" for n in range(1005)]
+    assert [o.path for o in filer_store.list("many", "many/01003")] == ["many/01004"]
