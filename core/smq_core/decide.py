@@ -9,11 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from smq_core.autoscale import Change, HotPartition, Merge, Split
 from smq_core.keyspace import KeyRange, even_split, union
 from smq_core.layout import SealPlan, Successor
 from smq_core.model import Durability, Layout, Phase, Reason, Segment, TopicSpec
 from smq_core.placement import BrokerView, Placer
+from smq_core.rebalance import Move
 from smq_core.sealing import Liveness
+
+DRAIN_SHARE = 4
+"""At most one in so many of a topic's segments moves off a draining broker at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """Seal this segment because it is old or large; one successor of the same range."""
+
+    segment: str
+    because: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,58 +77,116 @@ def decide(
     requests: Sequence[Request],
     *,
     refused: Iterable[tuple[str, str]] = (),
+    changes: Sequence[Change | Move | Roll] = (),
     now: int,
 ) -> tuple[list[SealPlan], list[Decision], list[Request]]:
     """One round. Returns the plans, a decision in words for each, and the requests that have to wait.
 
-    ``refused`` are (segment, incarnation) pairs: that broker will never open that segment.
+    ``refused`` are (segment, incarnation) pairs: that broker will never open that segment. ``changes`` is what load
+    and age ask for.
     """
-    placer = Placer(brokers.values())
-    plans: list[SealPlan] = []
-    planned: set[str] = set()
-    no = set(refused)
+    round_ = _Round(spec, layout, Placer(brokers.values()))
+    round_.leave_brokers(brokers, set(refused))
+    waiting = round_.follow(requests)
+    round_.restore_replicas(brokers)
+    round_.change(changes)
+    plans = round_.plans
+    decisions = [Decision(now, layout.topic, p.reason.value.lower(), p.segments, p.because) for p in plans]
+    return plans, decisions, waiting
 
-    def seal(
-        segments: Sequence[Segment], parts: Sequence[KeyRange], reason: Reason, because: str, *, away: bool = False
+
+class _Round:
+    """The plans of one round; a segment that is planned is free no more."""
+
+    def __init__(self, spec: TopicSpec, layout: Layout, placer: Placer) -> None:
+        self._spec = spec
+        self._layout = layout
+        self._placer = placer
+        self._free = {s.name: s for s in layout.segments if not s.successors}
+        self.plans: list[SealPlan] = []
+
+    def leave_brokers(self, brokers: Mapping[str, BrokerView], refused: set[tuple[str, str]]) -> None:
+        """Failover at once; a drain at a pace, so that not all of a topic's writers are moved at one moment."""
+        moving = sum(s.sealed_because is Reason.DRAIN for s in self._layout.segments)
+        pace = max(1, len(self._layout.segments) // DRAIN_SHARE)
+        for segment in list(self._free.values()):
+            broken = _broken(segment, brokers, refused)
+            if broken is None:
+                continue
+            reason, because = broken
+            if reason is Reason.DRAIN and moving >= pace:
+                continue
+            if self._seal([segment], [segment.range], reason, because) and reason is Reason.DRAIN:
+                moving += 1
+
+    def follow(self, requests: Sequence[Request]) -> list[Request]:
+        """Carries out what people asked for; returns what has to wait. What cannot be done any more is dropped."""
+        waiting = []
+        for request in requests:
+            try:
+                check_request(self._layout, request)
+            except ValueError:
+                continue
+            asked = [self._free[name] for name in request.segments if name in self._free]
+            parts = _requested_parts(asked, request) if len(asked) == len(request.segments) else []
+            because, away = f"{request.action} asked for by hand", request.action == "move"
+            if not parts or not self._seal(asked, parts, Reason.MANUAL, because, away=away):
+                waiting.append(request)
+        return waiting
+
+    def restore_replicas(self, brokers: Mapping[str, BrokerView]) -> None:
+        for segment in self._open():
+            if _degraded(self._spec, segment, brokers):
+                self._seal([segment], [segment.range], Reason.REBALANCE, "enough brokers for replicas again")
+
+    def change(self, changes: Sequence[Change | Move | Roll]) -> None:
+        """What load and age ask for, as far as nothing more urgent has taken the segments."""
+        for change in changes:
+            match change:
+                case Split(segment=name, boundaries=boundaries, because=because):
+                    old = self._free.get(name)
+                    if old is not None:
+                        self._seal([old], old.range.cut(boundaries), Reason.SPLIT, because)
+                case Merge(segments=names, because=because):
+                    olds = [self._free[n] for n in names if n in self._free]
+                    if len(olds) == len(names):
+                        self._seal(olds, [union(o.range for o in olds)], Reason.MERGE, because)
+                case Move(segment=name, because=because):
+                    old = self._free.get(name)
+                    if old is not None:
+                        self._seal([old], [old.range], Reason.REBALANCE, because, away=True)
+                case Roll(segment=name, because=because):
+                    old = self._free.get(name)
+                    if old is not None:
+                        self._seal([old], [old.range], Reason.ROLL, because)
+                case HotPartition():
+                    pass
+
+    def _open(self) -> list[Segment]:
+        return [s for s in self._free.values() if s.phase is Phase.OPEN]
+
+    def _seal(
+        self,
+        segments: Sequence[Segment],
+        parts: Sequence[KeyRange],
+        reason: Reason,
+        because: str,
+        *,
+        away: bool = False,
     ) -> bool:
+        """Plans it; ``away`` from the brokers it is on. False, and nothing is planned, when there is no broker."""
         successors = []
         before = segments[0].replicas
+        avoid = before if away else ()
         for part in parts:
-            placed = placer.place(spec.durability, spec.replicas, stay=before, avoid=before if away else ())
+            placed = self._placer.place(self._spec.durability, self._spec.replicas, stay=before, avoid=avoid)
             if placed is None:
                 return False
             successors.append(Successor(part, placed.replicas, placed.durability))
-        names = tuple(s.name for s in segments)
-        plans.append(SealPlan(names, reason, tuple(successors), because))
-        planned.update(names)
+        self.plans.append(SealPlan(tuple(s.name for s in segments), reason, tuple(successors), because))
+        for segment in segments:
+            del self._free[segment.name]
         return True
-
-    free = [s for s in layout.segments if not s.successors]
-    for segment in free:
-        reason_words = _broken(segment, brokers, no)
-        if reason_words is not None:
-            seal([segment], [segment.range], *reason_words)
-    opened = {s.name: s for s in free if s.phase is Phase.OPEN}
-    waiting: list[Request] = []
-    for request in requests:
-        try:
-            check_request(layout, request)
-        except ValueError:
-            continue
-        if any(name in planned for name in request.segments):
-            waiting.append(request)
-            continue
-        asked = [opened[name] for name in request.segments]
-        parts = _requested_parts(asked, request)
-        away = request.action == "move"
-        if not seal(asked, parts, Reason.MANUAL, f"{request.action} asked for by hand", away=away):
-            waiting.append(request)
-    for segment in opened.values():
-        if segment.name not in planned and _degraded(spec, segment, brokers):
-            words = "enough brokers for replicas again"
-            seal([segment], [segment.range], Reason.REBALANCE, words)
-    decisions = [Decision(now, layout.topic, p.reason.value.lower(), p.segments, p.because) for p in plans]
-    return plans, decisions, waiting
 
 
 def _broken(

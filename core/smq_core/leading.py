@@ -18,6 +18,7 @@ from smq_core.layout import Successor
 from smq_core.model import Durability, Layout, Phase, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
 from smq_core.placement import BrokerView, Placer
 from smq_core.sealing import AskReplica, Blocked, Liveness, SealFromFiler, Sealing
+from smq_core.topic_load import TopicLoad
 
 RETRY_OPEN_AFTER = 500_000
 SUCCESSORS_HEAD_START = 1_000_000
@@ -87,6 +88,7 @@ class TopicLeader:
     blocked: dict[str, Blocked] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     watermarks: dict[str, int] = field(default_factory=dict)
+    load: TopicLoad = field(default_factory=TopicLoad)
     settles_at: int = 0
     _known: bool = False
     _reading: bool = False
@@ -170,6 +172,10 @@ class TopicLeader:
             if sealing.outcome is not None:
                 effects += self._release(segment, liveness)
                 continue
+            if any(self.outcome(p) is None for p in segment.predecessors if p in self.layout):
+                # One that never opened may be sealed at once, but its successors open when they see that: not before
+                # those that came before it take nothing more.
+                continue
             if not self._successors_ready(segment, now, liveness):
                 continue
             sealing.known_watermark = self.watermarks.get(segment.name)
@@ -227,7 +233,13 @@ class TopicLeader:
             brokers = {}
         refused = {key for key, opening in self._openings.items() if opening.refused}
         plans, decisions, self.requests = decide(
-            self.topic.spec, layout, brokers, self.requests, refused=refused, now=now
+            self.topic.spec,
+            layout,
+            brokers,
+            self.requests,
+            refused=refused,
+            changes=self.load.changes(self.topic.spec, layout, brokers, now),
+            now=now,
         )
         if plans:
             layout = layouts.plan(layout, plans, now=now, writer=writer)
