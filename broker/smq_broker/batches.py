@@ -44,7 +44,7 @@ class Wire:
         return cls(
             message,
             chunk_schema(topic.spec.schema),
-            pa.RecordBatch.from_arrays([pa.array([], field.type) for field in message], schema=message),
+            pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in message], schema=message),
             tuple(number for number, field in enumerate(message) if not field.nullable),
         )
 

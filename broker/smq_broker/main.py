@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 
+import pyarrow as pa
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -25,6 +26,7 @@ from smq_broker.session import LeaderSession
 from smq_broker.settings import BrokerSettings, parse_settings
 from smq_core.errors import InvalidRequest, StoreUnavailable, StoreUnfit
 from smq_storage.probe import probe
+from smq_storage.schemas import TIMESTAMP
 from smq_storage.store import Store, StoreDenied
 
 EXIT_USAGE = 2
@@ -82,6 +84,7 @@ class Broker:
             news,
             self._stop.is_set,
         )
+        _warm_up()
         holdings.start()
         session.start()
         self._not_ready = None
@@ -135,6 +138,11 @@ class Broker:
         while waiting := holdings.flush_all():
             log.debug("broker.waits_for_flush", segments=waiting)
             time.sleep(0.05)
+
+
+def _warm_up() -> None:
+    """Arrow imports pandas, when there is one, at its first conversion of a time: half a second that no seal may wait."""
+    pa.scalar(0, TIMESTAMP)
 
 
 def leave(code: int) -> None:

@@ -113,7 +113,7 @@ class Effects:
     # ---- replicas
 
     async def _open(self, leader: TopicLeader, effect: OpenReplica) -> None:
-        segment, replica = effect.segment, effect.replica
+        segment, replica, began = effect.segment, effect.replica, self._now()
         request = pb.OpenSegment(
             protocol=PROTOCOL,
             topic=topic_to_pb(leader.topic),
@@ -128,6 +128,8 @@ class Effects:
             self._failed("segment.open", leader.topic, error, segment=segment.name, broker=replica.broker)
             leader.open_failed(segment.name, replica.incarnation, self._now(), refused=refused)
         else:
+            took = (self._now() - began) // 1000
+            log.debug("segment.opened", topic=leader.topic.name, segment=segment.name, broker=replica.broker, ms=took)
             leader.opened(segment.name, replica.incarnation)
 
     async def _flush_ahead(self, leader: TopicLeader, effect: FlushAhead) -> None:
@@ -184,9 +186,10 @@ class Effects:
     # ---- words
 
     def _sealed(self, leader: TopicLeader, outcome: SealOutcome, *, by: str) -> None:
-        lost = {"lost_from": outcome.lost[0], "lost_to": outcome.lost[1]} if outcome.lost else {}
-        say = log.error if outcome.lost else log.info
-        say("segment.sealed", topic=leader.topic.name, segment=outcome.segment, end=outcome.end, by=by, **lost)
+        if leader.outcome(outcome.segment) is None:  # every replica is asked, to let go; the first answer is the news
+            lost = {"lost_from": outcome.lost[0], "lost_to": outcome.lost[1]} if outcome.lost else {}
+            say = log.error if outcome.lost else log.info
+            say("segment.sealed", topic=leader.topic.name, segment=outcome.segment, end=outcome.end, by=by, **lost)
         leader.sealed(outcome)
 
     def _failed(self, what: str, topic: Topic, error: Exception, **more: str) -> None:
