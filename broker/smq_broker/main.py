@@ -141,7 +141,7 @@ class Broker:
 
 
 def _warm_up() -> None:
-    """Arrow imports pandas, when there is one, at its first conversion of a time: half a second that no seal may wait."""
+    """Arrow imports pandas, when there is one, at its first conversion of a time: half a second no seal may wait."""
     pa.scalar(0, TIMESTAMP)
 
 
