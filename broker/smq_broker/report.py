@@ -12,6 +12,7 @@ def segment_report(held: Held) -> pb.SegmentReport:
     machine = held.machine
     return pb.SegmentReport(
         topic=held.topic.name,
+        uid=held.topic.uid,
         segment=held.name,
         primary=held.is_primary,
         state=machine.state.value,

@@ -116,6 +116,8 @@ def _learn(run: TopicRun | None, report: pb.SegmentReport, incarnation: str) -> 
     if run is None or run.leader is None or run.layout is None or report.segment not in run.layout:
         return False
     leader = run.leader
+    if report.uid != leader.topic.uid:
+        return False  # of an earlier topic of that name
     if report.watermark > leader.watermarks.get(report.segment, -1):
         leader.watermarks[report.segment] = report.watermark
     segment: Segment = run.layout.segment(report.segment)

@@ -53,7 +53,11 @@ class PeopleService:
 
     @answers
     async def ListTopics(self, request: lpb.Empty) -> lpb.TopicList:
-        return lpb.TopicList(topics=[self._told(run) for _, run in sorted(self.desk.loop.topics.items())])
+        loop = self.desk.loop
+        return lpb.TopicList(
+            topics=[self._told(run) for _, run in sorted(loop.topics.items())],
+            problems=[lpb.TopicList.Problem(where=p.where, message=p.message) for p in loop.world.problems()],
+        )
 
     def _told(self, run: TopicRun) -> lpb.TopicList.Topic:
         messages, nbytes = self.desk.loads.of_topic(run.name, self.desk.loop.now())

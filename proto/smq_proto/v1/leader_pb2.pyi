@@ -185,7 +185,14 @@ class ApplyTopicReply(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., result: _Optional[str] = ...) -> None: ...
 
 class TopicList(_message.Message):
-    __slots__ = ("topics",)
+    __slots__ = ("topics", "problems")
+    class Problem(_message.Message):
+        __slots__ = ("where", "message")
+        WHERE_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        where: str
+        message: str
+        def __init__(self, where: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
     class Topic(_message.Message):
         __slots__ = ("info", "layout", "messages_per_second", "bytes_per_second", "conditions", "sealed_segments")
         INFO_FIELD_NUMBER: _ClassVar[int]
@@ -202,8 +209,10 @@ class TopicList(_message.Message):
         sealed_segments: int
         def __init__(self, info: _Optional[_Union[_data_pb2.TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[_data_pb2.Layout, _Mapping]] = ..., messages_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., sealed_segments: _Optional[int] = ...) -> None: ...
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[TopicList.Topic]
-    def __init__(self, topics: _Optional[_Iterable[_Union[TopicList.Topic, _Mapping]]] = ...) -> None: ...
+    problems: _containers.RepeatedCompositeFieldContainer[TopicList.Problem]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicList.Topic, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[TopicList.Problem, _Mapping]]] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("type", "status", "reason", "message")
