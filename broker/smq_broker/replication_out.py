@@ -124,7 +124,7 @@ class FollowerLink:
             raise self._closed(writer, error) from error
         else:
             self._finish(writer, replies)
-        if self._broken is not None:
+        if self._broken is not None and not (isinstance(self._broken, _Ended) and self._held.fenced.is_set()):
             raise self._broken
 
     def _finish(self, writer: Any, replies: threading.Thread) -> None:

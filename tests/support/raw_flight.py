@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -62,6 +66,7 @@ class RawProducer:
             incarnation=incarnation or segment.primary.incarnation,
             producer=pb.ProducerHello(producer=name, epoch=epoch),
         )
+        self._port = int(address.rsplit(":", 1)[1])
         self._client = fl.connect(f"grpc://{address}", generic_options=list(connection))
         descriptor = fl.FlightDescriptor.for_command(hello.SerializeToString())
         self._writer, self._reader = self._client.do_put(descriptor, schema or message_schema(topic.spec.schema))
@@ -118,6 +123,13 @@ class RawProducer:
             pass
         self._client.close()
 
+    def vanish(self) -> None:
+        """As if the process had died: its connections end without a word."""
+        for connection in connections_to(self._port):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+
     def _wait(self, condition: object, timeout: float) -> None:
         with self.changed:
             done = self.changed.wait_for(condition, timeout)  # type: ignore[arg-type]
@@ -157,9 +169,7 @@ class RawProducer:
 class RawReader:
     """One reader's stream. ``next`` gives (header, batch) or None at the end."""
 
-    def __init__(
-        self, address: str, topic: Topic, segment: Segment, offset: int = 0, *, incarnation: str
-    ) -> None:
+    def __init__(self, address: str, topic: Topic, segment: Segment, offset: int = 0, *, incarnation: str) -> None:
         ticket = pb.TailTicket(
             protocol=PROTOCOL, segment=segment.name, uid=topic.uid, incarnation=incarnation, from_offset=offset
         )
@@ -207,3 +217,23 @@ class RawReader:
     def cancel(self) -> None:
         self._stream.cancel()
         self._client.close()
+
+
+def connections_to(port: int) -> list[socket.socket]:
+    """This process's connections to a port."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            if not str(link.readlink()).startswith("socket:"):
+                continue
+            connection = socket.socket(fileno=os.dup(int(link.name)))
+        except OSError:
+            continue
+        try:
+            if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getpeername()[1] == port:
+                found.append(connection)
+                continue
+        except OSError:
+            pass
+        connection.close()
+    return found
