@@ -50,10 +50,13 @@ class Reader:
     _passed: set[str] = field(default_factory=set)
 
     def update(self, nodes: Mapping[str, Node]) -> None:
-        """Newer knowledge of the DAG. Ends never change, so known ones are kept."""
+        """Newer knowledge of the DAG. Ends never change, so known ones are kept; a new one may show a loss."""
         for name, node in nodes.items():
             old = self.nodes.get(name)
-            self.nodes[name] = old if old is not None and old.end is not None else node
+            if old is None or old.end is None:
+                self.nodes[name] = node
+                if node.end is not None:
+                    self.ended(name, node.end)
         self._passed = self._ancestors(self.positions)
 
     def ended(self, segment: str, end: int) -> None:

@@ -85,8 +85,9 @@ def decide(
     ``refused`` are (segment, incarnation) pairs: that broker will never open that segment. ``changes`` is what load
     and age ask for.
     """
-    round_ = _Round(spec, layout, Placer(brokers.values()))
-    round_.leave_brokers(brokers, set(refused))
+    no = set(refused)
+    round_ = _Round(spec, layout, Placer(brokers.values(), avoid={incarnation for _, incarnation in no}))
+    round_.leave_brokers(brokers, no)
     waiting = round_.follow(requests)
     round_.restore_replicas(brokers)
     round_.change(changes)

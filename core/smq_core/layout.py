@@ -87,9 +87,10 @@ def activatable(layout: Layout, sealed: Iterable[str]) -> set[str]:
     """Which of the sealed segments can leave the layout now.
 
     A segment leaves together with the other predecessors of its successors (a merge), because the ring must stay
-    covered; and never before its own predecessors have left.
+    covered; and never before its own predecessors have left. In a layout that is older than the seal it has no
+    successors yet, and stays.
     """
-    done = {name for name in sealed if name in layout}
+    done = {name for name in sealed if name in layout and layout.segment(name).successors}
     while True:
         stay = {
             name

@@ -254,8 +254,13 @@ class TopicLeader:
     # ---- answers
 
     def layout_read(self, found: tuple[Layout, str] | None) -> None:
-        """The filer's layout and its etag, or None when there is none yet."""
+        """The filer's layout and its etag, or None when there is none yet.
+
+        What is older than the layout that was known is passed over: the filer showed what was there before.
+        """
         self._reading = False
+        if self.layout is not None and (found is None or found[0].version < self.layout.version):
+            return
         self._known = True
         self.layout, self.etag = found if found is not None else (None, None)
         self._forget()
@@ -320,6 +325,10 @@ class TopicLeader:
     def index_failed(self, now: int) -> None:
         self._indexing = False
         self._retry_at = now + 200_000
+
+    def sealed_count(self) -> int:
+        """How many segments of the layout are known to be sealed."""
+        return len(self._outcomes())
 
     def outcome(self, segment: str) -> SealOutcome | None:
         sealing = self._sealings.get(segment)

@@ -35,8 +35,10 @@ class Placed:
 class Placer:
     """Places the segments of one decision round; what it has given out counts as load for what follows."""
 
-    def __init__(self, brokers: Iterable[BrokerView]) -> None:
+    def __init__(self, brokers: Iterable[BrokerView], avoid: Iterable[str] = ()) -> None:
+        """``avoid``: incarnations that come last, because they refused a segment a moment ago."""
         self._brokers = [b for b in brokers if b.takes_segments]
+        self._avoid = set(avoid)
         self._given: dict[str, int] = {}
 
     def place(
@@ -69,4 +71,4 @@ class Placer:
         same_zone = sum(bool(b.zone) and b.zone == broker.zone for b in chosen)
         name = broker.replica.incarnation
         held = broker.segments + self._given.get(name, 0)
-        return (same_node, same_zone, held, broker.load, name not in sticky)
+        return (name in self._avoid, same_node, same_zone, held, broker.load, name not in sticky)

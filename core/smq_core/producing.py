@@ -165,9 +165,20 @@ class Lanes:
     def may_open(self, lane: Lane) -> bool:
         """Whether the lane's stream may be opened: no unsettled lane is among its known ancestors.
 
-        Not only predecessors: a segment that was replaced before it opened has no lane, but its predecessors may.
+        Not only predecessors: a segment that was replaced before it opened has no lane, but its predecessors may. One
+        that came and went between two looks at the layout is not even known; so an older segment of some of the same
+        partitions is an ancestor, whatever lies between.
         """
-        return lane.state is LaneState.CLOSED and not self._waits(lane.segment.predecessors)
+        own = lane.segment
+        return (
+            lane.state is LaneState.CLOSED
+            and not self._waits(own.predecessors)
+            and all(
+                self._settled(other)
+                for other in self.lanes.values()
+                if other.segment.number < own.number and other.segment.range.overlaps(own.range)
+            )
+        )
 
     def know(self, segments: Iterable[Segment]) -> None:
         """The layout as it is now: remembers who came before whom, for as long as a lane may need it."""
