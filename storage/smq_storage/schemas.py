@@ -2,7 +2,7 @@
 
 ========  =====================================================================================================
 wire      ``partition int32, timestamp timestamp[us, UTC], key binary?, value binary?,
-          headers list<struct<key string, value binary?>>?`` — with a topic schema its typed columns stand in the
+          headers list<struct<key string, value binary>>?`` — with a topic schema its typed columns stand in the
           place of ``key`` and ``value`` (``spec.key`` names one of them)
 chunk     the same with ``appended timestamp[us, UTC]`` after ``timestamp``
 ========  =====================================================================================================
@@ -14,23 +14,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from smq_core.errors import SchemaMismatch, WrongPartition
 from smq_core.model import Column
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 RESERVED = ("partition", "timestamp", "appended", "headers")
-HEADERS = pa.list_(
-    pa.field(
-        "element",
-        pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]),
-        nullable=False,
-    )
-)
+# All of it may be null: nulls inside are not seen without looking at rows, and must not make a batch unwritable.
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 _SCALARS: dict[str, Callable[[], pa.DataType]] = {
     "bool": pa.bool_,
@@ -112,25 +105,20 @@ def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         batch.validate()
     except pa.ArrowInvalid as error:
         raise SchemaMismatch(f"the batch is damaged: {error}", expected=_brief(schema)) from None
-    for number in _required(schema):
-        if nulls := batch.column(number).null_count:
+    for column, field in zip(batch.columns, schema, strict=True):
+        if not field.nullable and column.null_count:
             raise SchemaMismatch(
-                f"column {schema.field(number).name!r} has {nulls} nulls and may have none", expected=_brief(schema)
+                f"column {field.name!r} has {column.null_count} nulls and may have none", expected=_brief(schema)
             )
     return batch if same else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
-@lru_cache(maxsize=1024)
-def _required(schema: pa.Schema) -> tuple[int, ...]:
-    return tuple(number for number, field in enumerate(schema) if not field.nullable)
-
-
 def partition_bounds(batch: pa.RecordBatch) -> tuple[int, int]:
-    """The lowest and highest partition in a batch that is not empty. Raises WrongPartition when it has no rows."""
+    """The lowest and highest partition in a checked batch. Raises WrongPartition when it has no rows."""
     if batch.num_rows == 0:
         raise WrongPartition("the batch has no rows")
-    bounds = pc.min_max(batch.column("partition"))
-    return bounds["min"].as_py(), bounds["max"].as_py()
+    partitions = batch.column("partition").to_numpy()
+    return int(partitions.min()), int(partitions.max())
 
 
 def _brief(schema: pa.Schema) -> str:

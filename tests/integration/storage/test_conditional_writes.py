@@ -190,9 +190,11 @@ def test_a_write_waits_for_a_store_that_comes_back(seaweed: Seaweed, filer_store
     assert isinstance(put(filer_store, "me", patience=Patience(60, wait=start_it)), ChunkInfo)
 
 
-def test_large_chunks_are_one_request(faulty: FaultyStore, broken: Store, filer_store: Store) -> None:
+def test_large_objects_are_one_request(faulty: FaultyStore, broken: Store, filer_store: Store) -> None:
     body = bytes(40 << 20)
-    broken.put_new("large", body)
-    assert [method for method, _ in faulty.requests] == ["PUT"]
-    assert "uploadId" not in faulty.requests[0][1]
-    assert filer_store.get("large").data == body
+    etag = broken.put_new("large", body)
+    broken.put_if("large", body[1:], etag)
+    broken.put("large", [body, b"more"])
+    assert [method for method, _ in faulty.requests] == ["PUT"] * 3
+    assert not any("upload" in path.lower() for _, path in faulty.requests)
+    assert filer_store.get("large").data == body + b"more"

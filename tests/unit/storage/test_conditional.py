@@ -171,6 +171,14 @@ def test_refused_credentials_are_told_at_once() -> None:
     assert len(store.writes) == 1
 
 
+def test_refused_credentials_are_told_at_once_when_nothing_can_be_read_either() -> None:
+    store, clock = Scripted("denied"), Clock()
+    store.unreadable = 1
+    with pytest.raises(StoreDenied):
+        make(store, clock=clock)
+    assert clock.now == 0
+
+
 def test_refused_credentials_after_an_unclear_attempt_leave_the_state_unknown() -> None:
     store = Scripted("fails", *["denied"] * 100)
     with pytest.raises(StoreUnavailable, match="state unknown"):

@@ -81,6 +81,13 @@ def test_a_damaged_batch_from_the_wire_is_refused() -> None:
         check_batch(bad, SCHEMA)
 
 
+def test_nulls_inside_headers_are_writable() -> None:
+    pairs = pa.StructArray.from_arrays([pa.array([None, "a"], pa.string()), pa.array([b"x", None])], ["key", "value"])
+    headers = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), pairs)
+    plain = batch([1])
+    writable(check_batch(pa.RecordBatch.from_arrays([*plain.columns[:4], headers], schema=SCHEMA), SCHEMA))
+
+
 def test_bounds_of_the_partitions() -> None:
     assert partition_bounds(batch([5, 3, 9])) == (3, 9)
     with pytest.raises(WrongPartition):
