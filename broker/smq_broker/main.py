@@ -9,7 +9,6 @@ import threading
 import time
 import uuid
 
-import pyarrow as pa
 import structlog
 from prometheus_client import CollectorRegistry
 
@@ -18,6 +17,7 @@ from smq_broker.actions import Actions
 from smq_broker.clock import Clock
 from smq_broker.health import HealthServer
 from smq_broker.holdings import Holdings
+from smq_broker.lean import warm_up
 from smq_broker.locator import Locator
 from smq_broker.memory import Memory
 from smq_broker.meters import Meters
@@ -26,7 +26,6 @@ from smq_broker.session import LeaderSession
 from smq_broker.settings import BrokerSettings, parse_settings
 from smq_core.errors import InvalidRequest, StoreUnavailable, StoreUnfit
 from smq_storage.probe import probe
-from smq_storage.schemas import TIMESTAMP
 from smq_storage.store import Store, StoreDenied
 
 EXIT_USAGE = 2
@@ -84,7 +83,7 @@ class Broker:
             news,
             self._stop.is_set,
         )
-        _warm_up()
+        warm_up()
         holdings.start()
         session.start()
         self._not_ready = None
@@ -138,11 +137,6 @@ class Broker:
         while waiting := holdings.flush_all():
             log.debug("broker.waits_for_flush", segments=waiting)
             time.sleep(0.05)
-
-
-def _warm_up() -> None:
-    """Arrow imports pandas, when there is one, at its first conversion of a time: half a second no seal may wait."""
-    pa.scalar(0, TIMESTAMP)
 
 
 def leave(code: int) -> None:
