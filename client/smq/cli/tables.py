@@ -14,6 +14,8 @@ from rich.text import Text
 
 Cell = str | Text
 
+_VERY_WIDE = Console(width=10_000)
+
 
 class Output(StrEnum):
     """How a list is printed."""
@@ -23,20 +25,22 @@ class Output(StrEnum):
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], right: Sequence[str] = ()) -> Table:
-    """Columns under headings; those named in ``right`` hold numbers."""
+    """Columns under headings, as wide as they need to be; those named in ``right`` hold numbers."""
     made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for heading in headings:
         made.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)
     for row in rows:
-        made.add_row(*row)
+        # Text, because rich takes what stands in brackets in a plain string for its markup.
+        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    made.width = _VERY_WIDE.measure(made).maximum
     return made
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, right: Sequence[str] = ()) -> None:
     """Nothing is cut off: a long line is wrapped by the terminal, and goes whole into a pipe."""
-    console = Console(highlight=False)
     made = table(headings, rows, right)
-    console.width = max(console.width, console.measure(made, options=console.options.update(max_width=10_000)).maximum)
+    console = Console(highlight=False)
+    console.width = max(console.width, made.width or 0)
     with console.capture() as captured:
         console.print(made)
     for line in captured.get().splitlines():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Annotated
 
 import typer
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
@@ -14,6 +15,8 @@ from smq.cli import words
 from smq.cli.picture import Rates, Snapshot, draw, snapshot
 from smq.cli.session import client, command, end_on_sigterm, leader_address, out
 from smq_core.errors import Unavailable
+
+PIPE_WIDTH = 160
 
 
 @command
@@ -35,9 +38,10 @@ def top(
             time.sleep(interval)
             shot = snapshot(admin, time.monotonic())
             rates.update(shot)
-            out.print(_frame(shot, rates, None), soft_wrap=False)
+            wide = Console(highlight=False, width=None if out.is_terminal else PIPE_WIDTH)
+            wide.print(_frame(shot, rates, None))
             return
-        with Live(_frame(shot, rates, None), console=out, screen=True, auto_refresh=False) as live:
+        with contextlib.suppress(KeyboardInterrupt), Live(_frame(shot, rates, None), console=out, screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(interval)
                 trouble = None
@@ -50,7 +54,7 @@ def top(
 
 
 def _frame(shot: Snapshot, rates: Rates, trouble: str | None) -> Group:
-    alive = sum(b.state == "alive" for b in shot.brokers)
+    alive = sum(b.state != "gone" for b in shot.brokers)
     head = Text.assemble(
         ("SeaweedMQ ", "bold"),
         leader_address(),
