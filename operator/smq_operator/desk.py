@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from smq_core.errors import NotLeader, Unavailable
 from smq_operator.calls import Brokers
 from smq_operator.doubts import Doubts
+from smq_operator.groups import Groups
 from smq_operator.loads import Loads
 from smq_operator.loop import LeaderLoop
 from smq_proto.v1 import data_pb2 as pb
@@ -18,6 +19,7 @@ class Desk:
     loop: LeaderLoop
     brokers: Brokers
     doubts: Doubts
+    groups: Groups
     store_settings: StoreSettings
     not_ready: str = ""
     """Why nothing can be answered now; empty when this leader leads."""

@@ -16,6 +16,7 @@ from smq_operator.calls import Brokers
 from smq_operator.desk import Desk
 from smq_operator.doubts import Doubts
 from smq_operator.effects import Effects
+from smq_operator.groups import Groups
 from smq_operator.http import HttpServer
 from smq_operator.loop import LeaderLoop
 from smq_operator.metrics import Metrics
@@ -49,7 +50,8 @@ async def lead(settings: Settings, make_world: Callable[[str], World]) -> None:
     world, brokers = make_world(address), Brokers()
     effects = Effects(store, brokers, pool, clock.now, patience)
     loop = LeaderLoop(world, Registry(world), store, effects, clock.now, patience)
-    desk = Desk(loop, brokers, Doubts(loop, brokers), settings.store, not_ready="starting")
+    groups = Groups(loop, patience)
+    desk = Desk(loop, brokers, Doubts(loop, brokers), groups, settings.store, not_ready="starting")
     http = HttpServer(lambda: desk.not_ready, Metrics(desk).exposition)
     leading: asyncio.Task[None] | None = None
     try:
@@ -58,6 +60,7 @@ async def lead(settings: Settings, make_world: Callable[[str], World]) -> None:
         if await _fit(store, pool, desk, stop):
             await world.start(loop.kick)
             leading = asyncio.create_task(loop.run())
+            loop.spawn(groups.keep())
             desk.not_ready = ""
             log.info("leader.ready", address=address, http=http_port, store=repr(store))
             await stop.wait()

@@ -1,16 +1,17 @@
-"""The leader's side of a consumer group: ``groups.Group`` with its positions and generation kept in the store.
+"""The leader's side of a consumer group: ``groups.Group`` with its positions kept in the store.
 
-One request after another. What a request changes is put (etag compare-and-swap) before anybody hears of it; who loses
-that race, or does not know, forgets the group and loads it again.
+A group is loaded when somebody asks for it, and put at once under a new thousand of generations: from then on an
+earlier leader loses the compare-and-swap at its next commit, and forgets the group. One request after another.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smq_core.dag import Reader, nodes_of
-from smq_core.errors import SmqError, StoreUnavailable, Unavailable
+from smq_core.errors import SmqError, StaleGeneration, StoreUnavailable, Unavailable
 from smq_core.groups import Group
 from support.sim import conditional
 from support.sim.chain import INDEX
@@ -18,6 +19,8 @@ from support.sim.world import Future, Steps
 
 if TYPE_CHECKING:
     from support.sim.leader import Leader
+
+GENERATIONS_PER_LEADER = 1000
 
 
 class Committed(NamedTuple):
@@ -28,14 +31,22 @@ class Committed(NamedTuple):
     writer: str
 
 
+@dataclass(slots=True)
+class Loaded:
+    group: Group
+    etag: str
+    written: set[str] = field(default_factory=set)
+    """Writers of PUTs whose outcome is not known: one of them in the store is this leader's own."""
+
+
 def path(group: str) -> str:
     return f"group/{group}"
 
 
 class GroupHost:
-    def __init__(self, leader: Leader, names: list[str]) -> None:
+    def __init__(self, leader: Leader) -> None:
         self.leader = leader
-        self.groups: dict[str, tuple[Group, Committed, str | None]] = {}
+        self.groups: dict[str, Loaded] = {}
         self._requests: deque[tuple[tuple[Any, ...], Future]] = deque()
         self._busy = False
 
@@ -49,58 +60,71 @@ class GroupHost:
 
     def _serve(self) -> Steps:
         while self._requests:
-            request, answer = self._requests.popleft()
+            (what, name, *rest), answer = self._requests.popleft()
             try:
-                answer.set((yield from self._one(*request)))
+                it = yield from self._loaded(name)
+                if what == "join":
+                    answer.set(self._join(name, it, *rest))
+                else:
+                    answer.set((yield from self._commit(name, it, *rest)))
             except SmqError as error:
                 answer.fail(error)
         self._busy = False
 
-    def _one(self, what: str, name: str, member: str, generation: int = 0, positions: Any = None) -> Steps:
-        leader = self.leader
-        group = yield from self._load(name)
-        group.expire(leader.clock())
-        failure: SmqError | None = None
-        if what == "join":
-            group.join(member, leader.clock())
-        else:
-            try:
-                group.commit(member, generation, positions)
-            except SmqError as error:
-                failure = error
-        layout = leader.machine.layout
-        if layout is not None:
-            page = yield leader.store.get(leader.process, INDEX)
-            group.update(nodes_of(page[0][1] if page is not None else (), layout))
-        yield from self._keep(name)
-        kept = self.groups[name][1]
-        leader.checker.assigned(name, group, kept.positions)
-        if failure is not None:
-            raise failure
-        return (group.generation, group.of(member), dict(group.reader.nodes))
+    def _join(self, name: str, it: Loaded, member: str, generation: int) -> Any:
+        assignment = it.group.join(member, self.leader.clock(), generation)
+        self.leader.checker.assigned(name, it.group)
+        return assignment, dict(it.group.reader.nodes)
 
-    def _load(self, name: str) -> Steps:
-        if name not in self.groups:
-            found = yield self.leader.store.get(self.leader.process, path(name))
-            kept, etag = found if found is not None else (Committed(0, {}, ""), None)
-            group = Group(name, kept.generation, Reader(positions=dict(kept.positions)))
-            self.groups[name] = group, kept, etag
-        return self.groups[name][0]
-
-    def _keep(self, name: str) -> Steps:
-        """Puts what has changed. The group is forgotten when that fails: somebody else may serve it."""
-        group, kept, etag = self.groups[name]
-        now = Committed(group.generation, dict(group.reader.committed()), self.leader.world.unique("g"))
-        if (now.generation, now.positions) == (kept.generation, kept.positions):
+    def _commit(self, name: str, it: Loaded, member: str, generation: int, positions: dict[str, int]) -> Steps:
+        if not it.group.commit(member, generation, positions):
             return
-        del self.groups[name]
-        put = conditional.settle(
-            self.leader.store, self.leader.process, path(name), now, etag, lambda it: it.writer == now.writer
-        )
+        now = Committed(it.group.generation, dict(it.group.flushing()), self.leader.world.unique("g"))
         try:
-            result = yield from put
+            if it.written:
+                found = yield self.leader.store.get(self.leader.process, path(name))
+                if found is not None and found[0].writer in it.written:
+                    it.etag = found[1]
+            it.written.add(now.writer)
+            result = yield from self._put(name, now, it.etag)
         except StoreUnavailable:
+            it.group.flush_failed()
             raise
         if not isinstance(result, conditional.Written):
-            raise Unavailable(f"group {name} is served by another leader now: ask again")
-        self.groups[name] = group, now, result.etag
+            del self.groups[name]
+            raise StaleGeneration(f"group {name} is served by another leader: join again")
+        it.etag = result.etag
+        it.written.clear()
+        it.group.flushed(self.leader.clock())
+        self.leader.checker.assigned(name, it.group)
+
+    def _loaded(self, name: str) -> Steps:
+        leader = self.leader
+        layout = leader.machine.layout
+        if layout is None:
+            raise Unavailable("there is no layout yet")
+        page = yield leader.store.get(leader.process, INDEX)
+        nodes = nodes_of(page[0][1] if page is not None else (), layout)
+        if name not in self.groups:
+            found = yield leader.store.get(leader.process, path(name))
+            kept, etag = found if found is not None else (Committed(0, {}, ""), None)
+            generation = (kept.generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
+            group = Group(name, generation, Reader(positions=dict(kept.positions)))
+            group.reader.update(nodes)
+            mine = Committed(generation, dict(group.reader.committed()), leader.world.unique("g"))
+            result = yield from self._put(name, mine, etag)
+            if not isinstance(result, conditional.Written):
+                raise Unavailable(f"group {name} is served by another leader: ask again")
+            self.groups[name] = Loaded(group, result.etag)
+        it = self.groups[name]
+        it.group.expire(leader.clock())
+        it.group.update(nodes, leader.clock())
+        return it
+
+    def _put(self, name: str, value: Committed, etag: str | None) -> Steps:
+        leader = self.leader
+        return (
+            yield from conditional.settle(
+                leader.store, leader.process, path(name), value, etag, lambda it: it.writer == value.writer
+            )
+        )

@@ -54,7 +54,7 @@ class Leader:
             history.topic, unique=lambda: self.world.unique("w"), settles_at=self.clock() + SETTLES
         )
         self.heard: dict[str, Heard] = {}
-        self.groups = GroupHost(self, history.groups)
+        self.groups = GroupHost(self)
         self.network.listening[address] = self.process
         self.process.start(self._run())
 
@@ -64,7 +64,7 @@ class Leader:
     # ---- calls
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
-        """A broker's news. Answers whether it may leave."""
+        """A broker's news. Answers whether it may leave, and the segments that the layout names."""
         name, incarnation, address, leaving, held, watermarks, silent = report
         self.heard[incarnation] = Heard(Replica(name, incarnation, address), self.clock(), leaving, held)
         for segment, watermark in watermarks.items():
@@ -74,13 +74,14 @@ class Leader:
             if peer in self.heard:
                 self._ask_status(self.heard[peer])
         layout = self.machine.layout
-        if layout is None or not leaving:
-            return False
-        return not any(r.incarnation == incarnation for s in layout.segments for r in s.replicas)
+        if layout is None:
+            return False, None
+        holds = any(r.incarnation == incarnation for s in layout.segments for r in s.replicas)
+        return leaving and not holds, {s.name for s in layout.segments}
         yield
 
-    def on_join(self, group: str, member: str) -> Steps:
-        return (yield self.groups.ask(("join", group, member)))
+    def on_join(self, group: str, member: str, generation: int) -> Steps:
+        return (yield self.groups.ask(("join", group, member, generation)))
 
     def on_commit(self, group: str, member: str, generation: int, positions: dict[str, int]) -> Steps:
         return (yield self.groups.ask(("commit", group, member, generation, positions)))

@@ -1,4 +1,4 @@
-"""A member of a consumer group: reads what it is handed out, commits, and joins again when its generation is over."""
+"""A member of a consumer group: reads what it is handed out, commits, and lets go of what it must."""
 
 from __future__ import annotations
 
@@ -40,47 +40,40 @@ class Member:
                     found = yield from self.source.read(segment)
                     self.rows += found
                     advance(self.reader, found)
-                yield from self._commit()
+                yield from self._commit(self.mine)
                 yield self.world.between(100 * MS, 400 * MS)
 
     def _join(self) -> Steps:
-        leader = self.history.leader_for(self.name)
+        """What is missing in the answer is read no further, and committed before the next join says that it is."""
         try:
-            answer = yield self.network.call(
-                self.process, leader, "join", self.group, self.process.name, timeout=2 * SECOND
-            )
+            assignment, nodes = yield self._call("join", self.process.name, self.generation)
         except SmqError:
             return
-        generation, positions, nodes = answer
-        if generation != self.generation:
-            self.generation = generation
-            self.reader = self.source.reader = Reader()
-            self._committed = {}
         self.reader.update(nodes)
-        self.mine = set(positions)
-        for segment, position in positions.items():
-            self.reader.advance(segment, position)
+        let_go = self.mine - set(assignment.positions)
+        for segment, position in assignment.positions.items():
+            if segment not in self.mine:
+                self.reader.positions[segment] = self._committed[segment] = position
+        self.mine = set(assignment.positions)
+        if (yield from self._commit(let_go)):
+            self.generation = assignment.generation
 
-    def _commit(self) -> Steps:
-        positions = {s: p for s in self.mine if (p := self.reader.positions.get(s, 0)) > self._committed.get(s, 0)}
+    def _commit(self, segments: set[str]) -> Steps:
+        """True when nothing is left to commit."""
+        positions = {s: p for s in segments if (p := self.reader.positions.get(s, 0)) > self._committed.get(s, 0)}
         if not positions:
-            return
-        leader = self.history.leader_for(self.name)
+            return True
         try:
-            yield self.network.call(
-                self.process,
-                leader,
-                "commit",
-                self.group,
-                self.process.name,
-                self.generation,
-                positions,
-                timeout=2 * SECOND,
-            )
+            yield self._call("commit", self.process.name, self.generation, positions)
         except StaleGeneration:
             self.generation = -1
             self.mine = set()
+            return True
         except SmqError:
-            return
-        else:
-            self._committed.update(positions)
+            return False
+        self._committed.update(positions)
+        return True
+
+    def _call(self, method: str, *args: object) -> object:
+        leader = self.history.leader_for(self.name)
+        return self.network.call(self.process, leader, method, self.group, *args, timeout=2 * SECOND)
