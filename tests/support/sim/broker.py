@@ -190,8 +190,14 @@ class Broker:
     def _answered(self, answer: Any) -> None:
         if answer.error is None and self.process.alive and not self.process.paused:
             self._leader_heard_at = self.world.now
-            if answer.value and self.leaving:
+            may_leave, named = answer.value
+            if may_leave and self.leaving:
                 self._exit()
+                return
+            for name, holding in self.holdings.items():
+                # A segment that the leader no longer names was sealed by somebody, or this leader is behind.
+                if named is not None and name not in named and holding.machine.state is not State.SEALED:
+                    holding.look_for_seal()
 
     def _must_be(self, incarnation: str) -> None:
         if incarnation != self.incarnation:

@@ -51,9 +51,10 @@ class Chain:
         stored = yield from self.read(first)
         return stored.info if stored is not None else None
 
-    def write(self, chunk: ChunkWrite) -> Steps:
-        """True: there and mine. False: another's object has the name."""
-        info = ChunkInfo(self.segment, chunk.first, chunk.rows, *self._signature(), producers=chunk.producers)
+    def write(self, chunk: ChunkWrite, nonce: str = "") -> Steps:
+        """True: there and mine. False: another's object has the name. Who tries again says the same nonce again."""
+        writer, new = self._signature()
+        info = ChunkInfo(self.segment, chunk.first, chunk.rows, writer, nonce or new, producers=chunk.producers)
         return (yield from self._create(Stored(info, chunk.entries)))
 
     def write_seal(self, end: int, producers: Any, lost: tuple[int, int] | None) -> Steps:

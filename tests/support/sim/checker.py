@@ -199,15 +199,35 @@ class Checker:
 
     # ---- groups
 
-    def assigned(self, name: str, group: Group, committed: dict[str, int]) -> None:
+    def assigned(self, name: str, group: Group) -> None:
+        """The group's assignment as it is now, against what the store has of its commits."""
         owners = self.owners.setdefault(name, {})
         self.must(inv.one_owner(name, owners, group.generation, group.assignment))
         ends = {segment: outcome.end for segment, outcome in self.seals.items()}
+        committed = self.committed.get(name, {})
+        # A position implies that everything before its segment is committed to its end.
+        passed = committed | {p: ends.get(p, 0) for p in self._ancestors(committed)}
         for segment, member in group.assignment.items():
             if (group.generation, segment) not in owners:
                 owners[group.generation, segment] = member
-                before = self.predecessors[segment]
-                self.must(inv.predecessors_committed(name, segment, before, committed, ends))
+                self.must(inv.predecessors_committed(name, segment, self._filled(segment), passed, ends))
+
+    def _ancestors(self, names: Iterable[str]) -> set[str]:
+        found: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            new = [p for p in self.predecessors.get(waiting.pop(), ()) if p not in found]
+            found.update(new)
+            waiting += new
+        return found
+
+    def _filled(self, segment: str) -> set[str]:
+        """Its predecessors; in the place of empty ones, theirs."""
+        found: set[str] = set()
+        for name in self.predecessors[segment]:
+            empty = name in self.seals and self.seals[name].end == 0
+            found |= self._filled(name) if empty else {name}
+        return found
 
 
 def _batch(entry: Entry) -> str:

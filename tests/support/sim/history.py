@@ -86,7 +86,7 @@ class History:
             self.producers.append(Producer(self, f"p{i}", 0, dice.randint(8, 30)))
         for i in range(dice.randint(1, 2)):
             self.readers.append(ReaderNode(self, f"r{i}", {}, dice.choice([200, 600]) * MS, []))
-        for i in range(dice.choice([0])):
+        for i in range(dice.choice([0, 0, 1, 2])):
             self.members.append(Member(self, "g", f"m{i}"))
         if not self.members:
             self.groups = []

@@ -147,16 +147,23 @@ class Holding:
     # ---- the chain
 
     def _write(self, chunk: Any) -> Steps:
-        try:
-            mine = yield from self.chain.write(chunk)
-        except StoreUnavailable:
+        """While nothing is clear it is the same chunk under the same nonce: an earlier attempt may still land."""
+        nonce = self.broker.world.unique("n")
+        mine: bool | None = None
+        while mine is None:
+            try:
+                mine = yield from self.chain.write(chunk, nonce)
+            except StoreUnavailable:
+                if self.machine.state is not State.OPEN:
+                    break
+                yield 100 * MS
+        if mine is None:
             self.machine.chunk_failed()
+        elif mine:
+            self.machine.chunk_written(chunk)
         else:
-            if mine:
-                self.machine.chunk_written(chunk)
-            else:
-                self.machine.chunk_taken()
-                self.seal()
+            self.machine.chunk_taken()
+            self.seal()
         done, self.chunk_done = self.chunk_done, Future()
         done.set()
         self.pump()
@@ -220,7 +227,7 @@ class Holding:
             link.stop()
 
     def look_for_seal(self) -> None:
-        """A follower that hears nothing of its primary looks whether the segment has ended."""
+        """Somebody else may have sealed the segment: look whether it has ended."""
         if not self._looking and self.sealing is None:
             self._looking = True
             self.process.start(self._look_for_seal())

@@ -97,6 +97,7 @@ class Stream:
         world = self.network.world
         if self._down_broken or (self.address, self.client.host) in self.network.cuts:
             self._down_broken = True
+            self._break()
             return
         self._down_at = max(self._down_at, world.now + self.network.delay())
         world.after(
@@ -116,10 +117,20 @@ class Stream:
         self.up(None)
         self._up_broken = True
 
+    def _break(self) -> None:
+        """A connection does not live long with one direction: what is not confirmed is sent again, then no more."""
+        if not (self._up_broken and self._down_broken):
+            world = self.network.world
+            world.after(world.between(0, 2 * SECOND), self._broken)
+
+    def _broken(self) -> None:
+        self._up_broken = self._down_broken = True
+
     def _send_up(self, action: Callable[[], None]) -> None:
         world = self.network.world
         if self._up_broken or (self.client.host, self.address) in self.network.cuts:
             self._up_broken = True
+            self._break()
             return
         self._up_at = max(self._up_at, world.now + self.network.delay())
         world.after(self._up_at - world.now, action)

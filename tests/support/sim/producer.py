@@ -224,7 +224,11 @@ class Producer:
         stream = self._streams.pop(name, None)
         if stream is not None:
             stream.leave()
-        delivered, again = lane.resolve(outcome.producers.get(self.producer), self.epoch)
+        try:
+            delivered, again = lane.resolve(outcome.producers.get(self.producer), self.epoch)
+        except ProducerFenced:
+            self._stop()
+            return
         for one in delivered:
             self._delivered(one)
         assert all(isinstance(piece, Piece) for piece in again)
