@@ -1,0 +1,90 @@
+"""A load runs in a process of its own, so that its CPU time is its own and nothing of the harness slows it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class LoadFailed(Exception):
+    """A load process ended with an error; the message ends with what it said."""
+
+
+class Child:
+    """One load process; it prints one JSON object as its last line."""
+
+    _living: ClassVar[dict[int, Child]] = {}
+
+    @classmethod
+    def living(cls, word: str) -> dict[str, int]:
+        """The pids of loads that run now and have ``word`` in their command line, by what they do."""
+        return {f"load {pid}": pid for pid, child in list(cls._living.items()) if word in child._argv}
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+        self._argv = [str(word) for word in argv]
+        self._out = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as this object
+        self._err = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            self._argv, cwd=ROOT, stdout=self._out, stderr=self._err, env={**os.environ, **(env or {})}
+        )
+        self.pid = self._process.pid
+        self.cpu = 0.0
+        Child._living[self.pid] = self
+
+    def text(self) -> str:
+        """What it printed so far."""
+        return _read(self._out)
+
+    def running(self) -> bool:
+        """False once it has ended; ``result`` still has to be called."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def wait(self, seconds: float = 900.0) -> str:
+        """Waits for its end and returns what it printed; ``cpu`` has its CPU seconds then. Raises LoadFailed.
+
+        After ``seconds`` it is killed, which is a failure too.
+        """
+        watchdog = threading.Timer(seconds, self._process.kill)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            _, status, usage = os.wait4(self.pid, 0)
+        finally:
+            watchdog.cancel()
+            Child._living.pop(self.pid, None)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu = usage.ru_utime + usage.ru_stime
+        text = self.text()
+        if self._process.returncode:
+            said = (_read(self._err) or text).strip().splitlines()
+            command = " ".join(self._argv)[:300]
+            last = "\n".join(said[-12:])
+            raise LoadFailed(f"{command} ended with {self._process.returncode}:\n{last}")
+        return text
+
+    def result(self, seconds: float = 900.0) -> dict[str, Any]:
+        """Waits for its end and returns the JSON object. Raises LoadFailed."""
+        lines = self.wait(seconds).strip().splitlines()
+        if not lines:
+            raise LoadFailed(f"{' '.join(self._argv)[:300]} printed nothing")
+        row: dict[str, Any] = json.loads(lines[-1])
+        return row
+
+
+def _read(file: IO[bytes]) -> str:
+    # The file's position is shared with the process that writes, so it must not be moved.
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
+
+
+def ours(*words: object) -> Child:
+    """A load of ``benchmarks.load``."""
+    return Child([sys.executable, "-m", "benchmarks.load", *map(str, words)])

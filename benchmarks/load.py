@@ -1,0 +1,196 @@
+"""The loads on our own queue, each run as a process: ``python -m benchmarks.load WHAT …`` prints one JSON object.
+
+write     whole tables, as many bytes or seconds as told
+send      one message after the other, every receipt looked at
+latency   a fixed rate without lingering: from ``send`` to its receipt
+steady    a fixed rate of numbered messages through whatever happens: when each ack came
+consume   from the earliest message on, batch by batch
+numbers   reads what ``steady`` wrote and counts each number
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import smq
+from benchmarks import payload
+from benchmarks.pace import paced, quantiles
+
+Row = dict[str, object]
+NUMBER = 12
+"""Digits of the number with which each message of ``steady`` begins."""
+
+
+def write(client: smq.Client, args: argparse.Namespace) -> Row:
+    rows = max(1, args.table_bytes // args.size)
+    table = payload.table(args.size, rows)
+    per_table = rows * args.size
+    with client.producer(args.topic, batch_bytes=args.batch_bytes, max_in_flight=args.window, timeout=300) as producer:
+        producer.write(table.slice(0, 1)).result(60)  # connections and segments are found before the clock starts
+        tables = 0
+        start = time.perf_counter()
+        while tables * per_table < args.bytes and time.perf_counter() - start < args.seconds:
+            producer.write(table)
+            tables += 1
+        producer.flush(300)
+        seconds = time.perf_counter() - start
+    return {"seconds": seconds, "rows": tables * rows, "bytes": tables * per_table, "written": tables * rows + 1}
+
+
+def send(client: smq.Client, args: argparse.Namespace) -> Row:
+    values = payload.events(args.size)
+    with client.producer(args.topic, linger=args.linger, timeout=300) as producer:
+        producer.send(values[0]).result(60)
+        start = time.perf_counter()
+        receipts = 0
+        waiting: list[smq.Delivery[smq.Receipt]] = []
+        for number in range(args.count):
+            waiting.append(producer.send(values[number % len(values)]))
+            if len(waiting) == 200_000:
+                half = waiting[:100_000]
+                receipts += sum(delivery.result(300).offset is not None for delivery in half)
+                del waiting[:100_000]
+        receipts += sum(delivery.result(300).offset is not None for delivery in waiting)
+        seconds = time.perf_counter() - start
+    assert receipts == args.count, f"{receipts} receipts for {args.count} messages"
+    return {"seconds": seconds, "rows": args.count, "bytes": args.count * args.size}
+
+
+def latency(client: smq.Client, args: argparse.Namespace) -> Row:
+    values = payload.events(args.size)
+    taken = np.full(args.count, np.nan)
+    failed: list[str] = []
+
+    def arrived(number: int, sent: float) -> Callable[[smq.Delivery[smq.Receipt]], None]:
+        def call(delivery: smq.Delivery[smq.Receipt]) -> None:
+            taken[number] = time.perf_counter() - sent
+            error = delivery.exception(0)
+            if error is not None:
+                failed.append(repr(error))
+
+        return call
+
+    with client.producer(args.topic, linger=args.linger, timeout=60) as producer:
+        producer.send(values[0]).result(60)
+        start = time.perf_counter()
+        for number in paced(args.rate, args.count):
+            sent = time.perf_counter()
+            producer.send(values[number % len(values)]).add_done_callback(arrived(number, sent))
+        producer.flush(60)
+        seconds = time.perf_counter() - start
+    assert not failed and not np.isnan(taken).any(), failed[:3]
+    return {"seconds": seconds, "rows": args.count, **quantiles(taken[args.count // 5 :].tolist())}
+
+
+def steady(client: smq.Client, args: argparse.Namespace) -> Row:
+    """Prints ``started`` first; the times of acks (CLOCK_MONOTONIC) are written to ``--times`` as float64."""
+    pad = b"x" * (args.size - NUMBER)
+    acked = np.full(args.count, np.nan)
+    sent = np.full(args.count, np.nan)
+    errors: list[str] = []
+
+    def arrived(number: int) -> Callable[[smq.Delivery[smq.Receipt]], None]:
+        def call(delivery: smq.Delivery[smq.Receipt]) -> None:
+            error = delivery.exception(0)
+            if error is not None:
+                errors.append(repr(error))
+            else:
+                acked[number] = time.monotonic()
+
+        return call
+
+    with client.producer(args.topic, linger=args.linger, timeout=120) as producer:
+        producer.send(b"%0*d" % (NUMBER, 0) + pad).result(60)
+        print("started", flush=True)
+        for number in paced(args.rate, args.count):
+            sent[number] = time.monotonic()
+            producer.send(b"%0*d" % (NUMBER, number + 1) + pad).add_done_callback(arrived(number))
+        producer.flush(180)
+    good = ~np.isnan(acked)
+    np.save(args.times, np.sort(acked[good]))
+    return {
+        "acked": int(good.sum()),
+        "errors": len(errors),
+        "first_error": errors[0] if errors else None,
+        "longest_ack_s": float((acked - sent)[good].max()),
+    }
+
+
+def consume(client: smq.Client, args: argparse.Namespace) -> Row:
+    """The clock starts when the first batch is there; its rows do not count."""
+    rows = size = 0
+    with client.consumer(args.topic, start="earliest") as consumer:
+        asked = time.perf_counter()
+        first = consumer.poll(60)
+        assert first is not None, "nothing came for 60 s"
+        head = len(first)
+        start = time.perf_counter()
+        while head + rows < args.count:
+            batch = consumer.poll(60)
+            assert batch is not None, f"only {head + rows} of {args.count} messages came"
+            rows += len(batch)
+            size += pc.sum(pc.binary_length(batch.table["value"])).as_py()
+        seconds = time.perf_counter() - start
+    return {"seconds": seconds, "rows": rows, "bytes": size, "first_batch_s": start - asked}
+
+
+def numbers(client: smq.Client, args: argparse.Namespace) -> Row:
+    """How many of the numbers 0 .. count were read, how often more than once, and which are missing."""
+    seen = np.zeros(args.count + 1, np.int32)
+    with client.consumer(args.topic, start="earliest") as consumer:
+        quiet = time.monotonic()
+        while time.monotonic() - quiet < 5.0:
+            batch = consumer.poll(1.0)
+            if batch is None:
+                continue
+            quiet = time.monotonic()
+            np.add.at(seen, _numbers(batch.table["value"]), 1)
+    missing = np.flatnonzero(seen == 0)
+    return {
+        "distinct": int((seen > 0).sum()),
+        "doubled": int((seen > 1).sum()),
+        "missing": len(missing),
+        "first_missing": missing[:10].tolist(),
+    }
+
+
+def _numbers(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.binary_slice(values, 0, NUMBER).cast(pa.string()).cast(pa.int64()))
+
+
+WHATS = {f.__name__: f for f in (write, send, latency, steady, consume, numbers)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=WHATS)
+    parser.add_argument("leader")
+    parser.add_argument("topic")
+    parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--bytes", type=int, default=1 << 62)
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--rate", type=float, default=1000.0)
+    parser.add_argument("--linger", type=float, default=0.002)
+    parser.add_argument("--batch-bytes", type=int, default=1 << 20)
+    parser.add_argument("--table-bytes", type=int, default=8 << 20)
+    parser.add_argument("--window", type=int, default=32 << 20)
+    parser.add_argument("--times")
+    args = parser.parse_args()
+    with smq.connect(args.leader) as client:
+        row = WHATS[args.what](client, args)
+    print(json.dumps(row), flush=True)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

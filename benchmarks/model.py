@@ -1,0 +1,88 @@
+"""What is measured: figures with their targets, cases that yield them, and the rows that come out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from benchmarks.cluster import Cluster, ClusterSpec
+from benchmarks.meter import NOISY
+
+OURS = "smq"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """``quick``: a look at everything rather than a measurement."""
+
+    quick: bool = False
+
+    def of(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a case. ``floor``: it must also reach this share of a peer's, such as ``("relay", 0.5)``."""
+
+    key: str
+    label: str
+    target: float | None = None
+    higher: bool = True
+    floor: tuple[str, float] | None = None
+
+    def met(self, value: float) -> bool | None:
+        """None without a target."""
+        if self.target is None:
+            return None
+        return value >= self.target if self.higher else value <= self.target
+
+
+@dataclass(slots=True)
+class Row:
+    """One run of one case by one queue."""
+
+    figures: dict[str, float]
+    meter: dict[str, float] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    case: str = ""
+    who: str = OURS
+    run: int = 0
+
+    @property
+    def noisy(self) -> bool:
+        return self.meter.get("other_cores", 0.0) > NOISY
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``ours`` is run with a fresh cluster of ``cluster``; each peer's function gets that peer."""
+
+    name: str
+    about: str
+    figures: tuple[Figure, ...]
+    ours: Callable[[Cluster, Scale], Row]
+    cluster: ClusterSpec = field(default_factory=ClusterSpec)
+    peers: Mapping[str, Callable[[Any, Scale], Row]] = field(default_factory=dict)
+    once: bool = False
+    """Several runs say no more than one."""
+
+
+def throughput(result: Mapping[str, Any], meter: Mapping[str, float]) -> dict[str, float]:
+    """Rates of what a load reported, and records per CPU second of the brokers."""
+    rows, seconds = float(result["rows"]), float(result["seconds"])
+    broker = max(0.01, meter["broker_cpu_s"])
+    found = {"per_s": rows / seconds, "per_broker_cpu_s": rows / broker}
+    if "bytes" in result:
+        found["mb_s"] = float(result["bytes"]) / seconds / 1e6
+    return found
+
+
+def typical(rows: list[Row], key: str) -> tuple[float, float, float, bool] | None:
+    """Median, least and greatest of a figure, and whether every run was noisy; quiet runs alone if there are any."""
+    having = [r for r in rows if key in r.figures]
+    quiet = [r for r in having if not r.noisy]
+    values = [r.figures[key] for r in quiet or having]
+    return (median(values), min(values), max(values), not quiet) if values else None

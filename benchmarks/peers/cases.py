@@ -1,0 +1,207 @@
+"""What the peers do for each case: the same events, as many of them, both replicas acked."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import relay
+from benchmarks.child import Child
+from benchmarks.cluster import wait_for
+from benchmarks.meter import Meter
+from benchmarks.model import Row, Scale, throughput
+from benchmarks.pace import longest_gaps
+from benchmarks.peers.kafka import Kafka
+from benchmarks.peers.weed_queue import WeedQueue
+
+MB = 10**6
+Queue = Kafka | WeedQueue
+
+
+def relay_1k(_: None, scale: Scale) -> Row:
+    """Batches and window are the defaults of our producer."""
+    with relay.relay() as (address, pids), Meter(lambda: {"broker": pids}) as meter:
+        load = relay.pusher(address, 1000, scale.of(2000 * MB, 300 * MB), 1 << 20, 32 << 20)
+        result = load.result()
+    row = meter.row(load.cpu)
+    return Row(throughput(result, row), row)
+
+
+# ---- one record at a time through the Python client
+
+
+def _produce(queue: Queue, size: int, count: int, *words: object) -> Row:
+    topic = queue.topic()
+    events = queue.folder / f"events-{size}.txt"
+    with Meter(queue.groups) as meter:
+        load = queue.load("produce", topic, "--payload", events, "--count", count, *words)
+        result = load.result()
+    queue.drop(topic)
+    row = meter.row(load.cpu)
+    return Row(throughput(result, row), row)
+
+
+def kafka_write_1k(kafka: Kafka, scale: Scale) -> Row:
+    return _produce(kafka, 1000, scale.of(2_000_000, 300_000))
+
+
+def kafka_write_100b(kafka: Kafka, scale: Scale) -> Row:
+    return _produce(kafka, 100, scale.of(5_000_000, 1_000_000))
+
+
+def kafka_send_100b(kafka: Kafka, scale: Scale) -> Row:
+    return _produce(kafka, 100, scale.of(3_000_000, 500_000), "--callback")
+
+
+def weed_write_1k(queue: WeedQueue, scale: Scale) -> Row:
+    return _produce(queue, 1000, scale.of(40_000, 10_000))
+
+
+def weed_write_100b(queue: WeedQueue, scale: Scale) -> Row:
+    return _produce(queue, 100, scale.of(40_000, 10_000))
+
+
+def _latency(queue: Queue, count: int) -> Row:
+    topic = queue.topic()
+    events = queue.folder / "events-1000.txt"
+    words = ("--payload", events, "--count", count, "--rate", 1000, "--linger-ms", 0)
+    with Meter(queue.groups) as meter:
+        load = queue.load("latency", topic, *words)
+        result = load.result()
+    queue.drop(topic)
+    return Row({k: v for k, v in result.items() if k.endswith("_ms")}, meter.row(load.cpu))
+
+
+def kafka_latency(kafka: Kafka, scale: Scale) -> Row:
+    return _latency(kafka, scale.of(30_000, 6_000))
+
+
+def weed_latency(queue: WeedQueue, scale: Scale) -> Row:
+    return _latency(queue, scale.of(30_000, 6_000))
+
+
+# ---- reading
+
+
+def _read(queue: Queue, size: int, count: int) -> Row:
+    topic = queue.topic()
+    if isinstance(queue, Kafka):
+        queue.produce_java(topic, size, count).wait()
+    else:
+        queue.load("produce", topic, "--payload", queue.folder / f"events-{size}.txt", "--count", count).result()
+    with Meter(queue.groups) as meter:
+        load = queue.load("consume", topic, "--count", count)
+        result = load.result(240)
+    queue.drop(topic)
+    row = meter.row(load.cpu)
+    return Row(throughput(result, row), row)
+
+
+def kafka_read_1k(kafka: Kafka, scale: Scale) -> Row:
+    return _read(kafka, 1000, scale.of(1_000_000, 200_000))
+
+
+def kafka_read_100b(kafka: Kafka, scale: Scale) -> Row:
+    return _read(kafka, 100, scale.of(3_000_000, 600_000))
+
+
+def weed_read_1k(queue: WeedQueue, scale: Scale) -> Row:
+    return _read(queue, 1000, scale.of(20_000, 5_000))
+
+
+# ---- Kafka's own load tools, in Java
+
+
+def _java_write(kafka: Kafka, size: int, count: int) -> Row:
+    topic = kafka.topic()
+    with Meter(kafka.groups) as meter:
+        load = kafka.produce_java(topic, size, count)
+        text = load.wait()
+    kafka.drop(topic)
+    match = re.search(r"records sent, ([\d.]+) records/sec", text.strip().splitlines()[-1])
+    assert match is not None, text
+    row = meter.row(load.cpu)
+    rate = float(match[1])
+    return Row(throughput({"rows": count, "seconds": count / rate, "bytes": count * size}, row), row)
+
+
+def java_write_1k(kafka: Kafka, scale: Scale) -> Row:
+    return _java_write(kafka, 1000, scale.of(2_000_000, 300_000))
+
+
+def java_write_100b(kafka: Kafka, scale: Scale) -> Row:
+    return _java_write(kafka, 100, scale.of(10_000_000, 1_500_000))
+
+
+def _java_read(kafka: Kafka, size: int, count: int) -> Row:
+    topic = kafka.topic()
+    kafka.produce_java(topic, size, count).wait()
+    words = ("--bootstrap-server", kafka.bootstrap, "--topic", topic, "--num-records", count)
+    with Meter(kafka.groups) as meter:
+        load: Child = kafka.perf("ConsumerPerformance", *words)
+        text = load.wait()
+    kafka.drop(topic)
+    fields = text.strip().splitlines()[-1].split(", ")
+    rows, rate = float(fields[4]), float(fields[9])  # fetch.nMsg.sec: without the time to join
+    row = meter.row(load.cpu)
+    return Row(throughput({"rows": rows, "seconds": rows / rate, "bytes": rows * size}, row), row)
+
+
+def java_read_1k(kafka: Kafka, scale: Scale) -> Row:
+    return _java_read(kafka, 1000, scale.of(1_000_000, 200_000))
+
+
+def java_read_100b(kafka: Kafka, scale: Scale) -> Row:
+    return _java_read(kafka, 100, scale.of(5_000_000, 1_000_000))
+
+
+# ---- memory and faults
+
+
+def kafka_idle(kafka: Kafka, scale: Scale) -> Row:
+    """Right after its start, before any load."""
+    return Row(dict(kafka.idle))
+
+
+def kafka_failover(kafka: Kafka, scale: Scale) -> Row:
+    """Three nodes of their own, three replicas of which two must have a record, so that any one may be killed."""
+    rate, kills, every = 5_000, scale.of(3, 1), 25.0
+    count = int(rate * every * (kills + 1))
+    with Kafka(kafka.folder.with_name("kafka-failover"), brokers=3) as own:
+        topic = own.topic(partitions=1, replicas=3)
+        with tempfile.TemporaryDirectory() as folder, Meter(own.groups) as meter:
+            times = Path(folder) / "acks.txt"
+            words = ("--count", count, "--rate", rate, "--partitions", 1, "--times", times)
+            load = own.load("steady", topic, *words)
+            wait_for("the load", lambda: "started" in load.text() or not load.running(), 60)
+            killed = []
+            for _ in range(kills):
+                time.sleep(every / 2)
+                node = int(own.load("leader", topic).result()["leader"])
+                killed.append(own.kill(node))
+                time.sleep(every / 2)
+                own.start(node)
+                wait_for("all in sync", lambda: _in_sync(own, topic) == 3, 90)
+            result = load.result()
+            acks: dict[str, list[float]] = defaultdict(list)
+            for line in times.read_text().splitlines():
+                at, partition = line.split()
+                acks[partition].append(float(at))
+        found: dict[str, Any] = own.load("numbers", topic, "--count", count, "--partitions", 1).result()
+    stalls = [max(gaps) for gaps in zip(*(longest_gaps(a, killed) for a in acks.values()), strict=True)]
+    figures = {
+        "stall_max_s": max(stalls),
+        "stall_median_s": median(stalls),
+        "lost": float(max(0, found["missing"] - (count - result["acked"]))),
+        "doubled": float(found["doubled"]),
+    }
+    return Row(figures, meter.row(load.cpu), {"stalls_s": [round(s, 2) for s in stalls], **result, **found})
+
+
+def _in_sync(kafka: Kafka, topic: str) -> int:
+    return int(kafka.load("leader", topic).result()["in_sync"])

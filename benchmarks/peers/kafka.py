@@ -1,0 +1,194 @@
+"""Apache Kafka beside ours: KRaft brokers on loopback, every acknowledged record on two of them.
+
+Kafka's own defaults otherwise: 1 GB of heap, no fsync, batches as its clients make them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from types import TracebackType
+
+from benchmarks import payload, tools
+from benchmarks.child import Child
+from benchmarks.cluster import free_port, wait_for
+from benchmarks.meter import Groups, memory_mb
+from benchmarks.tools import Missing
+
+HERE = Path(__file__).resolve().parent
+LOADS = HERE / "kafka_load.py"
+_HEAP = "1g"
+_COMMON = """
+num.partitions=2
+default.replication.factor=2
+min.insync.replicas={min_insync}
+offsets.topic.replication.factor=2
+transaction.state.log.replication.factor=2
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.segment.delete.delay.ms=500
+"""
+
+
+def libraries() -> Path:
+    """The folder of jars. Raises Missing."""
+    tools.program("java", "Kafka needs Java 17: apt install openjdk-17-jre-headless")
+    folder = tools.CACHE / "kafka-4.3.1"
+    if not (folder / "complete").exists():
+        maven = tools.program("mvn", "it fetches Kafka's jars: apt install maven")
+        command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
+        try:
+            tools.run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"])
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Missing(f"Kafka's jars could not be fetched by Maven: {tools.said(error)}") from None
+        (folder / "complete").touch()
+    return folder
+
+
+class Kafka:
+    """``brokers`` nodes. With two, only the first is a controller (two voters lose their quorum with either); with
+    three each is both, so that any may be killed."""
+
+    name = "kafka"
+
+    def __init__(self, folder: Path, brokers: int = 2, min_insync: int = 2, extra: str = "") -> None:
+        self.folder = folder.resolve()
+        self.brokers = brokers
+        self._min_insync = min_insync
+        self._extra = extra
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.idle: dict[str, float] = {}
+        self._jars = libraries()
+        self._python = tools.python()
+        ports = [free_port() for _ in range(2 * brokers)]
+        self._ports, self._controllers = ports[:brokers], ports[brokers:]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports)
+
+    def __enter__(self) -> Kafka:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        for size in payload.SIZES:
+            payload.write_file(self.folder, size)
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if cluster.startswith("-"):
+            cluster = "A" + cluster[1:]  # an id that begins with a dash is taken for an option
+        for node in range(1, self.brokers + 1):
+            config = self._configure(node)
+            tools.run([*self._java("-Xmx256m"), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)])
+            self.start(node)
+        try:
+            wait_for(f"{self.brokers} Kafka brokers (see {self.folder})", self._all_up, 90)
+            self.idle = {
+                "rss_mb": max(memory_mb(pid) for pid in self.groups()["broker"]),
+                "own_mb": max(memory_mb(pid, "RssAnon") for pid in self.groups()["broker"]),
+            }
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop()
+        if error is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, node: int) -> None:
+        """Starts the node, also again after it was killed. The flags are those of kafka-server-start.sh."""
+        flags = [f"-Xms{_HEAP}", f"-Xmx{_HEAP}", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+        flags += [
+            "-XX:InitiatingHeapOccupancyPercent=35",
+            "-XX:+ExplicitGCInvokesConcurrent",
+            "-Djava.awt.headless=true",
+        ]
+        with (self.folder / f"node{node}.log").open("ab") as log:
+            self._processes[node] = subprocess.Popen(
+                [*self._java(*flags), "kafka.Kafka", str(self.folder / f"node{node}.properties")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self, node: int) -> float:
+        """kill -9; returns when, by CLOCK_MONOTONIC."""
+        at = time.monotonic()
+        self._processes[node].kill()
+        self._processes[node].wait()
+        return at
+
+    def groups(self) -> Groups:
+        return {"broker": [p.pid for p in self._processes.values() if p.poll() is None]}
+
+    def topic(self, partitions: int = 2, replicas: int = 2) -> str:
+        words = ("--partitions", partitions, "--replicas", replicas)
+        return str(self.load("create", "new", *words).result()["topic"])
+
+    def drop(self, topic: str) -> None:
+        """Deletes the topic and waits until its files are about to go, so that no run pays for another's."""
+        self.load("drop", topic).result()
+        time.sleep(2)
+
+    def load(self, what: str, topic: str, *words: object) -> Child:
+        """A load of ``kafka_load.py``, in the interpreter that has Kafka's client."""
+        return Child([str(self._python), str(LOADS), what, self.bootstrap, topic, *map(str, words)])
+
+    def perf(self, tool: str, *words: object) -> Child:
+        """One of Kafka's own Java load tools."""
+        return Child([*self._java("-Xms512m", "-Xmx1g"), f"org.apache.kafka.tools.{tool}", *map(str, words)])
+
+    def warm_up(self, gigabytes: float) -> None:
+        """A fresh broker is several times dearer until the JIT has compiled it."""
+        for _ in range(max(1, round(gigabytes))):
+            for size, count in ((1000, 700_000), (100, 3_000_000)):
+                topic = self.topic()
+                self.produce_java(topic, size, count).wait()
+                self.drop(topic)
+
+    def produce_java(self, topic: str, size: int, count: int) -> Child:
+        return self.perf(
+            *("ProducerPerformance", "--bootstrap-server", self.bootstrap, "--topic", topic, "--num-records", count),
+            *("--payload-file", self.folder / f"events-{size}.txt", "--throughput", -1),
+            *("--reporting-interval", 600_000, "--command-property"),
+            *("acks=all", "linger.ms=5", "batch.size=262144", "buffer.memory=67108864", "enable.idempotence=true"),
+        )
+
+    def _configure(self, node: int) -> Path:
+        voters = range(1, self.brokers + 1) if self.brokers > 2 else (1,)
+        port, controller = self._ports[node - 1], self._controllers[node - 1]
+        listeners = f"PLAINTEXT://127.0.0.1:{port}"
+        if node in voters:
+            listeners += f",CONTROLLER://127.0.0.1:{controller}"
+        lines = {
+            "node.id": node,
+            "process.roles": "broker,controller" if node in voters else "broker",
+            "listeners": listeners,
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{self._controllers[n - 1]}" for n in voters),
+            "log.dirs": self.folder / f"data{node}",
+        }
+        text = "\n".join(f"{key}={value}" for key, value in lines.items())
+        path = self.folder / f"node{node}.properties"
+        path.write_text(text + _COMMON.format(min_insync=self._min_insync) + self._extra)
+        return path
+
+    def _java(self, *flags: str) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"
+        return ["java", *flags, "-cp", f"{self._jars}/*", logging]
+
+    def _all_up(self) -> bool:
+        for node, process in self._processes.items():
+            if process.poll() is not None:
+                raise RuntimeError(f"Kafka's node {node} ended at its start; see {self.folder / f'node{node}.log'}")
+        return int(self.load("brokers", "-").result()["brokers"]) == self.brokers
+
+    def _stop(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()

@@ -1,0 +1,161 @@
+"""``make bench``: measures this queue and its peers on this machine, and compares ratios within the run.
+
+    python -m benchmarks.run                         everything, three runs each, about an hour
+    python -m benchmarks.run --quick                 a look at everything, a few minutes
+    python -m benchmarks.run --only write-1k --no-peers
+    python -m benchmarks.run --list
+    python -m benchmarks.run --show benchmarks/results/….jsonl
+
+A case of ours gets a fresh cluster; its runs and the peers' alternate. A peer that cannot run here is left out, with
+the reason. A missed target is run once more under a profiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.cases import CASES
+from benchmarks.child import ROOT, Child, LoadFailed
+from benchmarks.cluster import Cluster
+from benchmarks.model import OURS, Case, Row, Scale
+from benchmarks.peers.kafka import Kafka
+from benchmarks.peers.weed_queue import WeedQueue
+from benchmarks.profiles import Profiler
+from benchmarks.report import Results, read, short, show
+from benchmarks.tools import Missing
+
+WORK = ROOT / "build" / "bench"
+WARM_UP_GB = 3.0
+console = Console(width=None if sys.stdout.isatty() else 180, soft_wrap=True)
+
+
+class Peers:
+    """Started when first needed, kept running until the end, asked no more once it has failed."""
+
+    def __init__(self, scale: Scale, wanted: bool) -> None:
+        self._scale = scale
+        self._running: dict[str, Any] = {}
+        self._absent: set[str] = set() if wanted else {"kafka", "weed mq"}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Peers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def get(self, name: str) -> tuple[bool, Any]:
+        """Whether that peer runs, and the peer."""
+        family = "kafka" if name.startswith("kafka") else name
+        if family == "relay":
+            return True, None
+        if family in self._absent:
+            return False, None
+        if family not in self._running:
+            try:
+                self._running[family] = self._start(family)
+            except (Missing, TimeoutError, RuntimeError, LoadFailed) as error:
+                console.print(f"[yellow]skipped: {family}: {error}")
+                self._absent.add(family)
+                return False, None
+        return True, self._running[family]
+
+    def _start(self, family: str) -> Kafka | WeedQueue:
+        console.print(f"starting {family}", style="dim")
+        if family == "weed mq":
+            return self._stack.enter_context(WeedQueue(WORK / "weed-mq"))
+        kafka = self._stack.enter_context(Kafka(WORK / "kafka"))
+        console.print("warming Kafka up", style="dim")
+        kafka.warm_up(0.3 if self._scale.quick else WARM_UP_GB)
+        return kafka
+
+
+def measure(case: Case, scale: Scale, runs: int, peers: Peers, results: Results, profile: bool) -> None:
+    """All runs of one case, ours and the peers' in turn."""
+    console.print(f"\n[bold]{case.name}[/bold]: {case.about}")
+    with cluster_of(case) as cluster:
+        for run in range(1, (1 if case.once else runs) + 1):
+            keep(results, case, OURS, run, partial(case.ours, cluster, scale))
+            for name, function in case.peers.items():
+                there, peer = peers.get(name)
+                if there:
+                    keep(results, case, name, run, partial(function, peer, scale))
+        misses = results.misses(case)
+        if misses and profile:
+            console.print(f"missed: {', '.join(misses)}; once more under a profiler:")
+            profiler = Profiler(lambda: cluster.broker_pids() | Child.living("benchmarks.load"))
+            with profiler, contextlib.suppress(LoadFailed, TimeoutError, AssertionError):
+                case.ours(cluster, scale)
+            console.print(profiler.report, markup=False)
+            results.path.with_suffix(f".{case.name}.profile.txt").write_text(profiler.report + "\n")
+
+
+def cluster_of(case: Case) -> Cluster:
+    return Cluster(WORK / "smq", case.cluster)
+
+
+def keep(results: Results, case: Case, who: str, run: int, function: Callable[[], Row]) -> None:
+    """One run; a failure is shown and the next thing goes on."""
+    start = time.monotonic()
+    try:
+        row = function()
+    except (LoadFailed, TimeoutError, AssertionError) as error:
+        console.print(f"  {who:<11} run {run} [red]failed[/red] after {time.monotonic() - start:.0f} s: {error}")
+        return
+    row.case, row.who, row.run = case.name, who, run
+    results.add(row)
+    told = [f"{figure.label} {short(row.figures[figure.key])}" for figure in case.figures if figure.key in row.figures]
+    spent = [f"{name.removesuffix('_cpu_s')} {row.meter[name]:.1f}" for name in row.meter if name.endswith("_cpu_s")]
+    noise = f"  [yellow]noisy: {row.meter['other_cores']}" if row.noisy else ""
+    console.print(f"  {who:<11} {'  '.join(told)}   CPU s: {', '.join(spent)}{noise}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], metavar="CASE", help="this case; may be repeated")
+    parser.add_argument("--runs", type=int, default=None, help="of each case and peer; the median counts (3)")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one run")
+    parser.add_argument("--no-peers", action="store_true", help="neither Kafka nor SeaweedFS' queue")
+    parser.add_argument("--no-profile", action="store_true", help="no second look at what missed its target")
+    parser.add_argument("--list", action="store_true", help="name the cases and stop")
+    parser.add_argument("--show", type=Path, metavar="FILE", help="print the table of an earlier run and stop")
+    args = parser.parse_args(arguments)
+    if args.list:
+        for case in CASES:
+            console.print(f"{case.name:<14} {case.about}")
+        return 0
+    unknown = set(args.only) - {case.name for case in CASES}
+    if unknown:
+        parser.error(f"no such case: {', '.join(sorted(unknown))}; --list names them")
+    chosen = [case for case in CASES if not args.only or case.name in args.only]
+    results = Results()
+    if args.show:
+        results.path, results.rows = args.show, read(args.show)
+        show(results, chosen, console)
+        return 0
+    runs = args.runs or (1 if args.quick else 3)
+    with Peers(Scale(args.quick), not args.no_peers) as peers:
+        for case in chosen:
+            try:
+                measure(case, Scale(args.quick), runs, peers, results, not args.no_profile)
+            except (TimeoutError, RuntimeError) as error:
+                console.print(f"  [red]not measured[/red]: {error}")
+    show(results, chosen, console)
+    missed = {case.name: misses for case in chosen if (misses := results.misses(case))}
+    for name, labels in missed.items():
+        console.print(f"missed: {name}: {', '.join(labels)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
