@@ -10,7 +10,7 @@ from smq_storage.chain import Chain
 from smq_storage.chunks import TAIL_BYTES, ChunkDamaged
 from smq_storage.conditional import Taken
 from smq_storage.schemas import chunk_schema, message_schema
-from smq_storage.store import Listed, Store, open_store
+from smq_storage.store import Listed, Store, Tail, open_store
 
 SCHEMA = chunk_schema()
 
@@ -166,3 +166,24 @@ def test_an_info_that_disagrees_with_the_rows_is_a_mistake_of_the_caller(chain: 
     with pytest.raises(ValueError, match="seal"):
         chain.put_seal(info(0, 0))
     assert list(chain.walk()) == []
+
+
+class CountingReads(Store):
+    def __init__(self) -> None:
+        real = open_store("memory://")
+        super().__init__(real.url, real.url, real._writer, real._reader)
+        self.reads = 0
+
+    def get_tail(self, path: str, nbytes: int) -> Tail:
+        self.reads += 1
+        return super().get_tail(path, nbytes)
+
+
+def test_a_long_chain_is_not_walked_when_the_listing_is_right() -> None:
+    store = CountingReads()
+    chain = Chain(store, "ns/t", "uid", "t-0")
+    chain.put_seal(info(fill(chain, *[1] * 40), 0, sealed=True))
+    store.reads = 0
+    assert chain.find(30) == 30
+    assert chain.seal() == info(40, 0, sealed=True)
+    assert store.reads == 2
