@@ -24,10 +24,11 @@ HANDOVER_TIMEOUT = 5_000_000
 
 @dataclass(slots=True)
 class Member:
-    """``told`` is the generation of the last assignment that it was given; None before the first."""
+    """``first`` and ``told`` are the generations of the first and the last assignment that it was given."""
 
     heard_at: int
-    told: int | None = None
+    first: int | None = None
+    told: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,13 @@ class Group:
         if known is None:
             known = self.members[member] = Member(now)
         known.heard_at = now
-        if known.told is not None and generation == known.told:
-            done = [s for s, h in self.handovers.items() if h.tenure.member == member and h.generation <= known.told]
+        # One that was told by an earlier leader, or to an earlier member of that name, says nothing of this group.
+        if generation is not None and known.first is not None and known.first <= generation <= known.told:
+            done = [s for s, h in self.handovers.items() if h.tenure.member == member and h.generation <= generation]
             for segment in done:
                 del self.handovers[segment]
         self.assign(now)
+        known.first = self.generation if known.first is None else known.first
         known.told = self.generation
         return Assignment(self.generation, self.of(member))
 
