@@ -1,18 +1,17 @@
-"""Record batches on their way through a broker: checked, copied out of the network's buffers, joined, cut.
+"""Record batches as they come in: checked, counted, copied out of the network's buffers.
 
 No row is looked at, except that the partition column's bounds and histogram are taken, vectorised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from smq_core.errors import InvalidRequest, SchemaMismatch
+from smq_core.errors import SchemaMismatch
 from smq_core.keyspace import KeyRange
 from smq_core.model import Topic
 from smq_storage.chunks import chunk_schema, message_schema
@@ -20,8 +19,8 @@ from smq_storage.chunks import chunk_schema, message_schema
 SMALL = 64 * 1024
 """A received batch below this is copied before it is kept: it would pin a much larger network buffer."""
 
-ENTRY_OVERHEAD = 2048
-"""Bytes that one kept batch costs besides its Arrow buffers: Python and Arrow objects, allocator's rounding."""
+ENTRY_OVERHEAD = 512
+"""Bytes that one kept entry costs besides its rows: objects of Python and Arrow, measured with blocks of 64 batches."""
 
 MAX_MESSAGE = 1024 * 1024
 """Small batches travel together up to this many bytes."""
@@ -89,29 +88,18 @@ class Wire:
         return pa.concat_batches([batch, self.empty])
 
 
+def bounds_of(partitions: Partitions) -> tuple[int, int]:
+    """The lowest and the highest one."""
+    if len(partitions) == 1:
+        only = int(partitions[0])
+        return only, only
+    return int(partitions.min()), int(partitions.max())
+
+
 def partitions_of(batch: pa.RecordBatch) -> Partitions:
     """The partition column of a checked batch, without a copy. Shape (rows,), int32."""
     column: Partitions = batch.column(0).to_numpy(zero_copy_only=True)
     return column
-
-
-def join(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch with the rows of all; the only one is not copied."""
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def cut(batch: pa.RecordBatch, rows: Sequence[int]) -> list[pa.RecordBatch]:
-    """The inverse of ``join``: slices that share the batch's memory. Raises InvalidRequest."""
-    if sum(rows) != batch.num_rows or not all(rows):
-        raise InvalidRequest(f"entries with {sum(rows)} rows came with a batch of {batch.num_rows}")
-    if len(rows) == 1:
-        return [batch]
-    slices = []
-    at = 0
-    for count in rows:
-        slices.append(batch.slice(at, count))
-        at += count
-    return slices
 
 
 class RangeHistogram:

@@ -13,6 +13,7 @@ from smq_broker.budget import to_relieve
 from smq_broker.held import Held
 from smq_broker.memory import Memory
 from smq_broker.meters import Meters
+from smq_broker.payloads import timed
 from smq_core.errors import StoreUnavailable
 from smq_core.model import ChunkInfo
 from smq_core.replica import ChunkWrite
@@ -145,6 +146,5 @@ def chunk_info(held: Held, chunk: ChunkWrite) -> ChunkInfo:
 
 def write_chunk(held: Held, chunk: ChunkWrite, info: ChunkInfo) -> ChunkInfo | Taken[ChunkInfo]:
     """One attempt of some seconds, given up early when the segment is fenced. Raises StoreUnavailable."""
-    batches = [(entry.batch.payload, entry.appended) for entry in chunk.entries]
     patience = Patience(PATIENCE, wait=held.fenced.wait)
-    return held.chain.put(info, batches, held.wire.chunk, patience)  # type: ignore[arg-type]
+    return held.chain.put(info, timed(chunk.entries), held.wire.chunk, patience)

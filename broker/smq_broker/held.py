@@ -11,6 +11,7 @@ import structlog
 from smq_broker.batches import ENTRY_OVERHEAD, RangeHistogram, Wire
 from smq_broker.clock import Clock
 from smq_broker.memory import Memory
+from smq_broker.payloads import Compactor
 from smq_core.model import Durability, Segment, Topic
 from smq_core.replica import Ack, ReplicaConfig, SegmentReplica, State
 from smq_storage.chain import Chain
@@ -55,6 +56,7 @@ class Held:
         self.chain = chain
         self.clock = clock
         self.wire = Wire.of(topic)
+        self.compactor = Compactor()
         self.histogram = RangeHistogram(segment.range)
         self.log = structlog.get_logger().bind(segment=segment.name, topic=topic.name)
         self.machine = SegmentReplica(
@@ -176,6 +178,7 @@ class Held:
             self.fenced.set()
         if state is State.SEALED:
             self._memory.release(self.key)
+            self.compactor.clear()
         self.grown.notify_all()
         for stream in self.streams:
             stream.wake()

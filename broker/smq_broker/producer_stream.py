@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from smq_broker.batches import ENTRY_OVERHEAD, partitions_of
+from smq_broker.batches import ENTRY_OVERHEAD, SMALL, bounds_of, partitions_of
 from smq_broker.held import POLL, Held
 from smq_broker.meters import Meters
+from smq_broker.payloads import Payload, compact
 from smq_core.errors import InvalidRequest, MessageTooLarge, NotOpenYet, SegmentSealed, SmqError
 from smq_core.producers import BatchId
 from smq_core.replica import Ack, Incoming, State
@@ -154,25 +155,28 @@ class ProducerStream:
 
     def _append(self, sequence: int, batch: pa.RecordBatch) -> None:
         partitions = partitions_of(batch)
-        low, high = int(partitions.min()), int(partitions.max())
+        low, high = bounds_of(partitions)
         size = batch.get_total_buffer_size()
+        payload = Payload(batch)
         incoming = Incoming(
             id=BatchId(self._producer, self._epoch, sequence),
             rows=batch.num_rows,
             nbytes=size + ENTRY_OVERHEAD,
             partition_min=low,
             partition_max=high,
-            payload=batch,
+            payload=payload,
         )
         held = self._held
         waited = False
+        full = None
         while True:
             with held as machine:
                 if machine.state is not State.OPEN or (self._intake.is_set() and held.reserve(incoming.nbytes)):
                     if machine.append(self, incoming, held.clock.now()) is not None:
                         held.histogram.count(partitions, low, high)
+                        full = held.compactor.add([(payload, incoming.rows)]) if size < SMALL else None
                     self._appended += 1
-                    return
+                    break
                 held.ask_flush()
             if not waited:
                 waited = True
@@ -181,6 +185,8 @@ class ProducerStream:
                 held.room.wait(0.05)
             if self._context.is_cancelled():
                 raise InvalidRequest("the producer has left")
+        if full is not None:
+            compact(full)
 
     def _wait_for_last_acks(self) -> None:
         """A producer that ended its stream politely still hears what became of its last batches."""

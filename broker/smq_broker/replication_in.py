@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from smq_broker.batches import ENTRY_OVERHEAD, cut
+from smq_broker.batches import ENTRY_OVERHEAD, SMALL
 from smq_broker.held import Held
+from smq_broker.payloads import Place, compact, places_in
 from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
 from smq_core.producers import BatchId
 from smq_core.replica import Entry, Incoming, ReplicationMessage
@@ -37,8 +38,14 @@ def serve_primary(held: Held, hello: pb.ReplicaHello, reader: Any, writer: Any) 
             except StopIteration:
                 return
             message = _message(held, chunk, same)
+            full = None
             with held as machine:
+                before = machine.end
                 end = machine.replicate(message)
+                if before < end and chunk.data.get_total_buffer_size() < SMALL:
+                    full = held.compactor.add(_places(message))
+            if full is not None:
+                compact(full)
             writer.write(pb.ReplicationReply(end=end).SerializeToString())
     except SmqError as error:
         writer.write(pb.ReplicationReply(end=held.machine.end, error=error_to_pb(error)).SerializeToString())
@@ -58,8 +65,11 @@ def _message(held: Held, chunk: Any, same: bool) -> ReplicationMessage:
         return ReplicationMessage(header.base_offset, (), header.watermark, header.chain_end)
     batch = held.wire.accept(chunk.data, same)
     rows = [entry.rows for entry in header.entries]
-    payloads = cut(batch, rows)
-    share = batch.get_total_buffer_size() / batch.num_rows
+    if sum(rows) != batch.num_rows or not all(rows):
+        raise InvalidRequest(f"entries with {sum(rows)} rows came with a batch of {batch.num_rows}")
+    payloads = places_in(batch, rows)
+    size = batch.get_total_buffer_size()
+    share = size / batch.num_rows
     entries = []
     first = header.base_offset
     for entry, payload in zip(header.entries, payloads, strict=True):
@@ -74,3 +84,7 @@ def _message(held: Held, chunk: Any, same: bool) -> ReplicationMessage:
         entries.append(Entry(first, incoming, entry.appended))
         first += entry.rows
     return ReplicationMessage(header.base_offset, tuple(entries), header.watermark, header.chain_end)
+
+
+def _places(message: ReplicationMessage) -> list[Place]:
+    return [(entry.batch.payload, entry.batch.rows) for entry in message.entries]  # type: ignore[misc]

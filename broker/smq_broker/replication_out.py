@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from smq_broker.batches import MAX_MESSAGE, join
+from smq_broker.batches import MAX_MESSAGE
 from smq_broker.held import Held
+from smq_broker.payloads import rows_of
 from smq_core.errors import NotHeld, SegmentSealed, SmqError, Unavailable, WrongIncarnation
 from smq_core.model import Replica
 from smq_core.replica import ReplicationMessage, State
@@ -164,8 +165,7 @@ class FollowerLink:
             self._sent += 1
             metadata = _encode(message)
             if message.entries:
-                batches: list[pa.RecordBatch] = [entry.batch.payload for entry in message.entries]  # type: ignore[misc]
-                writer.write_with_metadata(join(batches), metadata)
+                writer.write_with_metadata(rows_of(message.entries), metadata)
             else:
                 writer.write_metadata(metadata)
 

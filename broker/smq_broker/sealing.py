@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from smq_broker.flusher import chunk_info
 from smq_broker.held import Held
 from smq_broker.meters import Meters
+from smq_broker.payloads import timed
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.model import ChunkInfo, SealOutcome, Segment
 from smq_core.replica import State
@@ -161,6 +162,5 @@ def _attempt(held: Held, wish: Wish, info: ChunkInfo | None) -> Answer:
         return held.chain.info(wish.first)
     assert info is not None
     if isinstance(wish, WriteChunk):
-        batches = [(entry.batch.payload, entry.appended) for entry in wish.chunk.entries]
-        return not isinstance(held.chain.put(info, batches, held.wire.chunk, patience), Taken)  # type: ignore[arg-type]
+        return not isinstance(held.chain.put(info, timed(wish.chunk.entries), held.wire.chunk, patience), Taken)
     return not isinstance(held.chain.put_seal(info, patience, held.wire.chunk), Taken)

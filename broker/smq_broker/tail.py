@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq_broker.batches import MAX_MESSAGE, join
+from smq_broker.batches import MAX_MESSAGE
 from smq_broker.held import POLL, Held
+from smq_broker.payloads import rows_of
 from smq_core.replica import Entry, State
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import outcome_to_pb
@@ -68,17 +69,15 @@ def _last_frame(held: Held, position: int) -> pb.TailBatch | None:
 
 def _batch(entries: Sequence[Entry], position: int, watermark: int) -> tuple[pa.RecordBatch, pb.TailBatch]:
     """The rows of the entries from ``position`` on, and their runs of append times."""
-    batches: list[pa.RecordBatch] = []
+    skipped = max(0, position - entries[0].first)
     rows: list[int] = []
     appended: list[int] = []
     for entry in entries:
-        skipped = max(0, position - entry.first)
-        payload: pa.RecordBatch = entry.batch.payload  # type: ignore[assignment]
-        batches.append(payload.slice(skipped) if skipped else payload)
+        count = entry.end - max(position, entry.first)
         if appended and appended[-1] == entry.appended:
-            rows[-1] += entry.batch.rows - skipped
+            rows[-1] += count
         else:
-            rows.append(entry.batch.rows - skipped)
+            rows.append(count)
             appended.append(entry.appended)
     header = pb.TailBatch(first_offset=position, rows=rows, appended=appended, watermark=watermark)
-    return join(batches), header
+    return rows_of(entries, skipped), header

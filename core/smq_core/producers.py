@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from smq_core.model import RECENT_BATCHES, Producers, ProducerState
@@ -45,6 +45,24 @@ class ProducerMap:
         self._states[batch.producer] = ProducerState(batch.epoch, batch.sequence, kept)
         if len(self._states) > MAX_PRODUCERS:
             del self._states[next(iter(self._states))]
+
+    def apply_all(self, batches: Sequence[tuple[BatchId, int]]) -> None:
+        """The same as ``apply`` for each batch and its first offset in turn, faster."""
+        runs: dict[str, tuple[int, int, list[int]]] = {}  # by producer: epoch, last sequence, first offsets
+        for (producer, epoch, sequence), first_offset in batches:
+            run = runs.pop(producer, None)
+            firsts = run[2] if run is not None and run[0] == epoch else []
+            firsts.append(first_offset)
+            runs[producer] = (epoch, sequence, firsts)
+        if len(self._states.keys() | runs.keys()) > MAX_PRODUCERS:
+            for batch, first_offset in batches:
+                self.apply(batch, first_offset)
+            return
+        for producer, (epoch, sequence, firsts) in runs.items():
+            old = self._states.pop(producer, None)
+            recent = old.recent if old is not None and old.epoch == epoch else ()
+            kept = (*recent, *firsts[-RECENT_BATCHES:])[-RECENT_BATCHES:]
+            self._states[producer] = ProducerState(epoch, sequence, kept)
 
     def snapshot(self) -> Mapping[str, ProducerState]:
         return dict(self._states)

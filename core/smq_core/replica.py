@@ -345,8 +345,7 @@ class SegmentReplica:
             return None
         entries = tuple(e for e in self.tail if e.end <= upto)
         producers = self._chain_producers.copy()
-        for entry in entries:
-            producers.apply(entry.batch.id, entry.first)
+        producers.apply_all([(entry.batch.id, entry.first) for entry in entries])
         self._chunk_in_flight = ChunkWrite(self.chain_end, entries, producers.snapshot())
         return self._chunk_in_flight
 
@@ -469,11 +468,13 @@ class SegmentReplica:
         self.watermark = max(self.watermark, reached)
 
     def _trim(self, upto: int) -> None:
+        gone: list[tuple[BatchId, int]] = []
         while self.tail and self.tail[0].end <= upto:
             entry = self.tail.popleft()
             self.tail_bytes -= entry.batch.nbytes
-            self._chain_producers.apply(entry.batch.id, entry.first)
             self.chain_end = entry.end
+            gone.append((entry.batch.id, entry.first))
+        self._chain_producers.apply_all(gone)
 
     def _entries_from(self, offset: int) -> Iterator[Entry]:
         """The tail's entries from the one that holds ``offset``."""

@@ -99,6 +99,5 @@ def _entries_from(entries: Sequence[Entry], offset: int, max_bytes: int) -> tupl
 
 def _chunk(first: int, producers: Producers, entries: tuple[Entry, ...]) -> ChunkWrite:
     after = ProducerMap(producers)
-    for entry in entries:
-        after.apply(entry.batch.id, entry.first)
+    after.apply_all([(entry.batch.id, entry.first) for entry in entries])
     return ChunkWrite(first, entries, after.snapshot())

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from smq_core.model import ChunkInfo
 from smq_storage import paths
-from smq_storage.chunks import TAIL_BYTES, ChunkDamaged, decode_info, encode_chunk, footer_bytes, read_chunk
+from smq_storage.chunks import TAIL_BYTES, ChunkDamaged, Times, decode_info, encode_chunk, footer_bytes, read_chunk
 from smq_storage.conditional import Found, Patience, Taken, Written, create
 from smq_storage.schemas import chunk_schema
 from smq_storage.store import Listed, ObjectMissing, Store
@@ -51,11 +51,11 @@ class Chain:
     def put(
         self,
         info: ChunkInfo,
-        batches: Sequence[tuple[pa.RecordBatch, int]],
+        batches: Sequence[tuple[pa.RecordBatch, Times]],
         schema: pa.Schema,
         patience: Patience = DEFAULT_PATIENCE,
     ) -> ChunkInfo | Taken[ChunkInfo]:
-        """Creates the chunk at ``info.first`` from wire batches and their append times (microseconds).
+        """Creates the chunk at ``info.first`` from wire batches and their append times (as encode_chunk).
 
         Returns ``info`` when it is there and mine (same writer, same nonce), ``Taken`` with the other's info when
         somebody else wrote at this offset. Raises StoreUnavailable, state unknown, when the patience ends.

@@ -11,7 +11,7 @@ Offsets are not stored: the offset of a row is ``info.first`` + its index.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -42,6 +42,9 @@ TAIL_BYTES = 64 * 1024
 ROW_GROUP_ROWS = 1 << 20
 _MAGIC = b"PAR1"
 
+Times: TypeAlias = int | pa.Array
+"""When rows were appended: one time for all, or an array of TIMESTAMP with one for each."""
+
 # Few different values in a chunk: a dictionary makes them almost free.
 _DICTIONARY = ["partition", "appended"]
 
@@ -50,12 +53,12 @@ class ChunkDamaged(SmqError):
     """The object under a chunk's name is not a chunk."""
 
 
-def encode_chunk(batches: Sequence[tuple[pa.RecordBatch, int]], info: ChunkInfo, schema: pa.Schema) -> pa.Buffer:
+def encode_chunk(batches: Sequence[tuple[pa.RecordBatch, Times]], info: ChunkInfo, schema: pa.Schema) -> pa.Buffer:
     """A whole Parquet file.
 
-    ``batches`` are wire batches, each with the time at which it was appended, in microseconds; none for a seal chunk
-    or a reference chunk. ``schema`` is the :func:`chunk_schema` of the topic. ``info.rows`` is stored as it is and not
-    compared. Raises SchemaMismatch.
+    ``batches`` are wire batches, each with the time at which it was appended, in microseconds, or with one time for
+    each of its rows; none for a seal chunk or a reference chunk. ``schema`` is the :func:`chunk_schema` of the topic.
+    ``info.rows`` is stored as it is and not compared. Raises SchemaMismatch.
     """
     table = pa.Table.from_batches([stamp(batch, appended, schema) for batch, appended in batches], schema)
     fixed = [f.name for f in schema if _is_fixed_width(f.type)]
@@ -74,10 +77,11 @@ def encode_chunk(batches: Sequence[tuple[pa.RecordBatch, int]], info: ChunkInfo,
     return sink.getvalue()
 
 
-def stamp(batch: pa.RecordBatch, appended: int, schema: pa.Schema) -> pa.RecordBatch:
+def stamp(batch: pa.RecordBatch, appended: Times, schema: pa.Schema) -> pa.RecordBatch:
     """A wire batch with its ``appended`` column, under the chunk schema; no other copy. Raises SchemaMismatch."""
     columns = list(batch.columns)
-    times = pa.repeat(pa.scalar(appended, TIMESTAMP), batch.num_rows)
+    one = isinstance(appended, int)
+    times = pa.repeat(pa.scalar(appended, TIMESTAMP), batch.num_rows) if one else appended
     columns.insert(2, times)
     try:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
