@@ -40,6 +40,15 @@ def nodes_of(sealed: Iterable[SealedSegment], layout: Layout | None) -> dict[str
     return nodes
 
 
+def index_is_behind(layout: Layout, appended: int) -> bool:
+    """True when an index that was read is older than the layout: a segment that has left the layout is missing in it.
+
+    ``appended``: how many entries the index ever had, those that retention took out included. What is missing in an
+    index that is behind would seem to be removed, and to count as read: read the index again.
+    """
+    return appended < layout.next_number - len(layout.segments)
+
+
 @dataclass(slots=True)
 class Reader:
     """How far one reader (or one group) has come in the DAG."""

@@ -187,8 +187,10 @@ def predecessors_sealed(segment: str, predecessors: Iterable[str], sealed: Itera
     return [Violation(8, segment, f"it accepts before its predecessor {name} is sealed") for name in missing]
 
 
-def follower_is_prefix(segment: str, own: Iterable[Row], primary: Mapping[int, Message]) -> list[Violation]:
-    """(9) ``own``: what a follower took; ``primary``: the primary's log."""
+def follower_is_prefix(segment: str, end: int, own: Sequence[Row], primary: Mapping[int, Message]) -> list[Violation]:
+    """(9) ``own``: what a follower took when it ended at ``end``; ``primary``: the primary's log."""
+    if [row.offset for row in own] != list(range(end, end + len(own))):
+        return [Violation(9, segment, f"a follower that ended at {end} took {[row.offset for row in own]}")]
     return [
         Violation(9, segment, f"a follower has {_name(row.message)} at {row.offset}, its primary has not")
         for row in own

@@ -150,7 +150,7 @@ class Checker:
         machine = holding.machine
         taken = [e for e in machine.tail if e.first >= before]
         own = [Row(holding.name, offset, message) for offset, message in rows(taken)]
-        self.must(inv.follower_is_prefix(holding.name, own, self.logs.get(holding.name, {})))
+        self.must(inv.follower_is_prefix(holding.name, before, own, self.logs.get(holding.name, {})))
         self.must(inv.not_above(machine.watermark, self.durable(holding.name), holding.name))
         self.looked_at(holding)
 
@@ -166,9 +166,6 @@ class Checker:
     def served(self, holding: Holding, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.must(inv.not_above(entry.end, self.durable(holding.name), holding.name))
-
-    def fenced(self, holding: Holding) -> None:
-        self.must([Violation(7, holding.name, "not fenced")] if holding.machine.state is State.OPEN else [])
 
     def told(self, outcome: SealOutcome | None, who: str) -> None:
         """Somebody says what became of the segment's batches."""

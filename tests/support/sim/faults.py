@@ -45,6 +45,7 @@ class Faults:
         network = history.network
         network.slow = dice.choice([0.0, 0.0, 0.01, 0.05])
         network.repeat = dice.choice([0.0, 0.05, 0.2])
+        network.hole = dice.choice([0.0, 0.0, 0.0, 0.02])
         for kind, often in dice.sample(kinds, dice.randint(0, 5)):
             for _ in range(dice.randint(1, often)):
                 self.world.after(self.world.between(0, history.horizon), lambda kind=kind: self._do(kind))
@@ -63,7 +64,7 @@ class Faults:
         self.over = True
         history = self.history
         history.network.cuts.clear()
-        history.network.slow = history.network.repeat = 0.0
+        history.network.slow = history.network.repeat = history.network.hole = 0.0
         faults = history.store.faults
         faults.away = False
         faults.lost_answer = faults.late = faults.refused = faults.false_conflict = 0.0

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smq_core.dag import Reader, nodes_of
+from smq_core.dag import Reader, index_is_behind, nodes_of
 from smq_core.errors import SmqError, StaleGeneration, StoreUnavailable, Unavailable
 from smq_core.groups import Group
 from support.sim import conditional
@@ -104,7 +104,10 @@ class GroupHost:
         if layout is None:
             raise Unavailable("there is no layout yet")
         page = yield leader.store.get(leader.process, INDEX)
-        nodes = nodes_of(page[0][1] if page is not None else (), layout)
+        sealed = page[0][1] if page is not None else ()
+        if index_is_behind(layout, len(sealed)):
+            raise Unavailable("the store shows an old index: ask again")
+        nodes = nodes_of(sealed, layout)
         if name not in self.groups:
             found = yield leader.store.get(leader.process, path(name))
             kept, etag = found if found is not None else (Committed(0, {}, ""), None)

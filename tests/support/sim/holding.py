@@ -198,7 +198,6 @@ class Holding:
 
     def _seal(self) -> Steps:
         self.machine.fence()
-        self.broker.checker.fenced(self)
         while self.machine.chunk_in_flight:
             yield self.chunk_done
         while True:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from smq_core.invariants import Message
-from smq_core.keyspace import KeyRange
 from smq_core.replica import Entry
 
 BYTES_PER_MESSAGE = 100
@@ -27,9 +26,9 @@ class Piece(NamedTuple):
     def partitions(self) -> list[int]:
         return [m.partition for m in self.messages]
 
-    def cut(self, part: KeyRange) -> Piece | None:
-        """The rows within ``part``, in order."""
-        kept = tuple(m for m in self.messages if m.partition in part)
+    def cut(self, partitions: Container[int]) -> Piece | None:
+        """The rows of these partitions, in order."""
+        kept = tuple(m for m in self.messages if m.partition in partitions)
         return Piece(self.serial, kept) if kept else None
 
 

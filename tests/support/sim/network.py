@@ -10,7 +10,11 @@ from support.sim.world import MS, SECOND, Future, Process, World
 
 
 class Network:
-    """Who listens where, and which directions are cut. ``slow`` and ``repeat`` are probabilities per message."""
+    """Who listens where, and which directions are cut.
+
+    Probabilities per message: ``slow``; ``repeat`` (a call arrives twice); ``hole`` (a stream's server drops a message,
+    as one that fails to read it does, and the stream breaks a little later).
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -18,6 +22,7 @@ class Network:
         self.cuts: set[tuple[str, str]] = set()
         self.slow = 0.0
         self.repeat = 0.0
+        self.hole = 0.0
 
     def delay(self) -> int:
         world = self.world
@@ -90,6 +95,9 @@ class Stream:
 
     def up(self, message: Any) -> None:
         """From the client."""
+        if self.network.world.chance(self.network.hole):
+            self._break()
+            return
         self._send_up(lambda: self._to_server(message))
 
     def down(self, message: Any) -> None:

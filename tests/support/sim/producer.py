@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from smq_core.errors import ProducerFenced, SegmentSealed, SmqError, UnknownSegment
+from smq_core.errors import ProducerFenced, SegmentSealed, SmqError
 from smq_core.invariants import Message
 from smq_core.keyspace import partition_of
 from smq_core.leading import accepting
-from smq_core.model import Layout, SealOutcome
+from smq_core.model import Layout, SealOutcome, Segment
 from smq_core.producers import BatchId
 from smq_core.producing import Lane, Lanes, LaneState
 from support.sim.holding import incoming
@@ -40,12 +39,14 @@ class Producer:
         self.stopped = False
         self.zombie = False
         self.waiting: list[Piece] = []
+        self.route: dict[int, Segment] = {}
         self._serial = 0
         self._message = 0
         self._streams: dict[str, Stream] = {}
         self._heard_at: dict[str, int] = {}
         self._retry_at: dict[str, int] = {}
         self._asking: set[str] = set()
+        self._told: dict[str, SealOutcome] = {}
         self.process.start(self._send())
         self.process.start(self._drive())
 
@@ -64,7 +65,7 @@ class Producer:
             self.batches -= 1
             self._serial += 1
             self.waiting.append(Piece(self._serial, tuple(self._make() for _ in range(world.between(1, 4)))))
-            self._route()
+            self._enqueue()
 
     def _make(self) -> Message:
         key = f"k{self.world.between(0, self.history.keys)}"
@@ -77,21 +78,18 @@ class Producer:
     def _in_hand(self) -> int:
         return len(self.waiting) + sum(len(x.queue) + len(x.in_flight) for x in self.lanes.lanes.values())
 
-    def _route(self) -> None:
-        """Cuts what waits by the segments that accept, in the order of the batches."""
+    def _enqueue(self) -> None:
+        """Cuts what waits by where each partition goes at present."""
         if self.layout is None:
             return
-        pieces, self.waiting = sorted(self.waiting), []
-        for segment in accepting(self.layout):
-            parts = [part for piece in pieces if (part := piece.cut(segment.range)) is not None]
-            if not parts:
-                continue
-            lane = self.lanes.lane(segment)
-            if lane.state is LaneState.DONE:
-                self.waiting += parts  # a newer layout has the successors
-                continue
-            lane.queue = deque(sorted([*lane.queue, *parts], key=_serial))
-            self._pump(lane)
+        pieces, self.waiting = self.waiting, []
+        for name, segment in {s.name: s for s in self.route.values()}.items():
+            own = {partition for partition, s in self.route.items() if s.name == name}
+            parts = [part for piece in pieces if (part := piece.cut(own)) is not None]
+            if parts:
+                lane = self.lanes.lane(segment)
+                lane.queue.extend(parts)
+                self._pump(lane)
 
     # ---- its loop
 
@@ -117,10 +115,53 @@ class Producer:
         # An older layout than the one known would send rows back to a segment whose successors have newer ones.
         if self.layout is None or layout.version > self.layout.version:
             self.layout = layout
-            living = {s.name for s in layout.segments} | {p for s in layout.segments for p in s.predecessors}
             self.lanes.know(layout.segments)
+            self._advance()
+            living = {s.name for s in layout.segments} | {p for s in layout.segments for p in s.predecessors}
             self.lanes.drop_done(living)
-            self._route()
+            self._enqueue()
+
+    def _advance(self) -> None:
+        """Partitions whose segment accepts no more go on, as soon as the fate of what is in flight there is known.
+
+        Until then their rows wait in the old segment's lane, so that none overtakes another.
+        """
+        assert self.layout is not None
+        targets = {p: s for s in accepting(self.layout) for p in range(s.range.start, s.range.stop)}
+        for name, segment in {s.name: s for s in self.route.values()}.items():
+            if name in {s.name for s in targets.values()}:
+                continue
+            lane = self.lanes.lanes.get(name)
+            outcome = self._told.get(name)
+            if lane is not None and lane.in_flight and outcome is None:
+                self._ask_outcome(name)
+                continue
+            again: list[object] = []
+            if lane is not None:
+                again = self._settle(name, lane, outcome)
+            for partition in range(segment.range.start, segment.range.stop):
+                if self.route[partition].name == name:
+                    self.route[partition] = targets[partition]
+            assert all(isinstance(piece, Piece) for piece in again)
+            self.waiting = [*again, *self.waiting]  # type: ignore[list-item]
+            self._enqueue()
+        if not self.route:
+            self.route = targets
+
+    def _settle(self, name: str, lane: Lane, outcome: SealOutcome | None) -> list[object]:
+        """All of the segment's batches are settled by its outcome; returns what is not in it, in order."""
+        stream = self._streams.pop(name, None)
+        if stream is not None:
+            stream.leave()
+        known = outcome.producers.get(self.producer) if outcome is not None else None
+        try:
+            delivered, again = lane.resolve(known, self.epoch)
+        except ProducerFenced:
+            self._stop()
+            return []
+        for one in delivered:
+            self._delivered(one)
+        return again
 
     def _look_after(self, name: str, lane: Lane) -> None:
         now = self.world.now
@@ -128,12 +169,12 @@ class Producer:
             if now - self._heard_at[name] > 2 * SECOND:
                 self._broke(name, lane)
             return
-        if lane.idle or lane.state is LaneState.DONE:
+        if lane.idle or lane.state is LaneState.DONE or name in self._told:
             return
         assert self.layout is not None
         known = {s.name: s for s in self.layout.segments}
         if name not in known or known[name].successors:
-            self._ask_outcome(name, lane)
+            self._ask_outcome(name)
         if now >= self._retry_at.get(name, 0) and self.lanes.may_open(lane):
             self._open(name, lane)
 
@@ -170,12 +211,12 @@ class Producer:
                 for delivered in lane.acked(sequence, [first]):
                     self._delivered(delivered)
             case ("sealed", SealOutcome() as outcome):
-                self._resolve(name, lane, outcome)
+                self._heard_outcome(name, outcome)
             case ProducerFenced():
                 self._stop()
             case SmqError() | None:
                 if isinstance(message, SegmentSealed):
-                    self._ask_outcome(name, lane)
+                    self._ask_outcome(name)
                 self._broke(name, lane)
         self._pump(lane)
 
@@ -203,42 +244,27 @@ class Producer:
 
     # ---- outcomes
 
-    def _ask_outcome(self, name: str, lane: Lane) -> None:
+    def _ask_outcome(self, name: str) -> None:
         if name not in self._asking:
             self._asking.add(name)
-            self.process.start(self._learn(name, lane))
+            self.process.start(self._learn(name))
 
-    def _learn(self, name: str, lane: Lane) -> Steps:
+    def _learn(self, name: str) -> Steps:
         try:
             outcome = yield self.network.call(self.process, self.history.any_broker(), "outcome", name)
-        except (SmqError, UnknownSegment):
+        except SmqError:
             yield self.world.between(50 * MS, 200 * MS)
         else:
-            self._resolve(name, lane, outcome)
+            self._heard_outcome(name, outcome)
         self._asking.discard(name)
 
-    def _resolve(self, name: str, lane: Lane, outcome: SealOutcome) -> None:
-        """All of the segment's batches are settled by its outcome; what is not in it goes on, in order."""
-        if lane.state is LaneState.DONE:
+    def _heard_outcome(self, name: str, outcome: SealOutcome) -> None:
+        lane = self.lanes.lanes.get(name)
+        if lane is None or lane.state is LaneState.DONE or self.stopped:
             return
-        stream = self._streams.pop(name, None)
-        if stream is not None:
-            stream.leave()
-        try:
-            delivered, again = lane.resolve(outcome.producers.get(self.producer), self.epoch)
-        except ProducerFenced:
-            self._stop()
-            return
-        for one in delivered:
-            self._delivered(one)
-        assert all(isinstance(piece, Piece) for piece in again)
-        self.waiting += again  # type: ignore[arg-type]
-        self._route()
+        self._told[name] = outcome
+        self._broke(name, lane)
+        self._advance()
 
     def _delivered(self, delivered: Any) -> None:
         self.checker.acked_to(self, delivered)
-
-
-def _serial(piece: object) -> int:
-    assert isinstance(piece, Piece)
-    return piece.serial

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smq_core.dag import Reader, nodes_of
+from smq_core.dag import Reader, index_is_behind, nodes_of
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.invariants import Row
 from smq_core.model import Layout, SealOutcome
@@ -37,9 +37,12 @@ class SegmentReader:
             page = yield store.get(self.process, INDEX)
         except StoreUnavailable:
             return
+        sealed = page[0][1] if page is not None else ()
+        if index_is_behind(found[0], len(sealed)):
+            return
         if self.layout is None or found[0].version >= self.layout.version:
             self.layout = found[0]
-            self.reader.update(nodes_of(page[0][1] if page is not None else (), self.layout))
+            self.reader.update(nodes_of(sealed, self.layout))
 
     def read(self, segment: str) -> Steps:
         """What can be read of it now, from its position on: rows, in order."""
@@ -65,6 +68,8 @@ class SegmentReader:
     def _from_chain(self, segment: str, position: int) -> Steps:
         chain = Chain(self.history.store, self.process, segment)
         at = self._chunk_at.get(segment, 0)
+        if at > position:  # this process was further once, and did not commit
+            at = 0
         while True:
             try:
                 stored = yield from chain.read(at)
