@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 from smq_core.errors import NotLeader, Unavailable
 from smq_operator.calls import Brokers
+from smq_operator.deaf import Deaf
 from smq_operator.doubts import Doubts
 from smq_operator.groups import Groups
-from smq_operator.loads import Loads
 from smq_operator.loop import LeaderLoop
+from smq_operator.orphans import Orphans
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.store import StoreSettings
 
@@ -20,12 +21,13 @@ class Desk:
     brokers: Brokers
     doubts: Doubts
     groups: Groups
+    orphans: Orphans
+    deaf: Deaf
     store_settings: StoreSettings
     not_ready: str = ""
     """Why nothing can be answered now; empty when this leader leads."""
     leader: str = ""
     """The address of the leader, when it is another process."""
-    loads: Loads = field(default_factory=Loads)
     located: dict[str, tuple[object, pb.LocateReply]] = field(default_factory=dict)
     """By topic: the last reply to Locate and which layout it tells."""
 

@@ -17,7 +17,7 @@ import structlog
 from google.protobuf.message import Message
 
 from smq_core import sealer
-from smq_core.errors import Conflict, InvalidRequest, NotHeld, SmqError, WrongIncarnation
+from smq_core.errors import Conflict, InvalidRequest, NotHeld, Overloaded, SmqError, WrongIncarnation
 from smq_core.leading import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout, TopicLeader
 from smq_core.model import ChunkInfo, Layout, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
 from smq_core.sealing import AskReplica, SealFromFiler
@@ -34,6 +34,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 OPEN_TIMEOUT = 2.0
+OVERLOADED_TRIES = 4
 FLUSH_TIMEOUT = 5.0
 SEAL_TIMEOUT = 60.0
 """Longer than core's patience with one replica: an answer that comes late is still good."""
@@ -58,6 +59,7 @@ class Effects:
         self._pool = pool
         self._now = clock
         self._patience = patience
+        self._overloaded: dict[tuple[str, str], int] = {}
         self.me = f"leader-{uuid.uuid4().hex[:12]}"
 
     async def in_pool(self, call: Callable[..., T], *args: object) -> T:
@@ -124,13 +126,24 @@ class Effects:
             await self._brokers.call(replica, "open", request, timeout=OPEN_TIMEOUT)
         except Exception as error:
             # These will never open it, so it has to go elsewhere.
-            refused = isinstance(error, (NotHeld, WrongIncarnation, InvalidRequest))
+            refused = isinstance(error, (NotHeld, WrongIncarnation, InvalidRequest)) or self._too_full(effect, error)
             self._failed("segment.open", leader.topic, error, segment=segment.name, broker=replica.broker)
             leader.open_failed(segment.name, replica.incarnation, self._now(), refused=refused)
         else:
             took = (self._now() - began) // 1000
             log.debug("segment.opened", topic=leader.topic.name, segment=segment.name, broker=replica.broker, ms=took)
             leader.opened(segment.name, replica.incarnation)
+
+    def _too_full(self, effect: OpenReplica, error: Exception) -> bool:
+        """True when a broker without memory to spare was asked often enough."""
+        if not isinstance(error, Overloaded):
+            return False
+        key = (effect.segment.name, effect.replica.incarnation)
+        self._overloaded[key] = self._overloaded.get(key, 0) + 1
+        if self._overloaded[key] < OVERLOADED_TRIES:
+            return False
+        del self._overloaded[key]
+        return True
 
     async def _flush_ahead(self, leader: TopicLeader, effect: FlushAhead) -> None:
         request = seal_request(leader.topic, effect.segment, effect.segment.primary, leader.layout)

@@ -13,6 +13,7 @@ import structlog
 from smq_core.errors import SmqError, StoreUnfit
 from smq_operator import clock
 from smq_operator.calls import Brokers
+from smq_operator.deaf import Deaf
 from smq_operator.desk import Desk
 from smq_operator.doubts import Doubts
 from smq_operator.effects import Effects
@@ -20,6 +21,7 @@ from smq_operator.groups import Groups
 from smq_operator.http import HttpServer
 from smq_operator.loop import LeaderLoop
 from smq_operator.metrics import Metrics
+from smq_operator.orphans import Orphans
 from smq_operator.registry import Registry
 from smq_operator.service import GrpcServer
 from smq_operator.settings import Settings, host_port
@@ -51,7 +53,8 @@ async def lead(settings: Settings, make_world: Callable[[str], World]) -> None:
     effects = Effects(store, brokers, pool, clock.now, patience)
     loop = LeaderLoop(world, Registry(world), store, effects, clock.now, patience)
     groups = Groups(loop, patience)
-    desk = Desk(loop, brokers, Doubts(loop, brokers), groups, settings.store, not_ready="starting")
+    doubts, orphans = Doubts(loop, brokers), Orphans(loop, brokers)
+    desk = Desk(loop, brokers, doubts, groups, orphans, Deaf(loop), settings.store, not_ready="starting")
     http = HttpServer(lambda: desk.not_ready, Metrics(desk).exposition)
     leading: asyncio.Task[None] | None = None
     try:

@@ -30,6 +30,8 @@ log = structlog.get_logger()
 
 TICK = 0.1
 SETTLE = 3_000_000
+FLEET_STARTS_WITHIN = 15_000_000
+"""So long a new leader waits for the brokers that shall run before it places a topic that is new."""
 RETRY_TOPIC_AFTER = 1_000_000
 KEPT_DECISIONS = 500
 
@@ -58,6 +60,7 @@ class LeaderLoop:
         self.rounds = 0
         self._patience = patience
         self._settles_at = clock() + settle
+        self._fleet_until = clock() + FLEET_STARTS_WITHIN
         self._kicked = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -117,12 +120,14 @@ class LeaderLoop:
                 incarnation=broker.replica.incarnation,
                 proof=broker.gone,
             )
-        views = self.registry.views(self._expected(), now)
+        traffic = self._traffic()
+        starting = now < self._fleet_until and len(self.registry.living(now)) < self.world.brokers_wanted()
+        views = self.registry.views(self._expected(), traffic, now)
         for run in list(self.topics.values()):
             if run.leader is None or now < run.retry_at:
                 continue
             try:
-                effects = run.leader.step(now, views)
+                effects = run.leader.step(now, {} if starting and run.layout is None else views)
             except Exception:
                 log.exception("topic.failed", topic=run.name)
                 run.leader, run.retry_at = None, now + RETRY_TOPIC_AFTER
@@ -132,7 +137,7 @@ class LeaderLoop:
             for effect in effects:
                 self._start(run, run.leader, effect)
             if any(isinstance(effect, PutLayout) for effect in effects):
-                views = self.registry.views(self._expected(), now)
+                views = self.registry.views(self._expected(), traffic, now)
 
     def _start(self, run: TopicRun, leader: TopicLeader, effect: Effect) -> None:
         if isinstance(effect, PutLayout):
@@ -233,10 +238,23 @@ class LeaderLoop:
         both = (run.expected or run.layout for run in self.topics.values())
         return [layout for layout in both if layout is not None]
 
+    def _traffic(self) -> dict[str, float]:
+        """Bytes per second that each incarnation takes, as primary or as follower."""
+        found: dict[str, float] = {}
+        for run in self.topics.values():
+            loads = run.leader.load.segments if run.leader is not None else {}
+            for segment in run.layout.segments if run.layout is not None else ():
+                load = loads.get(segment.name)
+                if load is None:
+                    continue
+                for replica in segment.replicas:
+                    found[replica.incarnation] = found.get(replica.incarnation, 0.0) + load.fast.bytes
+        return found
+
     @property
     def knows_everything(self) -> bool:
         """True when no topic's layout is still to be read."""
-        return all(run.layout is not None for run in self.topics.values())
+        return self.rounds > 0 and all(run.layout is not None for run in self.topics.values())
 
     def held_by(self, incarnation: str) -> list[str]:
         """The segments that layouts give to this incarnation, or soon will."""

@@ -27,9 +27,9 @@ class _LeaderCollector(Collector):
         for state in ("alive", "suspect", "gone", "draining"):
             brokers.add_metric([state], states[state])
         yield brokers
-        yield from self._topics(now)
+        yield from self._topics()
 
-    def _topics(self, now: int) -> Iterator[Metric]:
+    def _topics(self) -> Iterator[Metric]:
         segments = GaugeMetricFamily("smq_topic_segments", "Segments by phase.", labels=["topic", "phase"])
         blocked = GaugeMetricFamily("smq_topic_seals_blocked", "Seals that wait for replicas.", labels=["topic"])
         messages = GaugeMetricFamily("smq_topic_messages_per_second", "Messages written.", labels=["topic"])
@@ -41,9 +41,9 @@ class _LeaderCollector(Collector):
                 segments.add_metric([name, phase], phases[phase])
             segments.add_metric([name, "sealed"], len(run.sealed))
             blocked.add_metric([name], len(run.leader.blocked) if run.leader is not None else 0)
-            rate, bytes_rate = self._desk.loads.of_topic(name, now)
-            messages.add_metric([name], rate)
-            size.add_metric([name], bytes_rate)
+            rates = run.rates()
+            messages.add_metric([name], rates.messages)
+            size.add_metric([name], rates.bytes)
             gone = sum((e.lost_to or 0) - (e.lost_from or 0) for e in run.sealed.values() if e.lost_from is not None)
             lost.add_metric([name], gone)
         yield from (segments, blocked, messages, size, lost)

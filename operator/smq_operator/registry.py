@@ -136,8 +136,8 @@ class Registry:
     def living(self, now: int) -> list[Broker]:
         return [b for b in self._brokers.values() if b.liveness(now) is Liveness.ALIVE]
 
-    def views(self, layouts: Iterable[Layout], now: int) -> dict[str, BrokerView]:
-        """The brokers as core sees them, by incarnation."""
+    def views(self, layouts: Iterable[Layout], traffic: Mapping[str, float], now: int) -> dict[str, BrokerView]:
+        """The brokers as core sees them, by incarnation. ``traffic``: bytes per second by incarnation."""
         held = work_of(layouts)
         return {
             incarnation: BrokerView(
@@ -146,6 +146,7 @@ class Registry:
                 broker.draining,
                 broker.node,
                 broker.zone,
+                load=traffic.get(incarnation, 0.0),
                 segments=held[incarnation],
             )
             for incarnation, broker in self._brokers.items()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from smq_core.errors import InvalidRequest, NoBrokers, UnknownTopic
+from smq_core.load import Counters
 from smq_core.model import Segment
 from smq_operator.desk import Desk
 from smq_operator.refusals import answers, streams
@@ -31,17 +32,19 @@ class BrokerService:
         was = None if known is None else (known.liveness(now), known.draining)
         broker = desk.loop.registry.report(report, now)
         news = was != (broker.liveness(now), broker.draining)
-        desk.loads.took(report.status, now)
         for segment in report.status.segments:
-            news |= _learn(desk.loop.topics.get(segment.topic), segment, report.incarnation)
+            news |= _learn(desk.loop.topics.get(segment.topic), segment, report.incarnation, now)
+        desk.orphans.reported(broker, now)
         for incarnation in report.silent:
             desk.doubts.complain(incarnation, by=report.broker)
+        desk.deaf.reported(report.incarnation, list(report.silent), now)
         if broker.doubted:
             desk.doubts.complain(report.incarnation, by=report.broker)
         if news:
             desk.loop.kick()
         held = desk.loop.held_by(report.incarnation)
-        may_leave = broker.draining and not held and desk.loop.knows_everything
+        unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
+        may_leave = broker.draining and not held and not unwritten and desk.loop.knows_everything
         return lpb.BrokerReportReply(may_leave=may_leave, held=held)
 
     async def _refuse_a_double(self, report: lpb.BrokerReport) -> None:
@@ -111,7 +114,7 @@ class BrokerService:
         return lpb.Empty()
 
 
-def _learn(run: TopicRun | None, report: pb.SegmentReport, incarnation: str) -> bool:
+def _learn(run: TopicRun | None, report: pb.SegmentReport, incarnation: str, now: int) -> bool:
     """What a report says of a segment. True when it is news that the loop should act on."""
     if run is None or run.leader is None or run.layout is None or report.segment not in run.layout:
         return False
@@ -121,6 +124,9 @@ def _learn(run: TopicRun | None, report: pb.SegmentReport, incarnation: str) -> 
     if report.watermark > leader.watermarks.get(report.segment, -1):
         leader.watermarks[report.segment] = report.watermark
     segment: Segment = run.layout.segment(report.segment)
+    if segment.primary.incarnation == incarnation:
+        counted = Counters(report.messages, report.bytes, report.batches, tuple(report.histogram))
+        leader.load.observe(report.segment, counted, now)
     ours = any(replica.incarnation == incarnation for replica in segment.replicas)
     if ours and report.state in ("waiting", "open") and not leader.holds(report.segment, incarnation):
         leader.opened(report.segment, incarnation)

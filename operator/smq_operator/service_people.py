@@ -60,12 +60,12 @@ class PeopleService:
         )
 
     def _told(self, run: TopicRun) -> lpb.TopicList.Topic:
-        messages, nbytes = self.desk.loads.of_topic(run.name, self.desk.loop.now())
+        rates = run.rates()
         return lpb.TopicList.Topic(
             info=topic_to_pb(run.topic) if run.topic is not None else pb.TopicInfo(name=run.name),
             layout=layout_to_pb(run.layout) if run.layout is not None else None,
-            messages_per_second=messages,
-            bytes_per_second=nbytes,
+            messages_per_second=rates.messages,
+            bytes_per_second=rates.bytes,
             conditions=conditions(run),
             sealed_segments=len(run.sealed),
         )
@@ -178,6 +178,9 @@ def conditions(run: TopicRun) -> list[lpb.Condition]:
         if single:
             message = "too few brokers for replicas, acks wait for the filer: " + ", ".join(single)
             found.append(lpb.Condition(type="FewBrokers", status=True, reason="StoredInstead", message=message))
+    for hot in run.leader.load.hot.values() if run.leader is not None else ():
+        message = f"{hot.segment}: partition {hot.partition} alone has {hot.because}; more keys would spread it"
+        found.append(lpb.Condition(type="HotPartition", status=True, reason="CannotSplit", message=message))
     lost = [entry for entry in run.sealed.values() if entry.lost_from is not None]
     if lost:
         message = "; ".join(f"{entry.name}: offsets {entry.lost_from} to {entry.lost_to}" for entry in lost)

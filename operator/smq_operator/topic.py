@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from smq_core.dag import Node, nodes_of
 from smq_core.leading import TopicLeader
+from smq_core.load import Rates
 from smq_core.model import Layout, Phase, SealedSegment, Segment, Topic
 from smq_operator.world import Wish
 
@@ -44,7 +45,7 @@ class TopicRun:
         """Begins to lead the topic from what the filer says."""
         self.topic = topic
         self.expected = None
-        self.leader = TopicLeader(topic, unique=lambda: uuid.uuid4().hex, settles_at=settles_at)
+        self.leader = TopicLeader(topic, lambda: uuid.uuid4().hex, settles_at=settles_at)
 
     def announce(self) -> None:
         """Wakes everyone who waits for a change."""
@@ -63,6 +64,13 @@ class TopicRun:
             if outcome is not None:
                 nodes[name] = Node(name, node.predecessors, outcome.end, node.opened_at)
         return nodes
+
+    def rates(self) -> Rates:
+        """What is written to the topic, per second."""
+        total = Rates()
+        for load in self.leader.load.segments.values() if self.leader is not None else ():
+            total = total.plus(load.fast)
+        return total
 
     def find(self, name: str) -> Segment | None:
         """The segment of that name, or the open one of that range when the name lacks its number."""
