@@ -14,9 +14,7 @@ from rich.text import Text
 from smq.cli import words
 from smq.cli.local import LocalCluster
 from smq.cli.session import Failed, command, out
-from smq_core.errors import SmqError, Unavailable
-
-READY_WITHIN = 90.0
+from smq_core.errors import SmqError
 
 
 class _Stopped(BaseException):
@@ -37,7 +35,7 @@ def dev(
         signal.signal(number, _stop)
     try:
         cluster.start(_say)
-        _wait_until_ready(cluster)
+        cluster.wait_ready()
         _welcome(cluster, folder)
         _follow(cluster)
     except _Stopped:
@@ -56,28 +54,6 @@ def _stop(_: int, __: FrameType | None) -> None:
 
 def _say(text: str) -> None:
     out.print(Text(text, style="dim"))
-
-
-def _wait_until_ready(cluster: LocalCluster) -> None:
-    """Until all brokers have reported. Raises Failed."""
-    import smq
-
-    until = time.monotonic() + READY_WITHIN
-    alive, cause = 0, ""
-    with smq.connect(cluster.address, timeout=2.0) as client:
-        while time.monotonic() < until:
-            if trouble := cluster.trouble():
-                raise Failed(trouble)
-            try:
-                alive = sum(b.state == "alive" for b in client.admin().brokers())
-            except Unavailable as error:
-                cause = error.message
-            if alive >= cluster.brokers:
-                return
-            time.sleep(0.1)
-    raise Failed(
-        f"after {READY_WITHIN:.0f} s only {alive} of {cluster.brokers} brokers are there {cause}; see {cluster.logs}"
-    )
 
 
 def _welcome(cluster: LocalCluster, folder: Path) -> None:

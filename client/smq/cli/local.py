@@ -23,6 +23,7 @@ from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_storage.seaweed import SeaweedProcess
 
 LEADER_STOPS_WITHIN = 45.0
+BROKER_STOPS_WITHIN = 15.0
 SEAWEED_STOPS_WITHIN = 20.0
 
 
@@ -72,6 +73,27 @@ class LocalCluster:
         self._start_leader()
         self._remember()
 
+    def wait_ready(self, within: float = 90.0) -> None:
+        """Until all brokers have reported to the leader. Raises Unavailable."""
+        import smq
+
+        until = time.monotonic() + within
+        alive, cause = 0, ""
+        with smq.connect(self.address, timeout=2.0) as client:
+            while time.monotonic() < until:
+                if trouble := self.trouble():
+                    raise Unavailable(trouble)
+                try:
+                    alive = sum(b.state == "alive" for b in client.admin().brokers())
+                except Unavailable as error:
+                    cause = f": {error.message}"
+                if alive >= self.brokers:
+                    return
+                time.sleep(0.1)
+        raise Unavailable(
+            f"after {within:.0f} s {alive} of {self.brokers} brokers are there{cause}; the logs are in {self.logs}"
+        )
+
     def stop(self, say: Callable[[str], None] = lambda _: None) -> None:
         """Ends what was started, in order: the leader with its brokers, then SeaweedFS. The data stays."""
         self.stop_leader(say)
@@ -89,6 +111,7 @@ class LocalCluster:
             say("stopping the leader and its brokers")
             _end(self._leader, LEADER_STOPS_WITHIN)
             self._leader = None
+            self._end_orphans()
 
     def trouble(self) -> str | None:
         """What ended although nobody asked it to, with the end of its log; None while all is well."""
@@ -122,6 +145,13 @@ class LocalCluster:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
             )
 
+    def _end_orphans(self) -> None:
+        """Brokers go on without a leader that was killed. Anywhere else that is right; here nobody else ends them."""
+        for path in (self.folder / "brokers").glob("*.json"):
+            with contextlib.suppress(OSError, ValueError):
+                record = json.loads(path.read_text())
+                _end_by_pid(record.get("pid"), record.get("started"), BROKER_STOPS_WITHIN)
+
     # ---- one at a time, also after a crash
 
     @property
@@ -149,11 +179,12 @@ class LocalCluster:
     def _remember(self) -> None:
         """Notes the processes, so that the next start can end them should this one be killed."""
         pids = [pid for pid in (self._leader.pid if self._leader else None, self.seaweed.pid) if pid is not None]
-        self._notes.write_text(json.dumps([[pid, _started(pid)] for pid in pids]))
+        self._notes.write_text(json.dumps({"boot": _boot(), "processes": [[pid, _started(pid)] for pid in pids]}))
 
     def _end_leftovers(self, say: Callable[[str], None]) -> None:
         with contextlib.suppress(FileNotFoundError, ValueError):
-            for pid, started in json.loads(self._notes.read_text()):
+            notes = json.loads(self._notes.read_text())
+            for pid, started in notes["processes"] if notes["boot"] == _boot() else ():
                 if started is not None and _started(pid) == started:
                     say(f"ending process {pid}, left over from a `smq dev` that was killed")
                     _end_by_pid(pid, started, LEADER_STOPS_WITHIN)
@@ -186,6 +217,13 @@ def _started(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def _boot() -> str:
+    """Pids and start times mean nothing after the machine was started anew."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
 def _end(process: subprocess.Popen[bytes], within: float) -> None:
     process.terminate()
     try:
@@ -195,7 +233,10 @@ def _end(process: subprocess.Popen[bytes], within: float) -> None:
         process.wait()
 
 
-def _end_by_pid(pid: int, started: int, within: float) -> None:
+def _end_by_pid(pid: int | None, started: int | None, within: float) -> None:
+    """The process that began at that time; nothing when it has ended, or is another one by now."""
+    if pid is None or started is None:
+        return
     until = time.monotonic() + within
     how = signal.SIGTERM
     while _started(pid) == started:

@@ -160,10 +160,14 @@ def _brokers(shot: Snapshot, color: dict[str, str]) -> Table:
 
 def _decisions(decisions: Sequence[DecisionInfo]) -> Table:
     rows = [
-        (words.clock(d.at), words.topic(d.topic), Text(d.action, style="bold"), ", ".join(d.segments), d.reason)
+        (words.clock(d.at), words.topic(d.topic), Text(d.action, style="bold"), _few(d.segments), d.reason)
         for d in decisions
     ]
     return table(["TIME", "TOPIC", "DECISION", "SEGMENTS", "REASON"], rows)
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 2 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _replicas(segment: SegmentInfo, color: dict[str, str]) -> Text:

@@ -41,7 +41,10 @@ def top(
             wide = Console(highlight=False, width=None if out.is_terminal else PIPE_WIDTH)
             wide.print(_frame(shot, rates, None))
             return
-        with contextlib.suppress(KeyboardInterrupt), Live(_frame(shot, rates, None), console=out, screen=True, auto_refresh=False) as live:
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            Live(_frame(shot, rates, None), console=out, screen=True, auto_refresh=False) as live,
+        ):
             while True:
                 time.sleep(interval)
                 trouble = None

@@ -1,0 +1,70 @@
+"""One member of the demo's consumer group, in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing as mp
+import time
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import smq
+
+GROUP = "report"
+COMMIT_EVERY = 0.5
+_SPAWN = mp.get_context("spawn")
+
+
+class Member:
+    """Reads until it is stopped; ``count`` says how many messages so far, ``read`` what they were."""
+
+    def __init__(self, leader: str, path: Path) -> None:
+        self._path = path
+        self._count: Any = _SPAWN.Value("q", 0)
+        self._stop = _SPAWN.Event()
+        self._process = _SPAWN.Process(target=_read, args=(leader, path, self._count, self._stop), daemon=True)
+        self._process.start()
+
+    @property
+    def count(self) -> int:
+        return int(self._count.value)
+
+    def stop(self) -> pa.Table:
+        """What it read, in its order: read_at, segment, offset, carrier, tailnum, number."""
+        self._stop.set()
+        self._process.join(30)
+        if self._process.exitcode != 0:
+            raise SystemExit(f"a member of the group failed (exit code {self._process.exitcode}); see above")
+        return pq.read_table(self._path)
+
+
+def _read(leader: str, path: Path, count: Any, stop: Event) -> None:
+    read: list[pa.Table] = []
+    committed = time.monotonic()
+    with smq.connect(leader) as client, client.consumer("flights", group=GROUP, start="earliest") as consumer:
+        while not stop.is_set():
+            batch = consumer.poll(0.2)
+            if batch is not None:
+                read.append(_noted(batch))
+                count.value += len(batch)
+            if batch is None or time.monotonic() - committed > COMMIT_EVERY:
+                consumer.commit()
+                committed = time.monotonic()
+        consumer.commit()
+    pq.write_table(pa.concat_tables(read) if read else _noted(None), path)
+
+
+def _noted(batch: smq.Batch | None) -> pa.Table:
+    rows = len(batch) if batch else 0
+    first = batch.first_offset if batch else 0
+    made = {
+        "read_at": pa.repeat(pa.scalar(time.monotonic_ns()), rows),  # the same clock in every process
+        "segment": pa.repeat(batch.segment if batch else "", rows),
+        "offset": pa.array(range(first, first + rows), pa.int64()),
+    }
+    for name, type_ in {"carrier": pa.string(), "tailnum": pa.string(), "number": pa.int64()}.items():
+        made[name] = batch.table[name] if batch else pa.array([], type_)
+    return pa.table(made)

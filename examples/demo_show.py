@@ -1,0 +1,101 @@
+"""How the demo is seen: a live picture in a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+import smq
+from smq.cli import words
+from smq.cli.picture import Rates, Snapshot, draw, snapshot
+
+LOOK_EVERY = 0.5
+LINE_EVERY = 2.0
+
+
+class Show:
+    """Looks at the leader twice a second while the demo waits in ``until``."""
+
+    def __init__(self, admin: smq.Admin, console: Console) -> None:
+        self._admin = admin
+        self._console = console
+        self._progress: list[tuple[str, Callable[[], int], int]] = []
+        self._rates = Rates()
+        self._began = time.monotonic()
+        self._said: list[Text] = []
+        self._line_at = 0.0
+        self._shot = Snapshot(0.0, (), (), ())
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Show:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            for line in self._said:
+                self._console.print(line)
+
+    def say(self, text: str) -> None:
+        """One line of the story."""
+        line = Text.assemble((f"{time.monotonic() - self._began:5.1f} s  ", "dim"), text)
+        self._said.append(line)
+        if self._live is None:
+            self._console.print(line)
+
+    def progress(self, name: str, count: Callable[[], int], total: int) -> None:
+        """Shows a count and how far it is."""
+        self._progress.append((name, count, total))
+
+    def wait(self, what: str, condition: Callable[[], bool], within: float = 60) -> None:
+        """Shows what happens until the condition holds. Raises smq.Unavailable when that takes too long (seconds)."""
+        if not self.until(condition, within):
+            raise smq.Unavailable(f"waited {within:.0f} s for {what}; the logs were in the demo's folder")
+
+    def until(self, condition: Callable[[], bool], within: float = 60) -> bool:
+        """The same, without an error: False when it took too long."""
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            with contextlib.suppress(smq.Unavailable):  # the leader may be busy
+                if condition():
+                    return True
+            self._look()
+            time.sleep(0.05)
+        return False
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._shot.at >= LOOK_EVERY:
+            try:
+                self._shot = snapshot(self._admin, now)
+                self._rates.update(self._shot)
+            except smq.Unavailable:
+                return
+            if self._live is not None:
+                self._live.update(self._frame(), refresh=True)
+        if self._live is None and self._progress and now - self._line_at >= LINE_EVERY:
+            self._line_at = now
+            done = ", ".join(f"{name} {count():,}" for name, count, _ in self._progress)
+            alive = sum(b.state == "alive" for b in self._shot.brokers)
+            self.say(f"{done}; {words.rate(*self._rates.total())}; {words.plural(alive, 'broker')} alive")
+
+    def _frame(self) -> Group:
+        bars = Table.grid(padding=(0, 2, 0, 0))
+        for name, count, total in self._progress:
+            bars.add_row(name, ProgressBar(total, min(count(), total), width=50), f"{count():,}")
+        width = min(self._console.width - 4, 110)
+        story = Group(*self._said[-6:])
+        return Group(Panel(Group(story, Text(), bars), title="demo"), draw(self._shot, self._rates, width=width))

@@ -1,0 +1,32 @@
+"""`make demo`, without a terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.cli import environment
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.timeout(200)
+def test_the_demo_ends_with_every_count_right() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.demo"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env=environment(),
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("kill -9") == 2
+    assert "all counts are right" in done.stdout and "wrong" not in done.stdout

@@ -1,0 +1,142 @@
+"""`smq dev`: it starts everything, says what to do next, and stops everything it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.cli import Dev, smq
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+Start = Callable[..., Dev]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts `smq dev` on tmp_path/data; ends what is left at the end."""
+    started: list[Dev] = []
+
+    def run(*arguments: str, listen: str = "127.0.0.1:0") -> Dev:
+        started.append(Dev(tmp_path / "data", *arguments, listen=listen))
+        return started[-1]
+
+    yield run
+    # What a killed one left behind is ended by the next start on its folder.
+    if started and started[-1].process.poll() == -signal.SIGKILL:
+        started.append(Dev(tmp_path / "data", "--brokers", "1").wait_ready())
+    for one in started:
+        one.end()
+
+
+def processes(folder: Path) -> set[int]:
+    """The living processes that were started with something of this folder on their command line or in their
+    environment: the leader, the brokers and SeaweedFS."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str(folder).encode() in (entry / "cmdline").read_bytes():
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def broker_pids(folder: Path) -> list[int]:
+    return [json.loads(path.read_text())["pid"] for path in sorted((folder / "brokers").glob("*.json"))]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_everything_that_it_started_and_leaves_the_data(
+    start: Start, tmp_path: Path, how: signal.Signals
+) -> None:
+    dev = start("--brokers", "2").wait_ready()
+    assert smq("apply", "-f", "examples/topics/events.yaml", leader=dev.leader).code == 0
+    assert smq("publish", "events", leader=dev.leader, stdin="kept\n").code == 0
+    folder = dev.folder
+    started = processes(folder) | set(broker_pids(folder))
+    assert len(broker_pids(folder)) == 2 and len(started) >= 5  # itself, SeaweedFS, the leader, two brokers
+
+    assert dev.end(how) == 0
+
+    assert not [pid for pid in started if is_running(pid)]
+    assert "stopping the leader" in dev.output and "the data is in" in dev.output
+    again = start("--brokers", "2").wait_ready()
+    ran = smq("consume", "events", "--from", "earliest", "--max", "1", "--timeout", "30", leader=again.leader)
+    assert ran.out == "kept\n", ran
+
+
+def test_what_to_type_next_works_as_it_is_printed(start: Start) -> None:
+    dev = start("--brokers", "1").wait_ready()
+    typed = [line.strip() for line in dev.output.splitlines() if "smq --leader" in line]
+    assert len(typed) == 4
+
+    for line in typed[:3]:
+        ran = smq(*line.removeprefix("echo hello | smq ").removeprefix("smq ").split(), stdin="hello\n")
+        assert ran.code == 0, (line, ran)
+    assert ran.out == "hello\n"
+
+
+def test_a_second_one_on_the_same_folder_is_refused_and_disturbs_nothing(start: Start, tmp_path: Path) -> None:
+    dev = start("--brokers", "1").wait_ready()
+
+    ran = smq("dev", "--dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+
+    assert ran.code == 1 and "Traceback" not in ran.err
+    assert f"in use by another `smq dev` (process {dev.process.pid})" in ran.err.replace("\n", " ")
+    assert "--dir" in ran.err
+    assert smq("broker", "list", leader=dev.leader).column("STATE") == ["alive"]
+
+
+def test_a_port_in_use_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+
+        ran = smq("dev", "--dir", str(tmp_path / "data"), "--listen", address)
+
+    assert ran.code == 1
+    assert f"cannot listen on {address} (Address already in use)" in ran.err and "--listen" in ran.err
+    assert not (tmp_path / "data" / "seaweedfs").exists()
+
+
+def test_what_a_killed_one_left_running_is_ended_by_the_next(start: Start, tmp_path: Path) -> None:
+    first = start("--brokers", "1").wait_ready()
+    left = processes(first.folder) | set(broker_pids(first.folder))
+    first.process.kill()
+    first.process.wait()
+    left.discard(first.process.pid)
+    assert all(is_running(pid) for pid in left)
+
+    second = start("--brokers", "1").wait_ready()
+
+    assert "left over from a `smq dev` that was killed" in second.output
+    eventually(lambda: not any(is_running(pid) for pid in left), 20, what="the old processes have ended")
+
+
+def test_when_the_leader_dies_it_says_so_and_ends_with_everything(start: Start) -> None:
+    dev = start("--brokers", "1").wait_ready()
+    leader = json.loads((dev.folder / "dev.json").read_text())["processes"][0][0]
+    started = processes(dev.folder) | set(broker_pids(dev.folder))
+
+    os.kill(leader, signal.SIGKILL)
+
+    assert dev.process.wait(60) == 1
+    dev.end()
+    assert "the leader ended (exit code -9)" in dev.output
+    assert not [pid for pid in started if is_running(pid)]

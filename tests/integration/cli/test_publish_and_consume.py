@@ -1,0 +1,138 @@
+"""Messages in and out through `smq publish` and `smq consume`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from support.cli import SMQ, environment, smq
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+ALL = ("--from", "earliest", "--timeout", "3")
+
+
+def test_lines_go_in_and_come_out(leader: str, topic: str) -> None:
+    ran = smq("publish", topic, leader=leader, stdin="one\ntwo\nthree")
+    assert ran.code == 0 and ran.out.startswith(f"3 messages published to {topic}"), ran
+
+    assert smq("consume", topic, *ALL, leader=leader).lines == ["one", "two", "three"]
+
+
+def test_typed_rows_are_matched_by_name_and_cast(leader: str, typed_topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    rows = pa.table({"size": pa.array([1.0, 2.0]), "unknown": [0, 0], "name": pa.array(["a", None], pa.large_string())})
+    pq.write_table(rows, file)
+
+    ran = smq("publish", typed_topic, "--from", str(file), "--key", "name", leader=leader)
+
+    assert ran.code == 0 and ran.out.startswith("2 messages"), ran
+    found = smq("consume", typed_topic, *ALL, "--format", "json", leader=leader).lines
+    assert sorted(found) == ['{"name": "a", "size": 1}', '{"name": null, "size": 2}']
+
+
+def test_rows_that_do_not_fit_are_refused_column_by_column(leader: str, typed_topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("name,size\na,huge\n")
+
+    ran = smq("publish", typed_topic, "--from", str(file), leader=leader)
+
+    assert ran.code == 1 and "size" in ran.err and "huge" in ran.err and "Traceback" not in ran.err, ran
+    assert smq("consume", typed_topic, *ALL, leader=leader).out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--from", "no-such.parquet"], "there is no file no-such.parquet"),
+        (["--from", "README"], "add --input"),
+        (["--key", "size"], "hashed by name"),
+    ],
+)
+def test_what_cannot_be_published_is_refused(leader: str, typed_topic: str, arguments: list[str], words: str) -> None:
+    ran = smq("publish", typed_topic, *arguments, leader=leader)
+
+    assert ran.code == 1 and words in ran.err and "Traceback" not in ran.err, ran
+
+
+def test_json_lines_keep_their_text_and_their_key(leader: str, topic: str) -> None:
+    line = '{"id": 7,  "price": 1.10}'
+    smq("publish", topic, "--input", "json", "--key", "id", leader=leader, stdin=line + "\n")
+
+    found = json.loads(smq("consume", topic, *ALL, "-f", "json", "--meta", leader=leader).out)
+
+    assert (found["key"], found["value"], found["_offset"]) == ("7", line, 0)
+    assert found["_segment"].startswith(topic) and found["timestamp"] <= found["appended"]
+
+
+def test_a_group_goes_on_where_it_was_to_the_message(leader: str, topic: str) -> None:
+    smq("publish", topic, leader=leader, stdin="".join(f"{i}\n" for i in range(10)))
+    group = ("--group", "g", "--from", "earliest", "--timeout", "10")
+
+    first = smq("consume", topic, *group, "--max", "4", leader=leader)
+    lag = smq("group", "list", topic, leader=leader)
+    second = smq("consume", topic, *group, "--max", "6", leader=leader)
+
+    assert first.lines == [str(i) for i in range(4)]
+    assert (lag.column("GROUP"), lag.column("LAG")) == (["g"], ["6"])
+    assert second.lines == [str(i) for i in range(4, 10)]
+
+
+def test_what_was_consumed_into_parquet_can_be_published_again(leader: str, topic: str, tmp_path: Path) -> None:
+    smq("publish", topic, leader=leader, stdin="one\ntwo\n")
+    file = tmp_path / "out.parquet"
+
+    ran = smq("consume", topic, "--from", "earliest", "--max", "2", "-f", "parquet", "--to", str(file), leader=leader)
+    again = smq("publish", topic, "--from", str(file), leader=leader)
+
+    assert ran.code == 0 and again.out.startswith("2 messages"), (ran, again)
+    assert smq("consume", topic, *ALL, leader=leader).lines == ["one", "two", "one", "two"]
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(leader: str, topic: str) -> None:
+    smq("publish", topic, leader=leader, stdin="".join(f"{i}\n" for i in range(50_000)))
+
+    ran = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {' '.join(SMQ)} consume {topic} --from earliest | head -n 2"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment(leader),
+        check=False,
+    )
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "0\n1\n", "")
+
+
+def test_new_messages_come_as_they_are_published_and_sigterm_ends_it(leader: str, topic: str) -> None:
+    consume = subprocess.Popen(
+        [*SMQ, "consume", topic, "--from", "earliest", "--group", "live"],
+        stdout=subprocess.PIPE,
+        env=environment(leader),
+        text=True,
+    )
+    try:
+        assert consume.stdout is not None
+        for line in ("first\n", "second\n"):
+            smq("publish", topic, leader=leader, stdin=line)
+            assert consume.stdout.readline() == line
+        consume.send_signal(signal.SIGTERM)
+        assert consume.wait(30) == 128 + signal.SIGTERM
+    finally:
+        consume.kill()
+        consume.wait()
+    eventually(lambda: smq("group", "list", topic, leader=leader).column("MEMBERS") == ["0"], 20, what="it has left")
+
+
+@pytest.mark.parametrize("time", ["yesterday", "12"])
+def test_a_time_that_is_none_is_refused(leader: str, topic: str, time: str) -> None:
+    ran = smq("consume", topic, "--from", time, leader=leader)
+
+    assert ran.code == 1 and "such as 2024" in ran.err

@@ -1,0 +1,118 @@
+"""Topics, segments, brokers, groups: what the lists show, what the commands do, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.cli import Dev, smq
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+def test_a_manifest_is_created_then_unchanged_then_configured(leader: str, tmp_path: Path) -> None:
+    file = tmp_path / "many.yaml"
+    one = "apiVersion: seaweedmq.io/v1alpha1\nkind: Topic\nmetadata: {name: %s}\nspec: {partitions: 16, replicas: %d}\n"
+    file.write_text(one % ("m1", 2) + "---\n" + one % ("m2", 2))
+
+    assert smq("apply", "-f", str(file), leader=leader).lines == ["topic m1 created", "topic m2 created"]
+    assert smq("apply", "-f", str(file), leader=leader).lines == ["topic m1 unchanged", "topic m2 unchanged"]
+    file.write_text(one % ("m1", 3))
+    assert smq("apply", "-f", str(file), leader=leader).lines == ["topic m1 configured"]
+
+
+def test_a_manifest_with_mistakes_is_refused_with_the_fields(leader: str) -> None:
+    manifest = "apiVersion: seaweedmq.io/v1alpha1\nkind: Topic\nmetadata: {name: bad}\nspec: {partitions: -1}\n"
+
+    ran = smq("apply", "-f", "-", leader=leader, stdin=manifest)
+
+    assert ran.code == 1 and ran.out == ""
+    assert "spec.partitions" in ran.err and "Traceback" not in ran.err
+
+
+def test_the_list_of_topics(leader: str, topic: str) -> None:
+    ran = smq("topic", "list", leader=leader)
+
+    assert ran.lines[0].split() == ["NAME", "PARTITIONS", "SEGMENTS", "RATE", "READY"]
+    row = dict(zip(ran.column("NAME"), zip(ran.column("PARTITIONS"), ran.column("SEGMENTS"), strict=True), strict=True))
+    assert row[topic] == ("16", "1")
+    as_json = json.loads(smq("topic", "list", "-o", "json", leader=leader).out)
+    assert f"default/{topic}" in [t["name"] for t in as_json]
+
+
+def test_describe_shows_columns_segments_and_decisions(leader: str, typed_topic: str) -> None:
+    eventually(lambda: typed_topic in smq("segment", "list", typed_topic, leader=leader).out, what="segments")
+
+    out = smq("topic", "describe", typed_topic, leader=leader).out
+
+    for words in ("Partitions:  16", "Key:         name", "size   int32", f"{typed_topic}-0-16-0", "the topic is new"):
+        assert words in out
+
+
+def test_a_segment_is_split_merged_rolled_and_moved_by_its_short_name(leader: str, topic: str) -> None:
+    split = smq("segment", "split", f"{topic}-0-16", "--at", "4", leader=leader)
+    assert (split.code, split.out) == (0, f"{topic}-0-16-0 sealed; {topic}-0-4-1, {topic}-4-16-2 open\n"), split
+    merged = smq("segment", "merge", f"{topic}-0-4", f"{topic}-4-16-2", leader=leader)
+    assert merged.out == f"{topic}-0-4-1, {topic}-4-16-2 sealed; {topic}-0-16-3 open\n", merged
+    assert smq("segment", "roll", f"{topic}-0-16", leader=leader).out.endswith(f"{topic}-0-16-4 open\n")
+    before = smq("segment", "list", topic, leader=leader).column("BROKERS")
+    assert smq("segment", "move", f"{topic}-0-16", leader=leader).out.endswith(f"{topic}-0-16-5 open\n")
+    assert smq("segment", "list", topic, leader=leader).column("BROKERS")[0].split(",")[0] not in before[0]
+
+    dag = smq("segment", "list", topic, "--all", leader=leader)
+
+    assert dag.column("PHASE") == ["sealed"] * 5 + ["open"]
+    assert dag.column("FROM") == ["–", "#0", "#0", "#1 #2", "#3", "#4"]
+    assert dag.column("RANGE") == ["0-16", "0-4", "4-16", "0-16", "0-16", "0-16"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["split", "{topic}-0-16", "--at", "16"], 1, "between 1 and 15"),
+        (["split", "{topic}-0-8"], 1, "no open segment {topic}-0-8"),
+        (["merge", "{topic}-0-16"], 2, "two or more"),
+        (["list", "no-such-topic"], 1, "no topic default/no-such-topic"),
+        (["list"], 2, "TOPIC"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(leader: str, topic: str, arguments: list[str], code: int, words: str) -> None:
+    ran = smq("segment", *(a.format(topic=topic) for a in arguments), leader=leader)
+
+    assert ran.code == code and words.format(topic=topic) in ran.err, ran
+    assert "Traceback" not in ran.err
+
+
+def test_a_deleted_topic_is_gone_and_deleting_asks_first(leader: str, topic: str) -> None:
+    asked = smq("topic", "delete", topic, leader=leader)
+    assert asked.code == 1 and "--yes" in asked.err
+    assert smq("topic", "delete", topic, "--yes", leader=leader).out == f"topic {topic} deleted\n"
+
+    assert topic not in smq("topic", "list", leader=leader).column("NAME")
+    assert smq("topic", "describe", topic, leader=leader).code == 1
+
+
+def test_top_without_a_terminal_draws_one_picture(leader: str, topic: str) -> None:
+    ran = smq("top", leader=leader)
+
+    assert ran.code == 0
+    assert "DECISION" in ran.out and "broker-1" in ran.out and f"{topic}-0-16-0" in ran.out
+
+
+def test_a_broker_is_drained_and_then_holds_nothing(tmp_path: Path) -> None:
+    dev = Dev(tmp_path / "data", "--brokers", "3")
+    try:
+        leader = dev.wait_ready().leader
+        smq("apply", "-f", "examples/topics/flights.yaml", leader=leader)
+        held = eventually(lambda: smq("segment", "list", "flights", leader=leader).column("BROKERS"))[0].split(", ")
+
+        ran = smq("broker", "drain", held[0], leader=leader)
+
+        assert (ran.code, ran.out) == (0, f"broker {held[0]}: drained, it holds no segment\n")
+        assert held[0] not in smq("segment", "list", "flights", leader=leader).column("BROKERS")[0]
+        assert smq("broker", "drain", "nobody", leader=leader).code == 1
+    finally:
+        dev.end()
