@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 MIB = 1024 * 1024
-SMALLEST_CREDIT = 4 * MIB
+SMALLEST_CREDIT = MIB
 LARGEST_CREDIT = 64 * MIB
+PROMISED = 1.3
+"""Of its budget, what a follower may promise: the smallest credits go beyond it, for most segments are at rest."""
 PRIMARY_SHARE = 0.35
 FOLLOWER_SHARE = 0.35
 PRESSURE = 0.6
@@ -53,8 +55,9 @@ class FollowerBudget:
         known = self.granted.get(segment)
         if known is not None:
             return known
-        free = self.limit - sum(self.granted.values())
-        if free < SMALLEST_CREDIT:
+        promised = sum(self.granted.values())
+        free = self.limit - promised
+        if free < SMALLEST_CREDIT and promised + SMALLEST_CREDIT > self.limit * PROMISED:
             return None
         credit = max(SMALLEST_CREDIT, min(LARGEST_CREDIT, free // 4))
         self.granted[segment] = credit
