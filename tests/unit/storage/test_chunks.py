@@ -20,7 +20,7 @@ from smq_storage.chunks import (
     footer_bytes,
     read_chunk,
 )
-from smq_storage.schemas import arrow_type, chunk_schema, message_schema
+from smq_storage.schemas import TIMESTAMP, arrow_type, chunk_schema, message_schema
 
 INFO = ChunkInfo("flights-0", first=100, rows=3, writer="incarnation", nonce="n1")
 COLUMNS = (Column("tailnum", "string"), Column("delay", "float64", nullable=True))
@@ -64,6 +64,14 @@ def test_rows_come_back_with_the_time_they_were_appended() -> None:
     assert table.column("appended").cast(pa.int64()).to_pylist() == [111, 111, 111, 222]
     expected = pa.Table.from_batches([THREE, more])
     assert table.drop_columns(["appended"]).equals(expected)
+
+
+def test_each_row_may_have_its_own_time() -> None:
+    times = pa.array([10, 20, 30], TIMESTAMP)
+    _, table = read_chunk(encode_chunk([(THREE, times)], INFO, chunk_schema()))
+    assert table.column("appended").combine_chunks().equals(times)
+    with pytest.raises(SchemaMismatch):
+        encode_chunk([(THREE, times[:2])], INFO, chunk_schema())
 
 
 def test_a_topic_schema_stands_in_the_place_of_key_and_value() -> None:
