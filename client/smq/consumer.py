@@ -29,6 +29,8 @@ log = logging.getLogger("smq")
 
 TICK = 0.1
 REFRESH_AGAIN_AFTER = 0.5
+ASK_AGAIN_FOR_MISSING = 3
+PAUSE_FOR_MISSING = 0.15
 AUTO_COMMIT_EVERY = 1.0
 
 Start = Literal["earliest", "latest"] | datetime | Mapping[str, int]
@@ -74,6 +76,7 @@ class Consumer:
         self._stopped: list[Fetcher] = []
         self._lost: set[tuple[str, int, int | None]] = set()
         self._losses: list[SmqError] = []
+        self._missing: set[str] = set()
         self._uncommitted: dict[str, int] = {}
         self._working_on: str | None = None
         self._ordinal = random.randrange(1 << 16)
@@ -246,14 +249,11 @@ class Consumer:
         return None
 
     def _segment_ended(self, segment: str, end: int) -> None:
-        position = self._position(segment)
         if segment not in self._reader.nodes:
             self._reader.update(nodes_of(self._sealed.values(), self._view.known.layout))
         if segment in self._reader.nodes:
             self._reader.ended(segment, end)
-        if position > end:
-            self._lose(segment, end, position)
-        self._reader.losses.clear()
+        self._take_losses()
         self._reader.advance(segment, end)
         self._retire(segment)
         if self._membership is not None:
@@ -261,6 +261,11 @@ class Consumer:
 
     def _position(self, segment: str) -> int:
         return self._reader.positions.get(segment, 0)
+
+    def _take_losses(self) -> None:
+        for loss in self._reader.losses:
+            self._lose(loss.segment, loss.start, loss.stop)
+        self._reader.losses.clear()
 
     def _lose(self, segment: str, start: int, stop: int | None) -> None:
         """Notes a loss, each once."""
@@ -332,15 +337,27 @@ class Consumer:
                     self._stale, retry_at = True, now + REFRESH_AGAIN_AFTER
 
     def _refresh(self) -> None:
-        """Learns the DAG: the layout first, then the index, which has what left the layout."""
+        """Learns the DAG: the layout first, then the index, which has what left the layout.
+
+        A predecessor that neither has was removed by retention, or the index that was told is an old one: it is asked
+        for again before that is believed.
+        """
         layout = self._view.known.layout
         sealed = {s.name: s for s in self._view.history()}
+        for _ in range(ASK_AGAIN_FOR_MISSING):
+            needed = {p for s in layout.segments for p in s.predecessors if p not in layout and p not in sealed}
+            if not needed - self._missing or self._end.wait(PAUSE_FOR_MISSING):
+                break
+            sealed = {s.name: s for s in self._view.history()}
+        else:
+            self._missing |= needed
         nodes = nodes_of(sealed.values(), layout)
         with self._changed:
             self._sealed = sealed
             for segment in [s for s in self._reader.nodes if s not in nodes]:
                 self._removed(segment)
             self._reader.update(nodes)
+            self._take_losses()
 
     def _removed(self, segment: str) -> None:
         """Retention has removed a segment; what this reader had not read of it yet is lost to it."""

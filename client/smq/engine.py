@@ -40,6 +40,9 @@ ASK_WHILE_STREAMING_AFTER = 0.3
 DEFAULT_MAX_BATCH_BYTES = 16 << 20
 """Until a broker tells its own."""
 
+UNKNOWN_OFFSET = (1 << 64) - 1
+"""In acks: the batch is in the log, where is no longer known."""
+
 Calls = list[Callable[[], None]]
 
 
@@ -51,6 +54,7 @@ class Engine:
     ) -> None:
         self.view = view
         self.schema = shaper.schema
+        self.uid = view.known.topic.uid
         self.producer_id = producer_id
         self.epoch = epoch
         self.timeout = timeout
@@ -191,7 +195,8 @@ class Engine:
                     runner.opened()
                     runner.wake.notify_all()
                 elif kind == "acks":
-                    delivered = lane.acked(reply.acks.first_sequence, reply.acks.first_offsets)
+                    offsets = [None if o == UNKNOWN_OFFSET else o for o in reply.acks.first_offsets]
+                    delivered = lane.acked(reply.acks.first_sequence, offsets)
                     calls = self._settle(delivered)
                     runner.wake.notify_all()
                     if runner.moved_at is not None and not lane.in_flight:

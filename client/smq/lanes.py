@@ -49,6 +49,7 @@ class LaneRunner:
                     return
                 stream = self.stream = SegmentStream(
                     self.lane.segment,
+                    self.engine.uid,
                     self.engine.producer_id,
                     self.engine.epoch,
                     self.engine.schema,

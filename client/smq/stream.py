@@ -34,13 +34,14 @@ class SegmentStream:
     """``write`` belongs to one thread; replies are handed over in another, ``abort`` may come from any."""
 
     def __init__(
-        self, segment: Segment, producer: str, epoch: int, schema: pa.Schema, on_reply: Reply, on_end: Ended
+        self, segment: Segment, uid: str, producer: str, epoch: int, schema: pa.Schema, on_reply: Reply, on_end: Ended
     ) -> None:
         self.segment = segment
         self._command = pb.PutOpen(
             protocol=PROTOCOL,
             segment=segment.name,
             incarnation=segment.primary.incarnation,
+            uid=uid,
             producer=pb.ProducerHello(producer=producer, epoch=epoch),
         )
         self._schema = schema

@@ -37,8 +37,9 @@ class Frame:
 class TailStream:
     """One DoGet. Iterate it in one thread; ``abort`` from any."""
 
-    def __init__(self, segment: str, replica: Replica, schema: pa.Schema) -> None:
+    def __init__(self, segment: str, uid: str, replica: Replica, schema: pa.Schema) -> None:
         self._segment = segment
+        self._uid = uid
         self._replica = replica
         self._schema = schema
         self._channel: Channel | None = None
@@ -49,7 +50,11 @@ class TailStream:
     def frames(self, start: int) -> Iterator[Frame]:
         """From offset ``start`` to the watermark and on. Raises Unavailable, or what the broker answered."""
         ticket = pb.TailTicket(
-            protocol=PROTOCOL, segment=self._segment, incarnation=self._replica.incarnation, from_offset=start
+            protocol=PROTOCOL,
+            segment=self._segment,
+            incarnation=self._replica.incarnation,
+            from_offset=start,
+            uid=self._uid,
         )
         try:
             self._channel = Channel.open(self._replica.address)

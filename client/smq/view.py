@@ -146,8 +146,13 @@ class TopicView:
             except UnknownTopic as error:
                 self._fail(error)
             except SmqError as error:
-                if not self._ask_others():
-                    self._fail(error)
+                try:
+                    told = self._ask_others()
+                except SmqError as other:
+                    self._fail(other)
+                else:
+                    if not told:
+                        self._fail(error)
             except Exception as error:
                 log.exception("the view of %s failed", self.name)
                 self._fail(Unavailable(f"the view of {self.name} failed: {error}"))
@@ -189,17 +194,12 @@ class TopicView:
     def _read_files(self) -> bool:
         if not self._can_open_store():
             return False
-        try:
-            store = self.store()
-            current = topics.read_current(store, self.name)
-            if current is None:
-                self._fail(UnknownTopic(f"there is no topic {self.name} in {store!r}", topic=self.name))
-                return False
-            topic = topics.read_topic(store, self.name, current[0])
-            found = layouts.read_layout(store, self.name, current[0])
-        except SmqError as error:
-            self._fail(error)
-            return False
+        store = self.store()
+        current = topics.read_current(store, self.name)
+        if current is None:
+            raise UnknownTopic(f"there is no topic {self.name} in {store!r}", topic=self.name)
+        topic = topics.read_topic(store, self.name, current[0])
+        found = layouts.read_layout(store, self.name, current[0])
         if topic is None or found is None:
             return False
         self._set(Known(topic, found[0]))

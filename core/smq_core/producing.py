@@ -100,7 +100,7 @@ class Lane:
         self.state = LaneState.STREAMING
         self.unsent = len(self.in_flight)
 
-    def acked(self, first_sequence: int, first_offsets: Sequence[int]) -> list[Delivered]:
+    def acked(self, first_sequence: int, first_offsets: Sequence[int | None]) -> list[Delivered]:
         """Batches from ``first_sequence`` on are durable. Repeated and late acks are passed over."""
         delivered = []
         for sequence, offset in enumerate(first_offsets, first_sequence):

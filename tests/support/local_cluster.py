@@ -38,7 +38,12 @@ class LocalCluster:
     """Use as a context manager. ``folder`` holds manifests, logs and the records of broker processes."""
 
     def __init__(
-        self, folder: Path, store: StoreSettings, *, brokers: int = 3, arguments: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        store: StoreSettings,
+        *,
+        brokers: int = 3,
+        arguments: tuple[str, ...] = ("--broker-memory", "4Gi"),
     ) -> None:
         self.folder = folder
         self.store = store

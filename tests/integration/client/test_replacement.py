@@ -1,0 +1,90 @@
+"""Segments are replaced while a program publishes: nothing is lost, doubled or out of order, and it hardly stalls."""
+
+from __future__ import annotations
+
+import pytest
+
+import smq
+from support.ledger import Ledger, Publishing, check, read_back
+from support.local_cluster import LocalCluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+
+def only_segment(client: smq.Client, topic: str) -> smq.SegmentInfo:
+    (segment,) = [s for s in client.admin().segments(topic) if s.phase == "open"]
+    return segment
+
+
+@pytest.mark.parametrize("who", ["primary", "follower"])
+def test_a_broker_is_killed_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str, who: str) -> None:
+    cluster.create(topic)
+    ledger = Ledger()
+    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+        publishing = Publishing(producer, ledger)
+        eventually(lambda: publishing.acked > 30, 20)
+        segment = only_segment(client, topic)
+        cluster.kill_broker(segment.brokers[0 if who == "primary" else 1])
+        before = publishing.acked
+        eventually(lambda: publishing.acked > before + 60, 20)
+        stall = publishing.stop()
+        check(ledger, read_back(consumer, ledger.total))
+    print(f"longest stall when a {who} is killed: {stall:.3f} s")
+    assert stall < 2.0
+
+
+def test_a_split_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic)
+    ledger = Ledger()
+    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+        publishing = Publishing(producer, ledger)
+        eventually(lambda: publishing.acked > 20, 20)
+        client.admin().split(topic, only_segment(client, topic).name, at=[10, 40])
+        eventually(lambda: len([s for s in client.admin().segments(topic) if s.phase == "open"]) == 3, 20)
+        before = publishing.acked
+        eventually(lambda: publishing.acked > before + 20, 20)
+        stall = publishing.stop()
+        batches = read_back(consumer, ledger.total)
+        check(ledger, batches)
+    print(f"longest stall in a split: {stall:.3f} s")
+    assert len({b.segment for b in batches}) == 4
+    assert stall < 1.0
+
+
+def test_merge_and_roll_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic, segments={"min": 1, "max": 16})
+    admin = client.admin()
+    ledger = Ledger()
+    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+        publishing = Publishing(producer, ledger)
+        eventually(lambda: publishing.acked > 20, 20)
+        admin.split(topic, only_segment(client, topic).name)
+        eventually(lambda: len([s for s in admin.segments(topic) if s.phase == "open"]) == 2, 20)
+        admin.merge(topic, [s.name for s in admin.segments(topic) if s.phase == "open"])
+        eventually(lambda: [s.stop for s in admin.segments(topic) if s.phase == "open"] == [64], 20)
+        merged = only_segment(client, topic)
+        admin.roll(topic, merged.name)
+        eventually(lambda: only_segment(client, topic).name != merged.name, 20)
+        before = publishing.acked
+        eventually(lambda: publishing.acked > before + 20, 20)
+        publishing.stop()
+        check(ledger, read_back(consumer, ledger.total))
+
+
+def test_the_leader_dies_and_publishing_goes_on(own_cluster: LocalCluster) -> None:
+    own_cluster.create("flights")
+    ledger = Ledger()
+    with (
+        own_cluster.connect() as client,
+        client.producer("flights") as producer,
+        client.consumer("flights") as consumer,
+    ):
+        publishing = Publishing(producer, ledger)
+        eventually(lambda: publishing.acked > 20, 20)
+        own_cluster.kill_leader()
+        before = publishing.acked
+        eventually(lambda: publishing.acked > before + 100, 20)
+        stall = publishing.stop()
+        check(ledger, read_back(consumer, ledger.total))
+    assert stall < 1.0
