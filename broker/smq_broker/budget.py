@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 MIB = 1024 * 1024
 SMALLEST_CREDIT = MIB
 LARGEST_CREDIT = 64 * MIB
+LARGEST_KEPT = 4 * MIB
 PROMISED = 1.3
 """Of its budget, what a follower may promise: the smallest credits go beyond it, for most segments are at rest."""
 PRIMARY_SHARE = 0.35
 FOLLOWER_SHARE = 0.35
+READER_SHARE = 0.1
 PRESSURE = 0.6
 
 
@@ -67,9 +69,30 @@ class FollowerBudget:
         self.granted.pop(segment, None)
 
 
-def budgets(memory: int) -> tuple[PrimaryBudget, FollowerBudget]:
+@dataclass(slots=True)
+class ReaderBudget:
+    """Bytes kept for readers below the tail's start, by segment: a convenience, so what is left is all one gets."""
+
+    limit: int
+    given: dict[str, int] = field(default_factory=dict)
+
+    def give(self, segment: str) -> int:
+        """What may be kept for this segment's readers; the same when it is asked again."""
+        if segment not in self.given:
+            self.given[segment] = min(LARGEST_KEPT, self.limit - sum(self.given.values()))
+        return self.given[segment]
+
+    def release(self, segment: str) -> None:
+        self.given.pop(segment, None)
+
+
+def budgets(memory: int) -> tuple[PrimaryBudget, FollowerBudget, ReaderBudget]:
     """The budgets of a process with so much memory; the rest is for encoding chunks and for what is on its way."""
-    return PrimaryBudget(int(memory * PRIMARY_SHARE)), FollowerBudget(int(memory * FOLLOWER_SHARE))
+    return (
+        PrimaryBudget(int(memory * PRIMARY_SHARE)),
+        FollowerBudget(int(memory * FOLLOWER_SHARE)),
+        ReaderBudget(int(memory * READER_SHARE)),
+    )
 
 
 def to_relieve(tails: Iterable[tuple[int, str]], used: int, limit: int) -> list[str]:

@@ -94,6 +94,7 @@ class Held:
         self._wants_flush = wants_flush
         self._has_news = has_news
         self._reserved = 0
+        self._readers = 0
         self._seen = (self.machine.state, 0, 0, 0, 0)
 
     @property
@@ -131,6 +132,20 @@ class Held:
         self._reserved += nbytes
         return True
 
+    def reader_comes(self) -> None:
+        """While somebody reads here, a little of what was written to the filer is kept too."""
+        with self.lock:
+            self._readers += 1
+            if self.machine.state is not State.SEALED:
+                self.machine.keep(self._memory.give_readers(self.key))
+
+    def reader_leaves(self) -> None:
+        with self.lock:
+            self._readers -= 1
+            if not self._readers:
+                self.machine.keep(0)
+                self._memory.release_readers(self.key)
+
     def ask_flush(self) -> None:
         """Write out what can be written, due or not. Lock held; it is settled at the end of the block."""
         self.flush_wanted = True
@@ -146,7 +161,7 @@ class Held:
         before = self._seen
         if now != before:
             self._seen = now
-            if now[1:4] != before[1:4] and self.links:
+            if self.links and (now[1] != before[1] or any(link.rests for link in self.links)):
                 self.grown.notify_all()
             if now[4] < before[4] or now[0] is not before[0]:
                 self.room.notify_all()
@@ -178,6 +193,7 @@ class Held:
             self.fenced.set()
         if state is State.SEALED:
             self._memory.release(self.key)
+            self._memory.release_readers(self.key)
             self.compactor.clear()
         self.grown.notify_all()
         for stream in self.streams:

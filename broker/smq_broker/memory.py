@@ -14,7 +14,7 @@ class Memory:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._lock = threading.Lock()
-        self._primary, self._follower = budgets(limit)
+        self._primary, self._follower, self._readers = budgets(limit)
 
     def reserve(self, nbytes: int) -> bool:
         """Room for a producer's batch? True: it is taken."""
@@ -38,6 +38,15 @@ class Memory:
     def release(self, segment: str) -> None:
         with self._lock:
             self._follower.release(segment)
+
+    def give_readers(self, segment: str) -> int:
+        """Bytes that may be kept for a segment's readers; may be none."""
+        with self._lock:
+            return self._readers.give(segment)
+
+    def release_readers(self, segment: str) -> None:
+        with self._lock:
+            self._readers.release(segment)
 
     @property
     def under_pressure(self) -> bool:

@@ -56,7 +56,8 @@ class FollowerLink:
         self._broken: SmqError | None = None
         self._sent = 0
         self._answered = 0
-        self._news_since: float | None = None
+        self._news_at: float | None = None
+        self.rests = False
         self._unheard_since: float | None = None
 
     @property
@@ -158,8 +159,7 @@ class FollowerLink:
                 while message is None:
                     if self._broken is not None or held.machine.state not in (State.WAITING, State.OPEN):
                         return
-                    woken = held.grown.wait(self._pause())
-                    message = self._next() or (None if woken else self._heartbeat())
+                    message = self._wait() or self._next()
             if self._sent == self._answered:
                 self._unheard_since = time.monotonic()
             self._sent += 1
@@ -170,29 +170,37 @@ class FollowerLink:
                 writer.write_metadata(metadata)
 
     def _next(self) -> ReplicationMessage | None:
-        """What waits for the follower: entries at once, mere news after 20 ms. Lock held."""
+        """What waits for the follower: entries at once, mere news 20 ms after the last message. Lock held."""
         machine = self._held.machine
         kind = machine.replication_waits(self.incarnation)
-        if kind is None:
-            self._news_since = None
-            return None
-        if kind == "news":
-            now = time.monotonic()
-            self._news_since = self._news_since or now
-            if now - self._news_since < NEWS_AFTER:
+        now = time.monotonic()
+        if kind == "entries":
+            self._news_at = now + NEWS_AFTER
+        elif kind == "news":
+            self._news_at = self._news_at or now + NEWS_AFTER
+            if now < self._news_at:
                 return None
-        self._news_since = None
+            self._news_at = None
+        else:
+            if self._news_at is not None and now >= self._news_at:
+                self._news_at = None
+            return None
         return machine.replication_for(self.incarnation, max_bytes=MAX_MESSAGE)
 
-    def _pause(self) -> float:
-        if self._news_since is not None:
-            return max(0.001, self._news_since + NEWS_AFTER - time.monotonic())
-        return HEARTBEAT
+    def _wait(self) -> ReplicationMessage | None:
+        """Until something may wait for the follower; a heartbeat when nothing did for a second. Lock held.
 
-    def _heartbeat(self) -> ReplicationMessage | None:
-        machine = self._held.machine
-        if self._news_since is not None or not self._answered:
+        Soon after a message this looks for news by itself; only one that rests has to be woken for mere news.
+        """
+        if self._news_at is not None:
+            self._held.grown.wait(max(0.001, self._news_at - time.monotonic()))
             return None
+        self.rests = True
+        woken = self._held.grown.wait(HEARTBEAT)
+        self.rests = False
+        if woken or not self._answered:
+            return None
+        machine = self._held.machine
         return ReplicationMessage(0, (), machine.watermark, machine.chain_end)
 
     # ---- the reading thread

@@ -99,7 +99,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             check_protocol(request.protocol)
             held = self._holdings.find(request.segment, request.uid, request.incarnation)
             frames = tail_frames(held, request.from_offset, context)
-            return fl.GeneratorStream(held.wire.message, self._guarded(frames))
+            return fl.GeneratorStream(held.wire.message, self._guarded(held, frames))
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:
         with self._errors(action.type):
@@ -109,9 +109,13 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
         return list(self._actions.known())
 
-    def _guarded(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        with self._errors("tail"), self._meters.streams.labels("reader").track_inprogress():
-            yield from frames
+    def _guarded(self, held: Held, frames: Iterator[Frame]) -> Iterator[Frame]:
+        held.reader_comes()
+        try:
+            with self._errors("tail"), self._meters.streams.labels("reader").track_inprogress():
+                yield from frames
+        finally:
+            held.reader_leaves()
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Literal
 
 from smq_core.errors import NotAtEnd, NotOpenYet, ProducerFenced, SegmentSealed, SequenceGap, WrongPartition
@@ -157,6 +158,10 @@ class SegmentReplica:
     outcome: SealOutcome | None = None
     counters: Counters = field(default_factory=Counters)
     tail: deque[Entry] = field(default_factory=deque)
+    keep_recent: int = 0
+    """Bytes that are kept below ``chain_end``, so that readers at the end need not go to the filer for each chunk."""
+    recent: deque[Entry] = field(default_factory=deque)
+    _recent_bytes: int = 0
     _producers: ProducerMap = field(default_factory=ProducerMap)
     _chain_producers: ProducerMap = field(default_factory=ProducerMap)
     _unread_predecessors: set[str] = field(default_factory=set)
@@ -285,7 +290,7 @@ class SegmentReplica:
         waiting: list[Entry] = []
         size = 0
         if state.sent < self.end:
-            for entry in self._entries_from(state.sent):
+            for entry in _entries_from(self.tail, state.sent):
                 if waiting and size + entry.batch.nbytes > max_bytes:
                     break
                 waiting.append(entry)
@@ -389,6 +394,7 @@ class SegmentReplica:
         self.outcome = outcome
         self.tail.clear()
         self.tail_bytes = 0
+        self.keep(0)
         self._pending_acks.clear()
         self._repeat_acks.clear()
 
@@ -402,7 +408,8 @@ class SegmentReplica:
         """Whole entries from the one that holds ``offset``, all below the watermark. Empty: nothing (yet)."""
         found: list[Entry] = []
         size = 0
-        for entry in self._entries_from(offset):
+        old = _entries_from(self.recent, offset) if offset < self.chain_end else ()
+        for entry in chain(old, _entries_from(self.tail, offset)):
             if entry.end > self.watermark or (found and size + entry.batch.nbytes > max_bytes):
                 break
             found.append(entry)
@@ -411,7 +418,13 @@ class SegmentReplica:
 
     @property
     def tail_start(self) -> int:
-        return self.chain_end
+        """The lowest offset that can be read here."""
+        return self.recent[0].first if self.recent else self.chain_end
+
+    def keep(self, nbytes: int) -> None:
+        """From now on keeps so many bytes of what is in the filer already."""
+        self.keep_recent = nbytes
+        self._forget_recent()
 
     # ---- inside
 
@@ -474,16 +487,25 @@ class SegmentReplica:
             self.tail_bytes -= entry.batch.nbytes
             self.chain_end = entry.end
             gone.append((entry.batch.id, entry.first))
+            if self.keep_recent:
+                self.recent.append(entry)
+                self._recent_bytes += entry.batch.nbytes
         self._chain_producers.apply_all(gone)
+        self._forget_recent()
 
-    def _entries_from(self, offset: int) -> Iterator[Entry]:
-        """The tail's entries from the one that holds ``offset``."""
-        lo, hi = 0, len(self.tail)
-        while lo < hi:
-            mid = (lo + hi) // 2
-            if self.tail[mid].end <= offset:
-                lo = mid + 1
-            else:
-                hi = mid
-        for i in range(lo, len(self.tail)):
-            yield self.tail[i]
+    def _forget_recent(self) -> None:
+        while self.recent and self._recent_bytes > self.keep_recent:
+            self._recent_bytes -= self.recent.popleft().batch.nbytes
+
+
+def _entries_from(entries: deque[Entry], offset: int) -> Iterator[Entry]:
+    """The entries from the one that holds ``offset``."""
+    lo, hi = 0, len(entries)
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if entries[mid].end <= offset:
+            lo = mid + 1
+        else:
+            hi = mid
+    for i in range(lo, len(entries)):
+        yield entries[i]

@@ -284,6 +284,20 @@ def test_a_reader_below_the_tail_is_sent_to_the_filer(broker: BrokerProcess, top
         reader.cancel()
 
 
+def test_a_reader_at_the_end_needs_no_filer_for_what_was_just_written(
+    broker: BrokerProcess, topic: Topic, segment: Segment
+):
+    """The segment is Stored: each batch leaves the tail at the moment at which it may be read."""
+    reader = RawReader(broker.address, topic, segment, incarnation=broker.incarnation)
+    assert reader.next() is not None
+    producer = RawProducer(broker.address, topic, segment)
+    for number in range(30):
+        producer.wait_acked(producer.send(rows([b"%d" % number])))
+    assert reader.until(30).column("value").to_pylist() == [b"%d" % n for n in range(30)]
+    broker.seal(topic, segment)
+    assert reader.last().sealed.end == 30
+
+
 def test_an_idle_reader_hears_a_heartbeat_and_sees_the_watermark(broker: BrokerProcess, topic: Topic, segment: Segment):
     reader = RawReader(broker.address, topic, segment, incarnation=broker.incarnation)
     for _ in range(3):
