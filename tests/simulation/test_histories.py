@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
+
 from support.sim.history import run
 
 pytestmark = pytest.mark.simulation

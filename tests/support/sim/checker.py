@@ -14,7 +14,7 @@ from smq_core.invariants import Message, Row, Violation
 from smq_core.keyspace import KeyRange
 from smq_core.model import Durability, Layout, SealOutcome
 from smq_core.producing import Delivered
-from smq_core.replica import Ack, Entry, State
+from smq_core.replica import Ack, Entry
 from support.sim.chain import LAYOUT, Stored
 from support.sim.messages import Piece, rows
 from support.sim.store import Store

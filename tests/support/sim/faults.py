@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from smq_core.decide import Request
 from smq_core.leading import accepting
+from smq_core.replica import State
 from support.sim.store import HOST as FILER
 from support.sim.supervisor import HOST as API
 from support.sim.world import MS, SECOND, Process
@@ -26,6 +27,8 @@ class Faults:
         kinds: list[tuple[Callable[[], None], int]] = [
             (self.kill_broker, 3),
             (self.kill_two, 1),
+            (self.kill_one_pause_another, 2),
+            (self.pause_primary, 2),
             (self.pause_broker, 3),
             (self.cut, 5),
             (self.kill_leader, 3),
@@ -54,6 +57,7 @@ class Faults:
 
     def _store_faults(self) -> None:
         dice, faults = self.world.random, self.history.store.faults
+        self.history.store.pace = dice.choice([1, 1, 1, 10, 30])
         rate = dice.choice([0.0, 0.0, 0.05, 0.2])
         for name in ("lost_answer", "late", "refused", "false_conflict", "stale_get", "failed_get"):
             if dice.random() < 0.5:
@@ -66,6 +70,7 @@ class Faults:
         history.network.cuts.clear()
         history.network.slow = history.network.repeat = history.network.hole = 0.0
         faults = history.store.faults
+        history.store.pace = 1
         faults.away = False
         faults.lost_answer = faults.late = faults.refused = faults.false_conflict = 0.0
         faults.stale_get = faults.failed_get = 0.0
@@ -86,6 +91,29 @@ class Faults:
     def kill_two(self) -> None:
         self.kill_broker()
         self._later(self.world.between(0, SECOND), self.kill_broker)
+
+    def kill_one_pause_another(self) -> None:
+        """Of the same segment: what remains can only be found when the paused one answers again."""
+        held = [h for b in self.history.brokers.values() for h in b.holdings.values() if h.machine.state is State.OPEN]
+        if held:
+            holding = self.world.random.choice(held)
+            names = {r.incarnation for r in holding.segment.replicas} - {holding.broker.incarnation}
+            self._tell(f"kill {holding.process.name}, pause another replica of {holding.name}")
+            for broker in self.history.brokers.values():
+                if broker.incarnation in names:
+                    self._pause(broker.process, 12 * SECOND)
+                    break
+            self.history.kill_broker(holding.broker)
+
+    def pause_primary(self) -> None:
+        """A replica that comes back while another one seals."""
+        primaries = [
+            b
+            for b in self.history.brokers.values()
+            if any(h.links and h.machine.state is State.OPEN for h in b.holdings.values())
+        ]
+        if primaries:
+            self._pause(self.world.random.choice(primaries).process, 4 * SECOND)
 
     def pause_broker(self) -> None:
         self._pause(self.world.random.choice(list(self.history.brokers.values())).process, 12 * SECOND)

@@ -52,6 +52,8 @@ class GroupHost:
 
     def ask(self, request: tuple[Any, ...]) -> Future:
         answer = Future()
+        if request[0] == "join" and request[1] in self.groups:
+            return self.leader.process.start(self._rejoin(*request[1:]))
         self._requests.append((request, answer))
         if not self._busy:
             self._busy = True
@@ -70,6 +72,15 @@ class GroupHost:
             except SmqError as error:
                 answer.fail(error)
         self._busy = False
+
+    def _rejoin(self, name: str, member: str, generation: int) -> Steps:
+        """To a group that is loaded: a join does not wait for a commit that is being written."""
+        nodes = yield from self._nodes()
+        it = self.groups.get(name)
+        if it is None:
+            raise Unavailable(f"group {name} is served by another leader now: ask again")
+        self._refresh(it, nodes)
+        return self._join(name, it, member, generation)
 
     def _join(self, name: str, it: Loaded, member: str, generation: int) -> Any:
         assignment = it.group.join(member, self.leader.clock(), generation)
@@ -98,7 +109,7 @@ class GroupHost:
         it.group.flushed(self.leader.clock())
         self.leader.checker.assigned(name, it.group)
 
-    def _loaded(self, name: str) -> Steps:
+    def _nodes(self) -> Steps:
         leader = self.leader
         layout = leader.machine.layout
         if layout is None:
@@ -107,7 +118,15 @@ class GroupHost:
         sealed = page[0][1] if page is not None else ()
         if index_is_behind(layout, len(sealed)):
             raise Unavailable("the store shows an old index: ask again")
-        nodes = nodes_of(sealed, layout)
+        return nodes_of(sealed, layout)
+
+    def _refresh(self, it: Loaded, nodes: Any) -> None:
+        it.group.expire(self.leader.clock())
+        it.group.update(nodes, self.leader.clock())
+
+    def _loaded(self, name: str) -> Steps:
+        leader = self.leader
+        nodes = yield from self._nodes()
         if name not in self.groups:
             found = yield leader.store.get(leader.process, path(name))
             kept, etag = found if found is not None else (Committed(0, {}, ""), None)
@@ -120,8 +139,7 @@ class GroupHost:
                 raise Unavailable(f"group {name} is served by another leader: ask again")
             self.groups[name] = Loaded(group, result.etag)
         it = self.groups[name]
-        it.group.expire(leader.clock())
-        it.group.update(nodes, leader.clock())
+        self._refresh(it, nodes)
         return it
 
     def _put(self, name: str, value: Committed, etag: str | None) -> Steps:

@@ -262,6 +262,7 @@ class Producer:
         lane = self.lanes.lanes.get(name)
         if lane is None or lane.state is LaneState.DONE or self.stopped:
             return
+        self.checker.told(outcome, self.name)
         self._told[name] = outcome
         self._broke(name, lane)
         self._advance()

@@ -49,6 +49,7 @@ class Store:
         self.world = world
         self.network = network
         self.faults = StoreFaults()
+        self.pace = 1
         self.things: dict[str, Thing] = {}
         self.watchers: list[Callable[[str, Any], None]] = []
 
@@ -73,8 +74,8 @@ class Store:
                 world.after(world.between(TIME_LIMIT, 6 * SECOND), lambda: self._apply(path, value, etag) and None)
             return answer
         dice = world.random.random()
-        arrives = world.between(1 * MS, 8 * MS)
-        answers = arrives + world.between(500, 3 * MS)
+        arrives = world.between(1 * MS, 8 * MS) * self.pace
+        answers = arrives + world.between(500, 3 * MS) * self.pace
         dice -= faults.refused
         if dice < 0:
             self._reply(caller, answer, answers, StoreUnavailable("the store failed"))
@@ -117,7 +118,7 @@ class Store:
         def arrive() -> None:
             self._reply(caller, answer, world.between(500, 2 * MS), self._as_of(path, world.now - lag))
 
-        world.after(world.between(500, 3 * MS), arrive)
+        world.after(world.between(500, 3 * MS) * self.pace, arrive)
         return answer
 
     def list(self, caller: Process, prefix: str) -> Future:
