@@ -22,6 +22,8 @@ from smq_core.topic_load import TopicLoad
 
 RETRY_OPEN_AFTER = 500_000
 SUCCESSORS_HEAD_START = 1_000_000
+RESYNC_AFTER = 30_000_000
+"""A former leader's PUT may land after this one has read the layout: it is read again now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,10 @@ class TopicLeader:
     settles_at: int = 0
     _known: bool = False
     _reading: bool = False
+    _read_at: int = 0
     _putting: bool = False
+    _asked: list[Request] = field(default_factory=list)
+    """Requests that the layout which is being put carries out."""
     _indexing: bool = False
     _openings: dict[tuple[str, str], _Opening] = field(default_factory=dict)
     _sealings: dict[str, Sealing] = field(default_factory=dict)
@@ -108,11 +113,14 @@ class TopicLeader:
         if not self._known:
             if self._reading or now < self._retry_at:
                 return []
-            self._reading = True
+            self._reading, self._read_at = True, now
             return [ReadLayout()]
         if self.layout is None:
             return self._create(now, brokers)
         effects: list[Effect] = []
+        if not self._reading and not 0 <= now - self._read_at < RESYNC_AFTER:
+            self._reading, self._read_at = True, now
+            effects.append(ReadLayout())
         effects += self._open(now, brokers)
         effects += self._seal(now, brokers)
         effects += self._index(now)
@@ -172,9 +180,7 @@ class TopicLeader:
             if sealing.outcome is not None:
                 effects += self._release(segment, liveness)
                 continue
-            if any(self.outcome(p) is None for p in segment.predecessors if p in self.layout):
-                # One that never opened may be sealed at once, but its successors open when they see that: not before
-                # those that came before it take nothing more.
+            if not self._predecessors_sealed(segment):
                 continue
             if not self._successors_ready(segment, now, liveness):
                 continue
@@ -194,6 +200,12 @@ class TopicLeader:
         asks: list[Effect] = [AskReplica(segment.name, r) for r in alive if r.incarnation not in told]
         told.update(r.incarnation for r in alive)
         return asks
+
+    def _predecessors_sealed(self, segment: Segment) -> bool:
+        """One that never opened could be sealed at once, but its successors open when they see that: not before those
+        that came before it take nothing more."""
+        assert self.layout is not None
+        return all(self.outcome(p) is not None for p in segment.predecessors if p in self.layout)
 
     def _successors_ready(self, segment: Segment, now: int, liveness: Callable[[str], Liveness]) -> bool:
         """Successors open before the seal begins, so that writers go straight on; but nobody is waited for long."""
@@ -232,6 +244,7 @@ class TopicLeader:
         if now < self.settles_at and not _all_known(layout, brokers):
             brokers = {}
         refused = {key for key, opening in self._openings.items() if opening.refused}
+        asked = self.requests
         plans, decisions, self.requests = decide(
             self.topic.spec,
             layout,
@@ -249,6 +262,7 @@ class TopicLeader:
         if layout is self.layout:
             return []
         self._putting = True
+        self._asked = [request for request in asked if request not in self.requests]
         return [PutLayout(replace(layout, version=self.layout.version + 1), self.etag)]
 
     # ---- answers
@@ -271,12 +285,14 @@ class TopicLeader:
 
     def layout_put(self, layout: Layout, etag: str) -> None:
         self._putting = False
+        self._asked = []
         self.layout, self.etag = layout, etag
         self._forget()
 
     def layout_lost(self, now: int, *, unclear: bool = False) -> None:
         """Another leader's PUT came first, or nobody knows: think again from what the filer says."""
         self._putting = False
+        self.requests, self._asked = self._asked + self.requests, []
         self._known = False
         self._retry_at = now + 200_000 if unclear else now
 

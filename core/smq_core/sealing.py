@@ -13,6 +13,7 @@ from enum import StrEnum
 from smq_core.model import Durability, Replica, SealOutcome, Segment
 
 ASK_DEADLINE = 3_000_000
+ASK_AGAIN_AFTER = 10_000_000
 RETRY_AFTER = 200_000
 
 
@@ -54,6 +55,8 @@ Step = AskReplica | SealFromFiler | Blocked
 @dataclass(slots=True)
 class _Try:
     asked_at: int | None = None
+    believed: bool = True
+    """Was it believed alive when it was asked?"""
     failed_at: int | None = None
     holds_nothing: bool = False
 
@@ -76,7 +79,8 @@ class Sealing:
         """What to do now; None while an answer is awaited, or when it is done.
 
         The primary is asked first. One that does not answer in time, or is not believed alive, gives way to the next
-        replica; asking several is harmless.
+        replica; asking several, or one again, is harmless. The answer to a question that went to a silent replica may
+        never come: it is asked again when it is back.
         """
         if self.outcome is not None:
             return None
@@ -88,17 +92,20 @@ class Sealing:
         ordered = sorted(candidates, key=lambda r: liveness(r.incarnation) is not Liveness.ALIVE)
         for replica in ordered:
             attempt = self._tries[replica.incarnation]
+            believed = liveness(replica.incarnation) is Liveness.ALIVE
             if attempt.asked_at is not None:
-                in_time = now - attempt.asked_at < ASK_DEADLINE
-                believed = liveness(replica.incarnation) is Liveness.ALIVE
                 waiting = True
-                if in_time and believed:
+                if not believed:
+                    continue
+                asked = now - attempt.asked_at
+                if attempt.believed and asked < ASK_DEADLINE:
                     return None
-                continue
+                if asked < (ASK_AGAIN_AFTER if attempt.believed else ASK_DEADLINE):
+                    continue
             if attempt.failed_at is not None and now - attempt.failed_at < RETRY_AFTER:
                 waiting = True
                 continue
-            attempt.asked_at = now
+            attempt.asked_at, attempt.believed = now, believed
             return AskReplica(self.segment.name, replica)
         if stored:
             return self._from_filer(now)

@@ -32,7 +32,7 @@ class _Line:
 class Brokers:
     """The leader's side of the data plane. Use it on the event loop; the calls run in ``pool``."""
 
-    def __init__(self, threads: int = 64) -> None:
+    def __init__(self, threads: int = 256) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="broker-call")
         self._urgent = ThreadPoolExecutor(8, thread_name_prefix="broker-status")
         self._lines: dict[str, _Line] = {}
@@ -56,7 +56,16 @@ class Brokers:
             async with asyncio.timeout(timeout + 1.0), line.slots:
                 return await loop.run_in_executor(self._pool, _call, line.client, action, request, timeout)
         except TimeoutError:
+            self._drop(replica.incarnation, line)
             raise Unavailable(f"broker {replica.broker} at {replica.address} did not answer in {timeout} s") from None
+        except _NoAnswer as error:
+            self._drop(replica.incarnation, line)
+            raise Unavailable(f"broker {replica.broker} at {replica.address}: {error}") from error
+
+    def _drop(self, incarnation: str, line: _Line) -> None:
+        """The next call gets a connection of its own: this one may lead nowhere. Calls that wait on it wait on."""
+        if self._lines.get(incarnation) is line:
+            del self._lines[incarnation]
 
     def forget(self, incarnation: str) -> None:
         """This incarnation is no more."""
@@ -71,10 +80,16 @@ class Brokers:
         self._urgent.shutdown(wait=False, cancel_futures=True)
 
 
+class _NoAnswer(Exception):
+    """The connection failed, or the deadline passed."""
+
+
 def _call(client: fl.FlightClient, action: str, request: Message, timeout: float) -> bytes:
     try:
         return flight.call(client, action, request, timeout=timeout)
-    except SmqError:
+    except SmqError as error:
+        if isinstance(error, Unavailable) and not getattr(error.__cause__, "extra_info", None):
+            raise _NoAnswer(error.message) from error
         raise
     except Exception as error:  # a client that was closed meanwhile, and whatever else Flight may raise
-        raise Unavailable(f"the call {action!r} failed: {error}") from error
+        raise _NoAnswer(f"{type(error).__name__}: {error}") from error

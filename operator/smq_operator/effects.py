@@ -36,8 +36,8 @@ log = structlog.get_logger()
 OPEN_TIMEOUT = 2.0
 OVERLOADED_TRIES = 4
 FLUSH_TIMEOUT = 5.0
-SEAL_TIMEOUT = 60.0
-"""Longer than core's patience with one replica: an answer that comes late is still good."""
+SEAL_TIMEOUT = 35.0
+"""Longer than core's patience: an answer that comes late is still good. A broker answers within 30 s."""
 
 
 class BrokerCalls(Protocol):
@@ -46,6 +46,8 @@ class BrokerCalls(Protocol):
     async def call(
         self, replica: Replica, action: str, request: Message, *, timeout: float, urgent: bool = False
     ) -> bytes: ...
+
+    def forget(self, incarnation: str) -> None: ...
 
 
 class Effects:
@@ -61,6 +63,10 @@ class Effects:
         self._patience = patience
         self._overloaded: dict[tuple[str, str], int] = {}
         self.me = f"leader-{uuid.uuid4().hex[:12]}"
+
+    def gone(self, incarnation: str) -> None:
+        """Nobody will call this incarnation any more."""
+        self._brokers.forget(incarnation)
 
     async def in_pool(self, call: Callable[..., T], *args: object) -> T:
         """Runs a call that blocks on the store."""
@@ -92,6 +98,10 @@ class Effects:
             found, sealed = await self.in_pool(_read, self._store, topic)
         except Exception as error:
             self._failed("layout.read", topic, error)
+            leader.read_failed(self._now())
+            return
+        if leader.layout is not None and (found is None or found[0].version < leader.layout.version):
+            log.error("layout.stale", topic=topic.name, known=leader.layout.version, found=found and found[0].version)
             leader.read_failed(self._now())
             return
         run.sealed = {entry.name: entry for entry in sealed}

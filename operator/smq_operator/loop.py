@@ -30,6 +30,7 @@ log = structlog.get_logger()
 
 TICK = 0.1
 SETTLE = 3_000_000
+STOOD_STILL = 1_000_000
 FLEET_STARTS_WITHIN = 15_000_000
 """So long a new leader waits for the brokers that shall run before it places a topic that is new."""
 RETRY_TOPIC_AFTER = 1_000_000
@@ -58,6 +59,7 @@ class LeaderLoop:
         self.decisions: deque[Decision] = deque(maxlen=KEPT_DECISIONS)
         self.decided: Counter[tuple[str, str]] = Counter()
         self.rounds = 0
+        self._last_round = 0
         self._patience = patience
         self._settles_at = clock() + settle
         self._fleet_until = clock() + FLEET_STARTS_WITHIN
@@ -111,6 +113,10 @@ class LeaderLoop:
     def round(self) -> None:
         """Looks at everything once."""
         now = self.now()
+        if self.rounds and now - self._last_round > STOOD_STILL:
+            log.warning("leader.stood.still", seconds=(now - self._last_round) / 1e6)
+            self.registry.slept(now - self._last_round)
+        self._last_round = now
         self.rounds += 1
         self._sync_wishes(now)
         for broker in self.registry.check_proofs(self.layouts().values(), settled=now >= self._settles_at):
@@ -120,6 +126,9 @@ class LeaderLoop:
                 incarnation=broker.replica.incarnation,
                 proof=broker.gone,
             )
+            self.effects.gone(broker.replica.incarnation)
+        if self.rounds % 100 == 0 and self.knows_everything:
+            self.registry.forget({r.incarnation for v in self._expected() for s in v.segments for r in s.replicas}, now)
         traffic = self._traffic()
         starting = now < self._fleet_until and len(self.registry.living(now)) < self.world.brokers_wanted()
         views = self.registry.views(self._expected(), traffic, now)

@@ -111,6 +111,11 @@ class Registry:
                     found.append(broker)
         return found
 
+    def slept(self, microseconds: int) -> None:
+        """This process stood still for so long: that nobody was heard meanwhile says nothing about the brokers."""
+        for broker in self._brokers.values():
+            broker.heard_at += microseconds
+
     def forget(self, named: Collection[str], now: int) -> list[str]:
         """Drops gone incarnations that no layout names; returns them."""
         done = [
