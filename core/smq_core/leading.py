@@ -24,8 +24,6 @@ RETRY_OPEN_AFTER = 500_000
 SUCCESSORS_HEAD_START = 1_000_000
 RESYNC_AFTER = 30_000_000
 """A former leader's PUT may land after this one has read the layout: it is read again now and then."""
-RESYNC_AFTER = 30_000_000
-"""A former leader's PUT may land after this one has read the layout: it is read again now and then."""
 
 
 @dataclass(frozen=True, slots=True)
