@@ -3,17 +3,16 @@
 *Pressure* is a segment's load in units of the topic's target: the largest of messages, bytes and batches per second,
 each divided by its target. A segment is split when its pressure (with a short look ahead along its slope) stays above
 1 for ``split_after``; neighbours are merged when their combined pressure stays below ``MERGE_FLOOR`` for
-``merge_after``. The gap between the two lines, and that only segments older than ``merge_after`` merge, keep it from
+``merge_after``, counted anew after each split and merge. The gap between the two lines and that wait keep it from
 swinging.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from smq_core.keyspace import KeyRange
+from smq_core.cutting import cut_by_load, cut_evenly
 from smq_core.load import SECOND, Rates, SegmentLoad
 from smq_core.model import Segment, TopicSpec
 
@@ -22,9 +21,10 @@ TARGET_BATCHES = 2_000
 LOOK_AHEAD = 5.0
 """Seconds along the slope: a ramp is met before it hurts."""
 FILL = 0.6
-"""Successors of a split are planned to have this pressure."""
+"""Successors of a split are planned to have this pressure at most."""
 MAX_PARTS = 16
-MERGE_FLOOR = 0.1
+"""Successors of one split, predecessors of one merge."""
+MERGE_FLOOR = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,48 +69,73 @@ class Autoscaler:
     quiet_since: dict[str, int] = field(default_factory=dict)
 
     def changes(
-        self, spec: TopicSpec, segments: Sequence[Segment], loads: Mapping[str, SegmentLoad], now: int
+        self,
+        spec: TopicSpec,
+        segments: Sequence[Segment],
+        loads: Mapping[str, SegmentLoad],
+        now: int,
+        *,
+        count: int | None = None,
     ) -> list[Change]:
-        """What to change now. ``segments`` are the open ones that no plan touches, in any order."""
-        ordered = sorted(segments, key=lambda s: s.range)
-        self._forget({s.name for s in ordered})
-        room = spec.max_segments - len(ordered)
-        changes: list[Change] = []
-        for segment in ordered:
-            load = loads.get(segment.name)
-            change = self._split(spec, segment, load, room, now) if load is not None else None
-            if isinstance(change, Split):
-                room -= len(change.boundaries)
-            if change is not None:
-                changes.append(change)
+        """What to change now. ``segments`` are the open ones that no plan touches, in any order.
+
+        ``loads`` has no others than the layout's. ``count`` is how many segments the topic has besides those that are
+        being replaced; by default these.
+        """
+        ordered = sorted(segments, key=lambda s: s.range.start)
+        self._forget(loads)
+        count = len(ordered) if count is None else count
+        ahead = {s.name: _ahead(spec, loads.get(s.name)) for s in ordered}
+        changes = self._splits(spec, ordered, loads, ahead, spec.max_segments - count, now)
         if not any(isinstance(c, Split) for c in changes):
-            changes += self._to_minimum(spec, ordered, loads)
+            changes += self._to_minimum(spec, ordered, loads, spec.min_segments - count)
         if not any(isinstance(c, Split) for c in changes):
-            changes += self._merges(spec, ordered, loads, now)
+            changes += self._merges(spec, ordered, loads, ahead, count - spec.min_segments, now)
         return changes
 
-    def _split(self, spec: TopicSpec, segment: Segment, load: SegmentLoad, room: int, now: int) -> Change | None:
-        ahead = pressure(load.fast.plus(load.slope, LOOK_AHEAD), spec)
-        if ahead <= 1.0:
-            self.above_since.pop(segment.name, None)
-            return None
-        since = self.above_since.setdefault(segment.name, now)
-        if now - since < spec.split_after:
-            return None
-        words = _words(load.fast, spec, f"for {(now - since) // SECOND} s")
-        if len(segment.range) == 1:
-            return HotPartition(segment.name, segment.range.start, words)
-        parts = min(math.ceil(ahead / FILL), MAX_PARTS, len(segment.range), room + 1)
-        if parts < 2:
-            return None
-        boundaries = cut_evenly(segment.range, load.shape, parts)
-        return Split(segment.name, tuple(boundaries), words)
+    def _splits(
+        self,
+        spec: TopicSpec,
+        ordered: Sequence[Segment],
+        loads: Mapping[str, SegmentLoad],
+        ahead: Mapping[str, float],
+        room: int,
+        now: int,
+    ) -> list[Change]:
+        """The hottest first: when ``max_segments`` leaves little room, they get it."""
+        due = [s for s in ordered if self._is_due(spec, s.name, ahead[s.name], loads, now)]
+        changes: list[Change] = []
+        for segment in sorted(due, key=lambda s: -ahead[s.name]):
+            load, level = loads[segment.name], ahead[segment.name]
+            words = _words(load.fast, spec, f"for {(now - self.above_since[segment.name]) // SECOND} s")
+            if len(segment.range) == 1:
+                changes.append(HotPartition(segment.name, segment.range.start, words))
+                continue
+            boundaries = cut_by_load(segment.range, load.shape, level, FILL, min(MAX_PARTS, room + 1))
+            if boundaries:
+                changes.append(Split(segment.name, tuple(boundaries), words))
+                room -= len(boundaries)
+        return changes
+
+    def _is_due(
+        self, spec: TopicSpec, name: str, ahead: float, loads: Mapping[str, SegmentLoad], now: int
+    ) -> bool:
+        """True when the segment has been above the line for long enough and is not about to fall below it.
+
+        A moment's dip of the look-ahead alone does not start the wait anew: on a noisy load that would never end.
+        """
+        if ahead > 1.0:
+            return now - self.above_since.setdefault(name, now) >= spec.split_after
+        if name in self.above_since and pressure(loads[name].fast, spec) <= 1.0:
+            del self.above_since[name]
+        return False
 
     def _to_minimum(
-        self, spec: TopicSpec, ordered: Sequence[Segment], loads: Mapping[str, SegmentLoad]
+        self, spec: TopicSpec, ordered: Sequence[Segment], loads: Mapping[str, SegmentLoad], missing: int
     ) -> list[Change]:
         """Raising ``segments.min`` splits at once: that is how an expected flood is prepared."""
-        missing = spec.min_segments - len(ordered)
+        if missing <= 0:
+            return []
         wide = sorted((s for s in ordered if len(s.range) > 1), key=lambda s: -len(s.range))
         changes: list[Change] = []
         for segment in wide:
@@ -118,88 +143,79 @@ class Autoscaler:
                 break
             parts = min(missing + 1, len(segment.range)) if len(ordered) == 1 else 2
             load = loads.get(segment.name)
-            boundaries = cut_evenly(segment.range, load.shape if load is not None else (), parts)
+            shape, level = (load.shape, pressure(load.fast, spec)) if load is not None else ((), 0.0)
+            boundaries = cut_evenly(segment.range, shape, level, parts)
             changes.append(Split(segment.name, tuple(boundaries), f"segments.min is {spec.min_segments}"))
             missing -= len(boundaries)
         return changes
 
     def _merges(
-        self, spec: TopicSpec, ordered: Sequence[Segment], loads: Mapping[str, SegmentLoad], now: int
+        self,
+        spec: TopicSpec,
+        ordered: Sequence[Segment],
+        loads: Mapping[str, SegmentLoad],
+        ahead: Mapping[str, float],
+        spare: int,
+        now: int,
     ) -> list[Change]:
         """Runs of quiet neighbours become one, as long as their sum stays below the floor."""
-        spare = len(ordered) - spec.min_segments
         changes: list[Change] = []
         run: list[Segment] = []
         total = 0.0
-        for segment in [*ordered, None]:
-            quiet = self._quiet(spec, segment, loads, now) if segment is not None else None
-            fits = quiet is not None and total + quiet < MERGE_FLOOR and len(run) <= spare
-            if segment is not None and quiet is not None and fits:
-                run.append(segment)
-                total += quiet
-                continue
+
+        def finish() -> None:
+            nonlocal spare
             if len(run) > 1:
                 spare -= len(run) - 1
                 because = f"together at {total:.0%} of the target for {spec.merge_after // SECOND} s"
                 changes.append(Merge(tuple(s.name for s in run), because))
-            run = [segment] if segment is not None and quiet is not None and quiet < MERGE_FLOOR else []
-            total = quiet or 0.0 if run else 0.0
+
+        for segment in ordered:
+            quiet = self._quiet(spec, segment, loads.get(segment.name), ahead[segment.name], now)
+            joins = (
+                bool(run)
+                and quiet is not None
+                and run[-1].range.stop == segment.range.start
+                and total + quiet < MERGE_FLOOR
+                and len(run) < min(MAX_PARTS, spare + 1)
+            )
+            if not joins:
+                finish()
+                run, total = [], 0.0
+            if quiet is not None:
+                run.append(segment)
+                total += quiet
+        finish()
         return changes
 
-    def _quiet(self, spec: TopicSpec, segment: Segment, loads: Mapping[str, SegmentLoad], now: int) -> float | None:
+    def _quiet(
+        self, spec: TopicSpec, segment: Segment, load: SegmentLoad | None, ahead: float, now: int
+    ) -> float | None:
         """The segment's pressure when it has been quiet for long enough, else None. An unknown load is not quiet."""
-        load = loads.get(segment.name)
         if load is None or not load.observed:
             return None
-        level = max(pressure(load.slow, spec), pressure(load.fast, spec))
+        level = max(pressure(load.slow, spec), pressure(load.fast, spec), ahead)
         if level >= MERGE_FLOOR:
             self.quiet_since.pop(segment.name, None)
             return None
         since = self.quiet_since.setdefault(segment.name, now)
-        old_enough = min(now - since, now - segment.opened_at) >= spec.merge_after
-        return level if old_enough else None
+        return level if now - since >= spec.merge_after else None
 
-    def _forget(self, living: set[str]) -> None:
+    def inherit(self, old: str, new: str) -> None:
+        """``new`` takes the place of ``old``, with the same range: its waits go on."""
+        for known in (self.above_since, self.quiet_since):
+            if old in known:
+                known[new] = known[old]
+
+    def _forget(self, living: Container[str]) -> None:
         for known in (self.above_since, self.quiet_since):
             for name in [n for n in known if n not in living]:
                 del known[name]
 
 
-def cut_evenly(whole: KeyRange, shape: Sequence[float], parts: int) -> list[int]:
-    """The boundaries that cut a range into ``parts`` of equal measured load; each part has one partition at least.
-
-    ``shape`` has one weight for each equal slice of the range; load within a slice counts as even. Without any load
-    the parts are equally wide.
-    """
-    size = len(whole)
-    weights = per_partition(size, shape)
-    boundaries: list[int] = []
-    total, passed = sum(weights), 0.0
-    at = 0
-    for part in range(1, parts):
-        goal = total * part / parts
-        last = size - (parts - part)
-        first = (boundaries[-1] - whole.start if boundaries else 0) + 1
-        while at < last and (at < first or passed + weights[at] / 2 < goal):
-            passed += weights[at]
-            at += 1
-        boundaries.append(whole.start + at)
-    return boundaries
-
-
-def per_partition(size: int, shape: Sequence[float]) -> list[float]:
-    """Spreads slices' weights over ``size`` partitions; slice i of n covers ``[i * size / n, (i + 1) * size / n)``."""
-    if not shape or sum(shape) <= 0:
-        return [1.0] * size
-    n = len(shape)
-    weights = [0.0] * size
-    for i, weight in enumerate(shape):
-        start, stop = i * size / n, (i + 1) * size / n
-        first, last = int(start), min(size - 1, math.ceil(stop) - 1)
-        for partition in range(first, last + 1):
-            share = min(stop, partition + 1) - max(start, partition)
-            weights[partition] += weight * share / (stop - start)
-    return weights
+def _ahead(spec: TopicSpec, load: SegmentLoad | None) -> float:
+    """The pressure in a moment, if the slope lasts; 0 when nothing is known."""
+    return pressure(load.fast.plus(load.slope, LOOK_AHEAD), spec) if load is not None else 0.0
 
 
 def _words(rates: Rates, spec: TopicSpec, how_long: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from smq_core.autoscale import Change, HotPartition, Merge, Split
 from smq_core.keyspace import KeyRange, even_split, union
 from smq_core.layout import SealPlan, Successor
-from smq_core.model import Durability, Layout, Phase, Reason, Segment, TopicSpec
+from smq_core.model import Durability, Layout, Phase, Reason, Replica, Segment, TopicSpec
 from smq_core.placement import BrokerView, Placer
 from smq_core.rebalance import Move
 from smq_core.sealing import Liveness
@@ -152,16 +152,22 @@ class _Round:
                     olds = [self._free[n] for n in names if n in self._free]
                     if len(olds) == len(names):
                         self._seal(olds, [union(o.range for o in olds)], Reason.MERGE, because)
-                case Move(segment=name, because=because):
+                case Move(segment=name, away=away, to=to, because=because):
                     old = self._free.get(name)
                     if old is not None:
-                        self._seal([old], [old.range], Reason.REBALANCE, because, away=True)
+                        self._move(old, tuple(to if r == away else r for r in old.replicas), because)
                 case Roll(segment=name, because=because):
                     old = self._free.get(name)
                     if old is not None:
                         self._seal([old], [old.range], Reason.ROLL, because)
                 case HotPartition():
                     pass
+
+    def _move(self, old: Segment, replicas: tuple[Replica, ...], because: str) -> None:
+        self._placer.count(replicas)
+        successor = Successor(old.range, replicas, old.durability)
+        self.plans.append(SealPlan((old.name,), Reason.REBALANCE, (successor,), because))
+        del self._free[old.name]
 
     def _open(self) -> list[Segment]:
         return [s for s in self._free.values() if s.phase is Phase.OPEN]

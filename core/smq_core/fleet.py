@@ -18,7 +18,7 @@ EMPTY = 0.4
 
 @dataclass(frozen=True, slots=True)
 class FleetPolicy:
-    """Bounds of the number of brokers, and what one of them carries (bytes per second in and replicated)."""
+    """Bounds of the number of brokers, and what one of them carries (bytes per second, as ``FleetLoad`` counts)."""
 
     minimum: int
     maximum: int
@@ -32,7 +32,7 @@ class FleetPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FleetLoad:
-    """What all brokers carry together (a replica's bytes count at each broker that takes them)."""
+    """What all brokers carry together; what a follower takes counts half, because that is about its work."""
 
     bytes_per_second: float = 0.0
     batches_per_second: float = 0.0

@@ -42,7 +42,16 @@ class Rates:
             self.batches + (other.batches - self.batches) * weight,
         )
 
+    def since(self, before: Rates, seconds: float) -> Rates:
+        """The change from ``before`` to this, per second; negative when it fell."""
+        return Rates(
+            (self.messages - before.messages) / seconds,
+            (self.bytes - before.bytes) / seconds,
+            (self.batches - before.batches) / seconds,
+        )
+
     def plus(self, other: Rates, times: float = 1.0) -> Rates:
+        """This and so many times the other, never below zero."""
         return Rates(
             max(0.0, self.messages + other.messages * times),
             max(0.0, self.bytes + other.bytes * times),
@@ -82,17 +91,22 @@ class SegmentLoad:
             max(0, counters.batches - last.batches) / seconds,
         )
         weight = 1 - math.exp(-elapsed / FAST_WINDOW)
-        before = self.fast
-        self.fast = before.toward(rates, weight)
-        # A rate that starts is not a slope of the traffic: only changes after the first window count.
-        change = self.fast.plus(Rates(-before.messages, -before.bytes, -before.batches)) if self.observed else Rates()
-        per_second = Rates(change.messages / seconds, change.bytes / seconds, change.batches / seconds)
-        self.slope = self.slope.toward(per_second, weight)
-        self.slow = self.slow.toward(rates, 1 - math.exp(-elapsed / SLOW_WINDOW))
+        if self.observed:
+            before = self.fast
+            self.fast = before.toward(rates, weight)
+            self.slope = self.slope.toward(self.fast.since(before, seconds), weight)
+            self.slow = self.slow.toward(rates, 1 - math.exp(-elapsed / SLOW_WINDOW))
+        else:
+            # The first rate is all that is known: nothing to rise from, and no slope.
+            self.fast = self.slow = rates
         self._shape(last.histogram, counters.histogram, weight)
         self._last, self._last_at = counters, now
         self.observed += 1
         return True
+
+    def heir(self) -> SegmentLoad:
+        """What is known of the load of a segment that takes the place of this one, with the same range."""
+        return SegmentLoad(self.fast, self.slow, self.slope, list(self.shape), self.observed)
 
     def _shape(self, before: Sequence[int], after: Sequence[int], weight: float) -> None:
         if len(after) != len(self.shape):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from smq_core.keyspace import KeyRange
 
@@ -144,7 +145,7 @@ class SealedSegment:
     lost_to: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """Which segments a topic has: the pending, open and sealing ones. Changed only by one conditional PUT.
 
@@ -162,13 +163,14 @@ class Layout:
 
     def segment(self, name: str) -> Segment:
         """The segment of that name. Raises KeyError when the layout has none."""
-        for segment in self.segments:
-            if segment.name == name:
-                return segment
-        raise KeyError(name)
+        return self._by_name[name]
 
     def __contains__(self, name: str) -> bool:
-        return any(segment.name == name for segment in self.segments)
+        return name in self._by_name
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Segment]:
+        return {segment.name: segment for segment in self.segments}
 
     @property
     def ring(self) -> KeyRange:

@@ -11,7 +11,11 @@ from smq_core.sealing import Liveness
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One incarnation as the leader sees it. ``load`` is any measure that is the same for all; ``segments`` counts."""
+    """One incarnation as the leader sees it.
+
+    ``load`` is what it carries of all topics, in targets (``rebalance.carried``), 0 when unknown; ``segments`` counts
+    what it holds: 2 as primary, 1 as follower.
+    """
 
     replica: Replica
     liveness: Liveness = Liveness.ALIVE
@@ -59,12 +63,14 @@ class Placer:
         while len(chosen) < copies:
             left = [b for b in self._brokers if b not in chosen]
             chosen.append(min(left, key=lambda b: (b.replica.incarnation in shunned, *self._cost(b, chosen, sticky))))
-        for rank, broker in enumerate(chosen):
-            name = broker.replica.incarnation
-            # A primary does about twice a follower's work.
-            self._given[name] = self._given.get(name, 0) + (2 if rank == 0 else 1)
-        durability = wanted if copies > 1 else Durability.STORED
-        return Placed(tuple(b.replica for b in chosen), durability)
+        replicas = tuple(b.replica for b in chosen)
+        self.count(replicas)
+        return Placed(replicas, wanted if copies > 1 else Durability.STORED)
+
+    def count(self, replicas: Sequence[Replica]) -> None:
+        """These hold one more segment. A primary does about twice a follower's work."""
+        for rank, replica in enumerate(replicas):
+            self._given[replica.incarnation] = self._given.get(replica.incarnation, 0) + (2 if rank == 0 else 1)
 
     def _cost(self, broker: BrokerView, chosen: Sequence[BrokerView], sticky: set[str]) -> tuple[float, ...]:
         same_node = sum(bool(b.node) and b.node == broker.node for b in chosen)

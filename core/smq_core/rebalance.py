@@ -1,51 +1,113 @@
-"""When a broker stands idle and another is hot: which one segment to move."""
+"""When a broker stands idle and another is hot: which replicas to move where."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from smq_core.model import Segment
+from smq_core.model import Replica, Segment
 from smq_core.placement import BrokerView
 
-MIN_GAIN = 0.5
-"""Pressure that a move must take off the hot broker to be worth a seal."""
+MIN_GAP = 0.5
+"""Targets between the fullest and the emptiest broker that are worth a seal."""
+UNEVEN = 0.3
+"""The same, as a share of what a broker carries on average."""
+SMALLEST, LARGEST = 1 / 64, 3 / 4
+"""A replica moves when its work is between these shares of the gap: enough to matter, and it would not move back."""
+FOLLOWER = 0.5
+"""What a follower has to do, when a primary has 1."""
+RECEIVERS = 4
+"""So many of the emptiest brokers are tried: a segment's other replicas may forbid some."""
+
+_Held = tuple[float, int, Segment]
+"""A replica: what it has to do, its rank, its segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Seal this segment; its successor goes to where there is room."""
+    """Seal this segment; its successor has ``to`` in the place of the replica ``away``."""
 
     segment: str
+    away: Replica
+    to: Replica
     because: str
 
 
-def to_move(
-    segments: Sequence[Segment], pressures: Mapping[str, float], brokers: Mapping[str, BrokerView]
-) -> Move | None:
-    """The segment whose move evens out the brokers most, or None when none is worth it.
-
-    A primary counts its segment's pressure fully, a follower half. A segment is moved from the fullest broker only when
-    the emptiest one, having taken it, is still below what the fullest was.
-    """
-    load = {name: 0.0 for name, broker in brokers.items() if broker.takes_segments}
+def carried(segments: Iterable[Segment], pressures: Mapping[str, float]) -> dict[str, float]:
+    """What each incarnation carries, in targets: a primary counts its segment's pressure fully, a follower half."""
+    load: dict[str, float] = {}
     for segment in segments:
+        pressure = pressures.get(segment.name, 0.0)
         for rank, replica in enumerate(segment.replicas):
-            if replica.incarnation in load:
-                load[replica.incarnation] += pressures.get(segment.name, 0.0) * (1.0 if rank == 0 else 0.5)
+            share = pressure if rank == 0 else pressure * FOLLOWER
+            load[replica.incarnation] = load.get(replica.incarnation, 0.0) + share
+    return load
+
+
+def to_move(
+    segments: Sequence[Segment],
+    pressures: Mapping[str, float],
+    brokers: Mapping[str, BrokerView],
+    movable: Iterable[Segment],
+    most: int,
+) -> list[Move]:
+    """At most ``most`` moves, each from what is then the fullest broker to the emptiest; none when that is not worth it.
+
+    All ``segments`` count as load, only ``movable`` ones move, each once. A replica is moved only when that narrows the
+    gap, and never next to another of its segment (same node or zone), unless it is next to it already. What topics carry
+    besides this one is known from ``BrokerView.load``, when that is given.
+    """
+    own = carried(segments, pressures)
+    load = {name: max(own.get(name, 0.0), b.load) for name, b in brokers.items() if b.takes_segments}
     if len(load) < 2:
-        return None
-    fullest, emptiest = max(load, key=lambda b: load[b]), min(load, key=lambda b: load[b])
-    gap = load[fullest] - load[emptiest]
-    movable = [
-        s
-        for s in segments
-        if s.primary.incarnation == fullest
-        and emptiest not in {r.incarnation for r in s.replicas}
-        and MIN_GAIN <= pressures.get(s.name, 0.0) < gap
-    ]
-    if not movable:
-        return None
-    best = min(movable, key=lambda s: abs(pressures[s.name] - gap / 2))
-    hot, idle = brokers[fullest].replica.broker, brokers[emptiest].replica.broker
-    return Move(best.name, f"broker {hot} carries {load[fullest]:.1f} targets, {idle} {load[emptiest]:.1f}")
+        return []
+    on: dict[str, list[_Held]] = {}
+    for segment in movable:
+        for rank, replica in enumerate(segment.replicas):
+            share = pressures.get(segment.name, 0.0) * (1.0 if rank == 0 else FOLLOWER)
+            on.setdefault(replica.incarnation, []).append((share, rank, segment))
+    worth = max(MIN_GAP, UNEVEN * sum(load.values()) / len(load))
+    moves: list[Move] = []
+    moved: set[str] = set()
+    givers = set(load)
+    while givers and len(moves) < most:
+        fullest = max(givers, key=load.__getitem__)
+        there = [entry for entry in on.get(fullest, ()) if entry[2].name not in moved]
+        for emptiest in heapq.nsmallest(RECEIVERS, load, key=load.__getitem__):
+            gap = load[fullest] - load[emptiest]
+            best = _best(there, gap, brokers[emptiest], brokers) if gap >= worth else None
+            if best is not None:
+                share, rank, segment = best
+                hot, idle = brokers[fullest].replica, brokers[emptiest].replica
+                because = f"broker {hot.broker} carries {load[fullest]:.1f} targets, {idle.broker} {load[emptiest]:.1f}"
+                moves.append(Move(segment.name, segment.replicas[rank], idle, because))
+                moved.add(segment.name)
+                load[fullest] -= share
+                load[emptiest] += share
+                break
+        else:
+            givers.discard(fullest)
+    return moves
+
+
+def _best(
+    there: Sequence[_Held], gap: float, to: BrokerView, brokers: Mapping[str, BrokerView]
+) -> _Held | None:
+    """The replica whose move brings both brokers closest to each other."""
+    fitting = [h for h in there if SMALLEST * gap <= h[0] <= LARGEST * gap and _may_go(h[2], h[1], to, brokers)]
+    return min(fitting, key=lambda h: (abs(h[0] - gap / 2), h[1], h[2].number), default=None)
+
+
+def _may_go(segment: Segment, rank: int, to: BrokerView, brokers: Mapping[str, BrokerView]) -> bool:
+    """True when this replica is not worse apart from the segment's others there than it is now."""
+    others = [brokers.get(r.incarnation) for i, r in enumerate(segment.replicas) if i != rank]
+    now = brokers.get(segment.replicas[rank].incarnation)
+    for other in others:
+        if other is None or now is None or other.replica.incarnation == to.replica.incarnation:
+            return False
+        if to.node and to.node == other.node != now.node:
+            return False
+        if to.zone and to.zone == other.zone != now.zone:
+            return False
+    return True

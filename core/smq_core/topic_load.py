@@ -12,8 +12,11 @@ from smq_core.model import Layout, Phase, Segment, TopicSpec
 from smq_core.placement import BrokerView
 from smq_core.rebalance import Move, to_move
 
-MOVE_EVERY = 15 * SECOND
+MOVE_EVERY = 10 * SECOND
 SETTLE_AFTER_CHANGE = 10 * SECOND
+MOVE_SHARE = 4
+"""At most one in so many of a topic's segments moves at a time: its writers go on elsewhere."""
+MAX_MOVES = 32
 
 
 @dataclass(slots=True)
@@ -38,6 +41,7 @@ class TopicLoad:
         self, spec: TopicSpec, layout: Layout, brokers: Mapping[str, BrokerView], now: int
     ) -> list[Change | Move | Roll]:
         """What to change now. A segment that is not healthy, or is being changed, is left alone."""
+        self._pass_on(layout)
         names = {s.name for s in layout.segments}
         for known in (self.segments, self.totals):
             for name in [n for n in known if n not in names]:
@@ -52,25 +56,44 @@ class TopicLoad:
         if not healthy:
             return []
         found: list[Change | Move | Roll] = []
-        if not self.paused and len(healthy) == len(layout.segments):
-            found += self._scaler.changes(spec, healthy, self.segments, now)
+        if not self.paused:
+            staying = [s for s in layout.segments if not s.successors]
+            found += self._scaler.changes(spec, healthy, self.segments, now, count=len(staying))
             self.hot = {c.segment: c for c in found if isinstance(c, HotPartition)}
             if not any(isinstance(c, Split) for c in found):
-                found += self._move(spec, healthy, brokers, now)
+                found += self._moves(spec, staying, healthy, brokers, now)
         return found + self._rolls(spec, healthy, now)
 
-    def _move(
-        self, spec: TopicSpec, segments: list[Segment], brokers: Mapping[str, BrokerView], now: int
+    def _pass_on(self, layout: Layout) -> None:
+        """A segment that only moves or rolls keeps its load, and the waits that depend on it."""
+        for new in layout.segments:
+            if new.phase is Phase.PENDING and new.name not in self.segments and len(new.predecessors) == 1:
+                name = new.predecessors[0]
+                if name in self.segments and name in layout and layout.segment(name).range == new.range:
+                    self.segments[new.name] = self.segments[name].heir()
+                    self._scaler.inherit(name, new.name)
+
+    def _moves(
+        self,
+        spec: TopicSpec,
+        staying: list[Segment],
+        healthy: list[Segment],
+        brokers: Mapping[str, BrokerView],
+        now: int,
     ) -> list[Move]:
-        settled = all(now - s.opened_at >= SETTLE_AFTER_CHANGE for s in segments)
-        if not settled or now - self._moved_at < MOVE_EVERY:
+        """A share of the segments at a time, and only such as have been where they are for a while."""
+        if now - self._moved_at < MOVE_EVERY:
             return []
-        pressures = {name: pressure(load.fast, spec) for name, load in self.segments.items()}
-        move = to_move(segments, pressures, brokers)
-        if move is None:
+        settled = [s for s in healthy if now - s.opened_at >= SETTLE_AFTER_CHANGE]
+        known = {name: pressure(load.fast, spec) for name, load in self.segments.items() if load.observed}
+        if not settled or not known:
             return []
-        self._moved_at = now
-        return [move]
+        usual = sum(known.values()) / len(known)
+        pressures = {s.name: known.get(s.name, usual) for s in staying}
+        moves = to_move(staying, pressures, brokers, settled, max(1, min(MAX_MOVES, len(staying) // MOVE_SHARE)))
+        if moves:
+            self._moved_at = now
+        return moves
 
     def _rolls(self, spec: TopicSpec, segments: list[Segment], now: int) -> list[Roll]:
         """Old or large segments are rolled, so that quiet topics expire and compact too; empty ones are not."""

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smq_core.autoscale import Autoscaler, HotPartition, Merge, Split, cut_evenly, per_partition, pressure
+from smq_core.autoscale import Autoscaler, HotPartition, Merge, Split, pressure
+from smq_core.cutting import cut_by_load, cut_evenly, per_partition
 from smq_core.keyspace import KeyRange, covers_exactly, union
 from smq_core.load import SECOND, Counters, Rates, SegmentLoad
 from smq_core.model import Durability, Phase, Segment, TopicSpec
@@ -177,9 +178,37 @@ def test_no_steady_load_makes_it_swing(shape: list[float], low: int, high: int) 
 def test_cuts_lie_inside_and_ascend(size: int, shape: list[float], parts: int) -> None:
     parts = min(parts, size)
     whole = KeyRange(7, 7 + size)
-    boundaries = cut_evenly(whole, shape, parts)
+    boundaries = cut_evenly(whole, shape, sum(shape), parts)
     assert len(boundaries) == parts - 1
     assert covers_exactly(whole.cut(boundaries), whole)
+
+
+@given(
+    st.integers(2, 300), st.lists(st.floats(0, 100), min_size=1, max_size=64), st.floats(0.01, 100), st.integers(2, 16)
+)
+def test_cuts_by_load_are_few_and_as_even_as_the_slices_allow(
+    size: int, shape: list[float], level: float, most: int
+) -> None:
+    shape = shape[: min(64, size)]
+    shape += [0.0] * (min(64, size) - len(shape))
+    whole = KeyRange(7, 7 + size)
+    boundaries = cut_by_load(whole, shape, level, 0.6, most)
+    assert 1 <= len(boundaries) < most or most == 2 == len(boundaries) + 1
+    parts = whole.cut(boundaries)
+    assert covers_exactly(parts, whole)
+    load = per_partition(size, [w * level / sum(shape) for w in shape] if any(shape) else [level / len(shape)] * len(shape))
+    loads = [sum(load[p.start - 7 : p.stop - 7]) for p in parts]
+    slice_load = max(shape) * level / sum(shape) if any(shape) else level / len(shape)
+    if len(parts) < most:
+        assert max(loads) <= max(0.6, slice_load) * 1.001
+
+
+def test_a_slice_that_is_too_hot_becomes_a_segment_of_its_own() -> None:
+    shape = [1.0] * 64
+    shape[10] = 200.0
+    parts = KeyRange(0, 1024).cut(cut_by_load(KeyRange(0, 1024), shape, 4.0, 0.6, 16))
+    assert KeyRange(160, 176) in parts
+    assert len(parts) == 4
 
 
 @given(st.integers(1, 300), st.lists(st.floats(0.001, 1e6), min_size=1, max_size=64))

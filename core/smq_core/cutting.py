@@ -1,0 +1,100 @@
+"""Where to cut a range: from a histogram of its load to boundaries.
+
+A histogram has n equal slices: partition ``p`` (counted from the range's start) of ``size`` is in slice
+``p * n // size``. A slice is the finest that is known, so cuts by load fall between slices; one that carries too much
+becomes a segment of its own, whose histogram is n times finer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from smq_core.keyspace import KeyRange
+
+EVEN_SHARE = 0.1
+"""Where little load is known, it is not trusted: as if so many targets came evenly over the range besides."""
+STEPS = 24
+
+
+def cut_by_load(whole: KeyRange, shape: Sequence[float], level: float, fill: float, most: int) -> list[int]:
+    """The boundaries of the fewest parts, at most ``most``, that carry at most ``fill`` each, as even as they can be.
+
+    ``level`` is the load of the whole range. A slice that alone exceeds ``fill`` becomes a part by itself. Of all ways
+    to cut into that number of parts, this is one whose fullest part (slices by themselves aside) is least full.
+    Empty when there is nothing to cut.
+    """
+    if min(most, len(whole)) < 2:
+        return []
+    edges = slice_edges(whole, len(shape) if any(shape) else min(64, len(whole)))
+    weights = _scaled(shape, level) if any(shape) else [level / (len(edges) - 1)] * (len(edges) - 1)
+    least = len(_groups(weights, fill))
+    if least < 2:
+        return cut_evenly(whole, shape, level, 2)
+    parts = min(least, most)
+    low, high = 0.0, 2 * level  # with all of it allowed there is one part
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        if len(_groups(weights, middle)) <= parts:
+            high = middle
+        else:
+            low = middle
+    return [edges[i] for i in _groups(weights, high)[1:]]
+
+
+def cut_evenly(whole: KeyRange, shape: Sequence[float], level: float, parts: int) -> list[int]:
+    """The boundaries that cut a range into exactly ``parts`` of about equal load; each has one partition at least.
+
+    ``shape`` has one weight for each slice, ``level`` is the load of the whole; load within a slice counts as even.
+    """
+    size = len(whole)
+    weights = [w + EVEN_SHARE / size for w in per_partition(size, _scaled(shape, level))]
+    boundaries: list[int] = []
+    total, passed = sum(weights), 0.0
+    at = 0
+    for part in range(1, parts):
+        goal = total * part / parts
+        last = size - (parts - part)
+        first = (boundaries[-1] - whole.start if boundaries else 0) + 1
+        while at < last and (at < first or passed + weights[at] / 2 < goal):
+            passed += weights[at]
+            at += 1
+        boundaries.append(whole.start + at)
+    return boundaries
+
+
+def per_partition(size: int, shape: Sequence[float]) -> list[float]:
+    """Spreads slices' weights evenly over the partitions in them; zeros without any weight."""
+    weights = [0.0] * size
+    n = len(shape)
+    if n > size:
+        for i, weight in enumerate(shape):
+            weights[i * size // n] += weight
+        return weights
+    for (start, stop), weight in zip(pairwise(slice_edges(KeyRange(0, size), n)), shape, strict=True):
+        for partition in range(start, stop):
+            weights[partition] = weight / (stop - start)
+    return weights
+
+
+def slice_edges(whole: KeyRange, slices: int) -> list[int]:
+    """The first partition of each slice, and the end of the last: slices + 1 numbers."""
+    size = len(whole)
+    return [whole.start + -(-i * size // slices) for i in range(slices + 1)] if slices else []
+
+
+def _groups(weights: Sequence[float], limit: float) -> list[int]:
+    """The index at which each group begins: neighbours together as long as they stay within ``limit``."""
+    begins = [0]
+    filled = 0.0
+    for i, weight in enumerate(weights):
+        if i and filled + weight > limit:
+            begins.append(i)
+            filled = 0.0
+        filled += weight
+    return begins
+
+
+def _scaled(shape: Sequence[float], level: float) -> list[float]:
+    total = sum(shape)
+    return [weight * level / total for weight in shape] if total > 0 else []
