@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from smq_core import groups, sealer
+from smq_core import groups, leading, sealer
 from smq_core.dag import Reader
 from smq_core.errors import NotAtEnd, SequenceGap
 from smq_core.leading import TopicLeader
@@ -357,3 +357,9 @@ def believe_an_index_that_is_behind(patch: Patch) -> None:
     """What an old index page does not show is not removed: the page is read again."""
     patch.setattr(reading, "index_is_behind", lambda layout, appended: False)
     patch.setattr(grouping, "index_is_behind", lambda layout, appended: False)
+
+
+@mutation
+def a_leader_never_reads_the_layout_again(patch: Patch) -> None:
+    """A former leader's PUT may land after the new one has read the layout."""
+    patch.setattr(leading, "RESYNC_AFTER", 1 << 62)

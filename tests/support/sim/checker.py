@@ -125,7 +125,9 @@ class Checker:
 
     def acked(self, holding: Holding, ack: Ack) -> None:
         name = holding.name
-        end = self.batch_ends[(name, *ack.id)]
+        end = self.batch_ends.get((name, *ack.id))
+        if end is None:
+            raise Broken(Violation(7, name, f"{holding.process.name} acks {ack.id}, which it never took"))
         self.must(inv.ack_is_covered(name, end, self._held(name), self.chain_ends.get(name, 0)))
         if name in self.seals and name not in self.lost:
             self.must(inv.one_end(name, [self.seals[name].end], [end]))
