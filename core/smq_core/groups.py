@@ -120,17 +120,13 @@ class Group:
     # ---- the DAG
 
     def update(self, nodes: Mapping[str, Node], now: int) -> None:
-        """The whole DAG as it is known now: what became readable is handed out, what was removed counts as read."""
+        """The whole DAG as it is known now: what became readable is handed out, what was removed counts as read.
+
+        A position beyond an end, after a loss, counts as read too, and stays: commits never go back.
+        """
         for name in [name for name in self.reader.nodes if name not in nodes]:
             del self.reader.nodes[name]
-        ended = {
-            name: node.end
-            for name, node in nodes.items()
-            if node.end is not None and self.reader.positions.get(name, 0) > node.end
-        }
         self.reader.update(nodes)
-        for name, end in ended.items():
-            self.reader.ended(name, end)
         self.assign(now)
 
     # ---- commits

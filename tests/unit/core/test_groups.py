@@ -194,3 +194,4 @@ def test_a_position_beyond_an_end_counts_as_read_after_a_loss():
     group.update(nodes(Node("s0", ())), 0)
     group.update(nodes(Node("s0", (), end=4), Node("s1", ("s0",))), 0)
     assert group.join("a", 0).positions == {"s1": 0}
+    assert group.positions["s0"] == 9, "it does not go back"
