@@ -44,6 +44,17 @@ def busy_seconds() -> float:
     return (sum(fields) - fields[3] - fields[4]) / _TICKS
 
 
+def settle(seconds: float) -> bool:
+    """Waits until the machine has been quiet for a second, at most ``seconds``. False: it never was."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        before = busy_seconds()
+        time.sleep(1.0)
+        if busy_seconds() - before < NOISY:
+            return True
+    return False
+
+
 class Meter:
     """``with Meter(groups) as meter: …; meter.row(child_cpu)``.
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from rich.console import Console
 from benchmarks.cases import CASES
 from benchmarks.child import ROOT, Child, LoadFailed
 from benchmarks.cluster import Cluster
+from benchmarks.meter import settle
 from benchmarks.model import OURS, Case, Row, Scale
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.weed_queue import WeedQueue
@@ -80,18 +83,29 @@ class Peers:
         return kafka
 
 
-def measure(case: Case, scale: Scale, runs: int, peers: Peers, results: Results, profile: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``patience``: seconds to wait before each run until the machine is quiet."""
+
+    scale: Scale
+    runs: int
+    profile: bool
+    patience: float
+
+
+def measure(case: Case, options: Options, peers: Peers, results: Results) -> None:
     """All runs of one case, ours and the peers' in turn."""
     console.print(f"\n[bold]{case.name}[/bold]: {case.about}")
+    scale = options.scale
     with cluster_of(case) as cluster:
-        for run in range(1, (1 if case.once else runs) + 1):
-            keep(results, case, OURS, run, partial(case.ours, cluster, scale))
+        for run in range(1, (1 if case.once else options.runs) + 1):
+            keep(results, case, OURS, run, partial(case.ours, cluster, scale), options.patience)
             for name, function in case.peers.items():
                 there, peer = peers.get(name)
                 if there:
-                    keep(results, case, name, run, partial(function, peer, scale))
+                    keep(results, case, name, run, partial(function, peer, scale), options.patience)
         misses = results.misses(case)
-        if misses and profile:
+        if misses and options.profile:
             console.print(f"missed: {', '.join(misses)}; once more under a profiler:")
             profiler = Profiler(lambda: cluster.broker_pids() | Child.living("benchmarks.load"))
             with profiler, contextlib.suppress(LoadFailed, TimeoutError, AssertionError):
@@ -104,8 +118,9 @@ def cluster_of(case: Case) -> Cluster:
     return Cluster(WORK / "smq", case.cluster)
 
 
-def keep(results: Results, case: Case, who: str, run: int, function: Callable[[], Row]) -> None:
+def keep(results: Results, case: Case, who: str, run: int, function: Callable[[], Row], patience: float) -> None:
     """One run; a failure is shown and the next thing goes on."""
+    settle(patience)
     start = time.monotonic()
     try:
         row = function()
@@ -127,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, one run")
     parser.add_argument("--no-peers", action="store_true", help="neither Kafka nor SeaweedFS' queue")
     parser.add_argument("--no-profile", action="store_true", help="no second look at what missed its target")
+    parser.add_argument("--patience", type=float, default=20, help="seconds to wait for quiet before each run (20)")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--show", type=Path, metavar="FILE", help="print the table of an earlier run and stop")
     args = parser.parse_args(arguments)
@@ -144,10 +160,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show(results, chosen, console)
         return 0
     runs = args.runs or (1 if args.quick else 3)
-    with Peers(Scale(args.quick), not args.no_peers) as peers:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exit by exception ends what was started
+    options = Options(Scale(args.quick), runs, not args.no_profile, args.patience)
+    with Peers(options.scale, not args.no_peers) as peers:
         for case in chosen:
             try:
-                measure(case, Scale(args.quick), runs, peers, results, not args.no_profile)
+                measure(case, options, peers, results)
             except (TimeoutError, RuntimeError) as error:
                 console.print(f"  [red]not measured[/red]: {error}")
     show(results, chosen, console)
