@@ -126,7 +126,9 @@ class Group:
         """
         for name in [name for name in self.reader.nodes if name not in nodes]:
             del self.reader.nodes[name]
+        before = dict(self.positions)
         self.reader.update(nodes)
+        self.positions.update({name: max(offset, self.positions.get(name, 0)) for name, offset in before.items()})
         self.assign(now)
 
     # ---- commits

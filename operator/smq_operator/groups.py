@@ -149,7 +149,7 @@ class Groups:
         kept = found[0] if found is not None else CommittedPositions(0)
         generation = (kept.generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
         group = Group(name, generation, Reader(positions=dict(kept.positions)))
-        group.reader.update(run.nodes())
+        group.update(run.nodes(), self._loop.now())
         if found is None and start == "latest":
             group.reader.skip_to_latest()
             for segment, watermark in run.leader.watermarks.items() if run.leader is not None else ():

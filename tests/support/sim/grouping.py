@@ -132,7 +132,7 @@ class GroupHost:
             kept, etag = found if found is not None else (Committed(0, {}, ""), None)
             generation = (kept.generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
             group = Group(name, generation, Reader(positions=dict(kept.positions)))
-            group.reader.update(nodes)
+            group.update(nodes, leader.clock())
             mine = Committed(generation, dict(group.reader.committed()), leader.world.unique("g"))
             result = yield from self._put(name, mine, etag)
             if not isinstance(result, conditional.Written):
