@@ -16,6 +16,7 @@
 ``smq.aio`` has the same for asyncio.
 """
 
+from smq import aio
 from smq.admin import (
     Admin,
     AppliedTopic,
@@ -86,5 +87,6 @@ __all__ = [
     "Unavailable",
     "UnknownSegment",
     "UnknownTopic",
+    "aio",
     "connect",
 ]

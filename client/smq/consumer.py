@@ -110,6 +110,8 @@ class Consumer:
                     raise self._losses.pop(0)
                 self._losses.clear()
                 found = self._inbox.take(self._max_bytes)
+                if found is None and self._membership is not None and self._membership.failure is not None:
+                    raise self._membership.failure
                 if found is None:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
@@ -178,6 +180,9 @@ class Consumer:
 
     def close(self) -> None:
         """Leaves the group (after a last commit with ``auto_commit``) and ends all reading. Repeatable."""
+        self._close(commit=self._auto_commit)
+
+    def _close(self, commit: bool) -> None:
         with self._changed:
             if self._closed:
                 return
@@ -186,7 +191,7 @@ class Consumer:
         self._view.unlisten(self._layout_changed)
         self._end.set()
         if self._membership is not None:
-            if self._auto_commit:
+            if commit:
                 self._try_commit()
             self._membership.leave()
         with self._changed:
@@ -208,7 +213,8 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # What the program failed on is not done: another member shall have it.
+        self._close(commit=self._auto_commit and error is None)
 
     # ---- handing out
 
@@ -217,7 +223,8 @@ class Consumer:
         if self._membership is None:
             return
         self._working_on = None
-        if self._auto_commit and time.monotonic() - self._last_commit >= AUTO_COMMIT_EVERY:
+        due = self._membership.holding or time.monotonic() - self._last_commit >= AUTO_COMMIT_EVERY
+        if self._auto_commit and due:
             self._try_commit()
         self._membership.released()
 
@@ -292,7 +299,10 @@ class Consumer:
         self._ordinal += 1
 
     def _assigned(self, positions: Mapping[str, int]) -> bool:
-        """In a group: takes in what this member may read. True: what the program works on was taken away."""
+        """In a group: takes in what this member may read.
+
+        True: something was taken away that the program works on, or that is still to be committed for it.
+        """
         with self._changed:
             for segment in [s for s in self._fetchers if s not in positions]:
                 self._retire(segment)
@@ -302,6 +312,8 @@ class Consumer:
                 if segment not in self._fetchers and not self._closed and not self._read_to_its_end(segment):
                     self._reader.positions[segment] = position
                     self._fetch(segment)
+            if self._auto_commit:
+                return any(segment not in positions for segment in self._uncommitted)
             gone = self._working_on is not None and self._working_on not in positions
             return gone and self._working_on in self._uncommitted
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from smq.leader import LeaderLink
-from smq_core.errors import SmqError, StaleGeneration
+from smq_core.errors import InvalidRequest, SmqError, StaleGeneration
 from smq_proto.v1 import leader_pb2 as lpb
 
 log = logging.getLogger("smq")
@@ -22,11 +22,14 @@ FIRST_HEARTBEAT = 1.0
 RETRY_AFTER = 0.3
 
 Assigned = Callable[[Mapping[str, int]], bool]
-"""Takes in what is assigned now, ``{segment: where to go on}``; True: a segment that is being worked on went away."""
+"""Takes in what is assigned now, ``{segment: where to go on}``; True: what went away is not done with."""
 
 
 class Membership:
-    """``on_assignment`` is called from the thread of the heartbeats, after every change."""
+    """``on_assignment`` is called after every heartbeat, from its thread (the first time from the maker's).
+
+    Raises what the leader answers when it refuses the group for good, such as InvalidRequest for its name.
+    """
 
     def __init__(self, leader: LeaderLink, topic: str, group: str, start: str, on_assignment: Assigned) -> None:
         self._leader = leader
@@ -41,6 +44,12 @@ class Membership:
         self._kick = threading.Event()
         self._stop = threading.Event()
         self.joined = False
+        self.failure: SmqError | None = None
+        """Why the leader will not have this member any more."""
+        self._pause = FIRST_HEARTBEAT
+        self._beat()
+        if self.failure is not None:
+            raise self.failure
         self._thread = threading.Thread(target=self._run, name=f"smq-group-{group}", daemon=True)
         self._thread.start()
 
@@ -51,6 +60,12 @@ class Membership:
             self._agreed = self._generation
         if changed:
             self.beat()
+
+    @property
+    def holding(self) -> bool:
+        """Whether something that went away was not released yet."""
+        with self._lock:
+            return self._agreed != self._generation
 
     def beat(self) -> None:
         """Sends a heartbeat now: there is news."""
@@ -89,30 +104,34 @@ class Membership:
             log.info("leaving group %s was not heard: %s", self._group, error.message)
 
     def _run(self) -> None:
-        pause = FIRST_HEARTBEAT
-        while not self._stop.is_set():
+        while not self._kick.wait(self._pause) or not self._stop.is_set():
             self._kick.clear()
-            with self._lock:
-                agreed = self._agreed
-            request = lpb.JoinGroup(
-                topic=self._topic, group=self._group, member=self._member, start=self._start, generation=agreed
-            )
-            try:
-                reply = self._leader.call("Join", request, timeout=2.0)
-                pause = reply.heartbeat_ms / 1000 or FIRST_HEARTBEAT
-                self._take(reply)
-            except SmqError as error:
-                log.info("group %s: %s", self._group, error.message)
-                pause = RETRY_AFTER
-            except Exception:
-                log.exception("the assignment of group %s could not be taken in", self._group)
-            self._kick.wait(pause)
+            self._beat()
+
+    def _beat(self) -> None:
+        with self._lock:
+            agreed = self._agreed
+        request = lpb.JoinGroup(
+            topic=self._topic, group=self._group, member=self._member, start=self._start, generation=agreed
+        )
+        try:
+            reply = self._leader.call("Join", request, timeout=2.0)
+            self.failure = None
+            self._pause = reply.heartbeat_ms / 1000 or FIRST_HEARTBEAT
+            self._take(reply)
+        except InvalidRequest as error:
+            self.failure = error
+        except SmqError as error:
+            log.info("group %s: %s", self._group, error.message)
+            self._pause = RETRY_AFTER
+        except Exception:
+            log.exception("the assignment of group %s could not be taken in", self._group)
 
     def _take(self, reply: lpb.GroupAssignment) -> None:
         with self._lock:
             news = reply.generation != self._generation
             self._generation = reply.generation
         self.joined = True
-        worked_on = self._on_assignment(dict(reply.positions))
-        if news and not worked_on:
+        unfinished = self._on_assignment(dict(reply.positions))
+        if news and not unfinished:
             self.released()

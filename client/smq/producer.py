@@ -266,6 +266,10 @@ class Producer:
     def _forget(self, fate: Fate) -> None:
         self._error = self._error or fate.first_error()
 
+    def would_block(self) -> bool:
+        """Whether ``send`` would wait now, because ``max_in_flight`` bytes are on the way."""
+        return self._current is None and self._engine.full and self._engine.failure is None
+
     @property
     def closed(self) -> bool:
         return self._closed

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 import smq
@@ -32,6 +35,32 @@ def test_a_broker_is_killed_while_publishing(cluster: LocalCluster, client: smq.
         check(ledger, read_back(consumer, ledger.total))
     print(f"longest stall when a {who} is killed: {stall:.3f} s")
     assert stall < 2.0
+
+
+def test_a_broker_stands_still_while_publishing(own_cluster: LocalCluster) -> None:
+    """It is not dead, it answers nothing: streams to it are given up, followers seal, and it does no harm later."""
+    own_cluster.create("flights")
+    ledger = Ledger()
+    with (
+        own_cluster.connect() as client,
+        client.producer("flights") as producer,
+        client.consumer("flights") as consumer,
+    ):
+        publishing = Publishing(producer, ledger)
+        eventually(lambda: publishing.acked > 30, 20)
+        pid = own_cluster.pids()[only_segment(client, "flights").brokers[0]]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            before = publishing.acked
+            eventually(lambda: publishing.acked > before + 60, 30)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        before = publishing.acked
+        eventually(lambda: publishing.acked > before + 60, 30)
+        stall = publishing.stop()
+        check(ledger, read_back(consumer, ledger.total))
+    print(f"longest stall when a primary stands still: {stall:.3f} s")
+    assert stall < 6.0
 
 
 def test_a_split_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str) -> None:

@@ -1,0 +1,247 @@
+"""The same for asyncio: blocking work runs in threads, the event loop never waits for it.
+
+::
+
+    async with smq.aio.connect("localhost:7070") as client:
+        async with client.producer("travel/flights") as producer:
+            delivery = await producer.send(b"payload", key=b"N14228")    # waits only while too much is on the way
+            receipt = await delivery
+        async with client.consumer("travel/flights", group="report") as consumer:
+            async for batch in consumer:
+                await consumer.commit()
+
+Arguments, results and errors are those of :mod:`smq`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from smq import client as _sync
+from smq.admin import Admin
+from smq.batch import Batch
+from smq.consumer import Consumer
+from smq.delivery import Delivery, Receipt, TableReceipt
+from smq.producer import Headers, Producer
+
+__all__ = ["AsyncAdmin", "AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncProducer", "connect"]
+
+R = TypeVar("R")
+
+POLL_SLICE = 0.5
+"""A poll without a limit looks again so often, so that its thread is free when the consumer is closed."""
+
+
+class _Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+
+
+def connect(leader: str | None = None, **options: Any) -> AsyncClient:
+    """As :func:`smq.connect`. Nothing is contacted before it is needed."""
+    return AsyncClient(_sync.connect(leader, **options))
+
+
+class Opening(Generic[C]):
+    """What is being opened: ``await`` it, or enter it with ``async with``."""
+
+    def __init__(self, make: Callable[[], Awaitable[C]]) -> None:
+        self._make = make
+        self._made: C | None = None
+
+    def __await__(self) -> Generator[Any, None, C]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> C:
+        self._made = await self._make()
+        return self._made
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._made is not None
+        await self._made.close()
+
+
+class AsyncClient:
+    """Use :func:`connect`."""
+
+    def __init__(self, client: _sync.Client) -> None:
+        self._client = client
+
+    def producer(self, topic: str, **options: Any) -> Opening[AsyncProducer]:
+        """As :meth:`smq.Client.producer`."""
+
+        async def make() -> AsyncProducer:
+            return AsyncProducer(await asyncio.to_thread(self._client.producer, topic, **options))
+
+        return Opening(make)
+
+    def consumer(self, topic: str, **options: Any) -> Opening[AsyncConsumer]:
+        """As :meth:`smq.Client.consumer`."""
+
+        async def make() -> AsyncConsumer:
+            return AsyncConsumer(await asyncio.to_thread(self._client.consumer, topic, **options))
+
+        return Opening(make)
+
+    def admin(self) -> AsyncAdmin:
+        """The methods of :class:`smq.Admin`, each to be awaited."""
+        return AsyncAdmin(self._client.admin())
+
+    async def close(self) -> None:
+        """As :meth:`smq.Client.close`."""
+        await asyncio.to_thread(self._client.close)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class AsyncAdmin:
+    """The methods of :class:`smq.Admin`, each to be awaited: ``await admin.topics()``."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._admin, name)
+        return functools.partial(asyncio.to_thread, method)
+
+
+class AsyncDelivery(Generic[R]):
+    """The receipt that is to come: ``await`` it. Cancelling the wait does not take the message back."""
+
+    def __init__(self, delivery: Delivery[R]) -> None:
+        self._delivery = delivery
+
+    def done(self) -> bool:
+        """As :meth:`smq.Delivery.done`."""
+        return self._delivery.done()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        if not self._delivery.done():
+            yield from self._settled().__await__()
+        return self._delivery.result(0)
+
+    async def _settled(self) -> None:
+        loop = asyncio.get_running_loop()
+        settled = loop.create_future()
+
+        def on_loop() -> None:
+            if not settled.done():
+                settled.set_result(None)
+
+        self._delivery.add_done_callback(lambda _: loop.call_soon_threadsafe(on_loop))
+        await settled
+
+
+class AsyncProducer:
+    """As :class:`smq.Producer`."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    async def send(
+        self,
+        value: bytes | Mapping[str, object] | None,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        timestamp: Any = None,
+    ) -> AsyncDelivery[Receipt]:
+        """Waits only while ``max_in_flight`` bytes are on the way."""
+        send = self._producer.send
+        if self._producer.would_block():
+            return AsyncDelivery(await asyncio.to_thread(send, value, key, headers, timestamp))
+        return AsyncDelivery(send(value, key, headers, timestamp))
+
+    async def write(self, table: pa.Table | pa.RecordBatch, key: Any = None) -> AsyncDelivery[TableReceipt]:
+        """As :meth:`smq.Producer.write`."""
+        return AsyncDelivery(await asyncio.to_thread(self._producer.write, table, key))
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """As :meth:`smq.Producer.flush`."""
+        await asyncio.to_thread(self._producer.flush, timeout)
+
+    async def close(self) -> None:
+        """As :meth:`smq.Producer.close`."""
+        await asyncio.to_thread(self._producer.close)
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class AsyncConsumer:
+    """As :class:`smq.Consumer`. A poll that is cancelled loses nothing: the next one hands out what it found."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._thread = ThreadPoolExecutor(1, "smq-aio-consumer")
+        self._polling: asyncio.Future[Batch | None] | None = None
+
+    async def poll(self, timeout: float | None = None) -> Batch | None:
+        """As :meth:`smq.Consumer.poll`."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        while True:
+            if self._polling is None:
+                left = POLL_SLICE if deadline is None else min(POLL_SLICE, max(0.0, deadline - loop.time()))
+                self._polling = loop.run_in_executor(self._thread, self._consumer.poll, left)
+            polling = self._polling
+            try:
+                # The thread cannot be cancelled: its result is kept for the next poll.
+                batch = await asyncio.shield(polling)
+            finally:
+                if polling.done() and not polling.cancelled():
+                    self._polling = None
+            if batch is not None or (deadline is not None and loop.time() >= deadline):
+                return batch
+
+    async def commit(self, positions: Mapping[str, int] | None = None) -> dict[str, int]:
+        """As :meth:`smq.Consumer.commit`."""
+        return await asyncio.to_thread(self._consumer.commit, positions)
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """As :attr:`smq.Consumer.positions`."""
+        return self._consumer.positions
+
+    @property
+    def assignment(self) -> frozenset[str]:
+        """As :attr:`smq.Consumer.assignment`."""
+        return self._consumer.assignment
+
+    def at_end(self) -> bool:
+        """As :meth:`smq.Consumer.at_end`."""
+        return self._consumer.at_end()
+
+    async def close(self) -> None:
+        """As :meth:`smq.Consumer.close`."""
+        await asyncio.to_thread(self._consumer.close)
+        self._thread.shutdown(wait=False)
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self._batches()
+
+    async def _batches(self) -> AsyncIterator[Batch]:
+        while not self._consumer.closed:
+            batch = await self.poll()
+            if batch is not None:
+                yield batch
+
+    async def __aenter__(self) -> AsyncConsumer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
