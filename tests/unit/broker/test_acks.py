@@ -1,0 +1,29 @@
+"""Acks leave as few replies: consecutive sequences together."""
+
+from smq_broker.producer_stream import UNKNOWN_OFFSET, grouped
+from smq_core.producers import BatchId
+from smq_core.replica import Ack
+
+
+def ack(sequence: int, offset: int | None) -> Ack:
+    return Ack(None, BatchId("p", 1, sequence), offset)
+
+
+def told(acks: list[Ack]) -> list[tuple[int, list[int]]]:
+    return [(r.acks.first_sequence, list(r.acks.first_offsets)) for r in grouped(acks)]
+
+
+def test_consecutive_ones_are_one_reply():
+    assert told([ack(3, 30), ack(4, 40), ack(5, 50)]) == [(3, [30, 40, 50])]
+
+
+def test_each_gap_begins_a_reply():
+    assert told([ack(3, 30), ack(5, 50), ack(0, 0), ack(1, 10)]) == [(3, [30]), (5, [50]), (0, [0, 10])]
+
+
+def test_an_offset_that_nobody_remembers():
+    assert told([ack(0, None)]) == [(0, [UNKNOWN_OFFSET])]
+
+
+def test_none():
+    assert told([]) == []

@@ -1,0 +1,81 @@
+"""Who may hold how much."""
+
+import pytest
+
+from smq_broker.budget import (
+    LARGEST_CREDIT,
+    MIB,
+    PROMISED,
+    SMALLEST_CREDIT,
+    FollowerBudget,
+    PrimaryBudget,
+    ReaderBudget,
+    budgets,
+    to_relieve,
+)
+
+
+def test_a_primary_takes_up_to_its_limit():
+    budget = PrimaryBudget(100)
+    assert budget.reserve(60)
+    assert not budget.reserve(41)
+    assert budget.reserve(40)
+    budget.change(-100)
+    assert budget.used == 0
+
+
+def test_one_batch_larger_than_everything_is_let_in_alone():
+    budget = PrimaryBudget(100)
+    assert budget.reserve(500)
+    assert not budget.reserve(1)
+
+
+def test_pressure_comes_before_the_limit():
+    budget = PrimaryBudget(100)
+    budget.reserve(60)
+    assert not budget.under_pressure
+    budget.reserve(10)
+    assert budget.under_pressure
+
+
+def test_credits_shrink_as_the_budget_is_used_up_and_only_the_smallest_go_beyond_it():
+    budget = FollowerBudget(400 * MIB)
+    credits = []
+    while (credit := budget.grant(f"s{len(credits)}")) is not None:
+        credits.append(credit)
+    assert credits[0] == LARGEST_CREDIT
+    assert credits == sorted(credits, reverse=True)
+    assert credits[-1] == SMALLEST_CREDIT
+    assert sum(credits) <= 400 * MIB * PROMISED < sum(credits) + SMALLEST_CREDIT
+    within = [c for c in credits if c > SMALLEST_CREDIT]
+    assert sum(within) <= 400 * MIB
+
+
+def test_a_credit_is_the_same_until_it_is_released():
+    budget = FollowerBudget(40 * MIB)
+    first = budget.grant("a")
+    budget.grant("b")
+    assert budget.grant("a") == first
+    budget.release("b")
+    assert budget.grant("c") == pytest.approx((40 * MIB - first) / 4, abs=1)
+
+
+def test_readers_share_what_is_there():
+    budget = ReaderBudget(6 * MIB)
+    assert [budget.give(name) for name in "abc"] == [4 * MIB, 2 * MIB, 0]
+    budget.release("a")
+    assert budget.give("d") == 4 * MIB
+
+
+def test_the_budgets_leave_room_for_the_rest():
+    primary, follower, reader = budgets(1000 * MIB)
+    assert primary.limit + follower.limit + reader.limit <= 800 * MIB
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"),
+    [(40, []), (60, ["big"]), (95, ["big"]), (100, ["big", "middle"]), (300, ["big", "middle", "small"])],
+)
+def test_the_largest_tails_are_relieved_down_to_half(used: int, expected: list[str]):
+    tails = [(5, "small"), (45, "big"), (20, "middle"), (0, "empty")]
+    assert to_relieve(tails, used, 100) == expected

@@ -1,0 +1,54 @@
+"""Flags and environment variables."""
+
+import pytest
+
+from smq_broker.settings import BrokerSettings, parse_settings, parse_size
+from smq_core.errors import InvalidRequest
+
+FILER = {"SMQ_FILER_URL": "s3://smq/x"}
+
+
+def test_flags_go_before_the_environment():
+    env = FILER | {"SMQ_NAME": "env", "SMQ_LEADER": "a:1, b:2", "SMQ_MEMORY": "2Gi"}
+    settings = parse_settings(["--name", "flag"], env)
+    assert (settings.name, settings.leader, settings.memory) == ("flag", ("a:1", "b:2"), 2 << 30)
+
+
+def test_an_empty_variable_is_as_good_as_none():
+    assert parse_settings([], FILER | {"SMQ_LEADER": "", "SMQ_NODE": ""}).leader == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1Gi", 1 << 30), ("512Mi", 512 << 20), ("1.5Ki", 1536), ("3M", 3_000_000), ("64", 64), ("2GiB", 2 << 30)],
+)
+def test_sizes(text: str, size: int):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "message"),
+    [
+        ([], {}, "--filer-url"),
+        (["--memory", "much"], FILER, "--memory: .*512Mi"),
+        (["--memory", "1Mi"], FILER, "--memory"),
+        (["--listen", "7070"], FILER, "--listen: .*host:port"),
+        (["--log-level", "loud"], FILER, "--log-level"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_flag(arguments: list[str], env: dict[str, str], message: str):
+    with pytest.raises(InvalidRequest, match=message):
+        parse_settings(arguments, env)
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise", "expected"),
+    [
+        ("127.0.0.1:0", "", "127.0.0.1:4711"),
+        ("127.0.0.1:0", "broker-1.smq", "broker-1.smq:4711"),
+        ("0.0.0.0:7071", "10.0.0.7:7071", "10.0.0.7:7071"),
+        ("0.0.0.0:7071", "10.0.0.7:0", "10.0.0.7:4711"),
+    ],
+)
+def test_the_advertised_address_has_the_port_that_was_bound(listen: str, advertise: str, expected: str):
+    assert BrokerSettings(filer_url="s3://x", listen=listen, advertise=advertise).advertised(4711) == expected
