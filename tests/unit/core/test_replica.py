@@ -1,4 +1,4 @@
-"""One segment on one broker: what it takes, what it refuses (and then stays as it was), when it acks, what it lets go."""
+"""One segment on one broker: what it takes, what it refuses (and stays as it was), when it acks, what it lets go."""
 
 import pytest
 
