@@ -1,0 +1,123 @@
+"""What a broker tells its leader, and what it does with the answers."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from smq_core.model import ChunkInfo
+from smq_storage.chain import Chain
+from smq_storage.chunks import chunk_schema
+from smq_storage.store import Store
+from support.broker_process import Brokers, make_segment, make_topic
+from support.leader_stub import LeaderStub
+from support.raw_flight import RawProducer, rows
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def leader() -> Iterator[LeaderStub]:
+    with LeaderStub() as stub:
+        yield stub
+
+
+def test_the_first_report_registers_and_then_one_comes_each_second(brokers: Brokers, leader: LeaderStub):
+    (one,) = brokers.start("b1", flags=["--leader", leader.address, "--node", "n1", "--zone", "z1"])
+    eventually(lambda: len(leader.reports) >= 4)
+    first = leader.reports[0][1]
+    assert (first.broker, first.incarnation, first.address) == ("b1", one.incarnation, one.address)
+    assert (first.node, first.zone, first.status.memory_limit) == ("n1", "z1", 1 << 30)
+    pauses = [b[0] - a[0] for a, b in zip(leader.reports[1:], leader.reports[2:], strict=False)]
+    assert all(0.5 < pause < 2 for pause in pauses)
+
+
+def test_news_are_told_at_once_and_load_is_in_the_report(brokers: Brokers, leader: LeaderStub):
+    (one,) = brokers.start("b1", flags=["--leader", leader.address])
+    topic = make_topic(partitions=128)
+    segment = make_segment(topic, one.replica)
+    eventually(lambda: leader.reports)
+    began = time.monotonic()
+    one.open(topic, segment)
+    eventually(lambda: leader.last.status.segments)
+    assert time.monotonic() - began < 0.9
+    producer = RawProducer(one.address, topic, segment)
+    producer.wait_acked(producer.send(rows([b"12345"] * 4, partition=6)))
+    report = eventually(lambda: leader.last.status.segments[0].messages and leader.last.status.segments[0])
+    assert (report.messages, report.batches, report.end, report.primary) == (4, 1, 4, True)
+    assert 4 * 5 < report.bytes < 1000
+    assert list(report.histogram) == [0, 0, 0, 4] + [0] * 60
+    began = time.monotonic()
+    one.seal(topic, segment)
+    eventually(lambda: leader.last.status.segments[0].state == "sealed")
+    assert time.monotonic() - began < 0.9
+
+
+def test_a_silent_follower_is_told_within_a_second_or_two(brokers: Brokers, leader: LeaderStub):
+    one, two = brokers.start("b1", "b2", flags=["--leader", leader.address])
+    topic = make_topic()
+    segment = make_segment(topic, one.replica, two.replica)
+    two.open(topic, segment)
+    one.open(topic, segment)
+    producer = RawProducer(one.address, topic, segment)
+    producer.wait_acked(producer.send(rows([b"v"])))
+
+    def reported() -> list[str]:
+        return next(list(r.silent) for _, r in reversed(leader.reports) if r.broker == "b1")
+
+    assert reported() == []
+    two.pause()
+    try:
+        producer.send(rows([b"w"]))
+        began = time.monotonic()
+        eventually(lambda: reported() == [two.incarnation])
+        assert 0.4 < time.monotonic() - began < 2
+    finally:
+        two.resume()
+    eventually(lambda: reported() == [])
+    producer.wait_acked(1)
+
+
+def test_the_leader_is_found_again_wherever_it_is(brokers: Brokers, leader: LeaderStub):
+    with LeaderStub() as second:
+        leader.other = second.address
+        brokers.start("b1", flags=["--leader", f"127.0.0.1:9,{leader.address}"])
+        eventually(lambda: len(second.reports) >= 2)
+        assert not leader.reports
+        second.other, leader.other = leader.address, None
+        eventually(lambda: len(leader.reports) >= 2)
+
+
+def test_sigterm_asks_to_leave_and_serves_until_it_may(brokers: Brokers, leader: LeaderStub):
+    (one,) = brokers.start("b1", flags=["--leader", leader.address])
+    topic = make_topic()
+    segment = make_segment(topic, one.replica)
+    one.open(topic, segment)
+    producer = RawProducer(one.address, topic, segment)
+    one.terminate()
+    eventually(lambda: leader.last.leaving and leader.last.status.draining)
+    assert one.get("/readyz")[0] == 503
+    # Longer than it would wait for a leader that is away.
+    until = time.monotonic() + 6
+    while time.monotonic() < until:
+        producer.wait_acked(producer.send(rows([b"v"])))
+    one.seal(topic, segment)
+    leader.may_leave = True
+    assert one.wait(5) == 0
+    assert producer.wait_sealed().end == producer.next_sequence
+
+
+def test_a_segment_that_the_leader_no_longer_names_is_looked_up(brokers: Brokers, leader: LeaderStub, store: Store):
+    (one,) = brokers.start("b1", flags=["--leader", leader.address])
+    topic = make_topic()
+    segment = make_segment(topic, one.replica)
+    leader.held = [segment.name]
+    one.open(topic, segment)
+    chain = Chain(store, topic.name, topic.uid, segment.name)
+    chain.put_seal(ChunkInfo(segment.name, 0, 0, writer="a leader", nonce="n", sealed=True), schema=chunk_schema())
+    seen = len(leader.reports)
+    eventually(lambda: len(leader.reports) >= seen + 2)
+    assert one.report(segment).state == "open"
+    leader.held = []
+    eventually(lambda: one.report(segment).state == "sealed")
