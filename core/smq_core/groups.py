@@ -79,6 +79,13 @@ class Group:
 
     # ---- members
 
+    def outdated_by(self, generation: int) -> bool:
+        """True when a member was told a generation that this leader never reached: another one served the group since.
+
+        Then everything here is old, and has to be loaded again.
+        """
+        return generation > self.generation
+
     def join(self, member: str, now: int, generation: int | None = None) -> Assignment:
         """A new member, or the heartbeat of an old one, with the generation of the assignment it acts by.
 

@@ -63,7 +63,7 @@ class Groups:
     async def join(self, topic: str, name: str, member: str, start: str, generation: int) -> tuple[str, Assignment]:
         """A new member (``member`` empty: it is given a name) or a heartbeat. Raises UnknownTopic, StoreUnavailable."""
         run = await self._led(topic)
-        it = await self._loaded(run, name, start)
+        it = await self._current(run, name, start, generation)
         member = member or f"{name}-{uuid.uuid4().hex[:12]}"
         new = member not in it.group.members
         assignment = it.group.join(member, self._loop.now(), generation)
@@ -79,7 +79,7 @@ class Groups:
 
     async def commit(self, topic: str, name: str, member: str, generation: int, positions: Mapping[str, int]) -> None:
         """Returns when the positions are in the filer. Raises StaleGeneration, StoreUnavailable."""
-        it = await self._loaded(await self._led(topic), name, None)
+        it = await self._current(await self._led(topic), name, None, generation)
         if not it.group.commit(member, generation, positions):
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -124,6 +124,15 @@ class Groups:
         except TimeoutError:
             raise StoreUnavailable(f"topic {run.name} has no layout yet: {run.problem or 'no brokers'}") from None
         return run
+
+    async def _current(self, run: TopicRun, name: str, start: str | None, generation: int) -> GroupRun:
+        """The group; loaded again when the member's generation shows that another leader served it since."""
+        it = await self._loaded(run, name, start)
+        if not it.group.outdated_by(generation):
+            return it
+        log.warning("group.outdated", topic=run.name, group=name, mine=it.group.generation, told=generation)
+        self._drop(it, StaleGeneration(f"group {name} was served by another leader: join again"))
+        return await self._loaded(run, name, start)
 
     async def _loaded(self, run: TopicRun, name: str, start: str | None) -> GroupRun:
         """The group with what is known of the DAG now. ``start``: where a new one begins; None: it must be there."""

@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from smq_core.errors import SmqError, StoreUnfit
+from smq_core.fleet import FleetPolicy
 from smq_operator import clock
 from smq_operator.calls import Brokers
 from smq_operator.deaf import Deaf
 from smq_operator.desk import Desk
 from smq_operator.doubts import Doubts
 from smq_operator.effects import Effects
+from smq_operator.fleet import FleetKeeper
 from smq_operator.groups import Groups
 from smq_operator.http import HttpServer
 from smq_operator.loop import LeaderLoop
@@ -37,8 +39,10 @@ PUT_PATIENCE = 10.0
 PROBE_AGAIN_AFTER = 2.0
 
 
-async def lead(settings: Settings, make_world: Callable[[str], World]) -> None:
+async def lead(settings: Settings, make_world: Callable[[str], World], elastic: FleetPolicy | None = None) -> None:
     """Leads until SIGTERM or SIGINT. ``make_world`` is given the address under which this leader is reached.
+
+    With ``elastic`` the number of brokers follows the load; without it, the world's wish stands.
 
     Raises InvalidRequest when a port cannot be had, StoreUnfit when the store must not be used.
     """
@@ -64,6 +68,8 @@ async def lead(settings: Settings, make_world: Callable[[str], World]) -> None:
             await world.start(loop.kick)
             leading = asyncio.create_task(loop.run())
             loop.spawn(groups.keep())
+            if elastic is not None:
+                loop.spawn(FleetKeeper(loop, elastic).keep())
             desk.not_ready = ""
             log.info("leader.ready", address=address, http=http_port, store=repr(store))
             await stop.wait()

@@ -14,10 +14,13 @@ from typing import Any
 
 import structlog
 
+from smq_core.autoscale import pressure
 from smq_core.decide import Decision
 from smq_core.errors import SmqError, StoreUnavailable, UnknownTopic
 from smq_core.leading import Effect, PutLayout, TopicLeader
 from smq_core.model import Layout
+from smq_core.placement import BrokerView
+from smq_core.rebalance import carried
 from smq_operator.effects import Effects
 from smq_operator.lifecycle import adopt
 from smq_operator.registry import Registry
@@ -247,17 +250,20 @@ class LeaderLoop:
         both = (run.expected or run.layout for run in self.topics.values())
         return [layout for layout in both if layout is not None]
 
+    def views(self) -> dict[str, BrokerView]:
+        """The brokers as core sees them now."""
+        return self.registry.views(self._expected(), self._traffic(), self.now())
+
     def _traffic(self) -> dict[str, float]:
-        """Bytes per second that each incarnation takes, as primary or as follower."""
+        """What each incarnation carries of all topics, in targets of the topics."""
         found: dict[str, float] = {}
         for run in self.topics.values():
-            loads = run.leader.load.segments if run.leader is not None else {}
-            for segment in run.layout.segments if run.layout is not None else ():
-                load = loads.get(segment.name)
-                if load is None:
-                    continue
-                for replica in segment.replicas:
-                    found[replica.incarnation] = found.get(replica.incarnation, 0.0) + load.fast.bytes
+            if run.leader is None or run.layout is None:
+                continue
+            spec, loads = run.leader.topic.spec, run.leader.load.segments
+            pressures = {name: pressure(load.slow, spec) for name, load in loads.items()}
+            for incarnation, targets in carried(run.layout.segments, pressures).items():
+                found[incarnation] = found.get(incarnation, 0.0) + targets
         return found
 
     @property

@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from smq_core.errors import InvalidRequest, SmqError
+from smq_core.fleet import FleetPolicy
 from smq_operator import clock, log
 from smq_operator.leader import lead
 from smq_operator.local.lock import FolderLock
 from smq_operator.local.world import LocalWorld
 from smq_operator.settings import DEFAULT_PORT, LocalSettings, Settings, host_port
 from smq_storage.store import StoreSettings
+from smq_storage.units import parse_size
 
 WRONG_USE = 2
 """Exit code for what a person has to change: flags, a port, a second leader, an unfit store."""
@@ -41,10 +43,14 @@ def _local(given: argparse.Namespace) -> None:
         raise InvalidRequest(
             f"cannot make the folder {local.folder} ({error.strerror}): choose another --dir"
         ) from None
+    policy = FleetPolicy(
+        max(local.brokers, 1), max(local.max_brokers or 0, local.brokers, 1), bytes_per_second=local.broker_capacity
+    )
     lock = FolderLock(local.folder)
     lock.acquire()
     environment = settings.store.to_env()
-    asyncio.run(lead(settings, lambda address: LocalWorld(local, address, environment, clock.now)))
+    elastic = policy if local.max_brokers is not None else None
+    asyncio.run(lead(settings, lambda address: LocalWorld(local, address, environment, clock.now), elastic))
 
 
 def _settings(given: argparse.Namespace) -> tuple[Settings, LocalSettings]:
@@ -54,6 +60,8 @@ def _settings(given: argparse.Namespace) -> tuple[Settings, LocalSettings]:
         raise InvalidRequest(f"--brokers is a count, not {given.brokers}")
     for address in filter(None, (given.listen, given.http)):
         host_port(address)
+    if given.max_brokers is not None and given.max_brokers < given.brokers:
+        raise InvalidRequest(f"--max-brokers {given.max_brokers} is below --brokers {given.brokers}: raise it")
     store = StoreSettings(given.filer_url, given.filer_endpoint or None, given.filer_region or None)
     if given.filer_timeout:
         store = replace(store, timeout=given.filer_timeout)
@@ -61,11 +69,20 @@ def _settings(given: argparse.Namespace) -> tuple[Settings, LocalSettings]:
     local = LocalSettings(
         Path(given.dir).resolve(),
         given.brokers,
+        given.max_brokers,
+        _size(given.broker_capacity),
         given.broker_memory,
         tuple(given.broker_arg),
         given.keep_brokers,
     )
     return settings, local
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise InvalidRequest(f"--broker-capacity: {error}") from None
 
 
 def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
@@ -87,6 +104,8 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     text("--filer-region", default=environment.get("SMQ_FILER_REGION", ""), help="the S3 region")
     text("--filer-timeout", type=float, default=None, help="seconds that one request to the filer may take")
     text("--brokers", type=int, default=3, help="how many brokers are kept running (3)")
+    text("--max-brokers", type=int, default=None, help="as many as the load may ask for; default: as many as --brokers")
+    text("--broker-capacity", default="100Mi", help="bytes per second that one broker is expected to carry (100Mi)")
     text("--broker-memory", default="1Gi", help="memory of each broker (1Gi)")
     text("--broker-arg", action="append", default=[], help="a flag for every broker, such as --broker-arg=--zone=a")
     text("--keep-brokers", action="store_true", help="leave brokers running when the leader stops")

@@ -142,7 +142,7 @@ class Registry:
         return [b for b in self._brokers.values() if b.liveness(now) is Liveness.ALIVE]
 
     def views(self, layouts: Iterable[Layout], traffic: Mapping[str, float], now: int) -> dict[str, BrokerView]:
-        """The brokers as core sees them, by incarnation. ``traffic``: bytes per second by incarnation."""
+        """The brokers as core sees them, by incarnation. ``traffic``: what each carries, in targets."""
         held = work_of(layouts)
         return {
             incarnation: BrokerView(

@@ -24,10 +24,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """The local adapter. ``broker_args`` go to every broker process as they are."""
+    """The local adapter. ``broker_args`` go to every broker process as they are.
+
+    There are ``brokers`` brokers, or up to ``max_brokers`` as the load wants it; ``broker_capacity`` is what one of
+    them is expected to carry, in bytes per second.
+    """
 
     folder: Path
     brokers: int = 3
+    max_brokers: int | None = None
+    broker_capacity: int = 100 * 2**20
     broker_memory: str = "1Gi"
     broker_args: tuple[str, ...] = field(default=())
     keep_brokers: bool = False

@@ -66,8 +66,11 @@ class World(Protocol):
         """How many brokers shall run."""
         ...
 
-    def want_brokers(self, count: int) -> None:
-        """Starts or stops brokers until that many run. A broker to be stopped has been drained before."""
+    def want_brokers(self, count: int, go: str | None = None) -> None:
+        """Starts or stops brokers until that many run; ``go`` names the one to stop first.
+
+        A broker that is stopped is asked to (SIGTERM): it drains itself before it ends.
+        """
         ...
 
     def proof_of_death(self, incarnation: str) -> str | None:

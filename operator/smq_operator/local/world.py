@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -40,6 +41,7 @@ class LocalWorld:
         self._changed: Callable[[], None] = lambda: None
         self._scanner: asyncio.Task[None] | None = None
         self._count = settings.brokers
+        self._names: list[str] = []
         self._problems: list[Problem] = []
 
     def _news(self) -> None:
@@ -100,9 +102,15 @@ class LocalWorld:
     def brokers_wanted(self) -> int:
         return self._count
 
-    def want_brokers(self, count: int) -> None:
-        self._count = count
-        self._processes.want([f"broker-{number}" for number in range(1, count + 1)])
+    def want_brokers(self, count: int, go: str | None = None) -> None:
+        kept = [name for name in self._names if name != go or count >= len(self._names)][:count]
+        free = (f"broker-{number}" for number in itertools.count(1))
+        while len(kept) < count:
+            name = next(free)
+            if name not in kept:
+                kept.append(name)
+        self._count, self._names = count, kept
+        self._processes.want(kept)
 
     def proof_of_death(self, incarnation: str) -> str | None:
         return self._processes.proof_of_death(incarnation)

@@ -83,6 +83,9 @@ class GroupHost:
         return self._join(name, it, member, generation)
 
     def _join(self, name: str, it: Loaded, member: str, generation: int) -> Any:
+        if it.group.outdated_by(generation):
+            self.groups.pop(name, None)
+            raise Unavailable(f"group {name} was served by another leader since: ask again")
         assignment = it.group.join(member, self.leader.clock(), generation)
         self.leader.checker.assigned(name, it.group)
         return assignment, dict(it.group.reader.nodes)
