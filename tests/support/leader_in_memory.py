@@ -66,7 +66,7 @@ class FakeWorld:
     def brokers_wanted(self) -> int:
         return self.count
 
-    def want_brokers(self, count: int) -> None:
+    def want_brokers(self, count: int, go: str | None = None) -> None:
         self.count = count
 
     def proof_of_death(self, incarnation: str) -> str | None:
