@@ -1,0 +1,3 @@
+from support.seaweed import prefix, seaweed
+
+__all__ = ["prefix", "seaweed"]

@@ -1,0 +1,58 @@
+"""A flood on real processes: segments and brokers come by themselves, go again, and no message notices."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from smq_storage.seaweed import SeaweedProcess
+from support.ledger import Ledger, Publishing, check, read_back
+from support.local_cluster import LocalCluster
+from support.waiting import eventually
+
+ELASTIC = ("--broker-memory", "1Gi", "--max-brokers", "3", "--broker-capacity", "1Mi")
+
+
+def test_a_flood_is_met_and_goes_back(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:
+    scaling = {"target": {"messagesPerSecond": 1500, "bytesPerSecond": "256Mi"}, "splitAfter": "2s", "mergeAfter": "8s"}
+    with (
+        LocalCluster(tmp_path / "cluster", seaweed.settings(prefix), brokers=2, arguments=ELASTIC) as cluster,
+        cluster.connect() as client,
+    ):
+        admin = client.admin()
+        cluster.create("flood", scaling=scaling)
+        assert len(admin.segments("flood")) == 1
+        ledger = Ledger(keys=400)
+        with client.producer("flood", linger=0.01) as producer:
+            flood = Publishing(producer, ledger, per_second=8000)
+            began = time.monotonic()
+            eventually(lambda: len(open_segments(admin)) >= 6, 45, what="six segments")
+            print(f"six segments after {time.monotonic() - began:.1f} s")
+            stall = flood.stop()
+            print(f"longest time without an ack {stall * 1000:.0f} ms")
+        eventually(lambda: len(open_segments(admin)) == 1, 90, what="one segment again")
+        reasons = {s.opened_because for s in admin.segments("flood", all=True)}
+        assert {"Split", "Merge"} <= reasons
+        with client.consumer("flood", start="earliest") as consumer:
+            check(ledger, read_back(consumer, ledger.total, 60))
+
+
+def test_brokers_come_with_traffic(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:
+    with (
+        LocalCluster(tmp_path / "cluster", seaweed.settings(prefix), brokers=2, arguments=ELASTIC) as cluster,
+        cluster.connect() as client,
+    ):
+        admin = client.admin()
+        cluster.create("traffic", segments={"min": 4, "max": 16})
+        with client.producer("traffic") as producer:
+            until = time.monotonic() + 60
+            while time.monotonic() < until and sum(b.state == "alive" for b in admin.brokers()) < 3:
+                for _ in range(200):
+                    producer.send(b"x" * 10_000, key=b"%d" % time.monotonic_ns())
+                producer.flush(30)
+        assert sum(b.state == "alive" for b in admin.brokers()) == 3
+        assert any(d.action == "scale out" for d in admin.decisions())
+
+
+def open_segments(admin: object) -> list[object]:
+    return [s for s in admin.segments("flood") if s.phase == "open"]  # type: ignore[attr-defined]
