@@ -99,19 +99,20 @@ class Inbox(Generic[R]):
             return True
 
     def take(self, max_bytes: int) -> tuple[R, Item] | None:
-        """The next item, the readers in turn; small ones of one reader as one. None: nothing is there. Lock held."""
-        if not self._ready:
-            return None
-        reader = self._ready.popleft()
-        queue = self._queues[reader]
-        item = queue.popleft()
-        if isinstance(item, Rows):
-            item = self._join(item, queue, max_bytes)
-            self._bytes -= item.nbytes
-        if queue:
-            self._ready.append(reader)
-        self.changed.notify_all()
-        return reader, item
+        """The next item, the readers in turn; small ones of one reader as one. None: nothing is there."""
+        with self.changed:
+            if not self._ready:
+                return None
+            reader = self._ready.popleft()
+            queue = self._queues[reader]
+            item = queue.popleft()
+            if isinstance(item, Rows):
+                item = self._join(item, queue, max_bytes)
+                self._bytes -= item.nbytes
+            if queue:
+                self._ready.append(reader)
+            self.changed.notify_all()
+            return reader, item
 
     @staticmethod
     def _join(item: Rows, queue: deque[Item], max_bytes: int) -> Rows:

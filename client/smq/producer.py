@@ -272,6 +272,7 @@ class Producer:
 
     @property
     def closed(self) -> bool:
+        """Whether ``close`` was called."""
         return self._closed
 
     def __enter__(self) -> Producer:

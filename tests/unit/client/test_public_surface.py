@@ -1,0 +1,66 @@
+"""What a program may import from smq: no more, no less."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import smq
+
+EXPECTED = {
+    "Admin",
+    "AppliedTopic",
+    "Batch",
+    "BrokerInfo",
+    "Client",
+    "Condition",
+    "Conflict",
+    "Consumer",
+    "DataLost",
+    "DecisionInfo",
+    "Delivery",
+    "DeliveryTimeout",
+    "GroupInfo",
+    "InvalidManifest",
+    "InvalidRequest",
+    "MessageTooLarge",
+    "NoBrokers",
+    "NotLeader",
+    "Overloaded",
+    "Producer",
+    "ProducerFenced",
+    "Receipt",
+    "SchemaMismatch",
+    "SegmentInfo",
+    "SegmentLoad",
+    "SmqError",
+    "StaleGeneration",
+    "StoreUnavailable",
+    "TableReceipt",
+    "TopicInfo",
+    "Unavailable",
+    "UnknownSegment",
+    "UnknownTopic",
+    "aio",
+    "connect",
+}
+
+
+def test_exported_names() -> None:
+    assert smq.__all__ == sorted(smq.__all__)
+    assert set(smq.__all__) == EXPECTED
+    assert all(hasattr(smq, name) for name in smq.__all__)
+
+
+def test_every_public_error_is_an_smq_error() -> None:
+    errors = [e for n in smq.__all__ if inspect.isclass(e := getattr(smq, n)) and issubclass(e, Exception)]
+    assert len(errors) > 10
+    assert all(issubclass(e, smq.SmqError) for e in errors)
+
+
+@pytest.mark.parametrize("kind", [smq.Client, smq.Producer, smq.Consumer, smq.Admin, smq.Delivery, smq.TableReceipt])
+def test_every_public_method_says_what_it_does(kind: type) -> None:
+    for name, member in inspect.getmembers(kind):
+        if not name.startswith("_") and (callable(member) or isinstance(member, property)):
+            assert inspect.getdoc(member), f"{kind.__name__}.{name}"
