@@ -67,6 +67,8 @@ class GroupHost:
                 it = yield from self._loaded(name)
                 if what == "join":
                     answer.set(self._join(name, it, *rest))
+                elif what == "write":
+                    answer.set((yield from self._write(name, it)))
                 else:
                     answer.set((yield from self._commit(name, it, *rest)))
             except SmqError as error:
@@ -80,6 +82,8 @@ class GroupHost:
         if it is None:
             raise Unavailable(f"group {name} is served by another leader now: ask again")
         self._refresh(it, nodes)
+        if it.group.pending and not it.group.in_flight and not self._busy:
+            self.ask(("write", name))  # what could not be written is written later, whether or not somebody waits
         return self._join(name, it, member, generation)
 
     def _join(self, name: str, it: Loaded, member: str, generation: int) -> Any:
@@ -91,8 +95,10 @@ class GroupHost:
         return assignment, dict(it.group.reader.nodes)
 
     def _commit(self, name: str, it: Loaded, member: str, generation: int, positions: dict[str, int]) -> Steps:
-        if not it.group.commit(member, generation, positions):
-            return
+        if it.group.commit(member, generation, positions):
+            yield from self._write(name, it)
+
+    def _write(self, name: str, it: Loaded) -> Steps:
         now = Committed(it.group.generation, dict(it.group.flushing()), self.leader.world.unique("g"))
         try:
             if it.written:
