@@ -1,8 +1,8 @@
 """The simulation notices when the protocol is broken: each mutation makes some history fail, which else passes."""
 
 import pytest
-from mutations import MUTATIONS
 
+from simulation.mutations import MUTATIONS
 from support.sim.history import run
 
 pytestmark = pytest.mark.simulation
