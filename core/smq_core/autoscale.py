@@ -117,9 +117,7 @@ class Autoscaler:
                 room -= len(boundaries)
         return changes
 
-    def _is_due(
-        self, spec: TopicSpec, name: str, ahead: float, loads: Mapping[str, SegmentLoad], now: int
-    ) -> bool:
+    def _is_due(self, spec: TopicSpec, name: str, ahead: float, loads: Mapping[str, SegmentLoad], now: int) -> bool:
         """True when the segment has been above the line for long enough and is not about to fall below it.
 
         A moment's dip of the look-ahead alone does not start the wait anew: on a noisy load that would never end.
@@ -194,7 +192,9 @@ class Autoscaler:
         """The segment's pressure when it has been quiet for long enough, else None. An unknown load is not quiet."""
         if load is None or not load.observed:
             return None
-        level = max(pressure(load.slow, spec), pressure(load.fast, spec), ahead)
+        level = ahead
+        if level < MERGE_FLOOR:
+            level = max(level, pressure(load.slow, spec), pressure(load.fast, spec))
         if level >= MERGE_FLOOR:
             self.quiet_since.pop(segment.name, None)
             return None
@@ -215,7 +215,15 @@ class Autoscaler:
 
 def _ahead(spec: TopicSpec, load: SegmentLoad | None) -> float:
     """The pressure in a moment, if the slope lasts; 0 when nothing is known."""
-    return pressure(load.fast.plus(load.slope, LOOK_AHEAD), spec) if load is not None else 0.0
+    if load is None:
+        return 0.0
+    fast, slope = load.fast, load.slope
+    return max(
+        (fast.messages + slope.messages * LOOK_AHEAD) / spec.target_messages_per_second,
+        (fast.bytes + slope.bytes * LOOK_AHEAD) / spec.target_bytes_per_second,
+        (fast.batches + slope.batches * LOOK_AHEAD) / TARGET_BATCHES,
+        0.0,
+    )
 
 
 def _words(rates: Rates, spec: TopicSpec, how_long: str) -> str:

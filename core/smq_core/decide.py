@@ -86,7 +86,7 @@ def decide(
     and age ask for.
     """
     no = set(refused)
-    round_ = _Round(spec, layout, Placer(brokers.values(), avoid={incarnation for _, incarnation in no}))
+    round_ = _Round(spec, layout, Placer(brokers, avoid={incarnation for _, incarnation in no}))
     round_.leave_brokers(brokers, no)
     waiting = round_.follow(requests)
     round_.restore_replicas(brokers)
@@ -200,8 +200,10 @@ def _broken(
     segment: Segment, brokers: Mapping[str, BrokerView], refused: set[tuple[str, str]]
 ) -> tuple[Reason, str] | None:
     """Why this segment cannot stay on its replicas, or None."""
-    for replica in segment.replicas:
-        broker = brokers.get(replica.incarnation)
+    there = [brokers.get(replica.incarnation) for replica in segment.replicas]
+    if not refused and all(broker is not None and broker.takes_segments for broker in there):
+        return None
+    for replica, broker in zip(segment.replicas, there, strict=True):
         if broker is None or broker.liveness is not Liveness.ALIVE:
             how = "is gone" if broker is not None and broker.liveness is Liveness.GONE else "does not answer"
             return Reason.FAILOVER, f"broker {replica.broker} {how}"
@@ -215,7 +217,7 @@ def _broken(
 
 def _degraded(spec: TopicSpec, segment: Segment, brokers: Mapping[str, BrokerView]) -> bool:
     """True when the segment has fewer replicas than are wished for, and more brokers are there now."""
-    if spec.durability is not Durability.REPLICATED:
+    if spec.durability is not Durability.REPLICATED or len(segment.replicas) >= spec.replicas:
         return False
     possible = min(spec.replicas, sum(b.takes_segments for b in brokers.values()))
     return possible >= 2 and len(segment.replicas) < possible

@@ -12,6 +12,8 @@ from smq_core.placement import BrokerView
 SCALE_IN_AFTER = 120 * SECOND
 FULL = 0.6
 """A broker should not be filled beyond this share of what it can carry, in traffic or in memory."""
+MEMORY_AGAIN_AFTER = 60 * SECOND
+"""A broker that memory asked for has to start and to take its share, before it is known whether one is enough."""
 EMPTY = 0.4
 """One broker fewer must leave the rest below this share."""
 
@@ -48,19 +50,25 @@ class Wanted:
 
 @dataclass(slots=True)
 class Fleet:
-    """Remembers since when fewer brokers would do. Times are microseconds."""
+    """Remembers since when fewer brokers would do, and when memory last asked for one. Times are microseconds."""
 
     low_since: int | None = None
+    memory_at: int | None = None
 
     def wanted(self, policy: FleetPolicy, have: int, load: FleetLoad, replicas: int, now: int) -> Wanted:
-        """How many brokers there should be now; ``replicas``: the most that any topic wants."""
+        """How many brokers there should be now; ``replicas``: the most that any topic wants.
+
+        ``have`` are those that run or start, without those that drain.
+        """
         floor = min(max(policy.minimum, replicas), policy.maximum)
         share = max(
             load.bytes_per_second / policy.bytes_per_second, load.batches_per_second / policy.batches_per_second
         )
         need = math.ceil(share / FULL)
-        if load.memory_share > FULL:
+        short_of_memory = load.memory_share > FULL
+        if short_of_memory and (self.memory_at is None or now - self.memory_at >= MEMORY_AGAIN_AFTER):
             need = max(need, have + 1)
+            self.memory_at = now
         if need > have and have < policy.maximum:
             self.low_since = None
             more = min(max(need, floor), policy.maximum)

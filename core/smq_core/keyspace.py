@@ -60,7 +60,7 @@ def even_split(whole: KeyRange, parts: int) -> list[KeyRange]:
 def covers_exactly(ranges: Iterable[KeyRange], whole: KeyRange) -> bool:
     """True when the ranges lie side by side and make up ``whole``: no gap, no overlap."""
     at = whole.start
-    for part in sorted(ranges):
+    for part in sorted(ranges, key=lambda r: r.start):
         if part.start != at:
             return False
         at = part.stop

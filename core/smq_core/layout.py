@@ -46,8 +46,8 @@ def segment_name(topic: str, range_: KeyRange, number: int) -> str:
 def create(topic: str, uid: str, partitions: int, parts: Sequence[Successor], *, now: int, writer: str) -> Layout:
     """The first layout of a topic. Raises ValueError when the parts do not cover the ring."""
     empty = Layout(topic, uid, partitions)
-    segments, number = _new_segments(empty, parts, Phase.OPEN, (), Reason.CREATE, now)
-    return checked(replace(empty, version=1, next_number=number, segments=segments, writer=writer))
+    segments = _new_segments(empty, 0, parts, Phase.OPEN, (), Reason.CREATE, now)
+    return checked(replace(empty, version=1, next_number=len(segments), segments=segments, writer=writer))
 
 
 def plan(layout: Layout, plans: Sequence[SealPlan], *, now: int, writer: str) -> Layout:
@@ -57,21 +57,20 @@ def plan(layout: Layout, plans: Sequence[SealPlan], *, now: int, writer: str) ->
     successors do not cover its partitions exactly.
     """
     segments = list(layout.segments)
+    places = {segment.name: i for i, segment in enumerate(segments)}
     number = layout.next_number
     for seal in plans:
-        olds = [layout.segment(name) for name in seal.segments]
+        olds = [segments[places[layout.segment(name).name]] for name in seal.segments]
         if any(old.successors for old in olds):
             raise ValueError("already planned to be sealed: " + ", ".join(seal.segments))
         whole = union(old.range for old in olds)
         if not covers_exactly((successor.range for successor in seal.successors), whole):
             raise ValueError(f"the successors do not cover {whole} exactly")
-        made, number = _new_segments(
-            replace(layout, next_number=number), seal.successors, Phase.PENDING, seal.segments, seal.reason, now
-        )
+        made = _new_segments(layout, number, seal.successors, Phase.PENDING, seal.segments, seal.reason, now)
+        number += len(made)
         names = tuple(segment.name for segment in made)
         for old in olds:
-            at = next(i for i, segment in enumerate(segments) if segment.name == old.name)
-            segments[at] = replace(
+            segments[places[old.name]] = replace(
                 old,
                 phase=Phase.SEALING if old.phase is Phase.OPEN else old.phase,
                 successors=names,
@@ -131,14 +130,14 @@ def checked(layout: Layout) -> Layout:
 
 def _new_segments(
     layout: Layout,
+    first: int,
     parts: Sequence[Successor],
     phase: Phase,
     predecessors: tuple[str, ...],
     reason: Reason,
     now: int,
-) -> tuple[tuple[Segment, ...], int]:
-    first = layout.next_number
-    made = tuple(
+) -> tuple[Segment, ...]:
+    return tuple(
         Segment(
             name=segment_name(layout.topic, part.range, first + i),
             number=first + i,
@@ -152,4 +151,3 @@ def _new_segments(
         )
         for i, part in enumerate(parts)
     )
-    return made, first + len(made)

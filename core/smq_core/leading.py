@@ -100,6 +100,7 @@ class TopicLeader:
     """Requests that the layout which is being put carries out."""
     _indexing: bool = False
     _openings: dict[tuple[str, str], _Opening] = field(default_factory=dict)
+    _open_everywhere: set[str] = field(default_factory=set)
     _sealings: dict[str, Sealing] = field(default_factory=dict)
     _seal_since: dict[str, int] = field(default_factory=dict)
     _released: dict[str, set[str]] = field(default_factory=dict)
@@ -131,7 +132,7 @@ class TopicLeader:
     def _create(self, now: int, brokers: Mapping[str, BrokerView]) -> list[Effect]:
         if self._putting or now < self._retry_at:
             return []
-        placer = Placer(brokers.values())
+        placer = Placer(brokers)
         spec = self.topic.spec
         parts = []
         for part in even_split(KeyRange(0, spec.partitions), spec.min_segments):
@@ -151,7 +152,10 @@ class TopicLeader:
         assert self.layout is not None
         effects: list[Effect] = []
         for segment in self.layout.segments:
-            if segment.successors:
+            if segment.successors or segment.name in self._open_everywhere:
+                continue
+            if all(self.holds(segment.name, replica.incarnation) for replica in segment.replicas):
+                self._open_everywhere.add(segment.name)
                 continue
             for replica in segment.replicas:
                 broker = brokers.get(replica.incarnation)
@@ -359,6 +363,7 @@ class TopicLeader:
         """Drops what belongs to segments that left the layout."""
         names = {s.name for s in self.layout.segments} if self.layout is not None else set()
         self._openings = {key: value for key, value in self._openings.items() if key[0] in names}
+        self._open_everywhere &= names
         self._sealings = {key: value for key, value in self._sealings.items() if key in names}
         self._seal_since = {key: value for key, value in self._seal_since.items() if key in names}
         self._released = {key: value for key, value in self._released.items() if key in names}

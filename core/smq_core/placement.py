@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from smq_core.model import Durability, Replica
 from smq_core.sealing import Liveness
@@ -39,9 +41,9 @@ class Placed:
 class Placer:
     """Places the segments of one decision round; what it has given out counts as load for what follows."""
 
-    def __init__(self, brokers: Iterable[BrokerView], avoid: Iterable[str] = ()) -> None:
+    def __init__(self, brokers: Mapping[str, BrokerView], avoid: Iterable[str] = ()) -> None:
         """``avoid``: incarnations that come last, because they refused a segment a moment ago."""
-        self._brokers = [b for b in brokers if b.takes_segments]
+        self._brokers = brokers
         self._avoid = set(avoid)
         self._given: dict[str, int] = {}
 
@@ -54,15 +56,16 @@ class Placer:
         filer, and nothing is lost. ``stay`` are the predecessor's replicas, preferred when equally loaded; those in
         ``avoid`` are taken only when there are too few others, and then rather as followers.
         """
-        if not self._brokers:
+        number = len(self._order)
+        if not number:
             return None
-        copies = 1 if wanted is Durability.STORED else min(copies, len(self._brokers))
+        copies = 1 if wanted is Durability.STORED else min(copies, number)
         sticky = {replica.incarnation for replica in stay}
         shunned = {replica.incarnation for replica in avoid}
         chosen: list[BrokerView] = []
         while len(chosen) < copies:
-            left = [b for b in self._brokers if b not in chosen]
-            chosen.append(min(left, key=lambda b: (b.replica.incarnation in shunned, *self._cost(b, chosen, sticky))))
+            candidates = self._candidates(chosen, sticky, shunned)
+            chosen.append(min(candidates, key=lambda b: self._cost(b, chosen, sticky, shunned)))
         replicas = tuple(b.replica for b in chosen)
         self.count(replicas)
         return Placed(replicas, wanted if copies > 1 else Durability.STORED)
@@ -70,11 +73,67 @@ class Placer:
     def count(self, replicas: Sequence[Replica]) -> None:
         """These hold one more segment. A primary does about twice a follower's work."""
         for rank, replica in enumerate(replicas):
-            self._given[replica.incarnation] = self._given.get(replica.incarnation, 0) + (2 if rank == 0 else 1)
+            name = replica.incarnation
+            self._given[name] = self._given.get(name, 0) + (2 if rank == 0 else 1)
+            if name in self._order:
+                broker = self._brokers[name]
+                heapq.heappush(self._heaps[broker.zone], (self._rank(broker), name))
 
-    def _cost(self, broker: BrokerView, chosen: Sequence[BrokerView], sticky: set[str]) -> tuple[float, ...]:
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        """The brokers that take segments, in the order in which they were given."""
+        return {name: i for i, (name, b) in enumerate(self._brokers.items()) if b.takes_segments}
+
+    @cached_property
+    def _heaps(self) -> dict[str, list[tuple[_Rank, str]]]:
+        """For each zone its brokers, the best first. An entry that is out of date is dropped when it is met."""
+        heaps: dict[str, list[tuple[_Rank, str]]] = {}
+        for name in self._order:
+            broker = self._brokers[name]
+            heaps.setdefault(broker.zone, []).append((self._rank(broker), name))
+        for heap in heaps.values():
+            heapq.heapify(heap)
+        return heaps
+
+    def _rank(self, broker: BrokerView) -> _Rank:
+        """What decides between brokers, whatever else the segment has: the smaller the better."""
+        name = broker.replica.incarnation
+        return (name in self._avoid, broker.segments + self._given.get(name, 0), broker.load, self._order[name])
+
+    def _candidates(self, chosen: Sequence[BrokerView], sticky: set[str], shunned: set[str]) -> list[BrokerView]:
+        """Brokers of which one is the best of all.
+
+        In each zone the brokers are looked at from the best on, until one has nothing against it: it is better than all
+        that come after it, except for the predecessor's own.
+        """
+        taken = {b.replica.incarnation for b in chosen}
+        nodes = {b.node for b in chosen if b.node}
+        found = [self._brokers[name] for name in sticky if name in self._order and name not in taken]
+        for heap in self._heaps.values():
+            seen = []
+            while heap:
+                entry = heapq.heappop(heap)
+                broker = self._brokers[entry[1]]
+                if entry[0] != self._rank(broker):
+                    continue
+                seen.append(entry)
+                if entry[1] in taken:
+                    continue
+                found.append(broker)
+                if entry[1] not in shunned and broker.node not in nodes:
+                    break
+            for entry in seen:
+                heapq.heappush(heap, entry)
+        return found
+
+    def _cost(
+        self, broker: BrokerView, chosen: Sequence[BrokerView], sticky: set[str], shunned: set[str]
+    ) -> tuple[float, ...]:
         same_node = sum(bool(b.node) and b.node == broker.node for b in chosen)
         same_zone = sum(bool(b.zone) and b.zone == broker.zone for b in chosen)
         name = broker.replica.incarnation
-        held = broker.segments + self._given.get(name, 0)
-        return (name in self._avoid, same_node, same_zone, held, broker.load, name not in sticky)
+        avoided, held, load, order = self._rank(broker)
+        return (name in shunned, avoided, same_node, same_zone, held, load, name not in sticky, order)
+
+
+_Rank = tuple[bool, int, float, int]

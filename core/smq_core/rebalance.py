@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from smq_core.model import Replica, Segment
 from smq_core.placement import BrokerView
 
-MIN_GAP = 0.5
+MIN_GAP = 1.0
 """Targets between the fullest and the emptiest broker that are worth a seal."""
 UNEVEN = 0.3
 """The same, as a share of what a broker carries on average."""
@@ -52,13 +52,15 @@ def to_move(
     movable: Iterable[Segment],
     most: int,
 ) -> list[Move]:
-    """At most ``most`` moves, each from what is then the fullest broker to the emptiest; none when that is not worth it.
+    """At most ``most`` moves, each from what is then the fullest broker to one of the emptiest; none when not worth it.
 
     All ``segments`` count as load, only ``movable`` ones move, each once. A replica is moved only when that narrows the
-    gap, and never next to another of its segment (same node or zone), unless it is next to it already. What topics carry
-    besides this one is known from ``BrokerView.load``, when that is given.
+    gap, and never next to another of its segment (same node or zone), unless it is next to it already. What brokers
+    carry for other topics is known from ``BrokerView.load``, when that is given.
     """
     own = carried(segments, pressures)
+    if all(max(carries, brokers[name].load) < MIN_GAP for name, carries in own.items() if name in brokers):
+        return []
     load = {name: max(own.get(name, 0.0), b.load) for name, b in brokers.items() if b.takes_segments}
     if len(load) < 2:
         return []
@@ -70,30 +72,36 @@ def to_move(
     worth = max(MIN_GAP, UNEVEN * sum(load.values()) / len(load))
     moves: list[Move] = []
     moved: set[str] = set()
-    givers = set(load)
+    givers = {name for name in on if name in load}
+    receivers = _emptiest(load)
     while givers and len(moves) < most:
         fullest = max(givers, key=load.__getitem__)
-        there = [entry for entry in on.get(fullest, ()) if entry[2].name not in moved]
-        for emptiest in heapq.nsmallest(RECEIVERS, load, key=load.__getitem__):
-            gap = load[fullest] - load[emptiest]
-            best = _best(there, gap, brokers[emptiest], brokers) if gap >= worth else None
+        if load[fullest] - load[receivers[0]] < worth:
+            break
+        there = [held for held in on[fullest] if held[2].name not in moved]
+        for receiver in receivers:
+            gap = load[fullest] - load[receiver]
+            best = _best(there, gap, brokers[receiver], brokers) if gap >= worth else None
             if best is not None:
                 share, rank, segment = best
-                hot, idle = brokers[fullest].replica, brokers[emptiest].replica
-                because = f"broker {hot.broker} carries {load[fullest]:.1f} targets, {idle.broker} {load[emptiest]:.1f}"
+                hot, idle = brokers[fullest].replica, brokers[receiver].replica
+                because = f"broker {hot.broker} carries {load[fullest]:.1f} targets, {idle.broker} {load[receiver]:.1f}"
                 moves.append(Move(segment.name, segment.replicas[rank], idle, because))
                 moved.add(segment.name)
                 load[fullest] -= share
-                load[emptiest] += share
+                load[receiver] += share
+                receivers = _emptiest(load)
                 break
         else:
             givers.discard(fullest)
     return moves
 
 
-def _best(
-    there: Sequence[_Held], gap: float, to: BrokerView, brokers: Mapping[str, BrokerView]
-) -> _Held | None:
+def _emptiest(load: Mapping[str, float]) -> list[str]:
+    return heapq.nsmallest(RECEIVERS, load, key=load.__getitem__)
+
+
+def _best(there: Sequence[_Held], gap: float, to: BrokerView, brokers: Mapping[str, BrokerView]) -> _Held | None:
     """The replica whose move brings both brokers closest to each other."""
     fitting = [h for h in there if SMALLEST * gap <= h[0] <= LARGEST * gap and _may_go(h[2], h[1], to, brokers)]
     return min(fitting, key=lambda h: (abs(h[0] - gap / 2), h[1], h[2].number), default=None)

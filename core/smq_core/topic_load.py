@@ -13,6 +13,7 @@ from smq_core.placement import BrokerView
 from smq_core.rebalance import Move, to_move
 
 MOVE_EVERY = 10 * SECOND
+LOOK_EVERY = SECOND
 SETTLE_AFTER_CHANGE = 10 * SECOND
 MOVE_SHARE = 4
 """At most one in so many of a topic's segments moves at a time: its writers go on elsewhere."""
@@ -29,6 +30,7 @@ class TopicLoad:
     paused: bool = False
     _scaler: Autoscaler = field(default_factory=Autoscaler)
     _moved_at: int = 0
+    _looked_at: int = -LOOK_EVERY
 
     def observe(self, segment: str, counters: Counters, now: int) -> bool:
         """A primary's report. False when it is absurd, and ignored."""
@@ -82,10 +84,11 @@ class TopicLoad:
         now: int,
     ) -> list[Move]:
         """A share of the segments at a time, and only such as have been where they are for a while."""
-        if now - self._moved_at < MOVE_EVERY:
+        if now - self._looked_at < LOOK_EVERY or now - self._moved_at < MOVE_EVERY:
             return []
+        self._looked_at = now
         settled = [s for s in healthy if now - s.opened_at >= SETTLE_AFTER_CHANGE]
-        known = {name: pressure(load.fast, spec) for name, load in self.segments.items() if load.observed}
+        known = {name: pressure(load.slow, spec) for name, load in self.segments.items() if load.observed}
         if not settled or not known:
             return []
         usual = sum(known.values()) / len(known)

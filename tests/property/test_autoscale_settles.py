@@ -196,7 +196,9 @@ def test_cuts_by_load_are_few_and_as_even_as_the_slices_allow(
     assert 1 <= len(boundaries) < most or most == 2 == len(boundaries) + 1
     parts = whole.cut(boundaries)
     assert covers_exactly(parts, whole)
-    load = per_partition(size, [w * level / sum(shape) for w in shape] if any(shape) else [level / len(shape)] * len(shape))
+    load = per_partition(
+        size, [w * level / sum(shape) for w in shape] if any(shape) else [level / len(shape)] * len(shape)
+    )
     loads = [sum(load[p.start - 7 : p.stop - 7]) for p in parts]
     slice_load = max(shape) * level / sum(shape) if any(shape) else level / len(shape)
     if len(parts) < most:

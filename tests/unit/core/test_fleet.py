@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from smq_core.fleet import SCALE_IN_AFTER, Fleet, FleetLoad, FleetPolicy, to_drain
+from smq_core.fleet import MEMORY_AGAIN_AFTER, SCALE_IN_AFTER, Fleet, FleetLoad, FleetPolicy, to_drain
 from smq_core.model import Replica
 from smq_core.placement import BrokerView
 from smq_core.sealing import Liveness
@@ -16,6 +16,13 @@ def test_traffic_scales_out_at_once() -> None:
 
 def test_memory_pressure_scales_out_by_one() -> None:
     assert Fleet().wanted(POLICY, 3, FleetLoad(memory_share=0.9), 2, 0).brokers == 4
+
+
+def test_a_broker_that_memory_asked_for_has_time_to_help() -> None:
+    fleet, load = Fleet(), FleetLoad(memory_share=0.9)
+    assert fleet.wanted(POLICY, 3, load, 2, 0).brokers == 4
+    assert fleet.wanted(POLICY, 4, load, 2, MEMORY_AGAIN_AFTER - 1).brokers == 4
+    assert fleet.wanted(POLICY, 4, load, 2, MEMORY_AGAIN_AFTER).brokers == 5
 
 
 def test_never_more_than_the_maximum_nor_fewer_than_replicas() -> None:
