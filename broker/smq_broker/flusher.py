@@ -16,13 +16,13 @@ from smq_broker.meters import Meters
 from smq_broker.payloads import timed
 from smq_core.errors import StoreUnavailable
 from smq_core.model import ChunkInfo
-from smq_core.replica import ChunkWrite
+from smq_core.replica import ChunkWrite, State
 from smq_storage.conditional import Patience, Taken
 
 WORKERS = 4
 TICK = 0.1
-PATIENCE = 10.0
-AFTER_ATTEMPT = 0.5
+PATIENCE = 2.0
+AFTER_ATTEMPT = 500_000
 AFTER_DAMAGE = 5_000_000
 
 log = structlog.get_logger()
@@ -31,8 +31,8 @@ log = structlog.get_logger()
 class Flusher:
     """``kick`` a segment when a chunk may be due; every 100 ms all segments are looked at by the clock.
 
-    While the filer is away the chunk that was begun is kept and tried again, under the same nonce: an attempt whose
-    outcome is unknown is so recognised when it turns out to have been applied.
+    While the filer is away the chunk that was begun is kept (``Held.unclear``) and tried again, under the same nonce:
+    an attempt whose outcome is unknown is so recognised when it turns out to have been applied.
     """
 
     def __init__(
@@ -66,21 +66,17 @@ class Flusher:
         pressed: set[str] = set()
         if self._memory.under_pressure:
             used, limit = self._memory.primary()
-            pressed = set(to_relieve([(h.machine.tail_bytes, h.name) for h in primaries], used, limit))
+            pressed = set(to_relieve([(h.machine.tail_bytes, h.key) for h in primaries], used, limit))
         for held in primaries:
             with held as machine:
                 now = held.clock.now()
                 if held.flush_not_before and now >= held.flush_not_before:
                     held.flush_not_before = 0
-                if held.name in pressed:
+                if held.key in pressed:
                     held.ask_flush()
-                if (
-                    not held.flush_queued
-                    and not held.flush_not_before
-                    and not machine.chunk_in_flight
-                    and machine.tail
-                    and now - machine.tail[0].appended >= machine.config.flush_interval
-                ):
+                aged = bool(machine.tail) and now - machine.tail[0].appended >= machine.config.flush_interval
+                due = held.unclear is not None or (aged and not machine.chunk_in_flight)
+                if due and not held.flush_queued and not held.flush_not_before:
                     held.flush_queued = True
                     self._queue.put(held)
 
@@ -97,40 +93,39 @@ class Flusher:
 
     def _flush(self, held: Held) -> None:
         with held as machine:
-            chunk = machine.next_chunk(held.clock.now(), force=held.flush_wanted)
             held.flush_queued = False
-            held.flush_wanted = False
-        if chunk is None:
-            return
-        result = self._write(held, chunk)
-        if result is None:
+            begun, held.unclear = held.unclear, None
+            if begun is None:
+                chunk = machine.next_chunk(held.clock.now(), force=held.flush_wanted)
+                held.flush_wanted = False
+                if chunk is None:
+                    return
+                begun = chunk, chunk_info(held, chunk)
+        chunk, info = begun
+        try:
+            with self._meters.flush_seconds.time():
+                result = write_chunk(held, chunk, info)
+        except StoreUnavailable as error:
+            self._meters.store_errors.inc()
+            held.log.warning("chunk.store_unavailable", first=chunk.first, error=error.message)
             with held as machine:
-                machine.chunk_failed()
-        elif isinstance(result, Taken):
+                if machine.state is State.OPEN:
+                    held.unclear = begun
+                    held.flush_not_before = held.clock.now() + AFTER_ATTEMPT
+                else:
+                    # Fenced meanwhile: the sealer finds out what became of it.
+                    machine.chunk_failed()
+            return
+        if isinstance(result, Taken):
             held.log.warning("chunk.taken", first=chunk.first, by=result.info.writer)
             with held as machine:
                 machine.chunk_taken()
             self._taken(held)
-        else:
-            with held as machine:
-                machine.chunk_written(chunk)
-
-    def _write(self, held: Held, chunk: ChunkWrite) -> ChunkInfo | Taken[ChunkInfo] | None:
-        """Tries until it is clear; None when the segment was fenced meanwhile: then the sealer finds out."""
-        info = chunk_info(held, chunk)
-        while True:
-            with self._meters.flush_seconds.time():
-                try:
-                    written = write_chunk(held, chunk, info)
-                except StoreUnavailable as error:
-                    self._meters.store_errors.inc()
-                    held.log.warning("chunk.store_unavailable", first=chunk.first, error=error.message)
-                    if held.fenced.wait(AFTER_ATTEMPT):
-                        return None
-                    continue
-            self._meters.chunks.inc()
-            held.log.debug("chunk.written", first=chunk.first, rows=chunk.rows)
-            return written
+            return
+        self._meters.chunks.inc()
+        held.log.debug("chunk.written", first=chunk.first, rows=chunk.rows)
+        with held as machine:
+            machine.chunk_written(chunk)
 
 
 def chunk_info(held: Held, chunk: ChunkWrite) -> ChunkInfo:

@@ -12,8 +12,8 @@ from smq_broker.batches import ENTRY_OVERHEAD, RangeHistogram, Wire
 from smq_broker.clock import Clock
 from smq_broker.memory import Memory
 from smq_broker.payloads import Compactor
-from smq_core.model import Durability, Segment, Topic
-from smq_core.replica import Ack, ReplicaConfig, SegmentReplica, State
+from smq_core.model import ChunkInfo, Durability, Segment, Topic
+from smq_core.replica import Ack, ChunkWrite, ReplicaConfig, SegmentReplica, State
 from smq_storage.chain import Chain
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ class Held:
         self.flush_wanted = False
         self.flush_queued = False
         self.flush_not_before = 0
+        self.unclear: tuple[ChunkWrite, ChunkInfo] | None = None
         self.primary_streams = 0
         self.primary_left = False
         self.unnamed = False
@@ -126,6 +127,8 @@ class Held:
         """Room for one more batch of a producer? A batch is always let in when the tail is empty. Lock held."""
         machine = self.machine
         if machine.tail_bytes and machine.room() < nbytes:
+            # Too little may wait here to be written by itself soon.
+            self.flush_wanted = True
             return False
         if not self._memory.reserve(nbytes):
             return False

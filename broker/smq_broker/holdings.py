@@ -19,7 +19,7 @@ from smq_broker.replication_out import FollowerLink
 from smq_broker.sealing import Sealers
 from smq_broker.watcher import SealWatcher, wait_for_predecessors
 from smq_core.errors import InvalidRequest, NotHeld, SmqError, Unavailable, WrongIncarnation
-from smq_core.model import SealOutcome, Segment, Topic
+from smq_core.model import Durability, SealOutcome, Segment, Topic
 from smq_core.replica import State
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.chain import Chain
@@ -84,6 +84,11 @@ class Holdings:
         """
         if all(r.incarnation != self.incarnation for r in segment.replicas):
             raise InvalidRequest(f"{segment.name} has no replica at this incarnation {self.incarnation}")
+        if (segment.durability is Durability.STORED) != (len(segment.replicas) == 1):
+            raise InvalidRequest(
+                f"{segment.name} is {segment.durability.value} with {len(segment.replicas)} replicas: "
+                "Stored has one, Replicated has two or more"
+            )
         key = key_of(topic.uid, segment.name)
         with self._lock:
             held = self._held.get(key)

@@ -177,7 +177,6 @@ class ProducerStream:
                         full = held.compactor.add([(payload, incoming.rows)]) if size < SMALL else None
                     self._appended += 1
                     break
-                held.ask_flush()
             if not waited:
                 waited = True
                 self._meters.waits.inc()

@@ -90,6 +90,9 @@ class Sealers:
         try:
             with held.lock:
                 # A chunk that is on its way is given up by its writer now that the segment is fenced.
+                if held.unclear is not None:
+                    held.unclear = None
+                    held.machine.chunk_failed()
                 while held.machine.chunk_in_flight:
                     held.room.wait(0.02)
                 known = held.machine.outcome

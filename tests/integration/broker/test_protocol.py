@@ -2,6 +2,7 @@
 
 import os
 import socket
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -16,14 +17,18 @@ from smq_core.errors import (
     SchemaMismatch,
     SequenceGap,
     SmqError,
+    UnknownTopic,
     WrongIncarnation,
     WrongPartition,
 )
-from smq_core.model import Column, Segment, Topic
+from smq_core.layout import Successor, create
+from smq_core.model import Column, Durability, Segment, Topic
 from smq_proto.flight import call, from_flight
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.chunks import message_schema
+from smq_storage.layouts import put_layout
 from smq_storage.store import Store
+from smq_storage.topics import put_current, put_topic
 from support.broker_process import BrokerProcess, Brokers, make_segment, make_topic
 from support.raw_flight import RawProducer, RawReader, rows, sized
 from support.waiting import eventually
@@ -79,6 +84,12 @@ def test_a_seal_of_what_is_not_held_forbids_it_for_ever(broker: BrokerProcess, t
         broker.seal(topic, segment)
     with pytest.raises(NotHeld):
         broker.open(topic, segment)
+
+
+def test_durability_and_replicas_must_fit(broker: BrokerProcess, topic: Topic):
+    alone = replace(make_segment(topic, broker.replica), durability=Durability.REPLICATED)
+    with pytest.raises(InvalidRequest, match="two or more"):
+        broker.open(topic, alone)
 
 
 def test_topics_made_again_do_not_meet_their_old_segments(broker: BrokerProcess, topic: Topic, segment: Segment):
@@ -333,12 +344,6 @@ def test_a_successor_opens_only_after_its_predecessors_seals(broker: BrokerProce
 
 
 def test_locate_and_outcome_need_no_leader(broker: BrokerProcess, store: Store, brokers: Brokers):
-    from smq_core.errors import UnknownTopic
-    from smq_core.layout import Successor, create
-    from smq_core.model import Durability
-    from smq_storage.layouts import put_layout
-    from smq_storage.topics import put_current, put_topic
-
     topic = make_topic("travel/flights")
     whole = Successor(make_segment(topic, broker.replica).range, (broker.replica,), Durability.STORED)
     layout = create(topic.name, topic.uid, topic.spec.partitions, [whole], now=1, writer="w")

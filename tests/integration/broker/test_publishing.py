@@ -3,7 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from smq_core.model import Column
 from smq_storage.chain import Chain
+from smq_storage.chunks import message_schema
 from smq_storage.store import Store
 from support.broker_process import Brokers, make_segment, make_topic
 from support.raw_flight import RawProducer, RawReader, rows
@@ -67,9 +69,6 @@ def test_a_stored_segment_acks_only_what_is_in_the_filer(brokers: Brokers, store
 
 
 def test_typed_columns(brokers: Brokers, store: Store):
-    from smq_core.model import Column
-    from smq_storage.chunks import message_schema
-
     (one,) = brokers.start("b1")
     columns = (Column("name", "string"), Column("delay", "float64", nullable=True))
     topic = make_topic(schema=columns)
