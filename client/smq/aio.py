@@ -200,11 +200,14 @@ class AsyncConsumer:
                 self._polling = loop.run_in_executor(self._thread, self._consumer.poll, left)
             polling = self._polling
             try:
-                # The thread cannot be cancelled: its result is kept for the next poll.
                 batch = await asyncio.shield(polling)
-            finally:
-                if polling.done() and not polling.cancelled():
-                    self._polling = None
+            except asyncio.CancelledError:
+                # The thread cannot be cancelled: its result, which may be there already, is kept for the next poll.
+                raise
+            except BaseException:
+                self._polling = None
+                raise
+            self._polling = None
             if batch is not None or (deadline is not None and loop.time() >= deadline):
                 return batch
 

@@ -86,7 +86,13 @@ class Consumer:
         self._end = threading.Event()
         self._refresh()
         self._since = begin(view, self._reader, start, self._sealed.values()) if group is None else 0
+        # What counted as read from the start on: its losses are not this reader's.
+        self._before: set[str] = set()
+        if start != "earliest":
+            self._before = {s for s in self._sealed if self._reader.is_read(s)}
         self._membership: Membership | None = None
+        with self._changed:
+            self._take_losses()
         if group is None:
             self._fetch_readable()
         else:
@@ -271,7 +277,8 @@ class Consumer:
 
     def _take_losses(self) -> None:
         for loss in self._reader.losses:
-            self._lose(loss.segment, loss.start, loss.stop)
+            # Of a segment that is gone altogether nobody knows any more how far it went.
+            self._lose(loss.segment, loss.start, loss.stop if loss.stop > loss.start else None)
         self._reader.losses.clear()
 
     def _lose(self, segment: str, start: int, stop: int | None) -> None:
@@ -279,6 +286,7 @@ class Consumer:
         if any(s == segment and a <= start and (b is None or (stop or a) <= b) for s, a, b in self._lost):
             return
         self._lost.add((segment, start, stop))
+        self._changed.notify_all()
         log.warning("messages of %s are gone: %s..%s", segment, start, stop)
         self._losses.append(data_lost(segment, start, stop))
 
@@ -289,6 +297,11 @@ class Consumer:
         if self._membership is not None or self._group is not None:
             return
         with self._changed:
+            for sealed in self._sealed.values():
+                # One that was lost whole has nothing to be fetched.
+                whole = sealed.end == 0 and sealed.lost_from is not None
+                if whole and sealed.name not in self._before and self._reader.is_read(sealed.name):
+                    self._lose(sealed.name, 0, sealed.lost_to)
             for segment in self._reader.readable():
                 if segment not in self._fetchers and not self._closed:
                     self._fetch(segment)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.flight as fl
 
 from smq.view import TopicView
-from smq_core.dag import Reader
+from smq_core.dag import Loss, Reader
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model import SealedSegment, Segment
 from smq_proto.flight import call
@@ -48,6 +48,12 @@ def begin(view: TopicView, reader: Reader, start: Start, sealed: Iterable[Sealed
     if isinstance(start, Mapping):
         reader.positions.update(start)
         reader.update({})
+        for name, position in start.items():
+            node = reader.nodes.get(name)
+            if node is None:
+                reader.losses.append(Loss(name, position, position))
+            elif node.end is not None and position > node.end:
+                reader.ended(name, node.end)
     elif start == "latest":
         reader.skip_to_latest()
         living = {s.name: s for s in view.known.layout.segments}

@@ -117,3 +117,24 @@ def test_the_leader_dies_and_publishing_goes_on(own_cluster: LocalCluster) -> No
         stall = publishing.stop()
         check(ledger, read_back(consumer, ledger.total))
     assert stall < 1.0
+
+
+def test_a_leader_that_comes_back_is_followed_again(own_cluster: LocalCluster) -> None:
+    own_cluster.create("flights")
+    ledger = Ledger()
+    with (
+        own_cluster.connect() as client,
+        client.producer("flights") as producer,
+        client.consumer("flights") as consumer,
+    ):
+        publishing = Publishing(producer, ledger)
+        eventually(lambda: publishing.acked > 20, 20)
+        own_cluster.kill_leader()
+        own_cluster.start()
+        segment = eventually(lambda: only_segment(client, "flights"), 20)
+        client.admin().split("flights", segment.name)
+        eventually(lambda: len([s for s in client.admin().segments("flights") if s.phase == "open"]) == 2, 20)
+        before = publishing.acked
+        eventually(lambda: publishing.acked > before + 60, 20)
+        publishing.stop()
+        check(ledger, read_back(consumer, ledger.total))
