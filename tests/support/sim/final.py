@@ -57,7 +57,7 @@ def waiting_for(history: History) -> dict[str, str]:
     for reader in history.readers:
         if reader.process.alive:
             waiting |= _behind(reader.name, reader.rows, ends)
-            waiting |= {reader.name: words for words in _unreported(history, reader)}
+            waiting.update((reader.name, words) for words in _unreported(history, reader))
     for group in history.groups:
         read = [row for member in history.members if member.group == group for row in member.rows]
         waiting |= _behind(group, read, ends)
