@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 
 class Meters:
     def __init__(self, registry: CollectorRegistry) -> None:
+        disable_created_metrics()  # a second series for each counter, that nobody reads
         self.registry = registry
         self.chunks = Counter("smq_chunks_written_total", "Chunks written to the filer.", registry=registry)
         self.flush_seconds = Histogram(
