@@ -64,6 +64,7 @@ class LeaderLoop:
         self.rounds = 0
         self._last_round = 0
         self._patience = patience
+        self._settle = settle
         self._settles_at = clock() + settle
         self._fleet_until = clock() + FLEET_STARTS_WITHIN
         self._kicked = asyncio.Event()
@@ -77,7 +78,9 @@ class LeaderLoop:
         self._kicked.set()
 
     async def run(self) -> None:
-        """Runs until ``stop``."""
+        """Runs until ``stop``. Brokers have time to report from now on: the store may have kept us from starting."""
+        self._settles_at = self.now() + self._settle
+        self._fleet_until = self.now() + FLEET_STARTS_WITHIN
         while not self._stopping:
             try:
                 self.round()
