@@ -52,8 +52,8 @@ class LocalCluster:
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Starts the leader and waits until all brokers have reported to it."""
+    def start(self, *, wait: bool = True) -> None:
+        """Starts the leader and, with ``wait``, waits until all brokers have reported to it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "leader.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -67,6 +67,8 @@ class LocalCluster:
                 stdout=log,
                 stderr=log,
             )
+        if not wait:
+            return
         with self.connect() as client:
             admin = client.admin()
             eventually(
@@ -97,6 +99,11 @@ class LocalCluster:
         pid = self.pids()[name]
         os.kill(pid, signal.SIGKILL)
         return pid
+
+    @property
+    def leader_pid(self) -> int:
+        assert self._process is not None, "the leader is not running"
+        return self._process.pid
 
     def kill_leader(self) -> None:
         if self._process is not None:

@@ -1,0 +1,141 @@
+"""What is done to a running cluster, by seed: one fault at a time, each with what ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import smq
+from smq_storage.seaweed import SeaweedProcess
+from support.local_cluster import LocalCluster
+
+PAUSE = 3.0
+
+
+class Faults:
+    """``step`` does one thing and says what. ``wait`` is how time passes (it returns early when the run ends)."""
+
+    def __init__(self, cluster: LocalCluster, seaweed: SeaweedProcess, topic: str, seed: int) -> None:
+        self._cluster = cluster
+        self._seaweed = seaweed
+        self._topic = topic
+        self._random = random.Random(seed)
+        self._ended = threading.Event()
+        self._kinds: list[tuple[int, Callable[[], str]]] = [
+            (4, self.kill_broker),
+            (2, self.terminate_broker),
+            (3, self.pause_broker),
+            (2, self.kill_leader),
+            (2, self.pause_leader),
+            (1, self.stop_filer),
+            (4, self.split),
+            (3, self.merge),
+            (2, self.roll_or_move),
+            (2, self.drain),
+        ]
+
+    def step(self) -> str:
+        kinds = [kind for weight, kind in self._kinds for _ in range(weight)]
+        try:
+            return self._random.choice(kinds)()
+        except (smq.SmqError, ProcessLookupError, LookupError, IndexError) as error:
+            return f"nothing ({error})"
+
+    def wait(self, seconds: float) -> None:
+        self._ended.wait(seconds)
+
+    def settled(self) -> bool:
+        """No segment is being sealed and every replica is alive: a second fault finds what it was promised."""
+        try:
+            with self._cluster.connect() as client:
+                segments = client.admin().segments(self._topic)
+                brokers = [b for b in client.admin().brokers() if b.state == "alive"]
+        except smq.SmqError:
+            return False
+        held = Counter(load.segment for b in brokers for load in b.segments if load.state == "open")
+        return bool(segments) and all(s.phase == "open" and held[s.name] == len(s.brokers) == 2 for s in segments)
+
+    # ---- processes
+
+    def _broker(self) -> tuple[str, int]:
+        return self._random.choice(sorted(self._cluster.pids().items()))
+
+    def kill_broker(self) -> str:
+        name, pid = self._broker()
+        os.kill(pid, signal.SIGKILL)
+        return f"kill -9 {name}"
+
+    def terminate_broker(self) -> str:
+        name, pid = self._broker()
+        os.kill(pid, signal.SIGTERM)
+        return f"SIGTERM {name}"
+
+    def pause_broker(self) -> str:
+        name, pid = self._broker()
+        seconds = self._random.uniform(0.2, PAUSE)
+        self._pause(pid, seconds)
+        return f"paused {name} for {seconds:.1f} s"
+
+    def pause_leader(self) -> str:
+        seconds = self._random.uniform(0.2, PAUSE)
+        self._pause(self._cluster.leader_pid, seconds)
+        return f"paused the leader for {seconds:.1f} s"
+
+    def _pause(self, pid: int, seconds: float) -> None:
+        os.kill(pid, signal.SIGSTOP)
+        self.wait(seconds)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+    def kill_leader(self) -> str:
+        self._cluster.kill_leader()
+        self.wait(self._random.uniform(0, PAUSE))
+        self._cluster.start(wait=False)
+        return "kill -9 the leader; started it again"
+
+    def stop_filer(self) -> str:
+        seconds = self._random.uniform(0.5, 2 * PAUSE)
+        self._seaweed.stop()
+        self.wait(seconds)
+        self._seaweed.start()
+        return f"SeaweedFS was away for {seconds:.1f} s"
+
+    # ---- the layout
+
+    def split(self) -> str:
+        with self._cluster.connect() as client:
+            segment = self._random.choice(self._open(client))
+            client.admin().split(self._topic, segment.name)
+        return f"split {segment.name}"
+
+    def merge(self) -> str:
+        with self._cluster.connect() as client:
+            ordered = sorted(self._open(client), key=lambda s: s.start)
+            at = self._random.randrange(len(ordered) - 1)
+            names = [s.name for s in ordered[at : at + 2]]
+            client.admin().merge(self._topic, names)
+        return "merge " + " ".join(names)
+
+    def roll_or_move(self) -> str:
+        with self._cluster.connect() as client:
+            segment = self._random.choice(self._open(client))
+            action = self._random.choice(["roll", "move"])
+            getattr(client.admin(), action)(self._topic, segment.name)
+        return f"{action} {segment.name}"
+
+    def drain(self) -> str:
+        name, pid = self._broker()
+        with self._cluster.connect() as client:
+            client.admin().drain(name)
+        self.wait(PAUSE)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)  # it comes back as another incarnation, which takes segments again
+        return f"drained {name}"
+
+    def _open(self, client: smq.Client) -> list[smq.SegmentInfo]:
+        return [s for s in client.admin().segments(self._topic) if s.phase == "open"]
