@@ -17,7 +17,7 @@ from smq_broker.actions import Actions
 from smq_broker.clock import Clock
 from smq_broker.health import HealthServer
 from smq_broker.holdings import Holdings
-from smq_broker.lean import warm_up
+from smq_broker.lean import rest_collector, warm_up
 from smq_broker.locator import Locator
 from smq_broker.memory import Memory
 from smq_broker.meters import Meters
@@ -86,6 +86,7 @@ class Broker:
         warm_up()
         holdings.start()
         session.start()
+        rest_collector()
         self._not_ready = None
         log.info("broker.ready", address=address, http=health.address, incarnation=self.incarnation, pid=os.getpid())
         while not self._stop.wait(0.5):

@@ -47,7 +47,7 @@ class BrokerProcess:
         self._client: fl.FlightClient | None = None
         self.address = self.http = self.incarnation = ""
 
-    def wait_ready(self, timeout: float = 30.0) -> BrokerProcess:
+    def wait_ready(self, timeout: float = 60.0) -> BrokerProcess:
         def found() -> dict[str, str]:
             assert self._process.poll() is None, f"the broker ended:\n{self.log.read_text()[-3000:]}"
             return self.event("broker.ready")
