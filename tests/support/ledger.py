@@ -40,12 +40,15 @@ class Ledger:
 
 
 class Publishing:
-    """Publishes in the background at a steady pace until stopped, and measures the longest time without any ack."""
+    """Publishes in the background until stopped, and measures the longest time without any ack.
 
-    def __init__(self, producer: smq.Producer, ledger: Ledger, *, per_second: int = 5000) -> None:
+    As fast as the producer takes it: with a small ``max_in_flight`` there are always batches on the way.
+    """
+
+    def __init__(self, producer: smq.Producer, ledger: Ledger, *, at_once: int = 50) -> None:
         self.ledger = ledger
         self._producer = producer
-        self._per_tick = max(1, per_second // 100)
+        self._at_once = at_once
         self._stop = threading.Event()
         self._acked_at: list[float] = []
         self.failure: BaseException | None = None
@@ -54,8 +57,8 @@ class Publishing:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(0.01):
-                self.ledger.send(self._producer, self._per_tick)
+            while not self._stop.wait(0.001):
+                self.ledger.send(self._producer, self._at_once)
                 self.ledger.deliveries[-1].add_done_callback(lambda _: self._acked_at.append(time.monotonic()))
         except BaseException as error:
             self.failure = error

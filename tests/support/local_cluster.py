@@ -73,7 +73,7 @@ class LocalCluster:
             admin = client.admin()
             eventually(
                 lambda: sum(b.state == "alive" for b in admin.brokers()) >= self._brokers,
-                30,
+                60,
                 what=f"{self._brokers} brokers; see {self.folder}",
             )
 

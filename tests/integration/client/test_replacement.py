@@ -15,6 +15,11 @@ from support.waiting import eventually
 pytestmark = pytest.mark.integration
 
 
+def busy(client: smq.Client, topic: str) -> smq.Producer:
+    """A producer that always has several small batches on the way, but not many messages."""
+    return client.producer(topic, linger=0.0, batch_bytes=2_000, max_in_flight=30_000)
+
+
 def only_segment(client: smq.Client, topic: str) -> smq.SegmentInfo:
     (segment,) = [s for s in client.admin().segments(topic) if s.phase == "open"]
     return segment
@@ -24,7 +29,7 @@ def only_segment(client: smq.Client, topic: str) -> smq.SegmentInfo:
 def test_a_broker_is_killed_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str, who: str) -> None:
     cluster.create(topic)
     ledger = Ledger()
-    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+    with busy(client, topic) as producer, client.consumer(topic) as consumer:
         publishing = Publishing(producer, ledger)
         eventually(lambda: publishing.acked > 30, 20)
         segment = only_segment(client, topic)
@@ -37,13 +42,36 @@ def test_a_broker_is_killed_while_publishing(cluster: LocalCluster, client: smq.
     assert stall < 2.0
 
 
+def test_a_primary_is_killed_with_unacked_batches_on_their_way(
+    cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    """The follower stands still for a moment, so that it takes batches in that the primary can ack no more."""
+    cluster.create(topic)
+    ledger = Ledger()
+    with busy(client, topic) as producer, client.consumer(topic) as consumer:
+        publishing = Publishing(producer, ledger)
+        eventually(lambda: publishing.acked > 30, 20)
+        primary, follower = only_segment(client, topic).brokers
+        pid = cluster.pids()[follower]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            eventually(producer.would_block, 10)
+            cluster.kill_broker(primary)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        before = publishing.acked
+        eventually(lambda: publishing.acked > before + 60, 20)
+        publishing.stop()
+        check(ledger, read_back(consumer, ledger.total))
+
+
 def test_a_broker_stands_still_while_publishing(own_cluster: LocalCluster) -> None:
     """It is not dead, it answers nothing: streams to it are given up, followers seal, and it does no harm later."""
     own_cluster.create("flights")
     ledger = Ledger()
     with (
         own_cluster.connect() as client,
-        client.producer("flights") as producer,
+        busy(client, "flights") as producer,
         client.consumer("flights") as consumer,
     ):
         publishing = Publishing(producer, ledger)
@@ -66,7 +94,7 @@ def test_a_broker_stands_still_while_publishing(own_cluster: LocalCluster) -> No
 def test_a_split_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic)
     ledger = Ledger()
-    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+    with busy(client, topic) as producer, client.consumer(topic) as consumer:
         publishing = Publishing(producer, ledger)
         eventually(lambda: publishing.acked > 20, 20)
         client.admin().split(topic, only_segment(client, topic).name, at=[10, 40])
@@ -76,6 +104,8 @@ def test_a_split_while_publishing(cluster: LocalCluster, client: smq.Client, top
         stall = publishing.stop()
         batches = read_back(consumer, ledger.total)
         check(ledger, batches)
+        with client.consumer(topic) as late:
+            check(ledger, read_back(late, ledger.total))
     print(f"longest stall in a split: {stall:.3f} s")
     assert len({b.segment for b in batches}) == 4
     assert stall < 1.0
@@ -85,7 +115,7 @@ def test_merge_and_roll_while_publishing(cluster: LocalCluster, client: smq.Clie
     cluster.create(topic, segments={"min": 1, "max": 16})
     admin = client.admin()
     ledger = Ledger()
-    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+    with busy(client, topic) as producer, client.consumer(topic) as consumer:
         publishing = Publishing(producer, ledger)
         eventually(lambda: publishing.acked > 20, 20)
         admin.split(topic, only_segment(client, topic).name)
@@ -99,6 +129,8 @@ def test_merge_and_roll_while_publishing(cluster: LocalCluster, client: smq.Clie
         eventually(lambda: publishing.acked > before + 20, 20)
         publishing.stop()
         check(ledger, read_back(consumer, ledger.total))
+        with client.consumer(topic) as late:
+            check(ledger, read_back(late, ledger.total))
 
 
 def test_the_leader_dies_and_publishing_goes_on(own_cluster: LocalCluster) -> None:
@@ -106,7 +138,7 @@ def test_the_leader_dies_and_publishing_goes_on(own_cluster: LocalCluster) -> No
     ledger = Ledger()
     with (
         own_cluster.connect() as client,
-        client.producer("flights") as producer,
+        busy(client, "flights") as producer,
         client.consumer("flights") as consumer,
     ):
         publishing = Publishing(producer, ledger)
@@ -124,7 +156,7 @@ def test_a_leader_that_comes_back_is_followed_again(own_cluster: LocalCluster) -
     ledger = Ledger()
     with (
         own_cluster.connect() as client,
-        client.producer("flights") as producer,
+        busy(client, "flights") as producer,
         client.consumer("flights") as consumer,
     ):
         publishing = Publishing(producer, ledger)
