@@ -28,6 +28,9 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "Topic"
 MAX_REPLICAS = 7
+MAX_COLUMNS = 400
+MAX_TYPE = 64
+MAX_RATE = 10**12
 TOGETHER = "fields_together"
 
 _DEFAULT = TopicSpec()
@@ -52,6 +55,8 @@ def _column_name(value: str) -> str:
 
 
 def _type_name(value: str) -> str:
+    if len(value) > MAX_TYPE:
+        raise ValueError(f"the type is too long: use at most {MAX_TYPE} characters, lists within fewer lists")
     arrow_type(value)
     return value
 
@@ -74,7 +79,17 @@ Label = Annotated[StrictStr, AfterValidator(_dns_label)]
 
 
 class Strict(BaseModel):
+    """Knows all its fields. One that is null is one that was not given, as the API server has it."""
+
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, fields: object) -> object:
+        if not isinstance(fields, dict):
+            return fields
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        return {name: value for name, value in fields.items() if value is not None or name not in known}
 
 
 class MetadataModel(BaseModel):
@@ -98,7 +113,7 @@ class SegmentsModel(Strict):
 
 
 class TargetModel(Strict):
-    messagesPerSecond: Annotated[StrictInt, Field(ge=1)] = _DEFAULT.target_messages_per_second
+    messagesPerSecond: Annotated[StrictInt, Field(ge=1, le=MAX_RATE)] = _DEFAULT.target_messages_per_second
     bytesPerSecond: Size = _DEFAULT.target_bytes_per_second
 
 
@@ -128,7 +143,7 @@ class RetentionModel(Strict):
 class SpecModel(Strict):
     partitions: Annotated[StrictInt, Field(ge=1, le=MAX_PARTITIONS)] = _DEFAULT.partitions
     key: StrictStr | None = None
-    columns: Annotated[list[SchemaColumnModel], Field(alias="schema")] = []
+    columns: Annotated[list[SchemaColumnModel], Field(alias="schema", max_length=MAX_COLUMNS)] = []
     durability: Literal["Replicated", "Stored"] = "Replicated"
     replicas: Annotated[StrictInt, Field(ge=1, le=MAX_REPLICAS)] = _DEFAULT.replicas
     segments: SegmentsModel = SegmentsModel()

@@ -43,7 +43,7 @@ _SCALARS: dict[str, Callable[[], pa.DataType]] = {
     "timestamp[us, UTC]": lambda: TIMESTAMP,
     "timestamp[us]": lambda: pa.timestamp("us"),
 }
-_DECIMAL = re.compile(r"decimal128\((\d+), ?(\d+)\)")
+_DECIMAL = re.compile(r"decimal128\((0|[1-9][0-9]?), ?(0|[1-9][0-9]?)\)")
 _LIST = re.compile(r"list<(.+)>")
 
 TYPE_NAMES = (*_SCALARS, "decimal128(precision, scale)", "list<type>")

@@ -12,9 +12,20 @@ _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _SIZES = _BINARY | _DECIMAL
 _TIMES = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1000, "us": 1}
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([A-Za-z]*)")
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[a-z]+)+")
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([a-z]+)")
+# The patterns stand in crds/topics.yaml too, so that a manifest is accepted by both or by none. At most three digits
+# after the point, and only before a larger unit, keep every amount above 0; the limits let it fit in 63 bits.
+SIZE_PATTERN = r"([0-9]+|[0-9]+(\.[0-9]{1,3})?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi))"
+DURATION_PATTERN = (
+    r"([0-9]{1,5}(\.[0-9]{1,3})?d|[0-9]{1,6}(\.[0-9]{1,3})?h|[0-9]{1,8}(\.[0-9]{1,3})?m|[0-9]{1,9}(\.[0-9]{1,3})?s"
+    r"|[0-9]{1,12}(\.[0-9]{1,3})?ms|[0-9]{1,15}us)+"
+)
+MAX_TEXT = 32
+MAX_SIZE = 10**18 - 1
+MAX_DURATION = 100_000 * _TIMES["d"] - 1
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]*)")
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[a-z]+)+")
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-z]+)")
 
 
 def parse_size(value: object) -> int:
@@ -25,18 +36,24 @@ def parse_size(value: object) -> int:
     number, unit = match.groups()
     if unit not in _SIZES:
         raise ValueError(f"{value!r} has the unknown unit {unit!r}: use {', '.join(u for u in _SIZES if u)}")
-    return _whole(number, _SIZES[unit])
+    if len(str(value)) > MAX_TEXT or not re.fullmatch(SIZE_PATTERN, str(value)):
+        raise ValueError(f"{value!r} is too long or too exact: use a size such as 32Mi or 1.5Gi")
+    if (size := _whole(number, _SIZES[unit])) > MAX_SIZE:
+        raise ValueError(f"{value!r} is too large: use at most 999P")
+    return size
 
 
 def parse_duration(value: object) -> int:
     """Microseconds of ``5s``, ``24h``, ``1h30m``, ``500ms``. Raises ValueError that says what to write."""
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
         raise ValueError(f"must be a duration with its unit, such as 5s or 24h, not {value!r}")
-    total = 0
-    for number, unit in _DURATION_PART.findall(value):
+    parts = _DURATION_PART.findall(value)
+    for _, unit in parts:
         if unit not in _TIMES:
             raise ValueError(f"{value!r} has the unknown unit {unit!r}: use {', '.join(reversed(_TIMES))}")
-        total += _whole(number, _TIMES[unit])
+    total = sum(_whole(number, _TIMES[unit]) for number, unit in parts)
+    if len(value) > MAX_TEXT or total > MAX_DURATION or not re.fullmatch(DURATION_PATTERN, value):
+        raise ValueError(f"{value!r} is too long or too exact: use a duration such as 5s or 1.5h, at most 99999d")
     return total
 
 
@@ -55,14 +72,17 @@ def size_text(size: int | None) -> str:
 
 
 def duration_text(duration: int | None) -> str:
-    """The shortest exact text that :func:`parse_duration` reads back; None is ``unlimited``."""
+    """An exact text such as ``1h30m`` that :func:`parse_duration` reads back; None is ``unlimited``."""
     if duration is None:
         return UNLIMITED
+    text = ""
     for unit, factor in _TIMES.items():
-        if duration and duration % factor == 0:
-            return f"{duration // factor}{unit}"
-    return "0s"
+        count, duration = divmod(duration, factor)
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"
 
 
 def _whole(number: str, factor: int) -> int:
-    return int(number) * factor if number.isdigit() else round(float(number) * factor)
+    """The amount, rounded down, and exactly: binary fractions of large units have no room in a float."""
+    whole, _, fraction = number.partition(".")
+    return int(whole + fraction) * factor // 10 ** len(fraction)

@@ -252,7 +252,7 @@ def specs(draw: st.DrawFn) -> TopicSpec:
         replicas=draw(st.integers(2, 7)),
         min_segments=draw(st.integers(1, most)),
         max_segments=most,
-        target_messages_per_second=draw(amounts),
+        target_messages_per_second=draw(st.integers(1, 10**12)),
         target_bytes_per_second=draw(amounts),
         split_after=draw(amounts),
         merge_after=draw(amounts),
