@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,16 @@ class Shape:
         return next((s for s in range(self.seconds) if self.total(s) > self.target), None)
 
 
+def stretched(shape: Shape, faster: float) -> Shape:
+    """The same, so many times faster."""
+    return replace(shape, seconds=round(shape.seconds / faster), at=lambda t: shape.at(t * faster))
+
+
+def after(shape: Shape, rest: int, seconds: int) -> Shape:
+    """First ``rest`` seconds of what is there at its beginning, then the shape for ``seconds``."""
+    return replace(shape, seconds=rest + seconds, at=lambda t: shape.at(max(0.0, t - rest)))
+
+
 def make(name: str, *, partitions: int = 1024, target: float = 50_000.0, seed: int = 0) -> Shape:
     """The shape of that name. Raises KeyError for a name that is not in ``SHAPES``."""
     about, seconds, build = SHAPES[name]
@@ -62,6 +72,10 @@ def _scaled(level: Callable[[float], float]) -> Build:
 
 def _flood(t: float) -> float:
     return 7.5 if 60 <= t < 360 else 0.15
+
+
+def _long_flood(t: float) -> float:
+    return 7.5 if 60 <= t < 3660 else 0.15
 
 
 def _ramp(t: float) -> float:
@@ -104,12 +118,14 @@ def _hot_key(partitions: int, target: float, rng: np.random.Generator) -> Callab
 
 
 def _hot_range(partitions: int, target: float, rng: np.random.Generator) -> Callable[[float], Rates]:
-    """A bell of load (two hundredths of the ring wide) that moves once around the ring in 20 minutes."""
+    """From the second minute on a bell of load, a twelfth of the ring wide, moves around it in 20 minutes."""
     base = _even(partitions) * target * 0.5
     place = (np.arange(partitions) + 0.5) / partitions
 
     def at(t: float) -> Rates:
-        away = np.abs(place - (0.1 + t / 1200) % 1.0)
+        if t < 60:
+            return base
+        away = np.abs(place - (0.1 + (t - 60) / 1200) % 1.0)
         bell = np.exp(-0.5 * (np.minimum(away, 1 - away) / 0.02) ** 2)
         return base + bell / bell.sum() * target * 4.0
 
@@ -135,9 +151,10 @@ SHAPES: dict[str, tuple[str, int, Build]] = {
     "steady": ("half a target, for ever", 1_800, _scaled(lambda t: 0.5)),
     "ramp": ("from 0.2 to 8 targets in ten minutes", 1_200, _scaled(_ramp)),
     "flood": ("0.15 targets, 7.5 for five minutes, 0.15 again: fifty times", 3_600, _scaled(_flood)),
+    "long-flood": ("the same flood for an hour", 5_400, _scaled(_long_flood)),
     "diurnal": ("a day of 0.2 to 5.8 targets", 86_400, _scaled(_diurnal)),
     "hot-key": ("half a target, and one key with 3", 1_200, _hot_key),
-    "hot-range": ("half a target, and a narrow bell of 4 that goes around the ring", 1_200, _hot_range),
+    "hot-range": ("half a target, and a narrow bell of 4 that goes around the ring", 1_260, _hot_range),
     "on-off": ("6 targets for a minute, 0.1 for a minute", 1_800, _scaled(_onoff)),
     "backfill": ("0.6 targets online; a backfill of 4 sweeps the ring", 1_800, _backfill),
     "zipf": ("5 targets of Zipf(1.1) keys", 900, _zipf),

@@ -1,0 +1,79 @@
+"""Random loads: piecewise constant, then constant for long. The changes are bounded, and they stop."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.elastic.checks import hurried, scaling, settled_since
+from benchmarks.elastic.model import Model, World
+from benchmarks.elastic.shapes import Shape
+from smq_core.fleet import FleetPolicy
+from smq_core.load import SECOND
+from smq_core.model import TopicSpec
+
+PARTITIONS = 64
+TARGET = 1_000.0
+PIECE = 30
+TAIL = 900
+
+pieces = st.lists(
+    st.tuples(st.floats(0, 12), st.lists(st.floats(0.01, 1), min_size=1, max_size=8)), min_size=1, max_size=5
+)
+"""Each: how many targets in all, and how they lie on the ring."""
+
+
+def shape_of(levels: list[tuple[float, list[float]]]) -> Shape:
+    loads = []
+    for level, weights in levels:
+        share = np.repeat(weights, -(-PARTITIONS // len(weights)))[:PARTITIONS]
+        loads.append(share / share.sum() * level * TARGET)
+    return Shape(
+        "random",
+        "",
+        PIECE * len(loads) + TAIL,
+        PARTITIONS,
+        TARGET,
+        lambda t: loads[min(int(t) // PIECE, len(loads) - 1)],
+    )
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(pieces, st.integers(1, 4), st.integers(4, 40), st.booleans(), st.integers(0, 2**32 - 1))
+def test_a_constant_load_comes_to_rest(
+    levels: list[tuple[float, list[float]]], low: int, high: int, noisy: bool, seed: int
+) -> None:
+    shape = shape_of(levels)
+    spec = TopicSpec(
+        partitions=PARTITIONS,
+        target_messages_per_second=int(TARGET),
+        min_segments=low,
+        max_segments=high,
+        merge_after=60 * SECOND,
+    )
+    fleet = FleetPolicy(minimum=2, maximum=12, bytes_per_second=3 * TARGET * 640)
+    record = Model(shape, World(spec, fleet, noisy=noisy), seed).run()
+    assert not hurried(record, spec)
+    assert len(scaling(record)) <= 3 * high * len(levels)
+    # Brokers leave one every two minutes, each a change; segments stop changing long before.
+    assert settled_since(record) < shape.seconds - 60 or record.samples[-1].brokers < record.samples[-200].brokers
+    assert max((e.second for e in scaling(record)), default=0) < shape.seconds - TAIL + 400
+    samples = record.samples[5:]
+    assert all(low <= s.segments <= high for s in samples)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.floats(0.05, 8), st.floats(0.05, 8), st.integers(5, 90), st.integers(0, 2**32 - 1))
+def test_a_load_that_goes_up_and_down_is_scaled_for_its_peaks(one: float, two: float, period: int, seed: int) -> None:
+    """A period shorter than ``merge_after`` never makes it merge what it will split again."""
+    even = np.full(PARTITIONS, TARGET / PARTITIONS)
+    shape = Shape("square", "", 900, PARTITIONS, TARGET, lambda t: even * (one if int(t) // period % 2 else two))
+    spec = TopicSpec(
+        partitions=PARTITIONS, target_messages_per_second=int(TARGET), merge_after=300 * SECOND, max_segments=40
+    )
+    record = Model(shape, World(spec, FleetPolicy(3, 3, bytes_per_second=1e9)), seed).run()
+    assert not hurried(record, spec)
+    assert len(record.changes("merge")) <= 40
+    late = [e for e in record.changes("split") if e.second > 400]
+    assert len(late) <= 2, late
