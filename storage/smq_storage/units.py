@@ -85,4 +85,4 @@ def duration_text(duration: int | None) -> str:
 def _whole(number: str, factor: int) -> int:
     """The amount, rounded down, and exactly: binary fractions of large units have no room in a float."""
     whole, _, fraction = number.partition(".")
-    return int(whole + fraction) * factor // 10 ** len(fraction)
+    return int(whole + fraction) * factor // int(10 ** len(fraction))

@@ -1,0 +1,116 @@
+"""Kubernetes' own programs, built from Go modules and kept in a cache.
+
+``kube`` is one program that is etcd, every Kubernetes component and kubectl, by the name it is called with;
+``pause`` holds a Pod's namespaces; ``dns`` is CoreDNS. A stamp of the sources, the module versions and the compiler
+says whether what is in the cache is what would be built.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CACHE = Path(os.environ.get("SMQ_E2E_CACHE") or Path.home() / ".cache" / "seaweedmq-e2e")
+BIN = CACHE / "bin"
+IMAGES = CACHE / "images"
+
+KUBE_NAMES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl")
+HOW_TO_BUILD = "make cluster-build"
+_ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -trimpath"}
+
+
+class NotBuilt(Exception):
+    """The programs are not in the cache, or are not those of these sources; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One Go module beside this file and the packages of it that become programs."""
+
+    name: str
+    packages: tuple[str, ...]
+    minutes: str
+
+    @property
+    def folder(self) -> Path:
+        return HERE / self.name
+
+    @property
+    def stamp_file(self) -> Path:
+        return BIN / f"{self.name}.stamp"
+
+    def stamp(self) -> str:
+        """A digest of everything the programs depend on."""
+        digest = hashlib.sha256(f"{sorted(_ENVIRONMENT.items())} {self.packages}\n".encode())
+        sources = [p for p in self.folder.rglob("*") if p.suffix in (".go", ".mod", ".sum")]
+        for path in sorted(sources):
+            digest.update(f"{path.relative_to(self.folder)}\n".encode() + path.read_bytes())
+        return digest.hexdigest()
+
+    def built(self) -> bool:
+        return self.stamp_file.exists() and self.stamp_file.read_text() == self.stamp()
+
+
+KUBE = Module("kube", (".", "./pause"), "six minutes")
+DNS = Module("dns", (".",), "a minute")
+
+
+def require(*modules: Module) -> None:
+    """Raises NotBuilt when a module has to be built first."""
+    missing = [m.name for m in modules if not m.built()]
+    if missing:
+        raise NotBuilt(f"{' and '.join(missing)} not built in {BIN}: run `{HOW_TO_BUILD}` (once; some minutes)")
+
+
+def build(*modules: Module) -> None:
+    """Builds what is not there. Raises RuntimeError when there is no Go, CalledProcessError when Go fails."""
+    BIN.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for module in modules:
+            if not module.built():
+                _build(module)
+
+
+def _build(module: Module) -> None:
+    if shutil.which("go") is None:
+        raise RuntimeError("Go is needed to build Kubernetes (1.25 or newer): see https://go.dev/doc/install")
+    print(f"building {module.name} (about {module.minutes} the first time)", file=sys.stderr, flush=True)
+    environment = os.environ | _ENVIRONMENT
+    command = ["nice", "-n", "15", "go", "build", "-ldflags", _linker_flags(module, environment)]
+    if module is KUBE:
+        subprocess.run([*command, "-o", f"{BIN}/", *module.packages], cwd=module.folder, env=environment, check=True)
+        for name in KUBE_NAMES:
+            link = BIN / name
+            link.unlink(missing_ok=True)
+            link.symlink_to("kube")
+    else:
+        subprocess.run([*command, "-o", str(BIN / module.name), "."], cwd=module.folder, env=environment, check=True)
+    module.stamp_file.write_text(module.stamp())
+
+
+def _linker_flags(module: Module, environment: dict[str, str]) -> str:
+    """No debug data; and Kubernetes' version, without which clients and API server would say v0.0.0."""
+    if module is not KUBE:
+        return "-s -w"
+    query = ["go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"]
+    found = subprocess.run(query, cwd=module.folder, env=environment, check=True, capture_output=True, text=True)
+    version = found.stdout.strip()
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    package = "k8s.io/component-base/version"
+    values = {
+        "gitVersion": version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": version.removeprefix("v"),
+        "buildDate": "1970-01-01T00:00:00Z",
+    }
+    return " ".join(["-s -w", *(f"-X {package}.{key}={value}" for key, value in values.items())])

@@ -1,0 +1,104 @@
+"""Programs that run in the background, known by pid and time of birth, so that nothing else is ever stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+
+class NotReady(Exception):
+    """Something did not come up in time; the message has the end of its log."""
+
+
+class Daemons:
+    """The background programs of one cluster. With ``attached`` they die with the thread that started them."""
+
+    def __init__(self, folder: Path, *, attached: bool) -> None:
+        self._pids = folder / "pid"
+        self._logs = folder / "log"
+        self._attached = attached
+        for made in (self._pids, self._logs):
+            made.mkdir(parents=True, exist_ok=True)
+
+    def start(self, name: str, command: Sequence[str | Path]) -> None:
+        """Does nothing while the one of that name is alive."""
+        if self.alive(name):
+            return
+        # util-linux' setpriv sets what is to happen at the parent's death without a hook in a threaded fork
+        guard = ["setpriv", "--pdeathsig", "KILL", "--"] if self._attached else []
+        with self.log(name).open("ab") as log:
+            process = subprocess.Popen(
+                [*guard, *map(str, command)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        (self._pids / name).write_text(f"{process.pid} {birth(process.pid)}")
+
+    def alive(self, name: str) -> bool:
+        return self.pid(name) is not None
+
+    def pid(self, name: str) -> int | None:
+        """The process id while it runs."""
+        with contextlib.suppress(OSError, ValueError):
+            pid, born = (self._pids / name).read_text().split()
+            _reap(int(pid))
+            if born == birth(int(pid)):
+                return int(pid)
+        return None
+
+    def stop(self, name: str, how: signal.Signals = signal.SIGTERM, deadline: float = 10.0) -> None:
+        """Signals it and waits; kills it after ``deadline`` seconds."""
+        for sent, patience in ((how, deadline), (signal.SIGKILL, 10.0)):
+            pid = self.pid(name)
+            if pid is None:
+                break
+            os.kill(pid, sent)
+            with contextlib.suppress(NotReady):
+                wait_until(lambda: not self.alive(name), patience, f"{name} ends")
+        (self._pids / name).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        """Those started and not stopped, in the order of their start."""
+        return [p.name for p in sorted(self._pids.iterdir(), key=lambda p: p.stat().st_mtime_ns)]
+
+    def log(self, name: str) -> Path:
+        return self._logs / f"{name}.log"
+
+    def last_words(self, *names: str) -> str:
+        """The end of their logs, to be shown when something failed."""
+        parts = []
+        for name in names:
+            with contextlib.suppress(OSError):
+                lines = self.log(name).read_text(errors="replace").splitlines()[-5:]
+                parts.append("\n".join([f"--- {name}.log", *lines]))
+        return "\n".join(parts)
+
+
+def birth(pid: int) -> str:
+    """When the kernel started it (in ticks since boot), which tells it from a later one of its number; a zombie: ''."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def wait_until(condition: Callable[[], object], deadline: float, what: str) -> None:
+    """Raises NotReady after ``deadline`` seconds."""
+    end = time.monotonic() + deadline
+    while not condition():
+        if time.monotonic() > end:
+            raise NotReady(f"not within {deadline:.0f} s: {what}")
+        time.sleep(0.05)
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
