@@ -156,6 +156,8 @@ class Cluster:
         admin = self.client.admin()
         admin.apply(manifest)
         wait_for(f"{segments} open segments of {name}", lambda: self._open(name) >= segments, 120)
+        replicas = 2 * segments
+        wait_for(f"{replicas} open replicas of {name}", lambda: self._replicas(name) >= replicas, 120)
         return name
 
     def primary(self, topic: str) -> str:
@@ -210,6 +212,15 @@ class Cluster:
             return sum(s.phase == "open" for s in self.client.admin().segments(topic))
         except smq.SmqError:
             return 0
+
+    def _replicas(self, topic: str) -> int:
+        """Replicas that their brokers have reported open."""
+        return sum(
+            load.state == "open"
+            for broker in self.client.admin().brokers()
+            for load in broker.segments
+            if load.topic.endswith(f"/{topic}")
+        )
 
 
 def free_port() -> int:

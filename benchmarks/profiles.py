@@ -64,7 +64,7 @@ class Profiler:
             wall = time.monotonic() - start
             after = {name: thread_cpu(pid) for name, pid in pids.items()}
             for spy in spies.values():
-                spy.wait()
+                _end(spy)
             lines = []
             for name in pids:
                 spent = {t: s - before[name].get(t, 0.0) for t, s in after[name].items()}
@@ -89,6 +89,15 @@ class Profiler:
             )
             for name, pid in pids.items()
         }
+
+
+def _end(spy: subprocess.Popen[bytes]) -> None:
+    """It ends by itself, unless the process has too many threads for its pace."""
+    try:
+        spy.wait(10)
+    except subprocess.TimeoutExpired:
+        spy.kill()
+        spy.wait()
 
 
 def _functions(path: Path) -> list[str]:
