@@ -155,7 +155,10 @@ class BrokerProcess:
         self._process.send_signal(signal.SIGTERM)
 
     def pause(self) -> None:
+        """Returns when all its threads stand still."""
         self._process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.pid}/task")
+        eventually(lambda: all((t / "stat").read_text().rsplit(")", 1)[1].split()[0] == "T" for t in tasks.iterdir()))
 
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
