@@ -45,17 +45,19 @@ class _Child:
 
 
 class Processes:
-    """``command`` is what runs a broker, without its name; ``environment`` is added to this process's own."""
+    """``command`` is what runs a broker, without name and leader; ``environment`` is added to this process's own."""
 
     def __init__(
         self,
         folder: Path,
+        leader: str,
         command: Sequence[str],
         environment: dict[str, str],
         changed: Callable[[], None],
     ) -> None:
         self._records = folder / "brokers"
         self._logs = folder / "logs"
+        self._leader = leader
         self._command = list(command)
         self._environment = environment
         self._changed = changed
@@ -93,8 +95,13 @@ class Processes:
             for incarnation in record.dead:
                 self._dead[incarnation] = "its process had ended"
             self._watch(child, "its process had ended before this leader came")
-            if child.pidfd is not None:
-                log.info("broker.adopted", broker=record.name, pid=record.pid, incarnation=record.incarnation)
+            if child.pidfd is None:
+                continue
+            log.info("broker.adopted", broker=record.name, pid=record.pid, incarnation=record.incarnation)
+            if record.leader != self._leader:
+                # It would never find this leader. It writes its tails to the filer, ends, and is started anew.
+                log.warning("broker.replaced", broker=record.name, message=f"it reports to {record.leader}")
+                self._signal(child, signal.SIGTERM)
 
     def want(self, names: Sequence[str]) -> None:
         """Exactly these brokers shall run."""
@@ -116,14 +123,14 @@ class Processes:
             return
         old = child.record
         dead = [*old.dead, old.incarnation] if old.incarnation else old.dead
-        record = child.record = Record(old.name, uuid.uuid4().hex, boot=self._boot, dead=dead)
+        record = child.record = Record(old.name, uuid.uuid4().hex, boot=self._boot, leader=self._leader, dead=dead)
         child.ended = asyncio.Event()
         child.started_at = asyncio.get_running_loop().time()
         try:
             record.write(self._records)
             with (self._logs / f"{record.name}.log").open("ab") as output:
                 child.process = subprocess.Popen(
-                    [*self._command, "--name", record.name],
+                    [*self._command, "--leader", self._leader, "--name", record.name],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
@@ -154,6 +161,8 @@ class Processes:
             # An earlier leader was killed between starting it and writing its pid down.
             record.pid = find_by_environment(INCARNATION, record.incarnation)
             record.started = start_time(record.pid) if record.pid is not None else None
+            if record.started is not None:
+                record.write(self._records)
         fd = None
         if record.pid is not None and record.started is not None:
             fd = open_pidfd(record.pid, record.started)
@@ -232,11 +241,11 @@ class Processes:
                 await child.ended.wait()
 
 
-def broker_command(leader: str, memory: str, more: Sequence[str]) -> list[str]:
-    """How a broker is run on this machine."""
+def broker_command(memory: str, more: Sequence[str]) -> list[str]:
+    """How a broker is run on this machine, but for its name and its leader."""
     return [
         *(sys.executable, "-m", "smq_broker.main"),
-        *("--leader", leader, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", memory),
+        *("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", memory),
         *more,
     ]
 

@@ -23,6 +23,8 @@ class Record:
     pid: int | None = None
     started: int | None = None
     boot: str = ""
+    leader: str = ""
+    """The address that the process was told."""
     dead: list[str] = field(default_factory=list)
 
     def write(self, folder: Path) -> None:

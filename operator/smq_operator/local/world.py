@@ -36,8 +36,8 @@ class LocalWorld:
     ) -> None:
         self._settings = settings
         self._manifests = Manifests(settings.folder / "topics", clock)
-        command = broker_command(leader, settings.broker_memory, settings.broker_args)
-        self._processes = Processes(settings.folder, command, environment, self._news)
+        command = broker_command(settings.broker_memory, settings.broker_args)
+        self._processes = Processes(settings.folder, leader, command, environment, self._news)
         self._changed: Callable[[], None] = lambda: None
         self._scanner: asyncio.Task[None] | None = None
         self._count = settings.brokers

@@ -1,0 +1,229 @@
+"""Brokers that die, stop or are drained, under a real leader: nothing acked is lost, and segments go elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from smq_core.errors import InvalidRequest
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.chain import Chain
+from smq_storage.store import Store
+from support.leader_process import LeaderProcess, manifest, watching
+from support.waiting import eventually
+from support.writing import sealed, write
+
+pytestmark = pytest.mark.integration
+
+
+@contextlib.contextmanager
+def stopped(*pids: int) -> Iterator[None]:
+    """SIGSTOP, and SIGCONT at the end."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_a_topic_gets_segments_with_replicas_on_different_brokers(leader):
+    assert leader.apply(manifest(segments={"min": 3, "max": 8})).result == "created"
+    segments = leader.settled()
+    assert [(s.start, s.stop) for s in sorted(segments, key=lambda s: s.start)] == [(0, 21), (21, 42), (42, 64)]
+    assert all(len({r.broker for r in s.replicas}) == 2 for s in segments)
+    assert len({r.broker for s in segments for r in s.replicas}) == 3, "no broker is left idle"
+    assert leader.apply(manifest(segments={"min": 3, "max": 8})).result == "unchanged"
+
+
+@pytest.mark.parametrize("rank", [0, 1], ids=["primary", "follower"])
+def test_a_killed_broker_loses_nothing_that_was_acked(leader, rank):
+    leader.apply(manifest())
+    (segment,) = leader.settled()
+    producer = write(leader.locate(), segment, 100)
+    dead = leader.kill_broker(segment.replicas[rank].broker)
+    began = time.monotonic()
+    (successor,) = leader.settled(without=dead)
+    took = time.monotonic() - began
+    assert successor.predecessors == [segment.name]
+    entry = sealed(leader, segment.name)
+    assert (entry.end, entry.sealed_because) == (100, "Failover")
+    assert entry.bytes > 0
+    assert not entry.HasField("lost_from")
+    assert took < 5, f"failover took {took:.2f} s"
+    if rank == 1:
+        assert producer.wait_sealed().end == 100
+    producer.close()
+    write(leader.locate(), successor, 5).close()
+    again = eventually(lambda: leader.alive()[segment.replicas[rank].broker], 30)
+    assert again != dead, "it runs again under its name, as another incarnation"
+
+
+def test_all_replicas_killed_at_once_are_proved_dead_and_the_loss_is_reported(leader):
+    leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
+    (segment,) = leader.settled()
+    producer = write(leader.locate(), segment, 50)
+    eventually(lambda: known_watermark(leader, segment.name) == 50, what="the leader has heard of all 50")
+    for replica in segment.replicas:
+        leader.kill_broker(replica.broker)
+    entry = sealed(leader, segment.name)
+    assert (entry.end, entry.lost_from, entry.lost_to) == (0, 0, 50)
+    told = leader.condition("t", "DataLoss")
+    assert told.status and f"{segment.name}: offsets 0 to 50" in told.message
+    leader.settled(without=segment.replicas[0].incarnation)
+    with contextlib.suppress(Exception):
+        producer.close()
+
+
+def known_watermark(leader: LeaderProcess, segment: str) -> int:
+    return max(s.watermark for b in leader.brokers() for s in b.status.segments if s.segment == segment)
+
+
+@pytest.mark.parametrize("rank", [0, 1], ids=["primary", "follower"])
+def test_a_broker_that_stands_still_is_left(leader, rank):
+    leader.apply(manifest())
+    (segment,) = leader.settled()
+    write(leader.locate(), segment, 10).close()
+    replica = segment.replicas[rank]
+    with stopped(leader.pid(replica.broker)):
+        (successor,) = leader.settled(without=replica.incarnation)
+        assert sealed(leader, segment.name).end == 10
+        write(leader.locate(), successor, 3).close()
+        state = next(b.state for b in leader.brokers() if b.incarnation == replica.incarnation)
+        assert state == "suspect"
+    eventually(
+        lambda: leader.alive()[replica.broker] == replica.incarnation, what="it is the same process, alive again"
+    )
+
+
+def test_unreachable_is_not_gone(leader):
+    leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
+    (segment,) = leader.settled()
+    producer = write(leader.locate(), segment, 10)
+    with stopped(*(leader.pid(r.broker) for r in segment.replicas)):
+        blocked = eventually(lambda: leader.condition("t", "SealBlocked"), 20, what="the seal is blocked")
+        assert segment.name in blocked.message
+        assert not leader.history()
+    assert sealed(leader, segment.name).end == 10, "with its replicas back, nothing is lost"
+    eventually(lambda: not [c for c in leader.topic("t").conditions if c.type == "SealBlocked"])
+    producer.close()
+
+
+def test_a_person_may_accept_the_loss(leader):
+    leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
+    (segment,) = leader.settled()
+    write(leader.locate(), segment, 10).close()
+    wrong = lpb.SegmentRequest(topic="t", segment=segment.name)
+    with pytest.raises(InvalidRequest, match="not being sealed"):
+        leader.call("AcceptLoss", wrong)
+    with stopped(*(leader.pid(r.broker) for r in segment.replicas)):
+        eventually(lambda: leader.condition("t", "SealBlocked"), 20)
+        leader.call("AcceptLoss", lpb.SegmentRequest(topic="t", segment=segment.name))
+        entry = sealed(leader, segment.name)
+    assert entry.end == 0
+
+
+def test_a_stored_topic_needs_no_proof(leader, store: Store):
+    leader.apply(manifest(durability="Stored"))
+    (segment,) = leader.settled()
+    assert len(segment.replicas) == 1
+    write(leader.locate(), segment, 10).close()
+    replica = segment.replicas[0]
+    with stopped(leader.pid(replica.broker)):
+        leader.settled(without=replica.incarnation)
+        entry = sealed(leader, segment.name)
+        assert entry.end == 10
+        uid = leader.locate().topic.uid
+        seal = Chain(store, "default/t", uid, segment.name).seal()
+        assert seal is not None and seal.writer.startswith("leader-")
+
+
+def test_a_drained_broker_gives_up_its_segments_and_takes_no_new_ones(leader):
+    leader.apply(manifest(segments={"min": 4, "max": 8}))
+    before = leader.settled()
+    name = before[0].replicas[0].broker
+    incarnation = leader.alive()[name]
+    leader.call("DrainBroker", lpb.DrainBrokerRequest(broker=name))
+    after = leader.settled(without=incarnation)
+    assert {s.name for s in after} - {s.name for s in before}
+    assert all(s.sealed_because == "Drain" for s in leader.history())
+    state = next(b for b in leader.brokers() if b.incarnation == incarnation)
+    assert state.state == "draining" and state.status.draining
+    with pytest.raises(InvalidRequest, match="there is no broker nobody"):
+        leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="nobody"))
+
+
+def test_a_broker_that_is_told_to_end_leaves_without_a_failover(leader):
+    leader.apply(manifest())
+    (segment,) = leader.settled()
+    producer = write(leader.locate(), segment, 20)
+    name = segment.replicas[0].broker
+    os.kill(leader.pid(name), signal.SIGTERM)
+    leader.settled(without=segment.replicas[0].incarnation)
+    entry = sealed(leader, segment.name)
+    assert (entry.end, entry.sealed_because) == (20, "Drain")
+    assert producer.wait_sealed().end == 20, "the producer heard how it ended before the broker left"
+    producer.close()
+    eventually(lambda: leader.alive()[name] != segment.replicas[0].incarnation, 30, what="it runs again")
+
+
+@pytest.mark.parametrize(
+    ("action", "boundaries", "ranges"),
+    [
+        ("split", [], [(0, 32), (32, 64)]),
+        ("split", [10, 20], [(0, 10), (10, 20), (20, 64)]),
+        ("roll", [], [(0, 64)]),
+        ("move", [], [(0, 64)]),
+    ],
+)
+def test_what_a_person_asks_for_is_done(leader, action, boundaries, ranges):
+    leader.apply(manifest())
+    (segment,) = leader.settled()
+    short = segment.name.rpartition("-")[0]
+    leader.call("Plan", lpb.PlanRequest(topic="t", action=action, segments=[short], boundaries=boundaries))
+    after = eventually(lambda: [s for s in leader.settled() if s.name != segment.name], 20)
+    assert sorted((s.start, s.stop) for s in after) == ranges
+    if action == "move":
+        assert after[0].replicas[0].broker != segment.replicas[0].broker
+    decisions = leader.call("Decisions", lpb.Empty())
+    assert isinstance(decisions, lpb.DecisionList)
+    assert decisions.decisions[-1].reason == f"{action} asked for by hand"
+
+
+def test_watchers_hear_of_every_change(leader):
+    leader.apply(manifest())
+    (segment,) = leader.settled()
+    with contextlib.ExitStack() as stack:
+        watchers = [stack.enter_context(watching(leader)) for _ in range(100)]
+        eventually(lambda: all(told() for told in watchers), 20, what="each hears of the layout as it is")
+        leader.call("Plan", lpb.PlanRequest(topic="t", action="split", segments=[segment.name]))
+        leader.settled()
+        version = leader.locate().layout.version
+        eventually(
+            lambda: all(told()[-1].layout.version == version for told in watchers), 10, what="all hear of the end"
+        )
+
+
+def test_too_few_brokers_for_replicas_write_to_the_filer_and_change_when_there_are_more(
+    new_leader: Callable[..., LeaderProcess],
+):
+    leader = new_leader(brokers=1).start()
+    leader.apply(manifest())
+    (segment,) = leader.settled(timeout=40)
+    assert segment.durability == "Stored"
+    assert leader.condition("t", "FewBrokers").status
+    assert leader.terminate() == 0
+    more = new_leader(brokers=3).start()
+    more.wait_for_brokers()
+
+    def replicated() -> bool:
+        return [len(s.replicas) for s in more.settled()] == [2]
+
+    eventually(replicated, 30, what="the segment got its replicas")
