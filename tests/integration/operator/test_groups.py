@@ -1,0 +1,147 @@
+"""Consumer groups at a real leader: who reads what, and what is remembered."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from smq_core.errors import StaleGeneration
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.groups import read_positions
+from smq_storage.store import Store
+from support.leader_process import LeaderProcess, manifest
+from support.waiting import eventually
+from support.writing import write
+
+pytestmark = pytest.mark.integration
+
+
+class Member:
+    """One member of group g on topic t, that keeps to the protocol."""
+
+    def __init__(self, leader: LeaderProcess, name: str, start: str = "earliest") -> None:
+        self.leader, self.name, self.start = leader, name, start
+        self.generation = 0
+        self.segments: dict[str, int] = {}
+
+    def join(self) -> dict[str, int]:
+        request = lpb.JoinGroup(topic="t", group="g", member=self.name, start=self.start, generation=self.generation)
+        told = self.leader.call("Join", request)
+        assert isinstance(told, lpb.GroupAssignment)
+        assert told.heartbeat_ms > 0
+        self.name, self.generation, self.segments = told.member, told.generation, dict(told.positions)
+        return self.segments
+
+    def commit(self, **positions: int) -> None:
+        request = lpb.CommitPositions(
+            topic="t", group="g", member=self.name, generation=self.generation, positions=positions
+        )
+        self.leader.call("Commit", request)
+
+    def leave(self) -> None:
+        self.leader.call("Leave", lpb.LeaveGroup(topic="t", group="g", member=self.name))
+
+
+def committed(leader: LeaderProcess) -> dict[str, int]:
+    told = leader.call("Positions", lpb.PositionsRequest(topic="t", group="g"))
+    assert isinstance(told, lpb.GroupPositions)
+    return dict(told.positions)
+
+
+@pytest.fixture
+def two(leader: LeaderProcess) -> LeaderProcess:
+    """A topic with two segments."""
+    leader.apply(manifest(segments={"min": 2, "max": 8}))
+    leader.settled()
+    return leader
+
+
+def test_members_share_the_segments(two: LeaderProcess):
+    a, b = Member(two, ""), Member(two, "b")
+    assert len(a.join()) == 2
+    assert a.name.startswith("g-"), "a member without a name is given one"
+    assert b.join() == {}
+    assert len(a.join()) == 1, "one is to go, and a does not read it any more"
+    a.join()
+    assert len(b.join()) == 1
+    assert not a.segments.keys() & b.segments.keys()
+    b.leave()
+    assert len(eventually(lambda: len(a.join()) == 2 and a.segments)) == 2
+
+
+def test_what_was_committed_is_in_the_filer_and_survives_the_leader(two: LeaderProcess, store: Store):
+    (one, other) = sorted(Member(two, "a").join())
+    a = Member(two, "a")
+    a.join()
+    a.commit(**{one: 7})
+    uid = two.locate().topic.uid
+    found = read_positions(store, "default/t", uid, "g")
+    assert found is not None and found[0].positions == {one: 7}, "it is there before the answer is"
+    two.kill()
+    two.start()
+    assert committed(two) == {one: 7}
+    with pytest.raises(StaleGeneration):
+        a.commit(**{one: 9})
+    assert eventually(a.join)[one] == 7
+    assert a.segments[other] == 0
+    a.commit(**{one: 9})
+
+
+def test_successors_come_when_all_before_them_is_committed(leader: LeaderProcess):
+    leader.apply(manifest())
+    (segment,) = leader.settled()
+    producer = write(leader.locate(), segment, 10)
+    a = Member(leader, "a")
+    assert a.join() == {segment.name: 0}
+    leader.call("Plan", lpb.PlanRequest(topic="t", action="split", segments=[segment.name]))
+    eventually(lambda: len(leader.settled()) == 2)
+    assert a.join() == {segment.name: 0}
+    a.commit(**{segment.name: 9})
+    assert a.join() == {segment.name: 9}
+    a.commit(**{segment.name: 10})
+    assert len(a.join()) == 2 and segment.name not in a.segments
+    producer.close()
+
+
+def test_a_group_that_starts_at_the_latest_skips_what_is_there(leader: LeaderProcess):
+    leader.apply(manifest())
+    (segment,) = leader.settled()
+    write(leader.locate(), segment, 10).close()
+    eventually(lambda: any(s.watermark == 10 for b in leader.brokers() for s in b.status.segments))
+    assert Member(leader, "a", start="latest").join() == {segment.name: 10}
+    leader.kill()
+    leader.start()
+    late = Member(leader, "b", start="earliest")
+    assert eventually(late.join) == {segment.name: 10}, "where a group began is remembered"
+
+
+def test_many_commits_at_once_share_their_writes(two: LeaderProcess):
+    a = Member(two, "a")
+    (one, _) = sorted(a.join())
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda offset: a.commit(**{one: offset}), range(1, 101)))
+    assert committed(two)[one] == 100
+
+
+def test_a_silent_member_is_replaced(two: LeaderProcess):
+    a, b = Member(two, "a"), Member(two, "b")
+    a.join()
+
+    def all_with_b() -> bool:
+        return len(b.join()) == 2
+
+    eventually(all_with_b, 20, what="a was not heard of, and b has everything")
+    with pytest.raises(StaleGeneration):
+        a.commit(**dict.fromkeys(b.segments, 1))
+
+
+def test_groups_are_listed(two: LeaderProcess):
+    a = Member(two, "a")
+    (one, _) = sorted(a.join())
+    a.commit(**{one: 3})
+    told = two.call("ListGroups", pb.LocateRequest(topic="t"))
+    assert isinstance(told, lpb.GroupList)
+    (group,) = told.groups
+    assert (group.name, list(group.members), dict(group.positions)) == ("g", ["a"], {one: 3})
