@@ -44,15 +44,17 @@ def busy_seconds() -> float:
     return (sum(fields) - fields[3] - fields[4]) / _TICKS
 
 
-def settle(seconds: float) -> bool:
-    """Waits until the machine has been quiet for a second, at most ``seconds``. False: it never was."""
+def settle(seconds: float, quiet: int = 3) -> bool:
+    """Waits until the machine was quiet for ``quiet`` seconds, at most ``seconds``. False: it never was."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    passed = 0
+    while passed < quiet:
+        if time.monotonic() > until:
+            return False
         before = busy_seconds()
         time.sleep(1.0)
-        if busy_seconds() - before < NOISY:
-            return True
-    return False
+        passed = passed + 1 if busy_seconds() - before < NOISY else 0
+    return True
 
 
 class Meter:

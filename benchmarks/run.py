@@ -85,12 +85,13 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``patience``: seconds to wait before each run until the machine is quiet."""
+    """``patience``: seconds to wait before each run for a quiet machine; ``again``: repetitions of a noisy run."""
 
     scale: Scale
     runs: int
     profile: bool
     patience: float
+    again: int
 
 
 def measure(case: Case, options: Options, peers: Peers, results: Results) -> None:
@@ -99,11 +100,11 @@ def measure(case: Case, options: Options, peers: Peers, results: Results) -> Non
     scale = options.scale
     with cluster_of(case) as cluster:
         for run in range(1, (1 if case.once else options.runs) + 1):
-            keep(results, case, OURS, run, partial(case.ours, cluster, scale), options.patience)
+            keep(results, case, OURS, run, partial(case.ours, cluster, scale), options)
             for name, function in case.peers.items():
                 there, peer = peers.get(name)
                 if there:
-                    keep(results, case, name, run, partial(function, peer, scale), options.patience)
+                    keep(results, case, name, run, partial(function, peer, scale), options)
         misses = results.misses(case)
         if misses and options.profile:
             console.print(f"missed: {', '.join(misses)}; once more under a profiler:")
@@ -118,21 +119,29 @@ def cluster_of(case: Case) -> Cluster:
     return Cluster(WORK / "smq", case.cluster)
 
 
-def keep(results: Results, case: Case, who: str, run: int, function: Callable[[], Row], patience: float) -> None:
-    """One run; a failure is shown and the next thing goes on."""
-    settle(patience)
-    start = time.monotonic()
-    try:
-        row = function()
-    except (LoadFailed, TimeoutError, AssertionError) as error:
-        console.print(f"  {who:<11} run {run} [red]failed[/red] after {time.monotonic() - start:.0f} s: {error}")
-        return
-    row.case, row.who, row.run = case.name, who, run
-    results.add(row)
-    told = [f"{figure.label} {short(row.figures[figure.key])}" for figure in case.figures if figure.key in row.figures]
+def keep(results: Results, case: Case, who: str, run: int, function: Callable[[], Row], options: Options) -> None:
+    """One run, repeated while it is noisy; a failure is shown and the next thing goes on."""
+    for _ in range(1 + options.again):
+        settle(options.patience)
+        start = time.monotonic()
+        try:
+            row = function()
+        except (LoadFailed, TimeoutError, AssertionError) as error:
+            console.print(f"  {who:<11} run {run} [red]failed[/red] after {time.monotonic() - start:.0f} s: {error}")
+            return
+        row.case, row.who, row.run = case.name, who, run
+        results.add(row)
+        console.print(f"  {who:<11} {told(case, row)}")
+        if not row.noisy:
+            return
+
+
+def told(case: Case, row: Row) -> str:
+    """The row on one line."""
+    figures = [f"{f.label} {short(row.figures[f.key])}" for f in case.figures if f.key in row.figures]
     spent = [f"{name.removesuffix('_cpu_s')} {row.meter[name]:.1f}" for name in row.meter if name.endswith("_cpu_s")]
     noise = f"  [yellow]noisy: {row.meter['other_cores']}" if row.noisy else ""
-    console.print(f"  {who:<11} {'  '.join(told)}   CPU s: {', '.join(spent)}{noise}")
+    return f"{'  '.join(figures)}   CPU s: {', '.join(spent)}{noise}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,6 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-peers", action="store_true", help="neither Kafka nor SeaweedFS' queue")
     parser.add_argument("--no-profile", action="store_true", help="no second look at what missed its target")
     parser.add_argument("--patience", type=float, default=20, help="seconds to wait for quiet before each run (20)")
+    parser.add_argument("--again", type=int, default=1, help="how often a noisy run is repeated (1)")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--show", type=Path, metavar="FILE", help="print the table of an earlier run and stop")
     args = parser.parse_args(arguments)
@@ -161,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     runs = args.runs or (1 if args.quick else 3)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exit by exception ends what was started
-    options = Options(Scale(args.quick), runs, not args.no_profile, args.patience)
+    options = Options(Scale(args.quick), runs, not args.no_profile, args.patience, args.again)
     with Peers(options.scale, not args.no_peers) as peers:
         for case in chosen:
             try:
