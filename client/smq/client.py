@@ -42,7 +42,7 @@ def connect(
     addresses = [a.strip() for a in (leader or os.environ.get("SMQ_LEADER", "")).split(",") if a.strip()]
     for address in addresses:
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or "/" in host or not port.isdigit():
             raise InvalidRequest(f"the leader's address is host:port, not {address!r}")
     settings = None
     url = filer_url or os.environ.get("SMQ_FILER_URL")

@@ -116,9 +116,8 @@ class Consumer:
                     raise self._losses.pop(0)
                 self._losses.clear()
                 found = self._inbox.take(self._max_bytes)
-                if found is None and self._membership is not None and self._membership.failure is not None:
-                    raise self._membership.failure
                 if found is None:
+                    self._raise_what_ended_it()
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         return None
@@ -233,6 +232,13 @@ class Consumer:
         if self._auto_commit and due:
             self._try_commit()
         self._membership.released()
+
+    def _raise_what_ended_it(self) -> None:
+        if self._membership is not None and self._membership.failure is not None:
+            raise self._membership.failure
+        gone = self._view.deleted
+        if gone is not None:
+            raise gone
 
     def _try_commit(self) -> None:
         try:
@@ -352,6 +358,9 @@ class Consumer:
                 fetchers = list(self._fetchers.values())
             for fetcher in fetchers:
                 fetcher.check(now)
+            if self._view.deleted is not None:
+                with self._changed:
+                    self._changed.notify_all()
             if self._stale and now >= retry_at:
                 self._stale = False
                 try:

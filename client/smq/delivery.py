@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,7 @@ _UNKNOWN_OFFSET = -2
 _FAILED = -3
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(NamedTuple):
     """A durable message: the segment and its offset there.
 
     ``offset`` is None in one rare case: the message is in the log for sure, but a failover happened so long after it

@@ -415,6 +415,9 @@ class Engine:
             with self.lock:
                 silent = [r.stream for r in self._runners.values() if r.stream is not None and r.stream.silent(now)]
                 calls = self._expire(now)
+            gone = self.view.deleted
+            if gone is not None and self.failure is None:
+                self.fail(gone)
             for stream in silent:
                 log.info("%s is silent: its stream is given up", stream.segment.name)
                 stream.abort()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ log = logging.getLogger("smq")
 
 FIRST_ANSWER_WITHIN = 10.0
 PAUSE = 0.2
+DELETED_AFTER = 3.0
 ASK_BROKER_WITHIN = 0.5
 
 
@@ -57,6 +59,7 @@ class TopicView:
         self._changed = threading.Condition()
         self._known: Known | None = None
         self._failure: SmqError | None = None
+        self._failing_since = 0.0
         self._listeners: list[Callable[[Known], None]] = []
         self._watching: Watching | None = None
         self._stop = threading.Event()
@@ -83,8 +86,10 @@ class TopicView:
 
     @property
     def deleted(self) -> UnknownTopic | None:
-        """The leader's word that the topic is no more."""
-        return self._failure if isinstance(self._failure, UnknownTopic) else None
+        """The word that the topic is no more, when it was repeated for DELETED_AFTER seconds: a leader may be new."""
+        failure, since = self._failure, self._failing_since
+        gone = isinstance(failure, UnknownTopic) and time.monotonic() - since >= DELETED_AFTER
+        return failure if gone and isinstance(failure, UnknownTopic) else None
 
     def listen(self, listener: Callable[[Known], None]) -> None:
         """Calls after every change, from the view's thread, and once now."""
@@ -235,6 +240,8 @@ class TopicView:
 
     def _fail(self, error: SmqError) -> None:
         with self._changed:
+            if type(self._failure) is not type(error):
+                self._failing_since = time.monotonic()
             self._failure = error
             self._changed.notify_all()
 

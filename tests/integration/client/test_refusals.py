@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -116,6 +117,21 @@ def test_the_same_producer_twice_is_noticed(cluster: LocalCluster, client: smq.C
         second.send(b"two").result(20)
     with pytest.raises(smq.ProducerFenced):
         second.close()
+
+
+def test_a_topic_that_is_deleted_ends_those_who_use_it(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic)
+    producer, consumer = client.producer(topic), client.consumer(topic)
+    producer.send(b"x").result(20)
+    assert consumer.poll(20) is not None
+    client.admin().delete(topic)
+    with pytest.raises(smq.UnknownTopic):
+        consumer.poll(20)
+    with pytest.raises(smq.UnknownTopic):
+        producer.send(b"y").result(20)
+    consumer.close()
+    with contextlib.suppress(smq.UnknownTopic):
+        producer.close()
 
 
 def test_a_closed_producer_and_consumer(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
