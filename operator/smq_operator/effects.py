@@ -101,10 +101,12 @@ class Effects:
             leader.read_failed(self._now())
             return
         if leader.layout is not None and (found is None or found[0].version < leader.layout.version):
-            log.error("layout.stale", topic=topic.name, known=leader.layout.version, found=found and found[0].version)
+            # Read before the last PUT; a stale answer; or somebody deleted the file: that is said again and again.
+            log.warning("layout.older", topic=topic.name, known=leader.layout.version, found=found and found[0].version)
             leader.read_failed(self._now())
             return
-        run.sealed = {entry.name: entry for entry in sealed}
+        # What this leader appended meanwhile may be missing in what was read: it stays.
+        run.sealed |= {entry.name: entry for entry in sealed}
         leader.layout_read(found)
 
     async def _put_layout(self, run: TopicRun, leader: TopicLeader, effect: PutLayout) -> None:

@@ -43,6 +43,8 @@ class TopicRun:
 
     def lead(self, topic: Topic, settles_at: int) -> None:
         """Begins to lead the topic from what the filer says."""
+        if self.topic is None or self.topic.uid != topic.uid:
+            self.sealed = {}
         self.topic = topic
         self.expected = None
         self.leader = TopicLeader(topic, lambda: uuid.uuid4().hex, settles_at=settles_at)
