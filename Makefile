@@ -16,10 +16,10 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 # More arguments for pytest, e.g. `make test ARGS="-k chain -x"`.
 ARGS ?=
 
-.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports format test demo bench chaos clean
+.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports format test demo bench chaos e2e cluster-build clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## create .venv with everything for development
 
@@ -55,7 +55,7 @@ format: $(STAMP) ## let ruff fix and format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-test: $(STAMP) ## every test that needs no Kubernetes and kills nothing
+test: $(STAMP) ## every test that needs no Kubernetes nodes and kills nothing
 	$(PY) -m pytest tests -m "not chaos and not e2e" $(ARGS)
 
 demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all local processes
@@ -66,6 +66,12 @@ bench: $(STAMP) ## measure
 
 chaos: $(STAMP) ## kill, pause and cut off real processes
 	$(PY) -m pytest tests/chaos $(ARGS)
+
+e2e: cluster-build ## real Pods on real nodes, on this machine (needs root and Go)
+	$(PY) -m pytest tests/e2e $(ARGS)
+
+cluster-build: $(STAMP) ## build Kubernetes for tests, once, in some minutes (needs Go)
+	$(PY) -m tests.e2e.cluster build
 
 clean: ## remove the virtual environment, caches and local data
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .smq build dist

@@ -48,8 +48,8 @@ class Daemons:
         """The process id while it runs."""
         with contextlib.suppress(OSError, ValueError):
             pid, born = (self._pids / name).read_text().split()
-            _reap(int(pid))
-            if born == birth(int(pid)):
+            now = birth(int(pid))
+            if now == born or (not now and _ending(int(pid))):
                 return int(pid)
         return None
 
@@ -99,6 +99,9 @@ def wait_until(condition: Callable[[], object], deadline: float, what: str) -> N
         time.sleep(0.05)
 
 
-def _reap(pid: int) -> None:
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+def _ending(pid: int) -> bool:
+    """Lets go of an ended child, which would stay a zombie; True while some of its threads have not ended yet."""
+    try:
+        return os.waitpid(pid, os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False

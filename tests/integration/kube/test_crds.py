@@ -14,7 +14,7 @@ from support.bad_manifests import manifest
 from support.kube import Kube, Refused, established
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = pytest.mark.integration
 API = "seaweedmq.io/v1alpha1"
 TOPIC_HEADERS = ["NAME", "PARTITIONS", "SEGMENTS", "BROKERS", "READY", "LAST-DECISION", "AGE"]
 NOW = "2024-01-01T00:00:00Z"

@@ -18,7 +18,7 @@ from smq_storage.manifest import parse_resource
 from support.bad_manifests import BAD, CHANGES, GOOD, Bad, Change, manifest, nested
 from support.kube import Kube, Refused, documents
 
-pytestmark = [pytest.mark.e2e, pytest.mark.integration]
+pytestmark = pytest.mark.integration
 EXAMPLES = Path(__file__).parents[3] / "examples" / "topics"
 TOPICS = "/apis/seaweedmq.io/v1alpha1/namespaces/default/topics"
 
