@@ -111,7 +111,7 @@ class GroupHost:
             it.group.flush_failed()
             raise
         if not isinstance(result, conditional.Written):
-            del self.groups[name]
+            self.groups.pop(name, None)
             raise StaleGeneration(f"group {name} is served by another leader: join again")
         it.etag = result.etag
         it.written.clear()

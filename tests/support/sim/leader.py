@@ -74,8 +74,8 @@ class Leader:
             if peer in self.heard:
                 self._ask_status(self.heard[peer])
         layout = self.machine.layout
-        if layout is None:
-            return False, None
+        if layout is None:  # no segments, or not known yet; then a leaving broker that holds nothing may go, too
+            return leaving and not held, None
         holds = any(r.incarnation == incarnation for s in layout.segments for r in s.replicas)
         return leaving and not holds, {s.name for s in layout.segments}
         yield
