@@ -135,7 +135,11 @@ class LocalCluster:
                 os.kill(pid, signal.SIGKILL)
 
     def __enter__(self) -> LocalCluster:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
