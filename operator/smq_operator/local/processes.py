@@ -38,6 +38,8 @@ class _Child:
     pidfd: int | None = None
     process: subprocess.Popen[bytes] | None = None
     wanted: bool = True
+    asked_to_end: bool = False
+    """A second SIGTERM would tell a broker to leave at once, with its tails unwritten."""
     backoff: float = FIRST_BACKOFF
     started_at: float = 0.0
     restart: asyncio.TimerHandle | None = None
@@ -101,7 +103,7 @@ class Processes:
             if record.leader != self._leader:
                 # It would never find this leader. It writes its tails to the filer, ends, and is started anew.
                 log.warning("broker.replaced", broker=record.name, message=f"it reports to {record.leader}")
-                self._signal(child, signal.SIGTERM)
+                self._ask_to_end(child)
 
     def want(self, names: Sequence[str]) -> None:
         """Exactly these brokers shall run."""
@@ -109,7 +111,7 @@ class Processes:
             child.wanted = name in names
             if not child.wanted:
                 self._cancel(child)
-                self._signal(child, signal.SIGTERM)
+                self._ask_to_end(child)
         for name in names:
             wanted = self._children.get(name)
             if wanted is None:
@@ -125,6 +127,7 @@ class Processes:
         dead = [*old.dead, old.incarnation] if old.incarnation else old.dead
         record = child.record = Record(old.name, uuid.uuid4().hex, boot=self._boot, leader=self._leader, dead=dead)
         child.ended = asyncio.Event()
+        child.asked_to_end = False
         child.started_at = asyncio.get_running_loop().time()
         try:
             record.write(self._records)
@@ -206,6 +209,11 @@ class Processes:
 
     # ---- stopping
 
+    def _ask_to_end(self, child: _Child) -> None:
+        if not child.asked_to_end:
+            child.asked_to_end = True
+            self._signal(child, signal.SIGTERM)
+
     def _signal(self, child: _Child, what: signal.Signals) -> None:
         if child.pidfd is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -227,7 +235,7 @@ class Processes:
         self.leave()
         living = [child for child in self._children.values() if child.pidfd is not None]
         for child in living:
-            self._signal(child, signal.SIGTERM)
+            self._ask_to_end(child)
         try:
             async with asyncio.timeout(patience):
                 for child in living:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 KEPT_DEAD = 1000
@@ -39,13 +39,17 @@ class Record:
         temporary.replace(path)
 
 
+_FIELDS = {field.name for field in fields(Record)}
+
+
 def read_all(folder: Path) -> tuple[list[Record], list[str]]:
     """The records that can be understood, and the names of files that cannot."""
     records, damaged = [], []
     for path in sorted(folder.glob("*.json")):
         try:
-            records.append(Record(**json.loads(path.read_text())))
-        except (ValueError, TypeError, OSError):
+            found = json.loads(path.read_text())
+            records.append(Record(**{key: value for key, value in found.items() if key in _FIELDS}))
+        except (ValueError, TypeError, AttributeError, OSError):
             damaged.append(path.name)
     return records, damaged
 
