@@ -89,7 +89,8 @@ class Flusher:
                 held.log.exception("flush.failed")
                 with held as machine:
                     held.flush_not_before = held.clock.now() + AFTER_DAMAGE
-                    machine.chunk_failed()
+                    if held.unclear is None:
+                        machine.chunk_failed()
 
     def _flush(self, held: Held) -> None:
         with held as machine:
@@ -105,16 +106,19 @@ class Flusher:
         try:
             with self._meters.flush_seconds.time():
                 result = write_chunk(held, chunk, info)
-        except StoreUnavailable as error:
-            self._meters.store_errors.inc()
-            held.log.warning("chunk.store_unavailable", first=chunk.first, error=error.message)
+        except Exception as error:
             with held as machine:
                 if machine.state is State.OPEN:
+                    # The same chunk under the same nonce: the PUT may land yet, and must be known as ours.
                     held.unclear = begun
                     held.flush_not_before = held.clock.now() + AFTER_ATTEMPT
                 else:
                     # Fenced meanwhile: the sealer finds out what became of it.
                     machine.chunk_failed()
+            if not isinstance(error, StoreUnavailable):
+                raise
+            self._meters.store_errors.inc()
+            held.log.warning("chunk.store_unavailable", first=chunk.first, error=error.message)
             return
         if isinstance(result, Taken):
             held.log.warning("chunk.taken", first=chunk.first, by=result.info.writer)
