@@ -26,8 +26,10 @@ from examples.demo_check import check_read, per_carrier, read_files, report
 from examples.demo_member import Member
 from examples.demo_show import Show
 from examples.flights import flights
+from smq.cli.lag import lag
 from smq.cli.local import LocalCluster
 from smq.cli.rows import fit
+from smq.cli.segments import readable_ends
 from smq_core.model import Column
 
 TOPIC = "flights"
@@ -49,6 +51,8 @@ def main() -> int:
         except smq.SmqError as error:
             console.print(f"the demo failed: {error.message}")
             return 1
+        except KeyboardInterrupt:
+            return 130
     console.print(f"{'all counts are right' if right else 'COUNTS ARE WRONG'}; {time.monotonic() - began:.0f} s")
     return 0 if right else 1
 
@@ -100,7 +104,7 @@ def publish_and_read(client: smq.Client, cluster: LocalCluster, source: pa.Table
         if publisher.error is not None:
             raise publisher.error
         show.say(f"published: {publisher.durable:,} messages are durable, {publisher.rate():,.0f} a second")
-        show.until(lambda: sum(m.count for m in members) >= total)
+        show.until(lambda: group_is_behind(admin) == 0)
         show.say(f"the group has read {sum(m.count for m in members):,} messages")
     return pa.concat_tables([member.stop() for member in members])
 
@@ -120,6 +124,12 @@ def all_open_without(sealed: set[str], admin: smq.Admin) -> bool:
     """Whether these segments are sealed, and all others open on two brokers each."""
     living = admin.segments(TOPIC)
     return all(s.name not in sealed and s.phase == "open" and len(s.brokers) == 2 for s in living)
+
+
+def group_is_behind(admin: smq.Admin) -> int:
+    """How many messages the group has not committed, as `smq group list` says it."""
+    (group,) = admin.groups(TOPIC)
+    return lag(admin.segments(TOPIC, all=True), group.positions, readable_ends(admin))
 
 
 class Publisher(threading.Thread):

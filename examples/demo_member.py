@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import smq
 
 GROUP = "report"
-COMMIT_EVERY = 0.5
 _SPAWN = mp.get_context("spawn")
 
 
@@ -43,17 +42,17 @@ class Member:
 
 def _read(leader: str, path: Path, count: Any, stop: Event) -> None:
     read: list[pa.Table] = []
-    committed = time.monotonic()
-    with smq.connect(leader) as client, client.consumer("flights", group=GROUP, start="earliest") as consumer:
+    # auto_commit: a batch counts as done when the next one is asked for; so a segment that moves to the other member
+    # is not read again.
+    with (
+        smq.connect(leader) as client,
+        client.consumer("flights", group=GROUP, start="earliest", auto_commit=True) as consumer,
+    ):
         while not stop.is_set():
             batch = consumer.poll(0.2)
             if batch is not None:
                 read.append(_noted(batch))
                 count.value += len(batch)
-            if batch is None or time.monotonic() - committed > COMMIT_EVERY:
-                consumer.commit()
-                committed = time.monotonic()
-        consumer.commit()
     pq.write_table(pa.concat_tables(read) if read else _noted(None), path)
 
 

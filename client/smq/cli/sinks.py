@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -41,10 +42,7 @@ class Sink:
 
     def close(self) -> None:
         """Repeatable."""
-        if not self.stream.closed:
-            self.stream.flush()
-            if self.stream is not sys.stdout.buffer:
-                self.stream.close()
+        self.stream.close()
 
     def __enter__(self) -> Sink:
         return self
@@ -57,7 +55,10 @@ def open_sink(form: Form, to: Path | None, meta: bool) -> Sink:
     """Raises InvalidRequest when a terminal would get Parquet, OSError when the file cannot be written."""
     if form is Form.PARQUET and to is None and sys.stdout.isatty():
         raise InvalidRequest("Parquet is not for a terminal: add --to FILE.parquet")
-    stream: IO[bytes] = sys.stdout.buffer if to is None else to.open("wb")
+    # Not sys.stdout.buffer: with PYTHONUNBUFFERED that one may write a part and not say so by an error.
+    stream: IO[bytes] = (
+        to.open("wb") if to is not None else io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False))
+    )
     if form is Form.PARQUET:
         return _Parquet(stream, meta)
     return _Lines(stream, _json_line if form is Form.JSON else _text_line, meta)
