@@ -139,6 +139,8 @@ class _Round:
         for segment in self._open():
             if _degraded(self._spec, segment, brokers):
                 self._seal([segment], [segment.range], Reason.REBALANCE, "enough brokers for replicas again")
+            elif self._spec.durability is Durability.STORED and segment.durability is Durability.REPLICATED:
+                self._seal([segment], [segment.range], Reason.REBALANCE, "the topic's durability is Stored now")
 
     def change(self, changes: Sequence[Change | Move | Roll]) -> None:
         """What load and age ask for, as far as nothing more urgent has taken the segments."""

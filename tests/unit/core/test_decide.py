@@ -1,0 +1,202 @@
+"""Which segments are sealed in one round, why, and what succeeds them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from smq_core.autoscale import Merge, Split
+from smq_core.decide import Request, Roll, check_request, decide
+from smq_core.keyspace import KeyRange, even_split
+from smq_core.layout import SealPlan, Successor, create, plan
+from smq_core.model import Durability, Layout, Reason, Replica, TopicSpec
+from smq_core.placement import BrokerView
+from smq_core.sealing import Liveness
+
+R = [Replica(f"b{i}", f"i{i}", f"h:{i}") for i in range(5)]
+SPEC = TopicSpec(partitions=16)
+
+
+def brokers(count: int = 4, **states: Liveness | str) -> dict[str, BrokerView]:
+    """Living brokers i0.., but for those named: a liveness, or ``draining``, or ``absent``."""
+    found = {r.incarnation: BrokerView(r) for r in R[:count]}
+    for name, state in states.items():
+        if state == "absent":
+            del found[name]
+        elif state == "draining":
+            found[name] = replace(found[name], draining=True)
+        else:
+            found[name] = replace(found[name], liveness=Liveness(state))
+    return found
+
+
+def layout(parts: int = 1, replicas: tuple[Replica, ...] = (R[0], R[1])) -> Layout:
+    durability = Durability.REPLICATED if len(replicas) > 1 else Durability.STORED
+    made = [Successor(r, replicas, durability) for r in even_split(KeyRange(0, 16), parts)]
+    return create("default/t", "uid", 16, made, now=0, writer="w")
+
+
+def plans(it: Layout, alive: dict[str, BrokerView], spec: TopicSpec = SPEC, **more: object) -> list[SealPlan]:
+    return decide(spec, it, alive, more.pop("requests", []), now=9, **more)[0]  # type: ignore[arg-type]
+
+
+def test_nothing_is_decided_when_all_is_well():
+    assert decide(SPEC, layout(3), brokers(), [], now=1) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [("gone", "b0 is gone"), ("suspect", "b0 does not answer"), ("absent", "b0 does not answer")],
+)
+def test_a_segment_leaves_a_broker_that_does_not_serve(state, words):
+    it = layout()
+    made, decisions, _ = decide(SPEC, it, brokers(4, i0=state), [], now=9)
+    (only,) = made
+    assert (only.segments, only.reason) == ((it.segments[0].name,), Reason.FAILOVER)
+    assert R[0] not in only.successors[0].replicas and len(only.successors[0].replicas) == 2
+    assert R[1] in only.successors[0].replicas, "it stays where it can"
+    assert words in decisions[0].reason and decisions[0].topic == "default/t"
+
+
+def test_a_pending_segment_leaves_too():
+    it = plan(
+        layout(),
+        [SealPlan(("t-0-16-0",), Reason.ROLL, (Successor(KeyRange(0, 16), (R[0], R[1]), SPEC.durability),))],
+        now=1,
+        writer="w",
+    )
+    (only,) = plans(it, brokers(4, i0="gone"))
+    assert only.segments == ("t-0-16-1",)
+
+
+def test_one_that_can_never_be_opened_there_goes_elsewhere():
+    (only,) = plans(layout(), brokers(), refused={("t-0-16-0", "i1")})
+    assert only.reason is Reason.FAILOVER
+    assert R[1] not in only.successors[0].replicas, "the broker that refused comes last"
+
+
+def test_with_one_broker_left_the_successor_is_stored():
+    (only,) = plans(layout(), brokers(2, i0="gone"))
+    assert only.successors[0].durability is Durability.STORED
+    assert only.successors[0].replicas == (R[1],)
+
+
+def test_with_no_broker_left_nothing_can_be_planned():
+    assert plans(layout(), brokers(2, i0="suspect", i1="suspect")) == []
+
+
+def test_replicas_come_back_when_there_are_brokers_again():
+    (only,) = plans(layout(replicas=(R[0],)), brokers(2))
+    assert only.reason is Reason.REBALANCE
+    assert len(only.successors[0].replicas) == 2
+    assert plans(layout(replicas=(R[0],)), brokers(1)) == []
+
+
+def test_a_topic_that_shall_be_stored_gives_up_its_replicas():
+    spec = replace(SPEC, durability=Durability.STORED)
+    (only,) = plans(layout(), brokers(), spec)
+    assert only.successors[0].durability is Durability.STORED and len(only.successors[0].replicas) == 1
+
+
+def test_a_drain_is_paced_and_a_failover_is_not():
+    it = layout(8)
+    drained = plans(it, brokers(4, i0="draining"))
+    assert 1 <= len(drained) < 8 and all(p.reason is Reason.DRAIN for p in drained)
+    assert len(plans(it, brokers(4, i0="gone"))) == 8
+    assert all(R[0] not in s.replicas for p in drained for s in p.successors)
+
+
+def test_a_gone_follower_is_a_failover_even_if_the_primary_drains():
+    (only,) = plans(layout(), brokers(4, i0="draining", i1="gone"))
+    assert only.reason is Reason.FAILOVER
+
+
+def test_a_segment_that_is_being_sealed_is_left_alone():
+    it = plan(
+        layout(),
+        [SealPlan(("t-0-16-0",), Reason.ROLL, (Successor(KeyRange(0, 16), (R[2], R[3]), SPEC.durability),))],
+        now=1,
+        writer="w",
+    )
+    assert plans(it, brokers(4, i0="gone")) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "ranges"),
+    [
+        (Request("split", ("t-0-8-0",)), [KeyRange(0, 4), KeyRange(4, 8)]),
+        (Request("split", ("t-0-8-0",), (2, 3)), [KeyRange(0, 2), KeyRange(2, 3), KeyRange(3, 8)]),
+        (Request("merge", ("t-8-16-1", "t-0-8-0")), [KeyRange(0, 16)]),
+        (Request("roll", ("t-0-8-0",)), [KeyRange(0, 8)]),
+        (Request("move", ("t-0-8-0",)), [KeyRange(0, 8)]),
+    ],
+)
+def test_what_a_person_asks_for(request_, ranges):
+    made, _, waiting = decide(SPEC, layout(2), brokers(), [request_], now=9)
+    assert not waiting
+    assert [s.range for s in made[0].successors] == ranges
+    assert made[0].reason is Reason.MANUAL
+    assert set(made[0].segments) == set(request_.segments)
+
+
+def test_a_request_waits_for_what_is_more_urgent():
+    it = layout(2)
+    request = Request("split", ("t-0-8-0",))
+    made, _, waiting = decide(SPEC, it, brokers(4, i0="gone"), [request], now=9)
+    assert waiting == [request] and all(p.reason is Reason.FAILOVER for p in made)
+
+
+def test_a_request_waits_for_brokers():
+    request = Request("roll", ("t-0-16-0",))
+    assert decide(SPEC, layout(), {}, [request], now=9)[2] == [request]
+
+
+def test_a_request_that_makes_no_sense_any_more_is_dropped():
+    assert decide(SPEC, layout(), brokers(), [Request("split", ("t-0-16-7",))], now=9) == ([], [], [])
+
+
+def test_two_requests_for_one_segment_are_done_one_after_the_other():
+    first, second = Request("roll", ("t-0-16-0",)), Request("split", ("t-0-16-0",))
+    made, _, waiting = decide(SPEC, layout(), brokers(), [first, second], now=9)
+    assert len(made) == 1 and waiting == [second]
+
+
+def test_what_load_and_age_ask_for_comes_last():
+    it = layout(4)
+    changes = [Split("t-0-4-0", (2,), "hot"), Roll("t-4-8-1", "old"), Merge(("t-8-12-2", "t-12-16-3"), "quiet")]
+    made = plans(it, brokers(), changes=changes, requests=[Request("roll", ("t-0-4-0",))])
+    assert [p.reason for p in made] == [Reason.MANUAL, Reason.ROLL, Reason.MERGE]
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (Request("fold", ("t-0-8-0",)), "use split, merge, move or roll"),
+        (Request("split", ("t-0-8-9",)), "no open segment 't-0-8-9'"),
+        (Request("split", ("t-0-8-0", "t-8-16-1")), "exactly one"),
+        (Request("merge", ("t-0-8-0",)), "two or more"),
+        (Request("split", ("t-0-8-0",), (8,)), "between 1 and 7"),
+        (Request("split", ("t-0-8-0",), (0,)), "between 1 and 7"),
+    ],
+)
+def test_a_request_that_cannot_be_carried_out_says_why(request_, words):
+    with pytest.raises(ValueError, match=words):
+        check_request(layout(2), request_)
+
+
+def test_segments_that_are_not_neighbours_cannot_be_merged():
+    with pytest.raises(ValueError, match="neighbouring"):
+        check_request(layout(4), Request("merge", ("t-0-4-0", "t-8-12-2")))
+
+
+def test_only_open_segments_change():
+    it = plan(
+        layout(),
+        [SealPlan(("t-0-16-0",), Reason.ROLL, (Successor(KeyRange(0, 16), (R[2], R[3]), SPEC.durability),))],
+        now=1,
+        writer="w",
+    )
+    for name in ("t-0-16-0", "t-0-16-1"):
+        with pytest.raises(ValueError, match="only open segments"):
+            check_request(it, Request("roll", (name,)))

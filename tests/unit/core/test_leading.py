@@ -1,0 +1,313 @@
+"""One topic's leader: what it wants done, in which order, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from smq_core.decide import Request
+from smq_core.leading import (
+    RESYNC_AFTER,
+    RETRY_OPEN_AFTER,
+    SUCCESSORS_HEAD_START,
+    AppendIndex,
+    Effect,
+    FlushAhead,
+    OpenReplica,
+    PutLayout,
+    ReadLayout,
+    TopicLeader,
+)
+from smq_core.model import Durability, Layout, Phase, Replica, SealOutcome, Topic, TopicSpec
+from smq_core.placement import BrokerView
+from smq_core.sealing import AskReplica, Liveness, SealFromFiler
+
+
+class Scene:
+    """A leader with three brokers; ``now`` advances by a millisecond at each step."""
+
+    def __init__(self, brokers: int = 3, **spec: object) -> None:
+        self.count = itertools.count()
+        topic = Topic("default/t", "uid", TopicSpec(**({"partitions": 16} | spec)))  # type: ignore[arg-type]
+        self.leader = TopicLeader(topic, unique=lambda: f"w{next(self.count)}")
+        self.brokers = {f"i{i}": BrokerView(Replica(f"b{i}", f"i{i}", f"h:{i}")) for i in range(brokers)}
+        self.stored: Layout | None = None
+        self.etag = 0
+        self.now = 1_000_000
+
+    def step(self, passed: int = 1000) -> list[Effect]:
+        self.now += passed
+        return self.leader.step(self.now, self.brokers)
+
+    def put(self, effect: PutLayout) -> None:
+        self.stored, self.etag = effect.layout, self.etag + 1
+        self.leader.layout_put(effect.layout, str(self.etag))
+
+    def answer(self, effects: list[Effect]) -> None:
+        """Everything that is asked for is done."""
+        for effect in effects:
+            match effect:
+                case ReadLayout():
+                    self.leader.layout_read((self.stored, str(self.etag)) if self.stored else None)
+                case PutLayout():
+                    self.put(effect)
+                case OpenReplica():
+                    self.leader.opened(effect.segment.name, effect.replica.incarnation)
+                case AskReplica() | SealFromFiler():
+                    self.leader.sealed(SealOutcome(effect.segment, 5))
+                case AppendIndex():
+                    self.leader.indexed([entry.name for entry in effect.entries])
+
+    def run(self, rounds: int = 20) -> list[Effect]:
+        """Steps with answers until nothing is wanted; returns all effects."""
+        found: list[Effect] = []
+        for _ in range(rounds):
+            effects = self.step()
+            if not effects:
+                return found
+            found += effects
+            self.answer(effects)
+        raise AssertionError(f"it never comes to rest: {found[-5:]}")
+
+    def begun(self) -> Scene:
+        self.run()
+        return self
+
+    def lose(self, name: str, how: Liveness = Liveness.GONE) -> None:
+        self.brokers[name] = replace(self.brokers[name], liveness=how)
+
+    @property
+    def layout(self) -> Layout:
+        assert self.leader.layout is not None
+        return self.leader.layout
+
+
+def kinds(effects: list[Effect]) -> list[str]:
+    return [type(effect).__name__ for effect in effects]
+
+
+def test_it_reads_before_it_does_anything():
+    scene = Scene()
+    assert kinds(scene.step()) == ["ReadLayout"]
+    assert scene.step() == [], "once at a time"
+    scene.leader.read_failed(scene.now)
+    assert scene.step() == []
+    assert kinds(scene.step(200_000)) == ["ReadLayout"]
+
+
+def test_a_new_topic_is_created_and_opened():
+    scene = Scene(min_segments=2)
+    effects = scene.run()
+    assert kinds(effects) == ["ReadLayout", "PutLayout", *["OpenReplica"] * 4]
+    put = effects[1]
+    assert isinstance(put, PutLayout) and put.etag is None and len(put.layout.segments) == 2
+    assert [d.action for d in scene.leader.decisions] == ["create"]
+
+
+def test_no_topic_is_created_without_brokers():
+    scene = Scene(brokers=0)
+    scene.answer(scene.step())
+    assert scene.step() == []
+
+
+def test_a_new_leader_waits_for_replicas_a_while():
+    scene = Scene(brokers=1)
+    scene.leader.settles_at = scene.now + 1_000_000
+    scene.answer(scene.step())
+    assert scene.step() == []
+    (put,) = scene.step(1_000_000)
+    assert isinstance(put, PutLayout) and put.layout.segments[0].durability is Durability.STORED
+
+
+def test_a_roll_goes_through_every_step_in_order():
+    scene = Scene().begun()
+    scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
+    effects = scene.run()
+    order = kinds(effects)
+    assert order[0] == "PutLayout"
+    assert order.index("OpenReplica") < order.index("AskReplica") < order.index("AppendIndex")
+    assert order.index("AppendIndex") < len(order) - 1 - order[::-1].index("PutLayout")
+    assert "FlushAhead" in order
+    (segment,) = scene.layout.segments
+    assert segment.phase is Phase.OPEN and segment.predecessors == ("t-0-16-0",)
+    entry = next(e for e in effects if isinstance(e, AppendIndex)).entries[0]
+    assert (entry.name, entry.end, entry.successors) == ("t-0-16-0", 5, (segment.name,))
+
+
+def test_the_layout_lets_nothing_go_before_the_index_has_it():
+    scene = Scene().begun()
+    scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
+    for _ in range(6):
+        effects = scene.step()
+        scene.answer([e for e in effects if not isinstance(e, AppendIndex)])
+    assert "t-0-16-0" in scene.layout
+    scene.leader.index_failed(scene.now)
+    assert not [e for e in scene.step() if isinstance(e, AppendIndex)], "after a pause"
+    scene.answer(scene.step(300_000))
+    scene.run()
+    assert "t-0-16-0" not in scene.layout
+
+
+def test_successors_open_before_the_seal_begins_but_nobody_is_waited_for_long():
+    scene = Scene().begun()
+    scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
+    scene.answer(scene.step())
+    effects = scene.step()
+    assert set(kinds(effects)) == {"OpenReplica", "FlushAhead"}
+    assert scene.step() == []
+    assert kinds(scene.step(SUCCESSORS_HEAD_START)) == ["AskReplica"]
+
+
+def test_a_failover_does_not_ask_the_dead():
+    scene = Scene().begun()
+    dead = scene.layout.segments[0].primary
+    scene.lose(dead.incarnation)
+    effects = scene.run()
+    asked = [e.replica for e in effects if isinstance(e, AskReplica)]
+    assert asked and dead not in asked
+    assert not [e for e in effects if isinstance(e, FlushAhead)], "the primary is gone"
+    assert dead not in scene.layout.segments[0].replicas
+
+
+def test_all_replicas_gone_is_sealed_from_the_filer_with_what_is_known():
+    scene = Scene(brokers=4).begun()
+    scene.leader.watermarks["t-0-16-0"] = 42
+    for replica in scene.layout.segments[0].replicas:
+        scene.lose(replica.incarnation)
+    effects = scene.run()
+    assert SealFromFiler("t-0-16-0", 42) in effects
+
+
+def test_a_blocked_seal_is_told_and_goes_on_when_a_person_says_so():
+    scene = Scene(brokers=4).begun()
+    for replica in scene.layout.segments[0].replicas:
+        scene.lose(replica.incarnation, Liveness.SUSPECT)
+    for _ in range(5):
+        scene.answer([e for e in scene.step() if not isinstance(e, AskReplica)])
+    assert set(scene.leader.blocked["t-0-16-0"].waiting_for) == {"i0", "i1"}
+    assert scene.leader.accept_loss("t-0-16-0")
+    scene.run()
+    assert not scene.leader.blocked and "t-0-16-0" not in scene.layout
+    assert not scene.leader.accept_loss("nothing")
+
+
+def test_a_new_leader_decides_nothing_before_it_has_heard_of_the_replicas():
+    old = Scene().begun()
+    scene = Scene()
+    scene.stored, scene.etag = old.stored, old.etag
+    scene.leader.settles_at = scene.now + 1_000_000
+    heard = scene.brokers
+    scene.brokers = {}
+    scene.answer(scene.step())
+    assert not [e for e in scene.step() if isinstance(e, PutLayout)]
+    scene.brokers = heard
+    assert not [e for e in scene.run() if isinstance(e, PutLayout)], "all is well"
+
+
+def test_a_new_leader_acts_at_once_when_it_knows_who_is_gone():
+    old = Scene().begun()
+    scene = Scene()
+    scene.stored, scene.etag = old.stored, old.etag
+    scene.leader.settles_at = scene.now + 60_000_000
+    scene.lose("i0")
+    scene.run()
+    assert all(r.incarnation != "i0" for s in scene.layout.segments for r in s.replicas)
+
+
+def test_a_lost_put_is_thought_over_from_what_is_there():
+    scene = Scene().begun()
+    scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
+    (put,) = scene.step()
+    assert isinstance(put, PutLayout)
+    scene.leader.layout_lost(scene.now)
+    assert scene.leader.requests == [Request("roll", ("t-0-16-0",))], "what a person asked for is not forgotten"
+    assert kinds(scene.step()) == ["ReadLayout"]
+    scene.answer([ReadLayout()])
+    scene.run()
+    assert scene.layout.segments[0].name == "t-0-16-1"
+
+
+def test_an_unclear_put_that_was_applied_is_found_when_it_is_read():
+    scene = Scene().begun()
+    scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
+    (put,) = scene.step()
+    assert isinstance(put, PutLayout)
+    scene.stored, scene.etag = put.layout, 99
+    scene.leader.layout_lost(scene.now, unclear=True)
+    assert scene.step() == []
+    scene.answer(scene.step(200_000))
+    scene.run()
+    assert len(scene.layout.segments) == 1 and scene.layout.segments[0].name == "t-0-16-1"
+
+
+def test_a_layout_older_than_the_known_one_is_passed_over():
+    scene = Scene().begun()
+    old = scene.stored
+    scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
+    scene.run()
+    version = scene.layout.version
+    assert old is not None
+    scene.leader.layout_read((old, "1"))
+    assert scene.layout.version == version
+
+
+def test_the_layout_is_read_again_now_and_then():
+    scene = Scene().begun()
+    assert scene.step() == []
+    assert kinds(scene.step(RESYNC_AFTER)) == ["ReadLayout"]
+
+
+def test_an_open_that_failed_is_repeated_and_one_that_was_refused_is_not():
+    scene = Scene()
+    scene.answer(scene.step())
+    scene.answer(scene.step())
+    first, second = scene.step()
+    assert isinstance(first, OpenReplica) and isinstance(second, OpenReplica)
+    scene.leader.open_failed("t-0-16-0", first.replica.incarnation, scene.now, refused=False)
+    scene.leader.opened("t-0-16-0", second.replica.incarnation)
+    assert scene.step() == []
+    assert scene.step(RETRY_OPEN_AFTER) == [first]
+    scene.leader.open_failed("t-0-16-0", first.replica.incarnation, scene.now, refused=True)
+    (put,) = scene.step()
+    assert isinstance(put, PutLayout)
+    assert first.replica not in put.layout.segments[-1].replicas
+
+
+def test_a_report_spares_the_question():
+    old = Scene().begun()
+    scene = Scene()
+    scene.stored, scene.etag = old.stored, old.etag
+    scene.answer(scene.step())
+    for replica in scene.layout.segments[0].replicas:
+        scene.leader.opened("t-0-16-0", replica.incarnation)
+    assert scene.leader.holds("t-0-16-0", "i0")
+    assert scene.step() == []
+
+
+def test_every_replica_is_told_of_the_seal_once():
+    scene = Scene().begun()
+    scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
+    asked = [e.replica.incarnation for e in scene.run() if isinstance(e, AskReplica)]
+    assert asked[0] == "i0" and sorted(asked[1:]) == ["i0", "i1"]
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_a_dead_broker_leaves_every_segment(replicas):
+    scene = Scene(brokers=4, replicas=replicas, min_segments=4).begun()
+    scene.lose("i1")
+    scene.run(60)
+    assert all(len(s.replicas) == replicas for s in scene.layout.segments)
+    assert all(r.incarnation != "i1" for s in scene.layout.segments for r in s.replicas)
+
+
+def test_a_broker_that_dies_while_its_segment_is_pending_is_replaced():
+    scene = Scene(brokers=5).begun()
+    scene.leader.requests.append(Request("move", ("t-0-16-0",)))
+    scene.answer(scene.step())
+    pending = next(s for s in scene.layout.segments if s.phase is Phase.PENDING)
+    scene.lose(pending.primary.incarnation)
+    scene.run(60)
+    (segment,) = scene.layout.segments
+    assert segment.phase is Phase.OPEN and segment.predecessors == (pending.name,)
