@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from benchmarks.elastic.record import Event, Record
+from smq_core.autoscale import MAKE_ROOM_AFTER
 from smq_core.load import SECOND
 from smq_core.model import TopicSpec
 
@@ -19,13 +20,17 @@ def scaling(record: Record) -> list[Event]:
 def hurried(record: Record, spec: TopicSpec) -> list[tuple[Event, Event]]:
     """Pairs of changes of the same part of the ring that came sooner after each other than the policy allows.
 
-    A split may follow anything ``split_after`` later; a merge only ``merge_after`` later.
+    A split may follow anything ``split_after`` later; a merge only ``merge_after`` later, or half a minute when there
+    are as many segments as there may be.
     """
     found = []
+    crowded = {s.second for s in record.samples if s.segments >= spec.max_segments * 0.9}
     events = scaling(record)
     for partition in sorted({e.range.start for e in events} | {e.range.stop - 1 for e in events}):
         for before, then in pairwise(e for e in events if partition in e.range):
             wait = (spec.merge_after if then.action == "merge" else spec.split_after) / SECOND
+            if then.action == "merge" and int(then.second) in crowded:
+                wait = min(wait, MAKE_ROOM_AFTER / SECOND)
             if then.second - before.second < wait - 1:
                 found.append((before, then))
     return found

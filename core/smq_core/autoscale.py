@@ -25,6 +25,8 @@ FILL = 0.6
 MAX_PARTS = 16
 """Successors of one split, predecessors of one merge."""
 MERGE_FLOOR = 0.25
+MAKE_ROOM_AFTER = 30 * SECOND
+"""When ``max_segments`` keeps a hot segment from being split, quiet ones merge after so long, if that is sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,13 @@ class Autoscaler:
         self._forget(loads)
         count = len(ordered) if count is None else count
         ahead = {s.name: _ahead(spec, loads.get(s.name)) for s in ordered}
-        changes = self._splits(spec, ordered, loads, ahead, spec.max_segments - count, now)
+        changes, crowded = self._splits(spec, ordered, loads, ahead, spec.max_segments - count, now)
         if not any(isinstance(c, Split) for c in changes):
             changes += self._to_minimum(spec, ordered, loads, spec.min_segments - count)
         if not any(isinstance(c, Split) for c in changes):
-            changes += self._merges(spec, ordered, loads, ahead, count - spec.min_segments, now)
+            wait = min(spec.merge_after, MAKE_ROOM_AFTER) if crowded else spec.merge_after
+            runs = self._quiet_runs(spec, ordered, loads, ahead, count - spec.min_segments, now)
+            changes += self._merges(runs, wait, crowded, now)
         return changes
 
     def _splits(
@@ -101,8 +105,9 @@ class Autoscaler:
         ahead: Mapping[str, float],
         room: int,
         now: int,
-    ) -> list[Change]:
-        """The hottest first: when ``max_segments`` leaves little room, they get it."""
+    ) -> tuple[list[Change], bool]:
+        """The hottest first: when ``max_segments`` leaves little room, they get it. True when one got none."""
+        crowded = False
         due = [s for s in ordered if self._is_due(spec, s.name, ahead[s.name], loads, now)]
         changes: list[Change] = []
         for segment in sorted(due, key=lambda s: -ahead[s.name]):
@@ -115,7 +120,9 @@ class Autoscaler:
             if boundaries:
                 changes.append(Split(segment.name, tuple(boundaries), words))
                 room -= len(boundaries)
-        return changes
+            else:
+                crowded = True
+        return changes, crowded
 
     def _is_due(self, spec: TopicSpec, name: str, ahead: float, loads: Mapping[str, SegmentLoad], now: int) -> bool:
         """True when the segment has been above the line for long enough and is not about to fall below it.
@@ -147,7 +154,7 @@ class Autoscaler:
             missing -= len(boundaries)
         return changes
 
-    def _merges(
+    def _quiet_runs(
         self,
         spec: TopicSpec,
         ordered: Sequence[Segment],
@@ -155,41 +162,51 @@ class Autoscaler:
         ahead: Mapping[str, float],
         spare: int,
         now: int,
-    ) -> list[Change]:
-        """Runs of quiet neighbours become one, as long as their sum stays below the floor."""
-        changes: list[Change] = []
+    ) -> list[tuple[list[Segment], float]]:
+        """Neighbours that are quiet and could be one, and their sum; ``spare`` segments can go in all."""
+        runs: list[tuple[list[Segment], float]] = []
         run: list[Segment] = []
         total = 0.0
-
-        def finish() -> None:
-            nonlocal spare
-            if len(run) > 1:
-                spare -= len(run) - 1
-                because = f"together at {total:.0%} of the target for {spec.merge_after // SECOND} s"
-                changes.append(Merge(tuple(s.name for s in run), because))
-
         for segment in ordered:
             quiet = self._quiet(spec, segment, loads.get(segment.name), ahead[segment.name], now)
+            if quiet is None:
+                run = []
+                continue
             joins = (
                 bool(run)
-                and quiet is not None
                 and run[-1].range.stop == segment.range.start
                 and total + quiet < MERGE_FLOOR
-                and len(run) < min(MAX_PARTS, spare + 1)
+                and len(run) < MAX_PARTS
+                and spare > 0
             )
-            if not joins:
-                finish()
-                run, total = [], 0.0
-            if quiet is not None:
+            if joins:
                 run.append(segment)
                 total += quiet
-        finish()
+                spare -= 1
+                runs[-1] = (run, total)
+            else:
+                run, total = [segment], quiet
+                runs.append((run, total))
+        return runs
+
+    def _merges(self, runs: Sequence[tuple[list[Segment], float]], wait: int, crowded: bool, now: int) -> list[Change]:
+        """Runs of which all have been quiet for ``wait``: one merge of many, not many of two.
+
+        ``crowded``: those that have waited long enough do not wait for the rest of their run.
+        """
+        changes: list[Change] = []
+        for run, total in runs:
+            ready = [now - self.quiet_since[s.name] >= wait for s in run]
+            for part in _stretches(run, ready) if crowded or all(ready) else []:
+                if len(part) > 1:
+                    because = f"together at {total:.0%} of the target at most, quiet for {wait // SECOND} s"
+                    changes.append(Merge(tuple(s.name for s in part), because))
         return changes
 
     def _quiet(
         self, spec: TopicSpec, segment: Segment, load: SegmentLoad | None, ahead: float, now: int
     ) -> float | None:
-        """The segment's pressure when it has been quiet for long enough, else None. An unknown load is not quiet."""
+        """The segment's pressure when it is quiet, else None. An unknown load is not quiet."""
         if load is None or not load.observed:
             return None
         level = ahead
@@ -198,8 +215,8 @@ class Autoscaler:
         if level >= MERGE_FLOOR:
             self.quiet_since.pop(segment.name, None)
             return None
-        since = self.quiet_since.setdefault(segment.name, now)
-        return level if now - since >= spec.merge_after else None
+        self.quiet_since.setdefault(segment.name, now)
+        return level
 
     def inherit(self, old: str, new: str) -> None:
         """``new`` takes the place of ``old``, with the same range: its waits go on."""
@@ -211,6 +228,17 @@ class Autoscaler:
         for known in (self.above_since, self.quiet_since):
             for name in [n for n in known if n not in living]:
                 del known[name]
+
+
+def _stretches(run: Sequence[Segment], ready: Sequence[bool]) -> list[list[Segment]]:
+    """The longest stretches of neighbours that are all ready."""
+    found: list[list[Segment]] = [[]]
+    for segment, is_ready in zip(run, ready, strict=True):
+        if is_ready:
+            found[-1].append(segment)
+        else:
+            found.append([])
+    return found
 
 
 def _ahead(spec: TopicSpec, load: SegmentLoad | None) -> float:

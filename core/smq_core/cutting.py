@@ -30,8 +30,6 @@ def cut_by_load(whole: KeyRange, shape: Sequence[float], level: float, fill: flo
     edges = slice_edges(whole, len(shape) if any(shape) else min(64, len(whole)))
     weights = _scaled(shape, level) if any(shape) else [level / (len(edges) - 1)] * (len(edges) - 1)
     least = len(_groups(weights, fill))
-    if least < 2:
-        return cut_evenly(whole, shape, level, 2)
     parts = min(least, most)
     low, high = 0.0, fill if least <= most else 2 * level  # with all of it allowed there is one part
     for _ in range(STEPS):
@@ -40,7 +38,7 @@ def cut_by_load(whole: KeyRange, shape: Sequence[float], level: float, fill: flo
             high = middle
         else:
             low = middle
-    return [edges[i] for i in _groups(weights, high)[1:]]
+    return [edges[i] for i in _groups(weights, high)[1:]] or cut_evenly(whole, shape, level, 2)
 
 
 def cut_evenly(whole: KeyRange, shape: Sequence[float], level: float, parts: int) -> list[int]:
