@@ -60,27 +60,42 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {gigabytes:.0f} GiB, {platform.machine()}, Python {platform.python_version()}"
 
 
-def show(results: Results, cases: Sequence[Case], console: Console) -> None:
-    """One line a figure; peers have their value and, in brackets, ours divided by theirs."""
+def lines(results: Results, cases: Sequence[Case]) -> tuple[list[str], list[list[str]]]:
+    """Heads and cells: one line a figure; peers have their value and, in brackets, ours divided by theirs."""
     peers = [p for p in dict.fromkeys(r.who for r in results.rows) if p != OURS]
-    table = Table(title=f"medians of {len(results.rows)} runs; {machine()}", title_justify="left")
-    for name in ("case", "figure", "ours (least to greatest)", "target", ""):
-        table.add_column(name)
-    for name in peers:
-        table.add_column(name + " (ratio)")
+    heads = ["case", "figure", "ours (least to greatest)", "target", "", *(f"{name} (ratio)" for name in peers)]
+    found = []
     for case in cases:
         for number, figure in enumerate(case.figures):
             mine = typical(results.of(case.name, OURS), figure.key)
             if mine is None:
                 continue
             cells = [case.name if not number else "", figure.label, _value(mine), _target(figure)]
-            cells.append({"met": "[green]met", "missed": "[red]missed"}.get(verdict(results, case, figure), ""))
+            cells.append(verdict(results, case, figure))
             for name in peers:
                 other = typical(results.of(case.name, name), figure.key)
                 cells.append("" if other is None else f"{short(other[0])} ({_ratio(mine[0], other[0])})")
-            table.add_row(*cells)
+            found.append(cells)
+    return heads, found
+
+
+def show(results: Results, cases: Sequence[Case], console: Console) -> None:
+    """A table for the terminal."""
+    heads, found = lines(results, cases)
+    table = Table(title=f"medians of {len(results.rows)} runs; {machine()}", title_justify="left")
+    for head in heads:
+        table.add_column(head)
+    for cells in found:
+        table.add_row(*({"met": "[green]met", "missed": "[red]missed"}.get(cell, cell) for cell in cells))
     console.print(table)
     console.print(f"~: other processes took more than {NOISY} cores in every run. All rows: {results.path}")
+
+
+def markdown(results: Results, cases: Sequence[Case]) -> str:
+    """The same for a document."""
+    heads, found = lines(results, cases)
+    rows = [heads, ["---"] * len(heads), *found]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def short(value: float) -> str:

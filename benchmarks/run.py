@@ -34,7 +34,7 @@ from benchmarks.model import OURS, Case, Row, Scale
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.weed_queue import WeedQueue
 from benchmarks.profiles import Profiler
-from benchmarks.report import Results, read, short, show
+from benchmarks.report import Results, markdown, read, short, show
 from benchmarks.tools import Missing
 
 WORK = ROOT / "build" / "bench"
@@ -155,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", type=int, default=1, help="how often a noisy run is repeated (1)")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--show", type=Path, metavar="FILE", help="print the table of an earlier run and stop")
+    parser.add_argument("--markdown", action="store_true", help="with --show: as Markdown")
     args = parser.parse_args(arguments)
     if args.list:
         for case in CASES:
@@ -167,7 +168,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = Results()
     if args.show:
         results.path, results.rows = args.show, read(args.show)
-        show(results, chosen, console)
+        if args.markdown:
+            print(markdown(results, chosen))
+        else:
+            show(results, chosen, console)
         return 0
     runs = args.runs or (1 if args.quick else 3)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exit by exception ends what was started

@@ -14,9 +14,10 @@ from smq_broker.held import Held
 from smq_broker.memory import Memory
 from smq_broker.meters import Meters
 from smq_broker.payloads import timed
+from smq_core.entries import ChunkWrite
 from smq_core.errors import StoreUnavailable
 from smq_core.model import ChunkInfo
-from smq_core.replica import ChunkWrite, State
+from smq_core.replica import State
 from smq_storage.conditional import Patience, Taken
 
 WORKERS = 4

@@ -12,8 +12,9 @@ from smq_broker.batches import ENTRY_OVERHEAD, RangeHistogram, Wire
 from smq_broker.clock import Clock
 from smq_broker.memory import Memory
 from smq_broker.payloads import Compactor
+from smq_core.entries import Ack, ChunkWrite, ReplicaConfig
 from smq_core.model import ChunkInfo, Durability, Segment, Topic
-from smq_core.replica import Ack, ChunkWrite, ReplicaConfig, SegmentReplica, State
+from smq_core.replica import SegmentReplica, State
 from smq_storage.chain import Chain
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 
-from smq_core.replica import Entry
+from smq_core.entries import Entry
 from smq_storage.schemas import TIMESTAMP
 
 BLOCKS = 64

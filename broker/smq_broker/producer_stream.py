@@ -17,9 +17,10 @@ from smq_broker.batches import ENTRY_OVERHEAD, SMALL, bounds_of, partitions_of
 from smq_broker.held import POLL, Held
 from smq_broker.meters import Meters
 from smq_broker.payloads import Payload, compact
+from smq_core.entries import Ack, Incoming
 from smq_core.errors import InvalidRequest, MessageTooLarge, NotOpenYet, SegmentSealed, SmqError
 from smq_core.producers import BatchId
-from smq_core.replica import Ack, Incoming, State
+from smq_core.replica import State
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb, outcome_to_pb

@@ -7,9 +7,9 @@ from typing import Any
 from smq_broker.batches import ENTRY_OVERHEAD, SMALL
 from smq_broker.held import Held
 from smq_broker.payloads import Place, compact, places_in
+from smq_core.entries import Entry, Incoming, ReplicationMessage
 from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
 from smq_core.producers import BatchId
-from smq_core.replica import Entry, Incoming, ReplicationMessage
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb

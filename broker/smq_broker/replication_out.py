@@ -17,9 +17,10 @@ import pyarrow.flight as fl
 from smq_broker.batches import MAX_MESSAGE
 from smq_broker.held import Held
 from smq_broker.payloads import rows_of
+from smq_core.entries import ReplicationMessage
 from smq_core.errors import NotHeld, SegmentSealed, SmqError, Unavailable, WrongIncarnation
 from smq_core.model import Replica
-from smq_core.replica import ReplicationMessage, State
+from smq_core.replica import State
 from smq_proto.flight import from_flight, parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, error_from_pb

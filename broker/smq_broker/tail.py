@@ -11,7 +11,8 @@ import pyarrow as pa
 from smq_broker.batches import MAX_MESSAGE
 from smq_broker.held import POLL, Held
 from smq_broker.payloads import rows_of
-from smq_core.replica import Entry, State
+from smq_core.entries import Entry
+from smq_core.replica import State
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import outcome_to_pb
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
+from smq_core.entries import ChunkWrite, Entry
 from smq_core.model import ChunkInfo, Producers, SealOutcome
 from smq_core.producers import ProducerMap
-from smq_core.replica import ChunkWrite, Entry, SegmentReplica
+from smq_core.replica import SegmentReplica
 
 
 @dataclass(frozen=True, slots=True)

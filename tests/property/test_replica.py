@@ -6,11 +6,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from smq_core.entries import ChunkWrite, Entry, Incoming, ReplicaConfig, ReplicationMessage
 from smq_core.errors import NotAtEnd, ProducerFenced, SegmentSealed, SequenceGap
 from smq_core.keyspace import KeyRange
 from smq_core.model import ChunkInfo, Durability, SealOutcome
 from smq_core.producers import BatchId
-from smq_core.replica import ChunkWrite, Entry, Incoming, ReplicaConfig, ReplicationMessage, SegmentReplica, State
+from smq_core.replica import SegmentReplica, State
 from smq_core.sealer import Held, ReadChunk, WriteChunk, seal
 
 PRODUCERS = ("a", "b")

@@ -13,11 +13,12 @@ import pytest
 
 from smq_core import groups, leading, sealer
 from smq_core.dag import Reader
+from smq_core.entries import Entry
 from smq_core.errors import NotAtEnd, SequenceGap
 from smq_core.leading import TopicLeader
 from smq_core.model import Durability, SealOutcome
 from smq_core.producing import Lane, LaneState
-from smq_core.replica import Entry, SegmentReplica, State
+from smq_core.replica import SegmentReplica, State
 from smq_core.sealing import Liveness, Sealing
 from support.sim import conditional, grouping, reading
 from support.sim.broker import Broker

@@ -14,10 +14,11 @@ import pyarrow as pa
 from google.protobuf.message import Message
 
 from smq_core import sealer
+from smq_core.entries import Incoming, ReplicaConfig
 from smq_core.errors import NotHeld, Unavailable, WrongIncarnation
 from smq_core.model import ChunkInfo, Replica, SealOutcome, Segment, Topic
 from smq_core.producers import BatchId
-from smq_core.replica import Incoming, ReplicaConfig, SegmentReplica, State
+from smq_core.replica import SegmentReplica, State
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import PROTOCOL, outcome_to_pb, segment_from_pb, topic_from_pb

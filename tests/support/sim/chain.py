@@ -6,8 +6,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+from smq_core.entries import ChunkWrite, Entry
 from smq_core.model import ChunkInfo, SealOutcome
-from smq_core.replica import ChunkWrite, Entry
 from smq_core.sealer import ReadChunk, WriteChunk, WriteSeal
 from support.sim import conditional
 from support.sim.store import Store

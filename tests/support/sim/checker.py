@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from smq_core import invariants as inv
+from smq_core.entries import Ack, Entry
 from smq_core.groups import Group
 from smq_core.invariants import Message, Row, Violation
 from smq_core.keyspace import KeyRange
 from smq_core.model import Durability, Layout, SealOutcome
 from smq_core.producing import Delivered
-from smq_core.replica import Ack, Entry
 from support.sim.chain import LAYOUT, Stored
 from support.sim.messages import Piece, rows
 from support.sim.store import Store

@@ -9,9 +9,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from smq_core import sealer
+from smq_core.entries import Incoming, ReplicaConfig
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.model import Segment
-from smq_core.replica import Incoming, ReplicaConfig, SegmentReplica, State
+from smq_core.replica import SegmentReplica, State
 from smq_core.sealer import Held
 from support.sim.chain import Chain
 from support.sim.messages import Piece

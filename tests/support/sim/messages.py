@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from smq_core.entries import Entry
 from smq_core.invariants import Message
-from smq_core.replica import Entry
 
 BYTES_PER_MESSAGE = 100
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from smq_core.entries import ReplicationMessage
 from smq_core.errors import NotAtEnd, NotHeld, SegmentSealed, SmqError, WrongIncarnation
 from smq_core.model import Replica
-from smq_core.replica import ReplicationMessage, State
+from smq_core.replica import State
 from support.sim.network import Stream
 from support.sim.world import MS, SECOND
 

@@ -1,8 +1,8 @@
 """Acks leave as few replies: consecutive sequences together."""
 
 from smq_broker.producer_stream import UNKNOWN_OFFSET, grouped
+from smq_core.entries import Ack
 from smq_core.producers import BatchId
-from smq_core.replica import Ack
 
 
 def ack(sequence: int, offset: int | None) -> Ack:

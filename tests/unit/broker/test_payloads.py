@@ -5,10 +5,10 @@ import pytest
 
 from smq_broker.batches import RangeHistogram, Wire, bounds_of, partitions_of
 from smq_broker.payloads import BLOCKS, Compactor, Payload, compact, places_in, rows_of, timed
+from smq_core.entries import Entry, Incoming
 from smq_core.errors import SchemaMismatch
 from smq_core.keyspace import KeyRange
 from smq_core.producers import BatchId
-from smq_core.replica import Entry, Incoming
 from smq_storage.schemas import TIMESTAMP, message_schema
 from support.broker_process import make_topic
 from support.raw_flight import rows, sized

@@ -2,11 +2,12 @@
 
 import pytest
 
+from smq_core.entries import Incoming, ReplicaConfig, ReplicationMessage
 from smq_core.errors import NotAtEnd, NotOpenYet, ProducerFenced, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.keyspace import KeyRange
 from smq_core.model import RECENT_BATCHES, Durability, SealOutcome
 from smq_core.producers import BatchId
-from smq_core.replica import Incoming, ReplicaConfig, ReplicationMessage, SegmentReplica, State
+from smq_core.replica import SegmentReplica, State
 
 
 def replica(

@@ -2,10 +2,11 @@
 
 import pytest
 
+from smq_core.entries import Entry, Incoming, ReplicaConfig, ReplicationMessage
 from smq_core.keyspace import KeyRange
 from smq_core.model import ChunkInfo, Durability, SealOutcome
 from smq_core.producers import BatchId
-from smq_core.replica import Entry, Incoming, ReplicaConfig, ReplicationMessage, SegmentReplica
+from smq_core.replica import SegmentReplica
 from smq_core.sealer import Held, ReadChunk, WriteChunk, WriteSeal, seal
 
 
