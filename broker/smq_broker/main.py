@@ -30,7 +30,6 @@ from smq_storage.store import Store, StoreDenied
 
 EXIT_USAGE = 2
 EXIT_STORE = 3
-WITHOUT_LEADER = 5.0
 LAST_WORDS = 0.3
 LONGEST_PROBE_PAUSE = 5.0
 
@@ -124,8 +123,8 @@ class Broker:
         news.set()
         while not session.may_leave.wait(0.1):
             now = time.monotonic()
-            away = not self.settings.leader or now - max(session.answered_at, asked) > WITHOUT_LEADER
-            if (away and now - asked > WITHOUT_LEADER) or now - asked > self.settings.grace:
+            heard = max(session.answered_at, asked) if self.settings.leader else asked
+            if now - heard > self.settings.leaderless or now - asked > self.settings.grace:
                 self._write_tails(holdings, intake)
                 break
         log.info("broker.left", sealed=session.may_leave.is_set())

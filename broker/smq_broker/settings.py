@@ -37,6 +37,7 @@ class BrokerSettings(BaseModel):
     node: str = Field("", description="the machine it runs on; replicas avoid sharing one")
     zone: str = Field("", description="the zone it runs in; replicas avoid sharing one")
     grace: float = Field(110.0, ge=0, description="seconds after SIGTERM until it leaves even if a leader says wait")
+    leaderless: float = Field(5.0, ge=0, description="seconds after SIGTERM that it waits for a leader that is away")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error")
     log_format: str = Field("auto", pattern="^(auto|json|console)$", description="json, console, or auto")
 

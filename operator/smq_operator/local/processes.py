@@ -25,6 +25,8 @@ from smq_operator.local.records import Record, boot_id, read_all
 log = structlog.get_logger()
 
 INCARNATION = "SMQ_INCARNATION"
+LEADERLESS = "1.5"
+"""Seconds: on one machine a leader that does not answer is most likely stopping too."""
 FIRST_BACKOFF = 0.2
 LONGEST_BACKOFF = 5.0
 HEALTHY_AFTER = 10.0
@@ -254,6 +256,7 @@ def broker_command(memory: str, more: Sequence[str]) -> list[str]:
     return [
         *(sys.executable, "-m", "smq_broker.main"),
         *("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", memory),
+        *("--leaderless", LEADERLESS),
         *more,
     ]
 
