@@ -1,0 +1,74 @@
+{{/* Names begin with the release's; 40 characters leave room for what is added. */}}
+{{- define "smq.name" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "smq.selector" -}}
+app.kubernetes.io/name: seaweedmq
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "smq.labels" -}}
+{{ include "smq.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{/* (dict "image" … "root" $) */}}
+{{- define "smq.image" -}}
+image: {{ printf "%s:%s" .image.repository (.image.tag | default .root.Chart.AppVersion) | quote }}
+imagePullPolicy: {{ .image.pullPolicy | default "IfNotPresent" }}
+{{- end }}
+
+{{- define "smq.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "smq.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* How to reach the filer: the same for the operator and the brokers. */}}
+{{- define "smq.filerEnv" -}}
+- {name: SMQ_FILER_URL, value: {{ required "filer.url is needed: --set filer.url=s3://bucket" .Values.filer.url | quote }}}
+{{- with .Values.filer.endpoint }}
+- {name: SMQ_FILER_ENDPOINT, value: {{ . | quote }}}
+{{- end }}
+{{- with .Values.filer.region }}
+- {name: SMQ_FILER_REGION, value: {{ . | quote }}}
+{{- end }}
+{{- with .Values.filer.secretName }}
+- {name: AWS_ACCESS_KEY_ID, valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_ACCESS_KEY_ID}}}
+- {name: AWS_SECRET_ACCESS_KEY, valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_SECRET_ACCESS_KEY}}}
+{{- end }}
+{{- end }}
+
+{{/* (dict "Values of scheduling" …): what Pods are spread and placed by. */}}
+{{- define "smq.scheduling" -}}
+{{- with .nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "smq.spread" -}}
+{{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- toYaml $.labels | nindent 6 }}
+{{- end }}
+{{- end }}

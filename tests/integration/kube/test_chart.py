@@ -1,0 +1,113 @@
+"""The chart on a real API server: every set of values, the life of a release, the rights it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import helm_python as helm
+import pytest
+
+from support.bad_manifests import manifest
+from support.chart import CHART, VALUES, given, of_kind, render
+from support.kube import Kube, established
+
+pytestmark = pytest.mark.integration
+CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+
+
+@pytest.fixture
+def release(kube: Kube, namespace: str) -> Iterator[tuple[helm.Config, str]]:
+    """Helm in a Namespace of its own; what it installs as ``smq`` goes after the test."""
+    with helm.Config(kubeconfig_path=str(kube.kubeconfig), namespace=namespace) as config:
+        yield config, namespace
+        try:
+            config.uninstall("smq", timeout=60)
+        except helm.HelmError as error:
+            assert "not found" in str(error)
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_the_api_server_takes_all_of_it(kube: Kube, values: dict[str, Any]) -> None:
+    for resource in render(values):
+        kube.apply(resource, dry_run=True, owner="chart")
+
+
+def test_a_release_lives_and_goes_and_its_topics_stay(kube: Kube, release: tuple[helm.Config, str]) -> None:
+    config, namespace = release
+    values = given({"crds": {"install": False}, "operator": {"clusterWide": False}})
+    with helm.Chart.load(CHART) as chart:
+        config.install(chart, "smq", values, timeout=60)
+        deployment = kube.get(_broker(namespace))
+        kube.request(
+            "PATCH", kube.path(deployment) + "/scale", {"spec": {"replicas": 7}}, content="application/merge-patch+json"
+        )
+        config.upgrade(chart, "smq", values | {"brokers": {"max": 20}}, timeout=60)
+    upgraded = kube.get(_broker(namespace))
+    assert upgraded["metadata"]["annotations"]["seaweedmq.io/max-brokers"] == "20"
+    assert upgraded["spec"]["replicas"] == 7, "an upgrade leaves the number of brokers alone"
+    topic = manifest(name="kept")
+    topic["metadata"]["namespace"] = namespace
+    kube.create(topic)
+    config.uninstall("smq", timeout=60)
+    assert kube.find(_broker(namespace)) is None
+    assert kube.get(topic)
+    assert established(kube.get(CRD | {"metadata": {"name": "topics.seaweedmq.io"}}))
+
+
+@pytest.mark.parametrize("wide", [True, False], ids=["cluster", "namespace"])
+def test_the_operator_may_do_its_work_and_nothing_else(kube: Kube, namespace: str, wide: bool) -> None:
+    values = {"crds": {"install": False}, "operator": {"clusterWide": wide}}
+    made = render(values, name="rights", namespace=namespace)
+    made = [r for r in made if "Role" in r["kind"] or r["kind"] == "ServiceAccount"]
+    assert len(of_kind(made, "ServiceAccount")) == 2
+    for resource in made:
+        kube.apply(resource)
+    try:
+        may = _Rights(kube, f"system:serviceaccount:{namespace}:rights-operator")
+        assert may(namespace, "seaweedmq.io", "topics", "watch")
+        assert may(namespace, "seaweedmq.io", "topics", "patch", "status")
+        assert may(namespace, "seaweedmq.io", "segments", "create")
+        assert may(namespace, "apps", "deployments", "patch", "scale")
+        assert may(namespace, "coordination.k8s.io", "leases", "update", name="rights-operator")
+        assert may("default", "seaweedmq.io", "topics", "list") is wide
+        assert not may(namespace, "coordination.k8s.io", "leases", "update", name="another")
+        assert not may(namespace, "seaweedmq.io", "topics", "update")
+        assert not may(namespace, "", "secrets", "get")
+        assert not may(namespace, "", "pods", "delete")
+        assert not may("default", "", "pods", "patch")
+        assert not may(namespace, "apps", "deployments", "patch")
+        broker = _Rights(kube, f"system:serviceaccount:{namespace}:rights-broker")
+        assert not broker(namespace, "", "pods", "list") and not broker(namespace, "seaweedmq.io", "topics", "get")
+    finally:
+        for resource in made:
+            if resource["kind"].startswith("Cluster"):
+                kube.delete(resource)
+
+
+class _Rights:
+    """Asks the API server what a user may do."""
+
+    def __init__(self, kube: Kube, user: str) -> None:
+        self._kube, self._user = kube, user
+
+    def __call__(self, namespace: str, group: str, resource: str, verb: str, sub: str = "", name: str = "") -> bool:
+        asked = {
+            "namespace": namespace,
+            "group": group,
+            "resource": resource,
+            "verb": verb,
+            "subresource": sub,
+            "name": name,
+        }
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "metadata": {},
+            "spec": {"user": self._user, "resourceAttributes": asked},
+        }
+        return bool(self._kube.create(review)["status"]["allowed"])
+
+
+def _broker(namespace: str) -> dict[str, Any]:
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "smq-broker", "namespace": namespace}}

@@ -1,0 +1,135 @@
+"""What the chart renders, without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import helm_python as helm
+import pytest
+import yaml
+
+from smq_broker.settings import parse_settings
+from support.chart import CHART, VALUES, WRONG, given, of_kind, render
+
+CRDS = Path(__file__).parents[3] / "crds"
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_the_chart_is_clean(values: dict[str, Any]) -> None:
+    found = helm.lint(CHART, given(values), strict=True)
+    assert found["errors"] == []
+    assert [m["error"] for m in found["messages"] if m["severity"] > 1] == []
+
+
+@pytest.mark.parametrize(("values", "said"), WRONG.values(), ids=WRONG)
+def test_wrong_values_are_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(helm.HelmError, match=said):
+        render(values)
+
+
+def test_the_charts_resource_definitions_are_those_of_the_project() -> None:
+    own = {path.name: path.read_text() for path in CRDS.glob("*.yaml")}
+    assert own, "no CRDs found"
+    copies = {path.name: path.read_text() for path in (CHART / "files").glob("*.yaml")}
+    assert copies == own, "copy crds/*.yaml to charts/seaweedmq/files/"
+
+
+def test_rendered_definitions_are_complete_and_kept() -> None:
+    rendered = of_kind(render({}), "CustomResourceDefinition")
+    for path in CRDS.glob("*.yaml"):
+        crd = yaml.safe_load(path.read_text())
+        found = rendered[crd["metadata"]["name"]]
+        assert found["spec"] == crd["spec"]
+        assert found["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert of_kind(render({"crds": {"install": False}}), "CustomResourceDefinition") == {}
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_every_pod_is_confined(values: dict[str, Any]) -> None:
+    for deployment in of_kind(render(values), "Deployment").values():
+        pod = deployment["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] and not security["allowPrivilegeEscalation"]
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert {"livenessProbe", "readinessProbe", "startupProbe"} <= container.keys()
+            assert "memory" in container["resources"]["limits"]
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_selectors_find_the_pods_they_are_for_and_no_others(values: dict[str, Any]) -> None:
+    resources = render(values)
+    pods = {n: d["spec"]["template"]["metadata"]["labels"] for n, d in of_kind(resources, "Deployment").items()}
+    for name, deployment in of_kind(resources, "Deployment").items():
+        selector = deployment["spec"]["selector"]["matchLabels"]
+        assert [n for n, labels in pods.items() if selector.items() <= labels.items()] == [name]
+    brokers = {name for name in pods if "broker" in name}
+    for name, budget in of_kind(resources, "PodDisruptionBudget").items():
+        selector = budget["spec"]["selector"]["matchLabels"]
+        found = {n for n, labels in pods.items() if selector.items() <= labels.items()}
+        assert found == (brokers if "broker" in name else {"smq-operator"})
+
+
+def test_a_brokers_environment_is_one_that_a_broker_understands() -> None:
+    deployment = of_kind(render(VALUES["amazon"]), "Deployment")["smq-broker"]
+    pod = deployment["spec"]["template"]["spec"]
+    environment = {}
+    for entry in pod["containers"][0]["env"]:
+        source = entry.get("valueFrom", {})
+        known = {"fieldRef": "10.1.2.3", "resourceFieldRef": str(2**30), "secretKeyRef": "secret"}
+        environment[entry["name"]] = entry.get("value") or known[next(iter(source))]
+    settings = parse_settings([], environment)
+    assert settings.leader == ("smq.default.svc:7070",)
+    assert settings.advertised(7071) == "10.1.2.3:7071"
+    assert settings.filer_url == "s3://smq/prod"
+    assert settings.grace < pod["terminationGracePeriodSeconds"]
+    unknown = {n.removeprefix("SMQ_").lower() for n in environment if n.startswith("SMQ_")} - settings.model_fields_set
+    assert not unknown, "a variable that no setting reads"
+
+
+def test_an_upgrade_leaves_the_number_of_brokers_alone() -> None:
+    for name, deployment in of_kind(render(VALUES["pools"]), "Deployment").items():
+        assert ("replicas" in deployment["spec"]) == (name == "smq-operator")
+        if name != "smq-operator":
+            assert deployment["spec"]["strategy"] == {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+def test_pools_have_their_own_bounds_and_the_common_settings() -> None:
+    deployments = of_kind(render(VALUES["pools"]), "Deployment")
+    bounds = {
+        name: (
+            d["metadata"]["annotations"]["seaweedmq.io/min-brokers"],
+            d["metadata"]["annotations"]["seaweedmq.io/max-brokers"],
+        )
+        for name, d in deployments.items()
+        if "broker" in name
+    }
+    assert bounds == {"smq-broker": ("2", "10"), "smq-broker-large": ("1", "4"), "smq-broker-small": ("2", "2")}
+    large = deployments["smq-broker-large"]["spec"]["template"]["spec"]
+    assert large["containers"][0]["resources"] == {"limits": {"memory": "8Gi"}}
+    assert large["tolerations"] and "nodeSelector" not in large
+
+
+def test_without_the_cluster_no_right_reaches_beyond_the_namespace() -> None:
+    resources = render(VALUES["one namespace"], namespace="queue")
+    assert not of_kind(resources, "ClusterRole") and not of_kind(resources, "ClusterRoleBinding")
+    assert all(r["metadata"]["namespace"] == "queue" for r in resources if r["kind"] != "CustomResourceDefinition")
+    operator = of_kind(resources, "Deployment")["smq-operator"]["spec"]["template"]["spec"]["containers"][0]
+    assert "--namespace=queue" in operator["args"]
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_no_role_has_more_than_it_needs(values: dict[str, Any]) -> None:
+    resources = render(values)
+    for role in [*of_kind(resources, "Role").values(), *of_kind(resources, "ClusterRole").values()]:
+        for rule in role["rules"]:
+            assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
+            assert not {"secrets", "configmaps", "pods/exec"} & set(rule["resources"])
+
+
+def test_long_release_names_fit() -> None:
+    for resource in render(VALUES["pools"], name="r" * 53):
+        assert len(resource["metadata"]["name"]) <= 63 or resource["kind"].startswith("Cluster")
