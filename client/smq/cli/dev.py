@@ -26,11 +26,17 @@ def dev(
     folder: Annotated[Path, typer.Option("--dir", help="Where the data lives; it outlives this command.")] = Path(
         ".smq"
     ),
-    brokers: Annotated[int, typer.Option(min=1, help="How many brokers.")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, help="How many brokers there are at least.")] = 3,
+    max_brokers: Annotated[
+        int | None, typer.Option(min=1, help="As many as the load may ask for.", show_default="twice as many")
+    ] = None,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the leader listens.")] = "127.0.0.1:7070",
 ) -> None:
     """Run SeaweedFS, a leader and brokers on this machine until Ctrl-C. The data stays for the next time."""
-    cluster = LocalCluster(folder, listen=listen, brokers=brokers)
+    most = 2 * brokers if max_brokers is None else max_brokers
+    if most < brokers:
+        raise typer.BadParameter(f"--max-brokers {most} is below --brokers {brokers}")
+    cluster = LocalCluster(folder, listen=listen, brokers=brokers, max_brokers=most)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:
@@ -62,7 +68,7 @@ def _welcome(cluster: LocalCluster, folder: Path) -> None:
     lines = [
         ("SeaweedMQ is ready", "bold green"),
         f"  leader     {cluster.address}",
-        f"  brokers    {cluster.brokers}",
+        f"  brokers    {cluster.brokers}, up to {cluster.max_brokers} as the load wants",
         f"  SeaweedFS  {store.url} at {store.endpoint} (S3, no credentials)",
         f"  data       {folder}    logs {folder / 'logs'}",
         "",

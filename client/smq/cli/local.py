@@ -38,9 +38,12 @@ class LocalCluster:
     (which may be called at any time, also after a start that failed). Only one may use a folder at a time.
     """
 
-    def __init__(self, folder: Path, *, listen: str = "127.0.0.1:7070", brokers: int = 3) -> None:
+    def __init__(
+        self, folder: Path, *, listen: str = "127.0.0.1:7070", brokers: int = 3, max_brokers: int | None = None
+    ) -> None:
         self.folder = folder.resolve()
         self.brokers = brokers
+        self.max_brokers = max_brokers
         self._listen = listen
         self.address = listen
         self.seaweed = SeaweedProcess(self.folder / "seaweedfs")
@@ -136,6 +139,8 @@ class LocalCluster:
         store = self.seaweed.settings()
         command = [sys.executable, "-m", "smq_operator.main", "local"]
         command += ["--dir", str(self.folder), "--listen", self.address, "--brokers", str(self.brokers)]
+        if self.max_brokers is not None:
+            command += ["--max-brokers", str(self.max_brokers)]
         command += ["--filer-url", store.url, "--filer-endpoint", store.endpoint or ""]
         # This SeaweedFS lets everybody in; what is set for another store does not belong here.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SMQ_"))}
