@@ -138,7 +138,9 @@ class Kube:
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl prints. Raises CalledProcessError."""
-        command = [str(self._kubectl or "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
+        # A cache beside the kubeconfig: in the usual place it would speak of whatever cluster had this port before.
+        own = ["--kubeconfig", str(self.kubeconfig), "--cache-dir", str(self.kubeconfig.parent / "kubectl-cache")]
+        command = [str(self._kubectl or "kubectl"), *own, *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=120).stdout
 
     def path(self, resource: Resource) -> str:

@@ -41,8 +41,8 @@ def _down(_: argparse.Namespace) -> None:
 
 
 def _kubectl(given: argparse.Namespace) -> int:
-    kubeconfig = Cluster.running(FOLDER).kubeconfig
-    return subprocess.run([binaries.BIN / "kubectl", "--kubeconfig", kubeconfig, *given.arguments]).returncode
+    command = Cluster.running(FOLDER).control_plane.kubectl_command
+    return subprocess.run([*command, *given.arguments]).returncode
 
 
 def _load(given: argparse.Namespace) -> None:

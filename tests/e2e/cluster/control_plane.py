@@ -114,10 +114,22 @@ class ControlPlane:
         finally:
             connection.close()
 
+    @property
+    def kubectl_command(self) -> list[str]:
+        """With a cache of its own: the usual one would speak of whatever cluster had this port before."""
+        cache = str(self.folder / "kubectl-cache")
+        return [str(BIN / "kubectl"), "--kubeconfig", str(self.kubeconfig), "--cache-dir", cache]
+
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 120) -> str:
         """What kubectl prints, as admin. Raises CalledProcessError, with what it said in ``stderr``."""
-        command = [str(BIN / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=True)
+        done = subprocess.run(
+            [*self.kubectl_command, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=True,
+        )
         return done.stdout
 
     def _start_clients(self) -> None:
