@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from smq_core.model import Replica, Segment
 from smq_core.placement import BrokerView
 
-MIN_GAP = 1.0
-"""Targets between the fullest and the emptiest broker that are worth a seal."""
+MIN_GAP = 1.5
+"""Targets between the fullest and the emptiest broker that are worth a seal: about half of what a broker carries."""
 UNEVEN = 0.3
 """The same, as a share of what a broker carries on average."""
 SMALLEST, LARGEST = 1 / 64, 3 / 4

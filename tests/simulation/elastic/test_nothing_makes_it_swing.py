@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.elastic.checks import hurried, scaling, settled_since
@@ -17,6 +17,8 @@ PARTITIONS = 64
 TARGET = 1_000.0
 PIECE = 30
 TAIL = 900
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""A run takes a second: what fails is shown as it was found."""
 
 pieces = st.lists(
     st.tuples(st.floats(0, 12), st.lists(st.floats(0.01, 1), min_size=1, max_size=8)), min_size=1, max_size=5
@@ -39,7 +41,7 @@ def shape_of(levels: list[tuple[float, list[float]]]) -> Shape:
     )
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
 @given(pieces, st.integers(1, 4), st.integers(4, 40), st.booleans(), st.integers(0, 2**32 - 1))
 def test_a_constant_load_comes_to_rest(
     levels: list[tuple[float, list[float]]], low: int, high: int, noisy: bool, seed: int
@@ -63,7 +65,7 @@ def test_a_constant_load_comes_to_rest(
     assert all(low <= s.segments <= high for s in samples)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
 @given(st.floats(0.05, 8), st.floats(0.05, 8), st.integers(5, 90), st.integers(0, 2**32 - 1))
 def test_a_load_that_goes_up_and_down_is_scaled_for_its_peaks(one: float, two: float, period: int, seed: int) -> None:
     """A period shorter than ``merge_after`` never makes it merge what it will split again."""
