@@ -13,6 +13,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage import groups as group_files
 from smq_storage.store import AlreadyThere, Changed, Store, StoreUnavailable, open_store
+from smq_storage.topics import read_current
 from support.fake_fleet import FakeFleet
 from support.leader_in_memory import FakeWorld, LeaderInMemory, Refused, leading, until
 
@@ -71,10 +72,21 @@ async def commit(leader: LeaderInMemory, told: lpb.GroupAssignment, **positions:
 
 
 class Broken:
-    """Breaks the PUTs of groups' files: ``how`` is ``lost`` (nothing happens) or ``unheard`` (it is stored)."""
+    """Breaks the PUTs of groups' files: ``how`` is ``lost`` (nothing happens) or ``unheard`` (it is stored).
+
+    With ``blind`` they cannot be read either.
+    """
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch, how: str, times: int) -> None:
-        self.left, self.puts = times, 0
+        self.left, self.puts, self.blind = times, 0, False
+        get = store.get
+
+        def look(path: str) -> object:
+            if self.blind and "_groups" in path:
+                raise StoreUnavailable("broken by the test")
+            return get(path)
+
+        monkeypatch.setattr(store, "get", look)
         for method in ("put_new", "put_if"):
             monkeypatch.setattr(store, method, self._breaking(getattr(store, method), how))
 
@@ -123,6 +135,38 @@ def test_a_commit_is_refused_while_the_filer_is_away_and_written_when_it_is_back
         group = leader.desk.groups.served(TOPIC, "g")
         assert group is not None
         await until(lambda: group.positions == {name: 3}, what="it is written without being asked again")
+
+    run(work)
+
+
+def test_a_commit_that_was_stored_while_nobody_could_tell_is_recognised_later(monkeypatch: pytest.MonkeyPatch):
+    async def work(scene: Scene, leader: LeaderInMemory) -> None:
+        (name,) = segments(leader)
+        told = await join(leader)
+        broken = Broken(scene.store, monkeypatch, "unheard", times=1)
+        broken.blind = True
+        with pytest.raises(Refused, match="state unknown"):
+            await commit(leader, told, **{name: 3})
+        broken.blind = False
+        group = leader.desk.groups.served(TOPIC, "g")
+        assert group is not None
+        await until(lambda: group.positions == {name: 3})
+        assert leader.desk.groups.served(TOPIC, "g") is group, "it is not taken for another leader's"
+
+    run(work)
+
+
+def test_a_member_that_was_elsewhere_meanwhile_makes_a_leader_look_again():
+    async def work(scene: Scene, leader: LeaderInMemory) -> None:
+        (name,) = segments(leader)
+        await join(leader)
+        second = scene.leader()
+        async with leading(second):
+            await until(lambda: segments(second))
+            new = await join(second)
+            await commit(second, new, **{name: 7})
+        back = await join(leader, generation=new.generation)
+        assert back.positions[name] == 7
 
     run(work)
 
@@ -194,11 +238,15 @@ def test_segments_of_a_topic_that_is_only_not_wished_now_are_left_alone(monkeypa
         wish = scene.world.topics.pop(TOPIC)
         leader.loop.kick()
         await until(lambda: TOPIC not in leader.loop.topics)
-        calls = scene.fleet.calls
-        for _ in range(10):
-            await leader.hear()
+        looked = []
+
+        def counted(*args: object) -> object:
+            looked.append(args)
+            return read_current(*args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(orphans, "read_current", counted)
+        await until(lambda: len(looked) > 10, what="the leader looks, again and again")
         assert not [m for m in held if m.outcome is not None]
-        assert scene.fleet.calls == calls
         scene.world.topics[TOPIC] = wish
         leader.loop.kick()
         await until(lambda: segments(leader))
