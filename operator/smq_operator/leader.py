@@ -65,7 +65,7 @@ async def lead(settings: Settings, make_world: Callable[[str], World], elastic: 
         http_port = await http.start(settings.http) if settings.http else None
         await server.start(desk)
         if await _fit(store, pool, desk, stop):
-            await world.start(loop.kick)
+            await world.start(loop.world_changed)
             leading = asyncio.create_task(loop.run())
             loop.spawn(groups.keep())
             if elastic is not None:

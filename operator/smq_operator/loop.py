@@ -1,8 +1,9 @@
 """The leader's loop: compares wishes, layouts and brokers, and lets core say what is to be done.
 
-Level-triggered: it runs at every kick (an answer, a report, a dead child, a request) and every 100 ms, and needs no
-memory of why. Everything here happens on one event loop, so there are no locks; only stores and brokers are waited for,
-in tasks. A topic that fails is set aside for a second; the others go on.
+Level-triggered: it runs at every kick (an answer, a report, a dead child, a request) and every 100 ms. A kick may name
+the topic that it is about; whatever it is, each topic is looked at now and then, so that none depends on it. Everything
+here happens on one event loop, so there are no locks; only stores and brokers are waited for, in tasks. A topic that
+fails is set aside for a second; the others go on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -32,6 +34,8 @@ from smq_storage.store import Store
 log = structlog.get_logger()
 
 TICK = 0.1
+LOOK_EVERY = 300_000
+"""Microseconds between two looks at a topic where nothing happens; where something does it is every tick."""
 SETTLE = 3_000_000
 STOOD_STILL = 1_000_000
 FLEET_STARTS_WITHIN = 15_000_000
@@ -68,14 +72,30 @@ class LeaderLoop:
         self._settles_at = clock() + settle
         self._fleet_until = clock() + FLEET_STARTS_WITHIN
         self._kicked = asyncio.Event()
+        self._all_due = True
+        self._world_changed = True
+        self._ticked_at = 0
+        self._states: object = None
+        self._loads: dict[str, float] = {}
+        self._views: dict[str, BrokerView] | None = None
+        self._held: dict[str, list[str]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     # ---- running
 
-    def kick(self) -> None:
-        """Something changed: the next round begins at once. Call it on the event loop."""
+    def kick(self, run: TopicRun | None = None) -> None:
+        """Something changed, with this topic or with any: the next round begins at once. Call it on the event loop."""
+        if run is None:
+            self._all_due = True
+        else:
+            run.due = True
         self._kicked.set()
+
+    def world_changed(self) -> None:
+        """The world has other answers now."""
+        self._world_changed = True
+        self.kick()
 
     async def run(self) -> None:
         """Runs until ``stop``. Brokers have time to report from now on: the store may have kept us from starting."""
@@ -101,18 +121,19 @@ class LeaderLoop:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs something beside the loop, which is kicked when it is done."""
+    def spawn(self, work: Coroutine[Any, Any, None], about: TopicRun | None = None) -> asyncio.Task[None]:
+        """Runs something beside the loop; when it is done, the topic that it is ``about`` is looked at."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(partial(self._done, about))
         return task
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, about: TopicRun | None, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("leader.task.failed", exc_info=error)
-        self.kick()
+        if about is not None:
+            self.kick(about)
 
     # ---- one round
 
@@ -124,7 +145,34 @@ class LeaderLoop:
             self.registry.slept(now - self._last_round)
         self._last_round = now
         self.rounds += 1
-        self._sync_wishes(now)
+        if self._world_changed or now - self._ticked_at >= TICK * 1e6:
+            self._tick(now)
+        states = self.registry.states(now)
+        if states != self._states:
+            self._states, self._views, self._all_due = states, None, True
+        every, self._all_due = self._all_due, False
+        starting = now < self._fleet_until and len(self.registry.living(now)) < self.world.brokers_wanted()
+        for run in list(self.topics.values()):
+            if run.leader is None or now < run.retry_at or not (every or run.due or now >= run.look_at):
+                continue
+            run.due, run.look_at = False, now + LOOK_EVERY
+            try:
+                effects = run.leader.step(now, {} if starting and run.layout is None else self.views())
+            except Exception:
+                log.exception("topic.failed", topic=run.name)
+                run.leader, run.retry_at = None, now + RETRY_TOPIC_AFTER
+                run.adopted_wish = None
+                continue
+            if effects or not run.quiet:
+                run.look_at = now
+            self._tell(run)
+            for effect in effects:
+                self._start(run, run.leader, effect)
+
+    def _tick(self, now: int) -> None:
+        """What need not be done at every kick."""
+        self._ticked_at, self._world_changed = now, False
+        self.sync_wishes()
         for broker in self.registry.check_proofs(self.layouts().values(), settled=now >= self._settles_at):
             log.warning(
                 "broker.gone",
@@ -133,31 +181,15 @@ class LeaderLoop:
                 proof=broker.gone,
             )
             self.effects.gone(broker.replica.incarnation)
-        if self.rounds % 100 == 0 and self.knows_everything:
+        if self.knows_everything:
             self.registry.forget({r.incarnation for v in self._expected() for s in v.segments for r in s.replicas}, now)
-        traffic = self._traffic()
-        starting = now < self._fleet_until and len(self.registry.living(now)) < self.world.brokers_wanted()
-        views = self.registry.views(self._expected(), traffic, now)
-        for run in list(self.topics.values()):
-            if run.leader is None or now < run.retry_at:
-                continue
-            try:
-                effects = run.leader.step(now, {} if starting and run.layout is None else views)
-            except Exception:
-                log.exception("topic.failed", topic=run.name)
-                run.leader, run.retry_at = None, now + RETRY_TOPIC_AFTER
-                run.adopted_wish = None
-                continue
-            self._tell(run)
-            for effect in effects:
-                self._start(run, run.leader, effect)
-            if any(isinstance(effect, PutLayout) for effect in effects):
-                views = self.registry.views(self._expected(), traffic, now)
+        self._loads, self._views = self._traffic(), None
 
     def _start(self, run: TopicRun, leader: TopicLeader, effect: Effect) -> None:
         if isinstance(effect, PutLayout):
             run.expected = effect.layout
-        self.spawn(self.effects.run(run, leader, effect))
+            self._views = self._held = None  # what is being given out counts for the next topic already
+        self.spawn(self.effects.run(run, leader, effect), run)
 
     def _tell(self, run: TopicRun) -> None:
         """Decisions to the log, changes of the layout to watchers."""
@@ -177,15 +209,18 @@ class LeaderLoop:
         shown = (leader.etag, len(run.sealed))
         if shown != run.shown:
             run.shown = shown
+            self._views = self._held = None
             run.announce()
 
     # ---- topics
 
-    def _sync_wishes(self, now: int) -> None:
-        wishes = self.world.wishes()
+    def sync_wishes(self) -> None:
+        """Takes in which topics are wished now."""
+        wishes, now = self.world.wishes(), self.now()
         for name in [name for name in self.topics if name not in wishes]:
             run = self.topics.pop(name)
             run.removed = True
+            self._views = self._held = None
             run.announce()
             log.info("topic.removed", topic=name)
         for name, wish in wishes.items():
@@ -193,7 +228,7 @@ class LeaderLoop:
             run.wish = wish
             if run.adopted_wish != wish and not run.adopting and now >= run.retry_at:
                 run.adopting = True
-                self.spawn(self._adopt(run, wish))
+                self.spawn(self._adopt(run, wish), run)
 
     async def _adopt(self, run: TopicRun, wish: Wish) -> None:
         try:
@@ -219,7 +254,7 @@ class LeaderLoop:
 
     async def adopted(self, name: str, timeout: float = 5.0) -> TopicRun:
         """The topic, when its last wish has been adopted. Raises UnknownTopic, StoreUnavailable."""
-        self._sync_wishes(self.now())
+        self.sync_wishes()
         try:
             async with asyncio.timeout(timeout):
                 while True:
@@ -255,7 +290,9 @@ class LeaderLoop:
 
     def views(self) -> dict[str, BrokerView]:
         """The brokers as core sees them now."""
-        return self.registry.views(self._expected(), self._traffic(), self.now())
+        if self._views is None:
+            self._views = self.registry.views(self._expected(), self._loads, self.now())
+        return self._views
 
     def _traffic(self) -> dict[str, float]:
         """What each incarnation carries of all topics, in targets of the topics."""
@@ -276,13 +313,18 @@ class LeaderLoop:
 
     def held_by(self, incarnation: str) -> list[str]:
         """The segments that layouts give to this incarnation, or soon will."""
-        held: dict[str, None] = {}
-        for run in self.topics.values():
-            for layout in (run.layout, run.expected):
-                for segment in layout.segments if layout is not None else ():
-                    if any(replica.incarnation == incarnation for replica in segment.replicas):
-                        held[segment.name] = None
-        return list(held)
+        if self._held is None:
+            self._held = {}
+            for run in self.topics.values():
+                found = {
+                    (replica.incarnation, segment.name): None
+                    for layout in (run.layout, run.expected)
+                    for segment in (layout.segments if layout is not None else ())
+                    for replica in segment.replicas
+                }
+                for holder, name in found:
+                    self._held.setdefault(holder, []).append(name)
+        return self._held.get(incarnation, [])
 
 
 def full_name(name: str) -> str:

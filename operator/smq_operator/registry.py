@@ -138,6 +138,10 @@ class Registry:
     def all(self) -> list[Broker]:
         return sorted(self._brokers.values(), key=lambda b: (b.replica.broker, b.heard_at))
 
+    def states(self, now: int) -> dict[str, tuple[Liveness, bool]]:
+        """Liveness and draining of everyone; when it is the same as before, nothing is to be decided anew."""
+        return {name: (broker.liveness(now), broker.draining) for name, broker in self._brokers.items()}
+
     def living(self, now: int) -> list[Broker]:
         return [b for b in self._brokers.values() if b.liveness(now) is Liveness.ALIVE]
 

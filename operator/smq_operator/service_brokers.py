@@ -31,17 +31,18 @@ class BrokerService:
         known = desk.loop.registry.get(report.incarnation)
         was = None if known is None else (known.liveness(now), known.draining)
         broker = desk.loop.registry.report(report, now)
-        news = was != (broker.liveness(now), broker.draining)
+        if was != (broker.liveness(now), broker.draining):
+            desk.loop.kick()
         for segment in report.status.segments:
-            news |= _learn(desk.loop.topics.get(segment.topic), segment, report.incarnation, now)
+            run = desk.loop.topics.get(segment.topic)
+            if run is not None and _learn(run, segment, report.incarnation, now):
+                desk.loop.kick(run)
         desk.orphans.reported(broker, now)
         for incarnation in report.silent:
             desk.doubts.complain(incarnation, by=report.broker)
         desk.deaf.reported(report.incarnation, list(report.silent), now)
         if broker.doubted:
             desk.doubts.complain(report.incarnation, by=report.broker)
-        if news:
-            desk.loop.kick()
         held = desk.loop.held_by(report.incarnation)
         unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
         may_leave = broker.draining and not held and not unwritten and desk.loop.knows_everything
@@ -114,9 +115,9 @@ class BrokerService:
         return lpb.Empty()
 
 
-def _learn(run: TopicRun | None, report: pb.SegmentReport, incarnation: str, now: int) -> bool:
+def _learn(run: TopicRun, report: pb.SegmentReport, incarnation: str, now: int) -> bool:
     """What a report says of a segment. True when it is news that the loop should act on."""
-    if run is None or run.leader is None or run.layout is None or report.segment not in run.layout:
+    if run.leader is None or run.layout is None or report.segment not in run.layout:
         return False
     leader = run.leader
     if report.uid != leader.topic.uid:

@@ -45,10 +45,11 @@ class PeopleService:
     async def DeleteTopic(self, request: pb.LocateRequest) -> lpb.Empty:
         loop = self.desk.loop
         run = loop.topic(request.topic)
-        await loop.world.delete(run.name)
         if run.topic is not None:
+            # First the filer: when that fails nothing was changed, and deleting can be tried again.
             await loop.effects.in_pool(retire, loop.store, run.name, run.topic.uid, Patience(5.0))
-        loop.kick()
+        await loop.world.delete(run.name)
+        loop.sync_wishes()
         return lpb.Empty()
 
     @answers
@@ -111,7 +112,7 @@ class PeopleService:
         if any(set(names) & set(waiting.segments) for waiting in run.leader.requests):
             raise InvalidRequest(f"something is asked for {', '.join(names)} already: wait for it")
         run.leader.requests.append(wanted)
-        self.desk.loop.kick()
+        self.desk.loop.kick(run)
         return lpb.Empty()
 
     @answers
@@ -145,7 +146,7 @@ class PeopleService:
         if not run.leader.accept_loss(segment.name):
             raise InvalidRequest(f"{segment.name} is not being sealed: there is no loss to accept")
         log.warning("segment.loss.accepted", topic=run.name, segment=segment.name)
-        self.desk.loop.kick()
+        self.desk.loop.kick(run)
         return lpb.Empty()
 
 

@@ -26,6 +26,8 @@ class TopicRun:
     adopting: bool = False
     adopted_wish: Wish | None = None
     retry_at: int = 0
+    due: bool = True
+    look_at: int = 0
     removed: bool = False
     shown: tuple[str | None, int] = (None, -1)
     """Etag of the layout and number of sealed segments that watchers were last told of."""
@@ -40,6 +42,12 @@ class TopicRun:
     @property
     def layout(self) -> Layout | None:
         return self.leader.layout if self.leader is not None else None
+
+    @property
+    def quiet(self) -> bool:
+        """True when no segment is on its way from one phase to another."""
+        layout = self.layout
+        return layout is not None and all(s.phase is Phase.OPEN and not s.successors for s in layout.segments)
 
     def lead(self, topic: Topic, settles_at: int) -> None:
         """Begins to lead the topic from what the filer says."""

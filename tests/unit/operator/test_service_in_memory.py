@@ -210,7 +210,7 @@ def test_a_deleted_topics_group_is_gone_with_it():
         with pytest.raises(Refused, match="no topic"):
             await join(leader)
         scene.world.wish(TOPIC)
-        leader.loop.kick()
+        leader.loop.world_changed()
         await until(lambda: segments(leader))
         assert dict((await join(leader)).positions) == {name: 0}, "the same name, another topic"
 
@@ -236,7 +236,7 @@ def test_segments_of_a_topic_that_is_only_not_wished_now_are_left_alone(monkeypa
     async def work(scene: Scene, leader: LeaderInMemory) -> None:
         held = [machine for broker in scene.fleet.brokers.values() for machine in broker.held.values()]
         wish = scene.world.topics.pop(TOPIC)
-        leader.loop.kick()
+        leader.loop.world_changed()
         await until(lambda: TOPIC not in leader.loop.topics)
         looked = []
 
@@ -248,7 +248,7 @@ def test_segments_of_a_topic_that_is_only_not_wished_now_are_left_alone(monkeypa
         await until(lambda: len(looked) > 10, what="the leader looks, again and again")
         assert not [m for m in held if m.outcome is not None]
         scene.world.topics[TOPIC] = wish
-        leader.loop.kick()
+        leader.loop.world_changed()
         await until(lambda: segments(leader))
 
     run(work)
