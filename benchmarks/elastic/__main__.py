@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.elastic import compare, picture, rounds
 from benchmarks.elastic.checks import hurried, settled_since, unevenness
-from benchmarks.elastic.model import Model, World, spec_for
+from benchmarks.elastic.model import Model, World, world_for
 from benchmarks.elastic.record import Record
 from benchmarks.elastic.shapes import SHAPES, Shape, make
 from smq_core.load import SECOND
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(chosen: argparse.Namespace) -> tuple[Shape, World, Record]:
     shape = make(chosen.shape, target=chosen.target, seed=chosen.seed)
-    world = World(spec_for(shape), seal=int(chosen.seal * SECOND), broker_start=int(chosen.broker_start * SECOND))
+    world = world_for(shape, seal=int(chosen.seal * SECOND), broker_start=int(chosen.broker_start * SECOND))
     return shape, world, Model(shape, world, chosen.seed).run(chosen.seconds)
 
 
@@ -62,7 +62,7 @@ def _drawn(shape: Shape, world: World, record: Record) -> str:
     return picture.draw(
         record,
         f"{shape.name}: {shape.about}",
-        f"{len(record.changes('split'))} splits, {len(record.changes('merge'))} merges; producers at most "
+        f"splits: {len(record.changes('split'))}, merges: {len(record.changes('merge'))}; producers at most "
         f"{behind:.1f} s behind; target {shape.target:,.0f} messages/s per segment, "
         f"seals of {world.seal / SECOND:g} s, brokers start in {world.broker_start / SECOND:g} s",
     )
@@ -98,7 +98,7 @@ def _compare(seed: int, pictures: Path | None) -> None:
         if pictures is not None:
             shown = [records[0], records[1], records[3]]
             drawn = picture.side_by_side(shown, name, SHAPES[name][0], *compare.shown(name))
-            (pictures / f"elastic-{name}.svg").write_text(drawn, encoding="utf-8")
+            (pictures / f"elastic-beside-{name}.svg").write_text(drawn, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,15 @@ class World:
 def spec_for(shape: Shape, **changes: object) -> TopicSpec:
     """The default topic, with the shape's partitions and target."""
     spec = TopicSpec(partitions=shape.partitions, target_messages_per_second=int(shape.target))
+    if shape.name == "ten-thousand":
+        spec = replace(spec, min_segments=10_000, max_segments=12_000)
     return replace(spec, **changes)  # type: ignore[arg-type]
+
+
+def world_for(shape: Shape, **changes: object) -> World:
+    """A world that is large enough for the shape."""
+    fleet = FleetPolicy(500, 700) if shape.name == "ten-thousand" else FleetPolicy(3, 24)
+    return replace(World(spec_for(shape), fleet), **changes)  # type: ignore[arg-type]
 
 
 class Model:

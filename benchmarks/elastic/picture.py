@@ -206,7 +206,8 @@ def _time(svg: Svg, area: Area) -> None:
     while at <= span:
         x = area.at(area.begin + at)
         svg.grid(x, area.y + area.height, x, area.y + area.height + 4)
-        svg.write(x, area.y + area.height + 16, f"{at // 60} min" if at else "0", "small middle")
+        where = "end" if at == span else "middle" if at else ""
+        svg.write(x, area.y + area.height + 16, f"{at // 60} min" if at else "0", f"small {where}")
         at += step
 
 

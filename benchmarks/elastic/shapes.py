@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from smq_core.keyspace import MAX_PARTITIONS
+
 Rates = npt.NDArray[np.float64]
 """Messages per second, of shape (partitions,)."""
 
@@ -50,6 +52,8 @@ def after(shape: Shape, rest: int, seconds: int) -> Shape:
 def make(name: str, *, partitions: int = 1024, target: float = 50_000.0, seed: int = 0) -> Shape:
     """The shape of that name. Raises KeyError for a name that is not in ``SHAPES``."""
     about, seconds, build = SHAPES[name]
+    if name == "ten-thousand":
+        partitions = MAX_PARTITIONS
     return Shape(name, about, seconds, partitions, target, build(partitions, target, np.random.default_rng(seed)))
 
 
@@ -141,10 +145,12 @@ def _zipf(partitions: int, target: float, rng: np.random.Generator) -> Callable[
 
 
 def _wide(partitions: int, target: float, rng: np.random.Generator) -> Callable[[float], Rates]:
-    """Enough for 10,000 segments, uneven from partition to partition."""
+    """Uneven from partition to partition; after 20 seconds a hundredth of the ring gets thirty times as much."""
     share = rng.gamma(4.0, size=partitions)
-    load = share / share.sum() * target * 5_500.0
-    return lambda t: load
+    load = share / share.sum() * target * 500.0
+    hot = load.copy()
+    hot[partitions // 3 : partitions // 3 + partitions // 100] *= 30
+    return lambda t: load if t < 20 else hot
 
 
 SHAPES: dict[str, tuple[str, int, Build]] = {
@@ -158,6 +164,6 @@ SHAPES: dict[str, tuple[str, int, Build]] = {
     "on-off": ("6 targets for a minute, 0.1 for a minute", 1_800, _scaled(_onoff)),
     "backfill": ("0.6 targets online; a backfill of 4 sweeps the ring", 1_800, _backfill),
     "zipf": ("5 targets of Zipf(1.1) keys", 900, _zipf),
-    "ten-thousand": ("5,500 targets, for 10,000 segments", 120, _wide),
+    "ten-thousand": ("500 targets on 10,000 segments, and 30 times as much on a hundredth of them", 60, _wide),
 }
 """Name: what it is, seconds of a run, how it is built."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.elastic.checks import hurried, scaling, settled_since, unevenness
-from benchmarks.elastic.model import Model, World, spec_for
+from benchmarks.elastic.model import Model, World, spec_for, world_for
 from benchmarks.elastic.record import Record
 from benchmarks.elastic.shapes import make, stretched
 
@@ -104,3 +104,14 @@ def test_two_days_in_an_hour_and_a_half(seed: int) -> None:
 def test_the_same_seed_is_the_same_history(seed: int) -> None:
     one, two = run("hot-range", seed, 200), run("hot-range", seed, 200)
     assert one.samples == two.samples and one.events == two.events
+
+
+@pytest.mark.slow
+def test_ten_thousand_segments_and_a_hot_hundredth(seed: int) -> None:
+    shape = make("ten-thousand", seed=seed)
+    world = world_for(shape)
+    record = Model(shape, world, seed).run(32)
+    assert record.samples[15].segments == 10_000
+    assert not any(e.second < 20 for e in scaling(record)), "at rest it changed something"
+    assert max(record.samples[-1].pressures) <= 1.0
+    assert record.samples[-1].segments < 10_600
