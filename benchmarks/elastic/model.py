@@ -200,7 +200,7 @@ class Model:
         wish = (self._behind + arrived) * self._open_share(began)
         wish[self._owner < 0] = 0.0
         owner = np.maximum(self._owner, 0)
-        demand = np.bincount(owner, wish, minlength=len(live)) * world.message_bytes
+        demand = np.asarray(np.bincount(owner, wish, minlength=len(live)) * world.message_bytes, np.float64)
         ready = {m.replica.incarnation: world.fleet.bytes_per_second for m in self.brokers.ready(began)}
         carried = carry(demand, [s.replicas for s in live], ready)
         factor = np.divide(carried.segments, demand, out=np.ones(len(live)), where=demand > 0)

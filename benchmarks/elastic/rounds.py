@@ -17,7 +17,7 @@ from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import Successor, create
 from smq_core.leading import OpenReplica, PutLayout, TopicLeader
 from smq_core.load import SECOND, Counters
-from smq_core.model import Durability, Layout, Replica, Topic, TopicSpec
+from smq_core.model import Durability, Layout, Replica, SealOutcome, Topic, TopicSpec
 from smq_core.placement import BrokerView
 
 ROUNDS = 5
@@ -96,49 +96,50 @@ def quiet(segments: int, of_brokers: int) -> Callable[[], str]:
     return once
 
 
-def flooded(segments: int, of_brokers: int, share: int) -> Callable[[], str]:
-    """One in ``share`` segments is to be split in this round."""
+def _to_split(segments: int, of_brokers: int, share: int) -> tuple[TopicLeader, dict[str, BrokerView]]:
+    """One in ``share`` segments has been above the line for long enough."""
     views = brokers(of_brokers)
     leader = leader_of("default/wide", segments, 65_536, [b.replica for b in views.values()])
     report(leader, 3, lambda i: 100_000 if i % share == 0 else 20_000)
-    before: Layout | None = leader.layout
     leader.step(3 * SECOND, views)
-    leader.load._scaler.quiet_since.clear()
+    return leader, views
+
+
+def _put(leader: TopicLeader, views: dict[str, BrokerView], now: int) -> Layout:
+    return next(e.layout for e in leader.step(now, views) if isinstance(e, PutLayout))
+
+
+def flooded(segments: int, of_brokers: int, share: int) -> Callable[[], str]:
+    """One in ``share`` segments is to be split in this round."""
+    leader, views = _to_split(segments, of_brokers, share)
+    before = leader.layout
 
     def once() -> str:
         leader._putting, leader.layout = False, before
-        effects = leader.step(60 * SECOND, views)
-        put = next(e for e in effects if isinstance(e, PutLayout))
-        return f"{len(put.layout.segments) - segments} new segments in one PUT"
+        return f"{len(_put(leader, views, 60 * SECOND).segments) - segments} new segments in one PUT"
 
     return once
 
 
 def activating(segments: int, of_brokers: int, share: int) -> Callable[[], str]:
     """One in ``share`` segments was split and is sealed: all that leaves and opens in one round."""
-    once = flooded(segments, of_brokers, share)
-    cell = once.__closure__ or ()
-    leader = next(c.cell_contents for c in cell if isinstance(c.cell_contents, TopicLeader))
-    views = next(c.cell_contents for c in cell if isinstance(c.cell_contents, dict))
-    put = next(e for e in (leader.step(60 * SECOND, views)) if isinstance(e, PutLayout))
-    leader.layout_put(put.layout, "2")
+    leader, views = _to_split(segments, of_brokers, share)
+    layout = _put(leader, views, 60 * SECOND)
+    leader.layout_put(layout, "2")
     for effect in leader.step(61 * SECOND, views):
         if isinstance(effect, OpenReplica):
             leader.opened(effect.segment.name, effect.replica.incarnation)
-    from smq_core.model import SealOutcome
-
     leader.step(62 * SECOND, views)
-    gone = [s.name for s in put.layout.segments if s.successors]
+    gone = [s.name for s in layout.segments if s.successors]
     for name in gone:
         leader.sealed(SealOutcome(name, 0))
     leader.indexed(gone)
 
-    def again() -> str:
-        leader._putting, leader.layout = False, put.layout
-        effects = leader.step(63 * SECOND, views)
-        return f"{len(gone)} segments leave, {len(effects)} effects"
+    def once() -> str:
+        leader._putting, leader.layout = False, layout
+        return f"{len(gone)} of {len(layout.segments)} leave, {len(_put(leader, views, 63 * SECOND).segments)} stay"
 
-    return again
+    return once
 
 
 def many(topics: int, segments: int, of_brokers: int) -> Callable[[], str]:
