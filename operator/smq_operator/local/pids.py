@@ -30,16 +30,18 @@ def open_pidfd(pid: int, started: int) -> int | None:
     return fd
 
 
-def find_by_environment(name: str, value: str) -> int | None:
-    """The pid of the process that was started with this variable, or None when there is certainly none of ours."""
+def find_by_environment(name: str, value: str) -> list[tuple[int, dict[str, str]]]:
+    """The living processes of this user that were started with this variable: pid and environment."""
+    found = []
     wanted = f"{name}={value}".encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            found = wanted in (entry / "environ").read_bytes().split(b"\0")
+            variables = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if found and start_time(int(entry.name)) is not None:
-            return int(entry.name)
-    return None
+        if wanted in variables and start_time(int(entry.name)) is not None:
+            pairs = (variable.decode(errors="replace").partition("=") for variable in variables if variable)
+            found.append((int(entry.name), {key: text for key, _, text in pairs}))
+    return found

@@ -24,7 +24,9 @@ from smq_operator.local.records import Record, boot_id, read_all
 
 log = structlog.get_logger()
 
-INCARNATION = "SMQ_INCARNATION"
+INCARNATION, NAME, LEADER = "SMQ_INCARNATION", "SMQ_NAME", "SMQ_LEADER"
+OWNER = "SMQ_BROKER_OF"
+"""The folder of the leader that started it: by this a broker is found whose record is lost."""
 LEADERLESS = "1.5"
 """Seconds: on one machine a leader that does not answer is most likely stopping too."""
 FIRST_BACKOFF = 0.2
@@ -59,6 +61,7 @@ class Processes:
         environment: dict[str, str],
         changed: Callable[[], None],
     ) -> None:
+        self._folder = folder.resolve()
         self._records = folder / "brokers"
         self._logs = folder / "logs"
         self._leader = leader
@@ -91,10 +94,9 @@ class Processes:
             log.error(
                 "broker.record.damaged",
                 file=name,
-                message="the incarnations it named cannot be proved dead; a seal that waits for them needs "
-                "`smq segment accept-loss`, or stop that broker's process and delete the file",
+                message="dead processes that it named cannot be proved dead any more; a seal that waits says so",
             )
-        for record in records:
+        for record in [*records, *self._unrecorded(records)]:
             child = self._children[record.name] = _Child(record, wanted=False)
             for incarnation in record.dead:
                 self._dead[incarnation] = "its process had ended"
@@ -106,6 +108,20 @@ class Processes:
                 # It would never find this leader. It writes its tails to the filer, ends, and is started anew.
                 log.warning("broker.replaced", broker=record.name, message=f"it reports to {record.leader}")
                 self._ask_to_end(child)
+
+    def _unrecorded(self, records: Sequence[Record]) -> list[Record]:
+        """Living brokers of this folder whose records were damaged or deleted: nobody may take them for dead."""
+        known = {record.name for record in records}
+        found = []
+        for pid, environment in find_by_environment(OWNER, str(self._folder)):
+            name, incarnation = environment.get(NAME, ""), environment.get(INCARNATION, "")
+            if name and incarnation and name not in known:
+                leader = environment.get(LEADER, "")
+                record = Record(name, incarnation, pid, start_time(pid), self._boot, leader)
+                record.write(self._records)
+                found.append(record)
+                log.warning("broker.found", broker=name, pid=pid, message="its record was gone; its process is not")
+        return found
 
     def want(self, names: Sequence[str]) -> None:
         """Exactly these brokers shall run."""
@@ -135,11 +151,18 @@ class Processes:
             record.write(self._records)
             with (self._logs / f"{record.name}.log").open("ab") as output:
                 child.process = subprocess.Popen(
-                    [*self._command, "--leader", self._leader, "--name", record.name],
+                    [*self._command, "--name", record.name],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env={**os.environ, **self._environment, INCARNATION: record.incarnation},
+                    env={
+                        **os.environ,
+                        **self._environment,
+                        OWNER: str(self._folder),
+                        NAME: record.name,
+                        LEADER: self._leader,
+                        INCARNATION: record.incarnation,
+                    },
                     start_new_session=True,  # Ctrl-C is for the leader; it tells the brokers itself
                 )
             record.pid = child.process.pid
@@ -164,9 +187,8 @@ class Processes:
             return
         if record.pid is None and record.incarnation:
             # An earlier leader was killed between starting it and writing its pid down.
-            record.pid = find_by_environment(INCARNATION, record.incarnation)
-            record.started = start_time(record.pid) if record.pid is not None else None
-            if record.started is not None:
+            for pid, _ in find_by_environment(INCARNATION, record.incarnation):
+                record.pid, record.started = pid, start_time(pid)
                 record.write(self._records)
         fd = None
         if record.pid is not None and record.started is not None:

@@ -179,6 +179,27 @@ def test_a_process_whose_pid_was_never_written_down_is_found(tmp_path: Path):
     run(work, tmp_path)
 
 
+@pytest.mark.parametrize("lost", ["deleted", "damaged"])
+def test_a_broker_whose_record_is_lost_is_not_taken_for_dead(tmp_path: Path, lost: str):
+    async def work(scene: Scene) -> None:
+        first = scene.processes()
+        first.want(["b"])
+        await until(scene.started)
+        record = scene.record()
+        first.leave()
+        path = scene.folder / "brokers" / "b.json"
+        path.unlink() if lost == "deleted" else path.write_text("{")
+        second = scene.processes()
+        second.want(["b"])
+        assert second.current("b") == record.incarnation
+        assert second.proof_of_death(record.incarnation) is None
+        assert not scene.started(2), "no second one is started beside it"
+        await second.stop(5)
+        assert second.proof_of_death(record.incarnation)
+
+    run(work, tmp_path)
+
+
 def test_the_incarnation_is_in_the_record_before_the_process_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     seen = []
 
