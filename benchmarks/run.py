@@ -38,7 +38,7 @@ from benchmarks.report import Results, markdown, read, short, show
 from benchmarks.tools import Missing
 
 WORK = ROOT / "build" / "bench"
-WARM_UP_GB = 3.0
+WARM_UP_GB = 6.0
 console = Console(width=None if sys.stdout.isatty() else 180, soft_wrap=True)
 
 
