@@ -65,9 +65,7 @@ def rewrite(code: str) -> str:
 
 
 def present(target: Path) -> dict[str, str]:
-    return {
-        path.name: path.read_text() for path in sorted(target.iterdir()) if GENERATED.fullmatch(path.name)
-    }
+    return {path.name: path.read_text() for path in sorted(target.iterdir()) if GENERATED.fullmatch(path.name)}
 
 
 def check(wanted: dict[str, str], target: Path) -> int:
@@ -99,9 +97,7 @@ def write(wanted: dict[str, str], target: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Generate the protobuf stubs.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the stubs have drifted")
-    parser.add_argument(
-        "--proto", type=Path, default=ROOT / "proto", help="the folder with smq/v1 (default: proto)"
-    )
+    parser.add_argument("--proto", type=Path, default=ROOT / "proto", help="the folder with smq/v1 (default: proto)")
     args = parser.parse_args()
     wanted = generate(args.proto)
     if args.check:

@@ -24,7 +24,7 @@ def test_a_flood_is_met_and_goes_back(seaweed: SeaweedProcess, prefix: str, tmp_
         assert len(admin.segments("flood")) == 1
         ledger = Ledger(keys=400)
         with client.producer("flood", linger=0.01) as producer:
-            flood = Publishing(producer, ledger, per_second=8000)
+            flood = Publishing(producer, ledger, at_once=10)
             began = time.monotonic()
             eventually(lambda: len(open_segments(admin)) >= 6, 45, what="six segments")
             print(f"six segments after {time.monotonic() - began:.1f} s")
