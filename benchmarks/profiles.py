@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks import tools
+from benchmarks.meter import cpu_seconds
 from benchmarks.tools import Missing
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -57,18 +58,20 @@ class Profiler:
             return
         pids = dict(self._pids())
         before = {name: thread_cpu(pid) for name, pid in pids.items()}
+        began = {name: cpu_seconds([pid]) for name, pid in pids.items()}
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             spies = self._spy(pids, Path(folder))
             self._ended.wait(self._seconds)
             wall = time.monotonic() - start
             after = {name: thread_cpu(pid) for name, pid in pids.items()}
+            whole = {name: cpu_seconds([pid]) - began[name] for name, pid in pids.items()}
             for spy in spies.values():
                 _end(spy)
             lines = []
             for name in pids:
                 spent = {t: s - before[name].get(t, 0.0) for t, s in after[name].items()}
-                lines.append(f"{name}: {sum(spent.values()) / wall:.2f} cores")
+                lines.append(f"{name}: {whole[name] / wall:.2f} cores")
                 busiest = sorted(spent.items(), key=lambda item: -item[1])[:6]
                 lines += [f"    {s / wall:5.2f} cores  threads {t}" for t, s in busiest if s > 0.02 * wall]
                 lines += _functions(Path(folder) / name)
