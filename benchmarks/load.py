@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -26,6 +27,8 @@ from benchmarks import payload
 from benchmarks.pace import paced, quantiles
 
 Row = dict[str, object]
+WAITING = 50_000
+"""How many messages after it was sent a message's receipt is looked at."""
 NUMBER = 12
 """Digits of the number with which each message of ``steady`` begins."""
 
@@ -52,13 +55,11 @@ def send(client: smq.Client, args: argparse.Namespace) -> Row:
         producer.send(values[0]).result(60)
         start = time.perf_counter()
         receipts = 0
-        waiting: list[smq.Delivery[smq.Receipt]] = []
+        waiting: deque[smq.Delivery[smq.Receipt]] = deque()
         for number in range(args.count):
             waiting.append(producer.send(values[number % len(values)]))
-            if len(waiting) == 200_000:
-                half = waiting[:100_000]
-                receipts += sum(delivery.result(300).offset is not None for delivery in half)
-                del waiting[:100_000]
+            if number >= WAITING:
+                receipts += waiting.popleft().result(300).offset is not None
         receipts += sum(delivery.result(300).offset is not None for delivery in waiting)
         seconds = time.perf_counter() - start
     assert receipts == args.count, f"{receipts} receipts for {args.count} messages"
