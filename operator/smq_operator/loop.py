@@ -65,6 +65,8 @@ class LeaderLoop:
         self.topics: dict[str, TopicRun] = {}
         self.decisions: deque[Decision] = deque(maxlen=KEPT_DECISIONS)
         self.decided: Counter[tuple[str, str]] = Counter()
+        self.told: list[Callable[[TopicRun], None]] = []
+        """Called with each topic that is announced to those who watch it."""
         self.rounds = 0
         self._last_round = 0
         self._patience = patience
@@ -210,7 +212,12 @@ class LeaderLoop:
         if shown != run.shown:
             run.shown = shown
             self._views = self._held = None
-            run.announce()
+            self._announce(run)
+
+    def _announce(self, run: TopicRun) -> None:
+        run.announce()
+        for tell in self.told:
+            tell(run)
 
     # ---- topics
 
@@ -221,7 +228,7 @@ class LeaderLoop:
             run = self.topics.pop(name)
             run.removed = True
             self._views = self._held = None
-            run.announce()
+            self._announce(run)
             log.info("topic.removed", topic=name)
         for name, wish in wishes.items():
             run = self.topics.setdefault(name, TopicRun(wish))
@@ -250,7 +257,7 @@ class LeaderLoop:
             run.topic = run.leader.topic = adopted.topic
         if adopted.problem:
             log.warning("topic.wish.refused", topic=wish.name, message=adopted.problem)
-        run.announce()
+        self._announce(run)
 
     async def adopted(self, name: str, timeout: float = 5.0) -> TopicRun:
         """The topic, when its last wish has been adopted. Raises UnknownTopic, StoreUnavailable."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import structlog
 
-from smq_core.decide import Request, check_request
-from smq_core.errors import InvalidRequest, NoBrokers, SmqError, UnknownSegment
-from smq_core.model import Durability, Segment
+from smq_core.decide import Request
+from smq_core.errors import InvalidRequest, NoBrokers, SmqError
+from smq_core.model import Durability
 from smq_core.sealing import Liveness
+from smq_operator.asking import accept_loss, ask
 from smq_operator.desk import Desk
 from smq_operator.lifecycle import retire
 from smq_operator.refusals import answers
@@ -100,19 +101,8 @@ class PeopleService:
 
     @answers
     async def Plan(self, request: lpb.PlanRequest) -> lpb.Empty:
-        run = self.desk.loop.topic(request.topic)
-        if run.leader is None or run.layout is None:
-            raise NoBrokers(f"topic {run.name} has no segments yet: try again when it is ready")
-        names = tuple(found.name if (found := run.find(name)) is not None else name for name in request.segments)
-        wanted = Request(request.action, names, tuple(request.boundaries))
-        try:
-            check_request(run.layout, wanted)
-        except ValueError as error:
-            raise InvalidRequest(str(error)) from None
-        if any(set(names) & set(waiting.segments) for waiting in run.leader.requests):
-            raise InvalidRequest(f"something is asked for {', '.join(names)} already: wait for it")
-        run.leader.requests.append(wanted)
-        self.desk.loop.kick(run)
+        wanted = Request(request.action, tuple(request.segments), tuple(request.boundaries))
+        ask(self.desk.loop, request.topic, wanted)
         return lpb.Empty()
 
     @answers
@@ -139,23 +129,8 @@ class PeopleService:
 
     @answers
     async def AcceptLoss(self, request: lpb.SegmentRequest) -> lpb.Empty:
-        run = self.desk.loop.topic(request.topic)
-        segment = _named(run, request.segment)
-        if run.leader is None or segment is None:
-            raise UnknownSegment(f"topic {run.name} has no segment {request.segment!r} that is open or being sealed")
-        if not run.leader.accept_loss(segment.name):
-            raise InvalidRequest(f"{segment.name} is not being sealed: there is no loss to accept")
-        log.warning("segment.loss.accepted", topic=run.name, segment=segment.name)
-        self.desk.loop.kick(run)
+        accept_loss(self.desk.loop, request.topic, request.segment)
         return lpb.Empty()
-
-
-def _named(run: TopicRun, name: str) -> Segment | None:
-    if run.layout is None:
-        return None
-    exact = [s for s in run.layout.segments if s.name == name]
-    short = [s for s in run.layout.segments if s.name.rpartition("-")[0] == name and s.successors]
-    return next(iter(exact or short), None)
 
 
 def conditions(run: TopicRun) -> list[lpb.Condition]:

@@ -1,0 +1,56 @@
+"""What people ask of a topic's segments, whichever way it reaches the leader: by call or by annotation."""
+
+from __future__ import annotations
+
+import structlog
+
+from smq_core.decide import Request, check_request
+from smq_core.errors import InvalidRequest, NoBrokers, UnknownSegment
+from smq_core.model import Segment
+from smq_operator.loop import LeaderLoop
+from smq_operator.topic import TopicRun
+
+log = structlog.get_logger()
+
+
+def ask(loop: LeaderLoop, topic: str, wanted: Request) -> None:
+    """A split, merge, move or roll that is carried out at the next chance. Segments may lack their numbers.
+
+    Raises UnknownTopic, NoBrokers while the topic has no segments, InvalidRequest when it cannot be done.
+    """
+    run = loop.topic(topic)
+    if run.leader is None or run.layout is None:
+        raise NoBrokers(f"topic {run.name} has no segments yet: try again when it is ready")
+    names = tuple(found.name if (found := run.find(name)) is not None else name for name in wanted.segments)
+    wanted = Request(wanted.action, names, wanted.boundaries)
+    try:
+        check_request(run.layout, wanted)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    if any(set(names) & set(waiting.segments) for waiting in run.leader.requests):
+        raise InvalidRequest(f"something is asked for {', '.join(names)} already: wait for it")
+    run.leader.requests.append(wanted)
+    loop.kick(run)
+
+
+def accept_loss(loop: LeaderLoop, topic: str, segment: str) -> None:
+    """Lets a blocked seal go on without what only its replicas hold.
+
+    Raises UnknownTopic, UnknownSegment, InvalidRequest when the segment is not being sealed.
+    """
+    run = loop.topic(topic)
+    found = _named(run, segment)
+    if run.leader is None or found is None:
+        raise UnknownSegment(f"topic {run.name} has no segment {segment!r} that is open or being sealed")
+    if not run.leader.accept_loss(found.name):
+        raise InvalidRequest(f"{found.name} is not being sealed: there is no loss to accept")
+    log.warning("segment.loss.accepted", topic=run.name, segment=found.name)
+    loop.kick(run)
+
+
+def _named(run: TopicRun, name: str) -> Segment | None:
+    if run.layout is None:
+        return None
+    exact = [s for s in run.layout.segments if s.name == name]
+    short = [s for s in run.layout.segments if s.name.rpartition("-")[0] == name and s.successors]
+    return next(iter(exact or short), None)
