@@ -13,10 +13,13 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 
+# Every platform's hashes; versions stay as they are unless UPGRADE is --upgrade.
+PINS = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header $(UPGRADE)
+
 # More arguments for pytest, e.g. `make test ARGS="-k chain -x"`.
 ARGS ?=
 
-.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports format test demo bench chaos e2e cluster-build clean
+.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports format test demo bench chaos e2e cluster-build pins clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,14 +67,20 @@ demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all l
 bench: $(STAMP) ## measure
 	$(PY) -m benchmarks.run
 
-chaos: $(STAMP) ## kill, pause and cut off real processes
-	$(PY) -m pytest tests/chaos $(ARGS)
+chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (cutting the network needs root)
+	$(PY) -m pytest tests/chaos -s $(ARGS)
 
 e2e: cluster-build ## real Pods on real nodes, on this machine (needs root and Go)
 	$(PY) -m pytest tests/e2e $(ARGS)
 
 cluster-build: $(STAMP) ## build Kubernetes for tests, once, in some minutes (needs Go)
 	$(PY) -m tests.e2e.cluster build
+
+pins: $(STAMP) ## pin what goes into the images (requirements/); UPGRADE=--upgrade takes newer versions
+	$(PY) -m pip install --quiet --disable-pip-version-check uv
+	@cd requirements; for extra in broker operator; do \
+		../$(VENV)/bin/uv pip compile $(PINS) --extra $$extra ../pyproject.toml -o $$extra.txt; done; \
+		../$(VENV)/bin/uv pip compile $(PINS) build.in -o build.txt
 
 clean: ## remove the virtual environment, caches and local data
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .smq build dist
