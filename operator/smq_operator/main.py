@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -74,6 +75,7 @@ def _settings(given: argparse.Namespace) -> tuple[Settings, LocalSettings]:
         given.broker_memory,
         tuple(given.broker_arg),
         given.keep_brokers,
+        tuple(shlex.split(given.broker_wrapper)),
     )
     return settings, local
 
@@ -108,6 +110,11 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     text("--broker-capacity", default="100Mi", help="bytes per second that one broker is expected to carry (100Mi)")
     text("--broker-memory", default="1Gi", help="memory of each broker (1Gi)")
     text("--broker-arg", action="append", default=[], help="a flag for every broker, such as --broker-arg=--zone=a")
+    text(
+        "--broker-wrapper",
+        default="",
+        help="a command that runs each broker's command by exec, such as 'nice -n 5'; SMQ_NAME says which broker",
+    )
     text("--keep-brokers", action="store_true", help="leave brokers running when the leader stops")
     text("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="how much is logged (info)")
     return parser

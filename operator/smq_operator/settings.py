@@ -24,7 +24,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """The local adapter. ``broker_args`` go to every broker process as they are.
+    """The local adapter. ``broker_args`` go to every broker process as they are, ``broker_wrapper`` goes before it.
 
     There are ``brokers`` brokers, or up to ``max_brokers`` as the load wants it; ``broker_capacity`` is what one of
     them is expected to carry, in bytes per second.
@@ -37,6 +37,7 @@ class LocalSettings:
     broker_memory: str = "1Gi"
     broker_args: tuple[str, ...] = field(default=())
     keep_brokers: bool = False
+    broker_wrapper: tuple[str, ...] = field(default=())
 
 
 def host_port(text: str) -> tuple[str, int]:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from smq_core.errors import StoreUnavailable
@@ -46,14 +47,27 @@ def find_weed() -> Path:
 class SeaweedProcess:
     """One SeaweedFS on loopback, with the bucket ``smq``; its data lives in ``folder`` and outlives the process.
 
+    ``host`` is another address to listen at, and ``wrapper`` a command that is put before SeaweedFS' own, for tests
+    that give it a network namespace.
+
     Ports are chosen once, so that a restarted one is found where the old one was. With ``access_key`` and
     ``secret_key`` only these credentials are accepted, without them anybody is. A signal from the terminal does not
     reach it, so that those who write to it can end first; it ends with :meth:`stop`, :meth:`kill`, or when this
     interpreter exits. Not for many threads at a time.
     """
 
-    def __init__(self, folder: Path, *, access_key: str | None = None, secret_key: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        host: str = HOST,
+        wrapper: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
+        self._host = host
+        self._wrapper = list(wrapper)
         self._keys = (access_key, secret_key)
         self._ports = _free_ports(2 * len(_SERVICES))
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,7 +76,7 @@ class SeaweedProcess:
     @property
     def endpoint(self) -> str:
         """The S3 endpoint, such as ``http://127.0.0.1:41234``."""
-        return f"http://{HOST}:{self._ports[2 * _SERVICES.index('s3')]}"
+        return f"http://{self._host}:{self._ports[2 * _SERVICES.index('s3')]}"
 
     @property
     def log(self) -> Path:
@@ -92,7 +106,7 @@ class SeaweedProcess:
         self._sockets = Path(tempfile.mkdtemp(prefix="smq-weed-"))
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(find_weed()), *self._arguments(data, self._sockets)],
+                [*self._wrapper, str(find_weed()), *self._arguments(data, self._sockets)],
                 cwd=self.folder,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
@@ -133,7 +147,8 @@ class SeaweedProcess:
             http, grpc = self._ports[2 * number : 2 * number + 2]
             ports += [f"-{service}.port={http}", f"-{service}.port.grpc={grpc}"]
         local = [f"-{name}.localSocket={sockets / name}.sock" for name in ("filer", "s3")]
-        return ["mini", f"-dir={data}", f"-ip={HOST}", f"-ip.bind={HOST}", f"-bucket={BUCKET}", *ports, *local, *_OFF]
+        where = [f"-ip={self._host}", f"-ip.bind={self._host}"]
+        return ["mini", f"-dir={data}", *where, f"-bucket={BUCKET}", *ports, *local, *_OFF]
 
     def _environment(self) -> dict[str, str]:
         # It makes credentials of these variables, so the caller's own must not reach it.

@@ -10,17 +10,27 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
+from cuts import Cuts
+
 import smq
 from smq_storage.seaweed import SeaweedProcess
 from support.local_cluster import LocalCluster
+from support.network import Network
 
 PAUSE = 3.0
+LONGEST_CUT = 10.0
 
 
 class Faults:
-    """``step`` does one thing and says what. ``wait`` is how time passes (it returns early when the run ends)."""
+    """``step`` does one thing and says what. ``wait`` is how time passes (it returns early when the run ends).
 
-    def __init__(self, cluster: LocalCluster, seaweed: SeaweedProcess, topic: str, seed: int) -> None:
+    With a ``network`` it is cut too, and while it is cut other things are done. ``counts``: how often what was done.
+    """
+
+    def __init__(
+        self, cluster: LocalCluster, seaweed: SeaweedProcess, topic: str, seed: int, network: Network | None
+    ) -> None:
+        self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._seaweed = seaweed
         self._topic = topic
@@ -38,13 +48,23 @@ class Faults:
             (2, self.roll_or_move),
             (2, self.drain),
         ]
+        self._meanwhile = [self.split, self.merge, self.roll_or_move, self.kill_broker, self.terminate_broker]
+        if network is not None:
+            self._cuts = Cuts(network, self._random)
+            self._kinds.append((12, self.cut))
 
     def step(self) -> str:
         kinds = [kind for weight, kind in self._kinds for _ in range(weight)]
+        return self._do(self._random.choice(kinds))
+
+    def _do(self, kind: Callable[[], str]) -> str:
         try:
-            return self._random.choice(kinds)()
-        except (smq.SmqError, ProcessLookupError, LookupError, IndexError) as error:
-            return f"nothing ({error})"
+            done = kind()
+        except (smq.SmqError, ProcessLookupError, LookupError, ValueError) as error:
+            self.counts[f"{kind.__name__} (not possible)"] += 1
+            return f"nothing ({kind.__name__}: {error})"
+        self.counts[kind.__name__] += 1
+        return done
 
     def wait(self, seconds: float) -> None:
         self._ended.wait(seconds)
@@ -104,6 +124,20 @@ class Faults:
         self.wait(seconds)
         self._seaweed.start()
         return f"SeaweedFS was away for {seconds:.1f} s"
+
+    # ---- the network
+
+    def cut(self) -> str:
+        """Cuts something for a while; in half of the cases something else is done meanwhile."""
+        what, pairs = self._cuts.choose()
+        seconds = self._random.uniform(0.5, LONGEST_CUT)
+        told = f"{what} for {seconds:.1f} s"
+        with self._cuts.cut(pairs):
+            self.wait(seconds / 2)
+            if self._random.random() < 0.5:
+                told += ", meanwhile " + self._do(self._random.choice(self._meanwhile))
+            self.wait(seconds / 2)
+        return told
 
     # ---- the layout
 

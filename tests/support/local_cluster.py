@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import smq
@@ -35,7 +36,10 @@ def manifest(name: str, **spec: object) -> str:
 
 
 class LocalCluster:
-    """Use as a context manager. ``folder`` holds manifests, logs and the records of broker processes."""
+    """Use as a context manager. ``folder`` holds manifests, logs and the records of broker processes.
+
+    ``host`` is where the leader listens, ``wrapper`` a command that is put before the leader's own.
+    """
 
     def __init__(
         self,
@@ -44,10 +48,13 @@ class LocalCluster:
         *,
         brokers: int = 3,
         arguments: tuple[str, ...] = ("--broker-memory", "4Gi"),
+        host: str = "127.0.0.1",
+        wrapper: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.store = store
-        self.address = f"127.0.0.1:{free_port()}"
+        self.address = f"{host}:{free_port()}"
+        self._wrapper = wrapper
         self._brokers = brokers
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
@@ -58,7 +65,7 @@ class LocalCluster:
         with (self.folder / "leader.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "smq_operator.main", "local"),
+                    *(*self._wrapper, sys.executable, "-m", "smq_operator.main", "local"),
                     *("--dir", str(self.folder), "--listen", self.address, "--brokers", str(self._brokers)),
                     *self._arguments,
                 ],

@@ -273,9 +273,13 @@ class Processes:
                 await child.ended.wait()
 
 
-def broker_command(memory: str, more: Sequence[str]) -> list[str]:
-    """How a broker is run on this machine, but for its name and its leader."""
+def broker_command(memory: str, more: Sequence[str], wrapper: Sequence[str] = ()) -> list[str]:
+    """How a broker is run on this machine, but for its name and its leader.
+
+    ``wrapper`` comes first. It must become the broker by exec: its process is watched as the broker's.
+    """
     return [
+        *wrapper,
         *(sys.executable, "-m", "smq_broker.main"),
         *("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", memory),
         *("--leaderless", LEADERLESS),

@@ -36,7 +36,7 @@ class LocalWorld:
     ) -> None:
         self._settings = settings
         self._manifests = Manifests(settings.folder / "topics", clock)
-        command = broker_command(settings.broker_memory, settings.broker_args)
+        command = broker_command(settings.broker_memory, settings.broker_args, settings.broker_wrapper)
         self._processes = Processes(settings.folder, leader, command, environment, self._news)
         self._changed: Callable[[], None] = lambda: None
         self._scanner: asyncio.Task[None] | None = None
