@@ -76,6 +76,8 @@ class TopicInfo:
     bytes_per_second: float
     conditions: tuple[Condition, ...]
     layout_version: int
+    paused: bool = False
+    """load changes no segments of it"""
 
     @property
     def ready(self) -> bool:
@@ -157,6 +159,14 @@ class Admin:
     def delete(self, topic: str) -> None:
         """Deletes a topic; what becomes of its data is the topic's deletion policy. Raises UnknownTopic."""
         self._leader.call("DeleteTopic", pb.LocateRequest(topic=self._topic(topic)))
+
+    def pause(self, topic: str) -> None:
+        """Load changes no segments of the topic from now on. Failover, drains, rolls and commands by hand go on."""
+        self._leader.call("PauseTopic", lpb.PauseTopicRequest(topic=self._topic(topic), paused=True))
+
+    def resume(self, topic: str) -> None:
+        """Ends what :meth:`pause` began; what load asks for is done at once."""
+        self._leader.call("PauseTopic", lpb.PauseTopicRequest(topic=self._topic(topic), paused=False))
 
     def topics(self) -> list[TopicInfo]:
         """All topics with their living segments."""
@@ -281,6 +291,7 @@ def _topic_info(t: lpb.TopicList.Topic) -> TopicInfo:
         bytes_per_second=t.bytes_per_second,
         conditions=tuple(Condition(c.type, c.status, c.reason, c.message) for c in t.conditions),
         layout_version=t.layout.version,
+        paused=t.paused,
     )
 
 

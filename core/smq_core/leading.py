@@ -109,6 +109,15 @@ class TopicLeader:
 
     # ---- what is to be done
 
+    @property
+    def paused(self) -> bool:
+        """True while load changes nothing of the topic. Failover, drains, rolls and requests by hand go on."""
+        return self.load.paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self.load.paused = paused
+
     def step(self, now: int, brokers: Mapping[str, BrokerView]) -> list[Effect]:
         """The effects to start now. ``brokers`` by incarnation; one that is missing is suspect, not gone."""
         if not self._known:

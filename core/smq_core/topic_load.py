@@ -22,12 +22,18 @@ MAX_MOVES = 32
 
 @dataclass(slots=True)
 class TopicLoad:
-    """Fed by the brokers' reports. ``paused`` stops splits, merges and moves; rolls go on. Times are microseconds."""
+    """Fed by the brokers' reports. Times are microseconds.
+
+    ``paused`` stops splits, merges and moves; rolls go on. What load asks for meanwhile is in ``withheld``, and is
+    done as soon as the pause ends, if load still asks for it then.
+    """
 
     segments: dict[str, SegmentLoad] = field(default_factory=dict)
     totals: dict[str, Counters] = field(default_factory=dict)
     hot: dict[str, HotPartition] = field(default_factory=dict)
     paused: bool = False
+    withheld: tuple[Change, ...] = ()
+    """Splits and merges that a pause keeps from being done."""
     _scaler: Autoscaler = field(default_factory=Autoscaler)
     _moved_at: int = 0
     _looked_at: int = -LOOK_EVERY
@@ -55,14 +61,19 @@ class TopicLoad:
             and not s.successors
             and all(r.incarnation in brokers and brokers[r.incarnation].takes_segments for r in s.replicas)
         ]
+        self.withheld = ()
         if not healthy:
             return []
+        staying = [s for s in layout.segments if not s.successors]
+        # While it is paused too: so nothing that is remembered of before is taken for what is now.
+        asked = self._scaler.changes(spec, healthy, self.segments, now, count=len(staying))
+        self.hot = {c.segment: c for c in asked if isinstance(c, HotPartition)}
         found: list[Change | Move | Roll] = []
-        if not self.paused:
-            staying = [s for s in layout.segments if not s.successors]
-            found += self._scaler.changes(spec, healthy, self.segments, now, count=len(staying))
-            self.hot = {c.segment: c for c in found if isinstance(c, HotPartition)}
-            if not any(isinstance(c, Split) for c in found):
+        if self.paused:
+            self.withheld = tuple(c for c in asked if not isinstance(c, HotPartition))
+        else:
+            found += asked
+            if not any(isinstance(c, Split) for c in asked):
                 found += self._moves(spec, staying, healthy, brokers, now)
         return found + self._rolls(spec, healthy, now)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -198,15 +199,7 @@ class LeaderLoop:
         leader = run.leader
         assert leader is not None
         for decision in leader.decisions:
-            self.decisions.append(decision)
-            self.decided[decision.topic, decision.action] += 1
-            log.info(
-                "decision",
-                topic=decision.topic,
-                action=decision.action,
-                segments=list(decision.segments),
-                reason=decision.reason,
-            )
+            self._note(decision)
         leader.decisions.clear()
         shown = (leader.etag, len(run.sealed))
         if shown != run.shown:
@@ -218,6 +211,17 @@ class LeaderLoop:
         run.announce()
         for tell in self.told:
             tell(run)
+
+    def _note(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+        self.decided[decision.topic, decision.action] += 1
+        log.info(
+            "decision",
+            topic=decision.topic,
+            action=decision.action,
+            segments=list(decision.segments),
+            reason=decision.reason,
+        )
 
     # ---- topics
 
@@ -232,7 +236,14 @@ class LeaderLoop:
             log.info("topic.removed", topic=name)
         for name, wish in wishes.items():
             run = self.topics.setdefault(name, TopicRun(wish))
+            if run.wish.paused != wish.paused:
+                words = "is" if wish.paused else "is no more"
+                self._note(Decision(now, name, "pause" if wish.paused else "resume", (), f"autoscaling {words} paused"))
+                if run.adopted_wish is not None:
+                    run.adopted_wish = replace(run.adopted_wish, paused=wish.paused)  # the filer need not hear of it
             run.wish = wish
+            if run.leader is not None:
+                run.leader.paused = wish.paused
             if run.adopted_wish != wish and not run.adopting and now >= run.retry_at:
                 run.adopting = True
                 self.spawn(self._adopt(run, wish), run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import structlog
 
+from smq_core.autoscale import Change, Merge
 from smq_core.decide import Request
 from smq_core.errors import InvalidRequest, NoBrokers, SmqError
 from smq_core.model import Durability
@@ -54,6 +55,15 @@ class PeopleService:
         return lpb.Empty()
 
     @answers
+    async def PauseTopic(self, request: lpb.PauseTopicRequest) -> lpb.Empty:
+        loop = self.desk.loop
+        run = loop.topic(request.topic)
+        await loop.world.set_paused(run.name, request.paused)
+        loop.sync_wishes()
+        loop.kick(run)
+        return lpb.Empty()
+
+    @answers
     async def ListTopics(self, request: lpb.Empty) -> lpb.TopicList:
         loop = self.desk.loop
         return lpb.TopicList(
@@ -70,6 +80,7 @@ class PeopleService:
             bytes_per_second=rates.bytes,
             conditions=conditions(run),
             sealed_segments=len(run.sealed),
+            paused=run.wish.paused,
         )
 
     @answers
@@ -143,6 +154,8 @@ def conditions(run: TopicRun) -> list[lpb.Condition]:
     found.append(lpb.Condition(type="Ready", status=ready, reason="Led" if ready else "Waiting", message=why))
     if run.problem is not None:
         found.append(lpb.Condition(type="ManifestRefused", status=True, reason="InvalidManifest", message=run.problem))
+    if run.wish.paused:
+        found.append(lpb.Condition(type="AutoscalingPaused", status=True, reason="Asked", message=_paused(run)))
     for name, block in blocked.items():
         message = (
             f"{name}: no replica answers and none is proved gone ({', '.join(block.waiting_for)}): bring one back, "
@@ -162,3 +175,21 @@ def conditions(run: TopicRun) -> list[lpb.Condition]:
         message = "; ".join(f"{entry.name}: offsets {entry.lost_from} to {entry.lost_to}" for entry in lost)
         found.append(lpb.Condition(type="DataLoss", status=True, reason="ReplicasGone", message=message))
     return found
+
+
+def _paused(run: TopicRun) -> str:
+    """What a pause is, what it keeps from being done now, and how it ends."""
+    withheld = run.leader.load.withheld if run.leader is not None else ()
+    # Without the rates: the message shall change when the answer does.
+    words = [f"a {type(change).__name__.lower()} of {_of(change)}" for change in withheld]
+    wants = f"; load asks for {'; '.join(words[:3])}" + (f" and {len(words) - 3} more" if len(words) > 3 else "")
+    name = run.name.removeprefix("default/")
+    return (
+        "load changes no segments of it; failover, drains, rolls and commands go on"
+        + (wants if words else "")
+        + f". `smq topic resume {name}` ends it"
+    )
+
+
+def _of(change: Change) -> str:
+    return ", ".join(change.segments) if isinstance(change, Merge) else change.segment

@@ -56,6 +56,7 @@ class TopicRun:
         self.topic = topic
         self.expected = None
         self.leader = TopicLeader(topic, lambda: uuid.uuid4().hex, settles_at=settles_at)
+        self.leader.paused = self.wish.paused
 
     def announce(self) -> None:
         """Wakes everyone who waits for a change."""

@@ -18,12 +18,14 @@ class Wish:
     """A topic that somebody wants. ``uid`` is None where the world gives none: then the filer's is taken, or one made.
 
     ``problem`` says in words why the wish, as it was last written, is not followed; the spec is then the last good one.
+    ``paused``: load shall change nothing of it (the annotation ``seaweedmq.io/autoscaling: paused``).
     """
 
     name: str
     spec: TopicSpec
     uid: str | None = None
     problem: str | None = None
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,10 @@ class World(Protocol):
 
     async def delete(self, topic: str) -> None:
         """The topic is wished no more. Raises UnknownTopic."""
+        ...
+
+    async def set_paused(self, topic: str, paused: bool) -> None:
+        """Lets load change nothing of the topic, or again what it wants. Raises UnknownTopic, InvalidManifest."""
         ...
 
     def brokers_wanted(self) -> int:

@@ -33,15 +33,24 @@ from smq_storage.manifest_model import (
 from smq_storage.units import duration_text, size_text
 
 DEFAULT_NAMESPACE = "default"
+AUTOSCALING = "seaweedmq.io/autoscaling"
+"""The annotation that pauses it: ``paused``; ``active``, or no such annotation, is the opposite."""
+PAUSED, ACTIVE = "paused", "active"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicManifest:
-    """A Topic resource before it has a uid."""
+    """A Topic resource before it has a uid. ``autoscaling`` is the annotation of that name, whatever it says."""
 
     namespace: str
     name: str
     spec: TopicSpec
+    autoscaling: str | None = None
+
+    @property
+    def paused(self) -> bool:
+        """True when load shall change nothing of the topic."""
+        return self.autoscaling == PAUSED
 
     @property
     def full_name(self) -> str:
@@ -80,7 +89,25 @@ def parse_resource(body: Mapping[str, Any], default_namespace: str = DEFAULT_NAM
         model = ManifestModel.model_validate(body)
     except ValidationError as error:
         raise _explained(error) from None
-    return TopicManifest(model.metadata.namespace or default_namespace, model.metadata.name, _spec(model.spec))
+    metadata = model.metadata
+    annotations = metadata.annotations if isinstance(metadata.annotations, Mapping) else {}
+    autoscaling = annotations.get(AUTOSCALING)
+    return TopicManifest(
+        metadata.namespace or default_namespace,
+        metadata.name,
+        _spec(model.spec),
+        str(autoscaling) if autoscaling is not None else None,
+    )
+
+
+def check_annotations(manifest: TopicManifest) -> None:
+    """Raises InvalidManifest when an annotation of ours says what nobody understands; it then counts as not there."""
+    if manifest.autoscaling not in (None, PAUSED, ACTIVE):
+        field = f"metadata.annotations[{AUTOSCALING}]"
+        raise InvalidManifest(
+            f"{field}: must be {PAUSED!r} or {ACTIVE!r}, not {_shown(manifest.autoscaling)}; without it, it is active",
+            field=field,
+        )
 
 
 def check_change(old: TopicSpec, new: TopicSpec) -> None:

@@ -93,12 +93,13 @@ class Strict(BaseModel):
 
 
 class MetadataModel(BaseModel):
-    """Only these two count; the API server adds many others."""
+    """Only these count; the API server adds many others."""
 
     model_config = ConfigDict(extra="ignore")
 
     name: Label
     namespace: Label | None = None
+    annotations: Any = None
 
 
 class SchemaColumnModel(Strict):

@@ -7,6 +7,7 @@ import copy
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from smq_core.errors import SmqError, UnknownTopic
 from smq_core.leading import Effect, TopicLeader
@@ -62,6 +63,9 @@ class FakeWorld:
     async def delete(self, topic: str) -> None:
         if self.topics.pop(topic, None) is None:
             raise UnknownTopic(topic)
+
+    async def set_paused(self, topic: str, paused: bool) -> None:
+        self.topics[topic] = replace(self.topics[topic], paused=paused)
 
     def brokers_wanted(self) -> int:
         return self.count

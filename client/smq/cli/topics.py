@@ -19,7 +19,7 @@ from smq_core.errors import InvalidManifest
 if TYPE_CHECKING:
     from smq import TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, delete.")
+app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, delete, pause, resume.")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")]
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print it.")]
@@ -53,7 +53,7 @@ def list_topics(output: OutputOption = Output.TABLE) -> None:
                 str(t.partitions),
                 str(len(t.segments)),
                 words.rate(t.messages_per_second, t.bytes_per_second),
-                yes(t.ready),
+                _ready(t),
             )
             for t in topics
         ],
@@ -120,6 +120,28 @@ def delete(topic: TopicName, yes: Annotated[bool, typer.Option("--yes", "-y", he
     out.print(f"topic {words.topic(found.name)} deleted")
 
 
+@app.command()
+@command
+def pause(topic: TopicName) -> None:
+    """Let load change nothing of a topic: no splits, no merges, no moves. All else goes on, commands too."""
+    with client() as connected:
+        connected.admin().pause(topic)
+        out.print(f"topic {topic}: autoscaling is paused until `smq topic resume {topic}`")
+
+
+@app.command()
+@command
+def resume(topic: TopicName) -> None:
+    """Let the segments of a topic follow the load again."""
+    with client() as connected:
+        connected.admin().resume(topic)
+        out.print(f"topic {topic}: autoscaling is active")
+
+
+def _ready(t: TopicInfo) -> Text:
+    return yes(t.ready) + Text(", autoscaling paused", style="yellow") if t.paused else yes(t.ready)
+
+
 def _documents(file: str) -> list[str]:
     """The manifests of one file, each as text of its own; a single one as it was written."""
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
@@ -142,6 +164,7 @@ def _facts(t: TopicInfo) -> None:
     facts: dict[str, str | Text] = {
         "Name": words.topic(t.name),
         "Ready": yes(t.ready),
+        "Autoscaling": Text("paused", style="yellow") if t.paused else "active",
         "Partitions": str(t.partitions),
         "Key": t.key or ("none: rows go to any partition" if t.schema else "the message's own key"),
         "Durability": t.durability,

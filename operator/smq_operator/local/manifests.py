@@ -13,7 +13,16 @@ from pathlib import Path
 
 from smq_core.errors import InvalidManifest, UnknownTopic
 from smq_operator.world import Problem, Wish
-from smq_storage.manifest import TopicManifest, check_change, parse_manifest
+from smq_storage.annotate import annotated
+from smq_storage.manifest import (
+    ACTIVE,
+    AUTOSCALING,
+    PAUSED,
+    TopicManifest,
+    check_annotations,
+    check_change,
+    parse_manifest,
+)
 
 MISSING_FOR = 2_000_000
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -67,6 +76,7 @@ class Manifests:
         file = self._files[path.name] = _File(stamp, wish=file.wish if file is not None else None)
         try:
             file.wish = parse_manifest(path.read_text())
+            check_annotations(file.wish)
         except InvalidManifest as error:
             file.problem = error.message
         except (OSError, UnicodeDecodeError) as error:
@@ -78,7 +88,8 @@ class Manifests:
         for name, file in sorted(self._files.items()):
             if file.wish is not None and file.wish.full_name not in found:
                 problem = f"{name}: {file.problem}" if file.problem is not None else None
-                found[file.wish.full_name] = Wish(file.wish.full_name, file.wish.spec, problem=problem)
+                wish = file.wish
+                found[wish.full_name] = Wish(wish.full_name, wish.spec, problem=problem, paused=wish.paused)
         return found
 
     def problems(self) -> list[Problem]:
@@ -95,18 +106,44 @@ class Manifests:
     def apply(self, text: str) -> tuple[str, str]:
         """Writes a manifest into the folder, atomically. Returns the full name and what was done.
 
-        Raises InvalidManifest when it is none, or changes what cannot change.
+        A pause stays, unless the manifest says something about it. Raises InvalidManifest when it is none, or changes
+        what cannot change.
         """
         wish = parse_manifest(text)
+        check_annotations(wish)
         self.scan()
         old = self.wishes().get(wish.full_name)
         if old is not None:
             check_change(old.spec, wish.spec)
-            if old.spec == wish.spec and old.problem is None and self._path_of(wish.full_name).exists():
+            if old.paused and wish.autoscaling is None:
+                # As with kubectl apply: who does not set an annotation does not take it away.
+                text = annotated(text, AUTOSCALING, PAUSED)
+                wish = parse_manifest(text)
+            same = old.spec == wish.spec and old.paused == wish.paused and old.problem is None
+            if same and self._path_of(wish.full_name).exists():
                 return wish.full_name, "unchanged"
         self._write(self._path_of(wish.full_name), text)
         self.scan()
         return wish.full_name, "created" if old is None else "configured"
+
+    def set_paused(self, topic: str, paused: bool) -> None:
+        """Writes it into the topic's manifest. Raises UnknownTopic, InvalidManifest."""
+        self.scan()
+        wish = self.wishes().get(topic)
+        if wish is None:
+            raise UnknownTopic(f"there is no topic {topic}")
+        if wish.paused == paused:
+            return
+        path = self._path_of(topic)
+        try:
+            text = annotated(path.read_text(), AUTOSCALING, PAUSED if paused else ACTIVE)
+            parse_manifest(text)
+        except InvalidManifest as error:
+            raise InvalidManifest(f"{path.name} cannot be changed, mend it first: {error.message}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidManifest(f"{path.name} cannot be read ({error}): apply the topic's manifest again") from None
+        self._write(path, text)
+        self.scan()
 
     def delete(self, topic: str) -> None:
         """Removes the topic's file. Raises UnknownTopic."""

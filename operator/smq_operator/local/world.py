@@ -99,6 +99,10 @@ class LocalWorld:
         self._manifests.delete(topic)
         self._changed()
 
+    async def set_paused(self, topic: str, paused: bool) -> None:
+        self._manifests.set_paused(topic, paused)
+        self._changed()
+
     def brokers_wanted(self) -> int:
         return self._count
 

@@ -184,6 +184,14 @@ class ApplyTopicReply(_message.Message):
     result: str
     def __init__(self, topic: _Optional[str] = ..., result: _Optional[str] = ...) -> None: ...
 
+class PauseTopicRequest(_message.Message):
+    __slots__ = ("topic", "paused")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    paused: bool
+    def __init__(self, topic: _Optional[str] = ..., paused: _Optional[bool] = ...) -> None: ...
+
 class TopicList(_message.Message):
     __slots__ = ("topics", "problems")
     class Problem(_message.Message):
@@ -194,20 +202,22 @@ class TopicList(_message.Message):
         message: str
         def __init__(self, where: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
     class Topic(_message.Message):
-        __slots__ = ("info", "layout", "messages_per_second", "bytes_per_second", "conditions", "sealed_segments")
+        __slots__ = ("info", "layout", "messages_per_second", "bytes_per_second", "conditions", "sealed_segments", "paused")
         INFO_FIELD_NUMBER: _ClassVar[int]
         LAYOUT_FIELD_NUMBER: _ClassVar[int]
         MESSAGES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
         BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
         CONDITIONS_FIELD_NUMBER: _ClassVar[int]
         SEALED_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+        PAUSED_FIELD_NUMBER: _ClassVar[int]
         info: _data_pb2.TopicInfo
         layout: _data_pb2.Layout
         messages_per_second: float
         bytes_per_second: float
         conditions: _containers.RepeatedCompositeFieldContainer[Condition]
         sealed_segments: int
-        def __init__(self, info: _Optional[_Union[_data_pb2.TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[_data_pb2.Layout, _Mapping]] = ..., messages_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., sealed_segments: _Optional[int] = ...) -> None: ...
+        paused: bool
+        def __init__(self, info: _Optional[_Union[_data_pb2.TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[_data_pb2.Layout, _Mapping]] = ..., messages_per_second: _Optional[float] = ..., bytes_per_second: _Optional[float] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., sealed_segments: _Optional[int] = ..., paused: _Optional[bool] = ...) -> None: ...
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedCompositeFieldContainer[TopicList.Topic]

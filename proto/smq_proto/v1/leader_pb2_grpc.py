@@ -90,6 +90,11 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
+        self.PauseTopic = channel.unary_unary(
+                '/smq.v1.Leader/PauseTopic',
+                request_serializer=smq_dot_v1_dot_leader__pb2.PauseTopicRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
+                _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/smq.v1.Leader/ListTopics',
                 request_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
@@ -204,6 +209,13 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PauseTopic(self, request, context):
+        """load changes no segments, or does again
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListTopics(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -304,6 +316,11 @@ def add_LeaderServicer_to_server(servicer, server):
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopic,
                     request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+            ),
+            'PauseTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseTopic,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.PauseTopicRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
@@ -638,6 +655,33 @@ class Leader:
             target,
             '/smq.v1.Leader/DeleteTopic',
             smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PauseTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/PauseTopic',
+            smq_dot_v1_dot_leader__pb2.PauseTopicRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from smq_core.autoscale import Merge, Split
+from smq_core.decide import Roll
 from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import SealPlan, Successor, create, plan
 from smq_core.load import SECOND, Counters, SegmentLoad
@@ -100,3 +101,55 @@ def test_the_first_rate_counts_at_once() -> None:
     load.observe(SECOND, Counters(8_000, 80, 2))
     assert load.fast.messages == load.slow.messages == 3_000
     assert load.slope.messages == 0
+
+
+def test_a_pause_withholds_what_load_asks_for_and_its_end_does_it() -> None:
+    layout, load = layout_of(1, A, B), TopicLoad()
+    load.paused = True
+    for second in range(12):
+        report(load, layout, range(second, second + 1), 5_000)
+        assert not load.changes(SPEC, layout, alive(A, B), second * SECOND)
+    assert [type(c) for c in load.withheld] == [Split]
+    load.paused = False
+    changes = load.changes(SPEC, layout, alive(A, B), 12 * SECOND)
+    assert [type(c) for c in changes] == [Split]
+    assert not load.withheld
+
+
+def test_a_pause_withholds_moves_and_merges_and_what_segments_min_asks_for() -> None:
+    layout, load = layout_of(8, A, B), TopicLoad()
+    load.paused = True
+    report(load, layout, range(20), *[700] * 8)
+    assert not load.changes(SPEC, layout, alive(A, B, C), 20 * SECOND), "a move would be due"
+    more = replace(SPEC, min_segments=16)
+    assert not load.changes(more, layout, alive(A, B, C), 21 * SECOND) and load.withheld
+    load = TopicLoad()
+    load.paused = True
+    for second in range(60):
+        report(load, layout, range(second, second + 1), *[1] * 8)
+        assert not load.changes(SPEC, layout, alive(A, B), second * SECOND)
+    assert [type(c) for c in load.withheld] == [Merge]
+
+
+def test_a_pause_does_not_remember_a_quiet_of_before_it() -> None:
+    """Quiet, then paused and busy, then quiet again: the wait begins anew."""
+    layout, load = layout_of(2, A, B), TopicLoad()
+    rates = [1] * 29 + [300] * 200 + [1] * 200
+    total, merged_at = 0, None
+    for second, rate in enumerate(rates):
+        load.paused = 29 <= second < 229
+        total += rate
+        for segment in layout.segments:
+            load.observe(segment.name, Counters(total, total, 1), second * SECOND)
+        if load.changes(SPEC, layout, alive(A, B), second * SECOND):
+            merged_at = second
+            break
+    assert merged_at is not None and merged_at >= 229 + SPEC.merge_after // SECOND
+
+
+def test_rolls_go_on_while_it_is_paused() -> None:
+    layout, load = layout_of(1, A, B), TopicLoad()
+    load.paused = True
+    report(load, layout, range(3), 10)
+    old = replace(SPEC, roll_age=2 * SECOND)
+    assert [type(c) for c in load.changes(old, layout, alive(A, B), 3 * SECOND)] == [Roll]

@@ -8,6 +8,8 @@ import pytest
 
 from smq_core.errors import InvalidManifest, UnknownTopic
 from smq_operator.local.manifests import MISSING_FOR, Manifests
+from smq_storage.annotate import annotated
+from smq_storage.manifest import AUTOSCALING
 from support.leader_process import manifest
 
 
@@ -131,3 +133,49 @@ def test_delete_removes_every_file_of_the_topic(manifests: Manifests, tmp_path: 
 def test_a_folder_that_is_not_there_is_empty(tmp_path: Path, clock: Clock):
     manifests = Manifests(tmp_path / "none", clock)
     assert not manifests.scan() and not manifests.wishes()
+
+
+def test_a_pause_is_written_into_the_manifest_and_stays_when_it_is_applied_again(manifests: Manifests, tmp_path: Path):
+    text = f"# mine\n{manifest('a')}"
+    manifests.apply(text)
+    manifests.set_paused("default/a", True)
+    assert manifests.wishes()["default/a"].paused
+    assert "# mine" in (tmp_path / "default.a.yaml").read_text()
+    assert manifests.apply(text) == ("default/a", "unchanged")
+    assert manifests.apply(manifest("a", replicas=3)) == ("default/a", "configured")
+    assert manifests.wishes()["default/a"].paused
+    manifests.set_paused("default/a", False)
+    assert manifests.scan() is False and not manifests.wishes()["default/a"].paused
+
+
+def test_a_manifest_may_say_that_it_is_paused(manifests: Manifests):
+    paused = annotated(manifest("a"), AUTOSCALING, "paused")
+    assert manifests.apply(paused) == ("default/a", "created")
+    assert manifests.wishes()["default/a"].paused
+    assert manifests.apply(annotated(paused, AUTOSCALING, "active")) == ("default/a", "configured")
+    assert not manifests.wishes()["default/a"].paused
+    with pytest.raises(InvalidManifest, match="'paused' or 'active', not 'off'"):
+        manifests.apply(annotated(paused, AUTOSCALING, "off"))
+
+
+def test_a_file_that_says_nonsense_of_the_pause_is_followed_in_all_else(manifests: Manifests, tmp_path: Path):
+    (tmp_path / "a.yaml").write_text(annotated(manifest("a"), AUTOSCALING, "off"))
+    manifests.scan()
+    wish = manifests.wishes()["default/a"]
+    assert not wish.paused and wish.problem is not None and "'off'" in wish.problem
+    manifests.set_paused("default/a", True)
+    assert manifests.wishes()["default/a"].paused and not manifests.problems()
+
+
+def test_a_pause_of_what_is_not_there_or_damaged_is_refused(manifests: Manifests, tmp_path: Path):
+    with pytest.raises(UnknownTopic):
+        manifests.set_paused("default/a", True)
+    (tmp_path / "a.yaml").write_text(manifest("a"))
+    manifests.scan()
+    (tmp_path / "a.yaml").write_text("kind: [")
+    with pytest.raises(InvalidManifest, match=r"a\.yaml cannot be changed, mend it first"):
+        manifests.set_paused("default/a", True)
+    (tmp_path / "a.yaml").unlink()
+    with pytest.raises(InvalidManifest, match=r"a\.yaml cannot be read"):
+        manifests.set_paused("default/a", True)
+    assert not manifests.wishes()["default/a"].paused
