@@ -1,0 +1,49 @@
+"""A topic whose autoscaling is paused is not cut by a flood; when it is resumed it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from smq_storage.seaweed import SeaweedProcess
+from support.ledger import Ledger, Publishing, check, read_back
+from support.local_cluster import LocalCluster
+from support.waiting import eventually
+
+
+def test_a_flood_does_not_split_a_paused_topic(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:
+    scaling = {"target": {"messagesPerSecond": 500, "bytesPerSecond": "256Mi"}, "splitAfter": "1s"}
+    with (
+        LocalCluster(tmp_path / "cluster", seaweed.settings(prefix), brokers=2) as cluster,
+        cluster.connect() as client,
+    ):
+        admin = client.admin()
+        cluster.create("flood", scaling=scaling)
+        admin.pause("flood")
+        assert admin.topic("flood").paused
+        ledger = Ledger(keys=200)
+        with client.producer("flood", linger=0.01) as producer:
+            flood = Publishing(producer, ledger, at_once=10)
+
+            def withheld() -> bool:
+                return any("load asks for a split of flood-0-64-0" in c.message for c in admin.topic("flood").conditions)
+
+            eventually(withheld, 30, what="load asks for a split")
+            # By hand everything goes on, and what it opens is not cut either.
+            admin.roll("flood", "flood-0-64")
+            eventually(lambda: [s.number for s in admin.segments("flood")] == [1], 20, what="it is rolled")
+            more = flood.acked + 200
+            eventually(lambda: flood.acked > more, 30, what="the flood goes on")
+            assert len(admin.segments("flood")) == 1
+            assert "split" not in {d.action for d in admin.decisions()}
+            assert "seaweedmq.io/autoscaling" in manifest_of(cluster)
+
+            admin.resume("flood")
+            eventually(lambda: len(admin.segments("flood")) > 1, 10, what="it is split at once")
+            flood.stop()
+        assert [d.action for d in admin.decisions() if d.action in ("pause", "resume")] == ["pause", "resume"]
+        with client.consumer("flood", start="earliest") as consumer:
+            check(ledger, read_back(consumer, ledger.total, 60))
+
+
+def manifest_of(cluster: LocalCluster) -> str:
+    return (cluster.folder / "topics" / "default.flood.yaml").read_text()
