@@ -51,11 +51,24 @@ VALUES: dict[str, dict[str, Any]] = {
         "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/smq"}},
     },
     "no budgets": {"podDisruptionBudget": False, "service": {"port": 17070}},
+    "trial": {"filer": {}, "seaweedfs": {"enabled": True}},
+    "trial in memory": {
+        "filer": {"url": "s3://other/prefix"},
+        "seaweedfs": {"enabled": True, "persistence": {"enabled": False}, "nodeSelector": {"disk": "ssd"}},
+    },
+    "watched": {
+        "monitoring": {
+            "serviceMonitor": {"enabled": True, "interval": "30s", "labels": {"release": "prometheus"}},
+            "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
+        }
+    },
     "quick to end": {"brokers": {"terminationGracePeriodSeconds": 15, "logLevel": "warning"}},
 }
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "no filer": ({"filer": {"url": ""}}, "filer"),
+    "no filer": ({"filer": {"url": ""}}, "filer.url is needed"),
+    "an odd size of a disk": ({"seaweedfs": {"persistence": {"size": "10 GB"}}}, "size"),
+    "a scrape every now and then": ({"monitoring": {"serviceMonitor": {"interval": "often"}}}, "interval"),
     "a filer by http": ({"filer": {"url": "http://seaweedfs:8333/smq"}}, "filer"),
     "a value that is not": ({"broker": {"min": 1}}, "broker"),
     "a deep value that is not": ({"brokers": {"minimum": 1}}, "minimum"),
@@ -81,6 +94,14 @@ def render(values: dict[str, Any], *, name: str = "smq", namespace: str = "defau
         rendered = chart.render(given(values), name=name, namespace=namespace)
     texts = (text for path, text in rendered.items() if path.endswith(".yaml"))
     return [document for text in texts for document in yaml.safe_load_all(text) if document]
+
+
+def workloads(resources: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The Pods that a release makes, by what makes them: metadata and spec of each."""
+    made = {
+        r["metadata"]["name"]: r["spec"]["template"] for r in resources if r["kind"] in ("Deployment", "StatefulSet")
+    }
+    return made | of_kind(resources, "Pod")
 
 
 def of_kind(resources: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:

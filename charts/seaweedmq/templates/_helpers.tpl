@@ -35,10 +35,21 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* Where the log is kept: as given, or in the SeaweedFS of the trial. */}}
+{{- define "smq.filerUrl" -}}
+{{- $trial := ternary "s3://smq" "" .Values.seaweedfs.enabled -}}
+{{- required "filer.url is needed: --set filer.url=s3://bucket, or --set seaweedfs.enabled=true for a trial" (.Values.filer.url | default $trial) -}}
+{{- end }}
+
+{{- define "smq.filerEndpoint" -}}
+{{- $trial := printf "http://%s-seaweedfs.%s.svc:8333" (include "smq.name" .) .Release.Namespace -}}
+{{- .Values.filer.endpoint | default (ternary $trial "" .Values.seaweedfs.enabled) -}}
+{{- end }}
+
 {{/* How to reach the filer: the same for the operator and the brokers. */}}
 {{- define "smq.filerEnv" -}}
-- {name: SMQ_FILER_URL, value: {{ required "filer.url is needed: --set filer.url=s3://bucket" .Values.filer.url | quote }}}
-{{- with .Values.filer.endpoint }}
+- {name: SMQ_FILER_URL, value: {{ include "smq.filerUrl" . | quote }}}
+{{- with include "smq.filerEndpoint" . }}
 - {name: SMQ_FILER_ENDPOINT, value: {{ . | quote }}}
 {{- end }}
 {{- with .Values.filer.region }}

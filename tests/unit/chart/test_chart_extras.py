@@ -1,0 +1,87 @@
+"""What the chart adds when it is asked to: SeaweedFS for a trial, monitoring, the test of a release."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+from smq_broker.settings import parse_settings
+from support.chart import VALUES, of_kind, render, workloads
+
+METRICS = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def filer(pod: dict[str, Any]) -> dict[str, str]:
+    named = {entry["name"]: entry.get("value", "") for entry in pod["spec"]["containers"][0]["env"]}
+    return {name: value for name, value in named.items() if name.startswith("SMQ_FILER")}
+
+
+def test_a_trial_needs_nothing_else_and_everybody_finds_its_store() -> None:
+    resources = render(VALUES["trial"], namespace="queue")
+    pods = workloads(resources)
+    found = {"SMQ_FILER_URL": "s3://smq", "SMQ_FILER_ENDPOINT": "http://smq-seaweedfs.queue.svc:8333"}
+    assert filer(pods["smq-broker"]) == filer(pods["smq-operator"]) == found
+    assert parse_settings([], found).store().url == "s3://smq"
+    service = of_kind(resources, "Service")["smq-seaweedfs"]["spec"]
+    labels = pods["smq-seaweedfs"]["metadata"]["labels"]
+    assert service["selector"].items() <= labels.items() and service["ports"][0]["port"] == 8333
+    assert "-bucket=smq" in pods["smq-seaweedfs"]["spec"]["containers"][0]["command"]
+    claim = of_kind(resources, "StatefulSet")["smq-seaweedfs"]["spec"]["volumeClaimTemplates"][0]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "10Gi" and "storageClassName" not in claim["spec"]
+
+
+def test_a_trials_bucket_is_that_of_the_filers_address_and_its_disk_may_be_none() -> None:
+    resources = render(VALUES["trial in memory"])
+    pod = workloads(resources)["smq-seaweedfs"]["spec"]
+    assert "-bucket=other" in pod["containers"][0]["command"] and pod["nodeSelector"] == {"disk": "ssd"}
+    assert {"name": "data", "emptyDir": {}} in pod["volumes"]
+    assert "volumeClaimTemplates" not in of_kind(resources, "StatefulSet")["smq-seaweedfs"]["spec"]
+
+
+def test_no_store_and_nothing_for_prometheus_unless_asked_for() -> None:
+    kinds = {resource["kind"] for resource in render({})}
+    assert not kinds & {"StatefulSet", "ServiceMonitor", "PrometheusRule"}
+
+
+def test_a_monitor_finds_the_service_that_finds_every_pod_of_the_project() -> None:
+    resources = render(VALUES["watched"] | {"seaweedfs": {"enabled": True}})
+    monitor = of_kind(resources, "ServiceMonitor")["smq-metrics"]
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    services = [s for s in of_kind(resources, "Service").values() if wanted <= s["metadata"]["labels"].items()]
+    assert [s["metadata"]["name"] for s in services] == ["smq-metrics"]
+    pods = workloads(resources)
+    selector = services[0]["spec"]["selector"].items()
+    found = {name for name, pod in pods.items() if selector <= pod["metadata"]["labels"].items()}
+    assert found == {"smq-operator", "smq-broker", "smq-test"}
+    ported = {n for n in found if any(p["name"] == "http" for p in pods[n]["spec"]["containers"][0].get("ports", []))}
+    assert ported == {"smq-operator", "smq-broker"}
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+
+
+def test_alerts_speak_of_metrics_that_exist_and_say_what_to_do() -> None:
+    known = set(re.findall(r"`(smq_[a-z_]+)", METRICS.read_text()))
+    rules = of_kind(render(VALUES["watched"], namespace="queue"), "PrometheusRule")["smq-metrics"]["spec"]["groups"][0]
+    names = {rule["alert"] for rule in rules["rules"]}
+    wanted = {"SmqNoLeader", "SmqSealBlocked", "SmqDataLoss", "SmqMemoryPressure", "SmqFilerErrors"}
+    assert wanted <= names and len(names) == len(rules["rules"])
+    for rule in rules["rules"]:
+        used = re.findall(r"\b(smq_[a-z_]+)\{", rule["expr"])
+        assert used and set(used) <= known, rule["alert"]
+        assert rule["expr"].count('namespace="queue",service="smq-metrics"') == len(used), rule["alert"]
+        assert all(rule["expr"].count(a) == rule["expr"].count(b) for a, b in ("()", "[]", "{}"))
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"]["summary"] and len(rule["annotations"]["description"]) > 40
+
+
+def test_the_test_of_a_release_is_a_program_and_runs_after_its_topic() -> None:
+    resources = render({}, namespace="queue")
+    pod, topic = of_kind(resources, "Pod")["smq-test"], of_kind(resources, "Topic")["smq-test"]
+    weights = [int(r["metadata"]["annotations"].get("helm.sh/hook-weight", "0")) for r in (topic, pod)]
+    assert weights == sorted(weights) and weights[0] < weights[1]
+    assert all(r["metadata"]["annotations"]["helm.sh/hook"] == "test" for r in (topic, pod))
+    container = pod["spec"]["containers"][0]
+    assert "def main" in ast.unparse(ast.parse(container["args"][0]))
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert environment == {"SMQ_LEADER": "smq.queue.svc:7070", "SMQ_TOPIC": "queue/smq-test"}
