@@ -5,6 +5,7 @@ The invariant, true of every layout these functions return: the open and sealing
 * ``create`` makes the first segments.
 * ``plan`` turns segments to ``sealing`` and adds their successors as ``pending``.
 * ``activate`` takes sealed segments out and turns their successors to ``open``.
+* ``accept_losses`` writes down that a person lets seals go on without their replicas.
 
 A pending segment can be planned away too (its broker died before it opened): it stays ``pending``, with successors
 of its own, and turns to ``sealing`` in the activation that would have opened it.
@@ -125,6 +126,13 @@ def checked(layout: Layout) -> Layout:
     accepting = [s.range for s in layout.segments if s.phase in (Phase.OPEN, Phase.SEALING)]
     if not covers_exactly(accepting, layout.ring):
         raise ValueError(f"open and sealing segments do not cover {layout.ring}: {sorted(accepting)}")
+def accept_losses(layout: Layout, names: Iterable[str], *, writer: str) -> Layout:
+    """Marks these segments; whoever leads then goes on without their replicas."""
+    given_up = set(names)
+    segments = tuple(replace(s, loss_accepted=True) if s.name in given_up else s for s in layout.segments)
+    return checked(replace(layout, version=layout.version + 1, segments=segments, writer=writer))
+
+
     return layout
 
 

@@ -98,6 +98,8 @@ class TopicLeader:
     _putting: bool = False
     _asked: list[Request] = field(default_factory=list)
     """Requests that the layout which is being put carries out."""
+    _losses: set[str] = field(default_factory=set)
+    """Segments whose loss a person has accepted, until the layout says so."""
     _indexing: bool = False
     _openings: dict[tuple[str, str], _Opening] = field(default_factory=dict)
     _open_everywhere: set[str] = field(default_factory=set)
@@ -197,6 +199,8 @@ class TopicLeader:
                 continue
             if not self._successors_ready(segment, now, liveness):
                 continue
+            if segment.loss_accepted:
+                sealing.accept_loss()
             sealing.known_watermark = self.watermarks.get(segment.name)
             step = sealing.next_step(now, liveness)
             self.blocked.pop(segment.name, None)
@@ -254,6 +258,10 @@ class TopicLeader:
         leaving = layouts.activatable(layout, done)
         if leaving:
             layout = layouts.activate(layout, leaving, writer=writer)
+        given_up = {s.name for s in layout.segments if s.name in self._losses and not s.loss_accepted}
+        if given_up:
+            layout = layouts.accept_losses(layout, given_up, writer=writer)
+            self._decided(now, "accept loss", tuple(sorted(given_up)), "a person gives up what cannot be reached")
         if now < self.settles_at and not _all_known(layout, brokers):
             brokers = {}
         refused = {key for key, opening in self._openings.items() if opening.refused}
@@ -314,6 +322,11 @@ class TopicLeader:
         opening = self._openings.setdefault((segment, incarnation), _Opening())
         opening.asked, opening.done = False, True
 
+    @property
+    def knows_layout(self) -> bool:
+        """True when the filer has said which layout the topic has, or that it has none yet."""
+        return self._known
+
     def holds(self, segment: str, incarnation: str) -> bool:
         """True when this incarnation said that it holds the segment."""
         opening = self._openings.get((segment, incarnation))
@@ -341,11 +354,24 @@ class TopicLeader:
             self._sealings[segment].filer_failed(now)
 
     def accept_loss(self, segment: str) -> bool:
-        """A person lets a blocked seal go on. False when the segment is not being sealed."""
+        """A person lets a blocked seal go on, as soon as the layout says so: then it is remembered by whoever leads.
+
+        False when the segment is not being sealed.
+        """
         sealing = self._sealings.get(segment)
-        if sealing is not None:
-            sealing.accept_loss()
-        return sealing is not None
+        if sealing is None or sealing.outcome is not None:
+            return False
+        self._losses.add(segment)
+        return True
+
+    def loss_is_accepted(self, segment: str) -> bool:
+        sealing = self._sealings.get(segment)
+        return sealing is not None and sealing.loss_accepted
+
+    def is_asked(self, request: Request) -> bool:
+        """True while the same is asked of its first segment, and not in the layout yet."""
+        waiting = (r for r in (*self.requests, *self._asked) if r.action == request.action)
+        return any(request.segments[0] in other.segments for other in waiting)
 
     def indexed(self, names: Sequence[str]) -> None:
         self._indexing = False
@@ -371,6 +397,7 @@ class TopicLeader:
     def _forget(self) -> None:
         """Drops what belongs to segments that left the layout."""
         names = {s.name for s in self.layout.segments} if self.layout is not None else set()
+        self._losses &= names
         self._openings = {key: value for key, value in self._openings.items() if key[0] in names}
         self._open_everywhere &= names
         self._sealings = {key: value for key, value in self._sealings.items() if key in names}

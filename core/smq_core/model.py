@@ -121,6 +121,8 @@ class Segment:
     opened_at: int = 0
 
     @property
+    loss_accepted: bool = False
+    """A person lets its seal go on without what replicas hold that cannot be reached."""
     def primary(self) -> Replica:
         return self.replicas[0]
 

@@ -33,10 +33,10 @@ def ask(loop: LeaderLoop, topic: str, wanted: Request) -> None:
     loop.kick(run)
 
 
-def accept_loss(loop: LeaderLoop, topic: str, segment: str) -> None:
-    """Lets a blocked seal go on without what only its replicas hold.
+def accept_loss(loop: LeaderLoop, topic: str, segment: str) -> str:
+    """Lets a blocked seal go on without what only its replicas hold, as soon as that is written into the layout.
 
-    Raises UnknownTopic, UnknownSegment, InvalidRequest when the segment is not being sealed.
+    Returns the segment's full name. Raises UnknownTopic, UnknownSegment, InvalidRequest when it is not being sealed.
     """
     run = loop.topic(topic)
     found = _named(run, segment)
@@ -46,6 +46,7 @@ def accept_loss(loop: LeaderLoop, topic: str, segment: str) -> None:
         raise InvalidRequest(f"{found.name} is not being sealed: there is no loss to accept")
     log.warning("segment.loss.accepted", topic=run.name, segment=found.name)
     loop.kick(run)
+    return found.name
 
 
 def _named(run: TopicRun, name: str) -> Segment | None:

@@ -326,8 +326,9 @@ class LeaderLoop:
 
     @property
     def knows_everything(self) -> bool:
-        """True when no topic's layout is still to be read."""
-        return self.rounds > 0 and all(run.layout is not None for run in self.topics.values())
+        """True when no topic's layout is still to be read; a topic that has none yet gives nobody anything to hold."""
+        leaders = [run.leader for run in self.topics.values()]
+        return self.rounds > 0 and all(leader is not None and leader.knows_layout for leader in leaders)
 
     def held_by(self, incarnation: str) -> list[str]:
         """The segments that layouts give to this incarnation, or soon will."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 
 from smq_core.autoscale import Change, Merge
 from smq_core.decide import Request
-from smq_core.errors import InvalidRequest, NoBrokers, SmqError
+from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailable
 from smq_core.model import Durability
 from smq_core.sealing import Liveness
 from smq_operator.asking import accept_loss, ask
@@ -23,6 +25,7 @@ from smq_storage.manifest import check_change, parse_manifest
 log = structlog.get_logger()
 
 DRAIN_TIMEOUT = 2.0
+WRITTEN_WITHIN = 5.0
 
 
 class PeopleService:
@@ -140,7 +143,18 @@ class PeopleService:
 
     @answers
     async def AcceptLoss(self, request: lpb.SegmentRequest) -> lpb.Empty:
-        accept_loss(self.desk.loop, request.topic, request.segment)
+        loop = self.desk.loop
+        segment = accept_loss(loop, request.topic, request.segment)
+        run = loop.topic(request.topic)
+        try:
+            async with asyncio.timeout(WRITTEN_WITHIN):
+                while run.layout is None or (segment in run.layout and not run.layout.segment(segment).loss_accepted):
+                    await run.change()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"{segment}: accepting its loss could not be written down, the filer does not answer. It is done as "
+                "soon as that ends, unless this leader ends before: then say it again"
+            ) from None
         return lpb.Empty()
 
 

@@ -110,7 +110,10 @@ def accept_loss(
         if not yes and not typer.confirm(f"Give up what only the replicas of {name} hold?"):
             raise Failed("nothing was changed")
         admin.accept_loss(topic, name)
-    out.print(f"segment {name}: the loss is accepted; `smq segment list --all` will show what was lost")
+    out.print(
+        f"segment {name}: the loss is accepted and written down, whoever leads from now on; "
+        "`smq segment list --all` will show what was lost"
+    )
 
 
 def find(topics: Sequence[TopicInfo], names: Sequence[str]) -> tuple[str, list[str]]:

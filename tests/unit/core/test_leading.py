@@ -193,6 +193,49 @@ def test_a_blocked_seal_is_told_and_goes_on_when_a_person_says_so():
     assert not scene.leader.accept_loss("nothing")
 
 
+def blocked(scene: Scene) -> Scene:
+    """Both replicas of its segment are silent, and neither is proved gone."""
+    for replica in scene.layout.segments[0].replicas:
+        scene.lose(replica.incarnation, Liveness.SUSPECT)
+    for _ in range(5):
+        scene.answer([e for e in scene.step() if not isinstance(e, AskReplica)])
+    assert scene.leader.blocked
+    return scene
+
+
+def test_an_accepted_loss_is_written_down_before_anything_is_given_up():
+    scene = blocked(Scene(brokers=4).begun())
+    scene.leader.accept_loss("t-0-16-0")
+    (put,) = scene.step()
+    assert isinstance(put, PutLayout) and put.layout.segment("t-0-16-0").loss_accepted
+    assert not any(s.loss_accepted for s in put.layout.segments if s.name != "t-0-16-0")
+    assert not scene.step(), "nothing happens before it is stored"
+    scene.put(put)
+    assert SealFromFiler("t-0-16-0", None) in scene.step()
+    assert [d.action for d in scene.leader.decisions].count("accept loss") == 1
+
+
+def test_a_put_that_is_lost_does_not_lose_the_acceptance():
+    scene = blocked(Scene(brokers=4).begun())
+    scene.leader.accept_loss("t-0-16-0")
+    (put,) = scene.step()
+    assert isinstance(put, PutLayout)
+    scene.leader.layout_lost(scene.now)
+    scene.run()
+    assert "t-0-16-0" not in scene.layout
+
+
+def test_a_leader_that_follows_knows_of_an_accepted_loss():
+    old = blocked(Scene(brokers=4).begun())
+    old.leader.accept_loss("t-0-16-0")
+    (put,) = old.step()
+    assert isinstance(put, PutLayout)
+    scene = Scene(brokers=4)
+    scene.stored, scene.etag, scene.brokers = put.layout, old.etag + 1, old.brokers
+    effects = scene.run()
+    assert SealFromFiler("t-0-16-0", None) in effects and "t-0-16-0" not in scene.layout
+
+
 def test_a_new_leader_decides_nothing_before_it_has_heard_of_the_replicas():
     old = Scene().begun()
     scene = Scene()

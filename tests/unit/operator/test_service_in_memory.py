@@ -336,6 +336,53 @@ def test_may_leave_is_not_said_before_every_layout_is_known():
     asyncio.run(main())
 
 
+def test_brokers_may_leave_although_a_topic_has_no_layout_yet():
+    """All are told to end before there is one to hold its first segments: nobody waits for nothing."""
+
+    async def main() -> None:
+        scene = Scene()
+        leader = scene.leader()
+        for broker in scene.fleet.brokers.values():
+            broker.draining = True
+        async with leading(leader):
+            await until(lambda: TOPIC in leader.loop.topics and leader.loop.knows_everything, what="the filer is read")
+            assert leader.loop.topics[TOPIC].layout is None, "there is nobody to place it on"
+            for broker in scene.fleet.brokers.values():
+                reply = await leader.call("Report", broker.report())
+                assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
+            scene.fleet.add("new")
+            scene.world.count = 1
+            await until(lambda: leader.loop.topics[TOPIC].layout is not None, what="a broker that comes gets it")
+
+    asyncio.run(main())
+
+
+def test_nobody_may_leave_while_a_layout_cannot_be_read(monkeypatch: pytest.MonkeyPatch):
+    async def main() -> None:
+        scene = Scene()
+        leader = scene.leader()
+        broker = next(iter(scene.fleet.brokers.values()))
+        broker.draining = True
+        get = scene.store.get
+
+        def away(path: str) -> object:
+            if path.endswith("layout.json"):
+                raise StoreUnavailable("broken by the test")
+            return get(path)
+
+        monkeypatch.setattr(scene.store, "get", away)
+        async with leading(leader):
+            await until(lambda: TOPIC in leader.loop.topics and leader.loop.topics[TOPIC].leader is not None)
+            reply = await leader.call("Report", broker.report())
+            assert isinstance(reply, lpb.BrokerReportReply) and not reply.may_leave
+            monkeypatch.setattr(scene.store, "get", get)
+            await until(lambda: segments(leader))
+            reply = await leader.call("Report", broker.report())
+            assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
+
+    asyncio.run(main())
+
+
 def test_a_topic_that_fails_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch):
     async def work(scene: Scene, leader: LeaderInMemory) -> None:
         scene.world.wish("default/bad")
