@@ -365,8 +365,9 @@ class TopicLeader:
         return True
 
     def loss_is_accepted(self, segment: str) -> bool:
+        """True when a person has said so, written down or not yet."""
         sealing = self._sealings.get(segment)
-        return sealing is not None and sealing.loss_accepted
+        return segment in self._losses or (sealing is not None and sealing.loss_accepted)
 
     def is_asked(self, request: Request) -> bool:
         """True while the same is asked of its first segment, and not in the layout yet."""
