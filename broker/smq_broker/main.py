@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import uuid
+from urllib.parse import urlsplit
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -85,14 +86,35 @@ class Broker:
         warm_up()
         holdings.start()
         session.start()
+        relay = self._relay(session, address, registry)
         rest_collector()
         self._not_ready = None
-        log.info("broker.ready", address=address, http=health.address, incarnation=self.incarnation, pid=os.getpid())
+        log.info(
+            "broker.ready",
+            address=address,
+            http=health.address,
+            relay=relay,
+            incarnation=self.incarnation,
+            pid=os.getpid(),
+        )
         while not self._stop.wait(0.5):
             if holdings.draining:
                 self._not_ready = "draining"
         self._leave(holdings, session, news, intake)
         return 0
+
+    def _relay(self, session: LeaderSession, address: str, registry: CollectorRegistry) -> str | None:
+        """Where it listens; None when none is wanted, which spares its imports too."""
+        if not self.settings.relay:
+            return None
+        from smq_broker.relay import Relay
+        from smq_broker.targets import Targets
+
+        filer = urlsplit(self.settings.filer_endpoint)
+        always = [address, f"{filer.hostname}:{filer.port or 80}"] if filer.scheme == "http" else [address]
+        relay = Relay(self.settings.relay, Targets(session.leaders, always), registry)
+        relay.start()
+        return relay.address
 
     def _probe(self, store: Store, http: str) -> int | None:
         """Returns when the filer proved fit; the exit code when it never will, or when it is time to stop."""

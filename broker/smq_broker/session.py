@@ -64,6 +64,11 @@ class LeaderSession:
         self.may_leave = threading.Event()
         self.answered_at = time.monotonic()
 
+    def leaders(self) -> list[str]:
+        """The known addresses of leaders, the one that is asked now first."""
+        at = self._at % len(self._leaders) if self._leaders else 0
+        return self._leaders[at:] + self._leaders[:at]
+
     def start(self) -> None:
         threading.Thread(target=self._run, name="leader-session", daemon=True).start()
 

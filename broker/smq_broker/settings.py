@@ -34,6 +34,7 @@ class BrokerSettings(BaseModel):
     memory: int = Field(2**30, ge=32 * 2**20, description="memory of this process, such as 1Gi")
     max_batch: int = Field(16 * 2**20, ge=2**16, description="the largest batch that is accepted, such as 16Mi")
     http: str = Field("127.0.0.1:0", description="host:port of /healthz, /readyz and /metrics")
+    relay: str = Field("", description="host:port where clients that reach no other broker come in; default: none")
     node: str = Field("", description="the machine it runs on; replicas avoid sharing one")
     zone: str = Field("", description="the zone it runs in; replicas avoid sharing one")
     grace: float = Field(110.0, ge=0, description="seconds after SIGTERM until it leaves even if a leader says wait")
@@ -51,10 +52,11 @@ class BrokerSettings(BaseModel):
     def _addresses(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
-    @field_validator("listen", "http")
+    @field_validator("listen", "http", "relay")
     @classmethod
     def _listens(cls, value: str) -> str:
-        split_address(value)
+        if value:
+            split_address(value)
         return value
 
     @field_validator("filer_url")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq.network import Network
 from smq_core.errors import Unavailable
 from smq_proto.flight import from_flight
 
@@ -42,16 +43,16 @@ class Channel:
         self._lock = threading.Lock()
 
     @staticmethod
-    def open(address: str) -> Channel:
+    def open(address: str, network: Network) -> Channel:
         """Connects and makes sure that the broker answers. Raises Unavailable after CONNECT_WITHIN seconds."""
-        port = int(address.rpartition(":")[2])
+        port = network.port(address)
         with _guard:
             one_at_a_time = _connecting.setdefault(address, threading.Lock())
         if not one_at_a_time.acquire(timeout=CONNECT_WITHIN):
             raise Unavailable(f"the broker at {address} does not answer")
         try:
             before = _sockets_to(port)
-            client = fl.connect(f"grpc://{address}", generic_options=_KEEPALIVE)
+            client = network.flight(address, _KEEPALIVE)
             try:
                 list(client.list_actions(fl.FlightCallOptions(timeout=CONNECT_WITHIN)))
             except pa.ArrowNotImplementedError:

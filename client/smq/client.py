@@ -13,6 +13,7 @@ from smq.admin import Admin
 from smq.consumer import Consumer
 from smq.leader import LeaderLink
 from smq.names import full_topic
+from smq.network import DIRECT, LEADER_BY_RELAY, Network
 from smq.producer import Producer
 from smq.view import TopicView
 from smq_core.errors import InvalidRequest
@@ -24,6 +25,7 @@ def connect(
     *,
     namespace: str = "default",
     timeout: float = 10.0,
+    via: str | None = None,
     filer_url: str | None = None,
     filer_endpoint: str | None = None,
     filer_region: str | None = None,
@@ -37,13 +39,20 @@ def connect(
     by the leader and need not be given; credentials come from here or from the AWS_ variables, none means anonymous.
     ``timeout`` is in seconds, for each call to the leader. Nothing is contacted before it is needed.
 
+    ``via``, or the environment's SMQ_VIA: ``host:port`` of a broker's relay, for a client that is outside of the
+    cluster. Everything goes through it, to the leader, the brokers and an ``http://`` filer; the leader's address is
+    not needed then.
+
     Raises InvalidRequest when there is neither a leader nor a filer.
     """
-    addresses = [a.strip() for a in (leader or os.environ.get("SMQ_LEADER", "")).split(",") if a.strip()]
-    for address in addresses:
+    network = Network(via or os.environ.get("SMQ_VIA") or None)
+    told = leader or os.environ.get("SMQ_LEADER", "") or (LEADER_BY_RELAY if network.via else "")
+    addresses = [a.strip() for a in told.split(",") if a.strip()]
+    for address in [*addresses, *filter(None, [network.via])]:
         host, _, port = address.rpartition(":")
         if not host or "/" in host or not port.isdigit():
-            raise InvalidRequest(f"the leader's address is host:port, not {address!r}")
+            whose = "relay" if address == network.via else "leader"
+            raise InvalidRequest(f"the {whose}'s address is host:port, not {address!r}")
     settings = None
     url = filer_url or os.environ.get("SMQ_FILER_URL")
     if url:
@@ -57,7 +66,12 @@ def connect(
     if not addresses and settings is None:
         raise InvalidRequest("give the leader's address (host:port, or SMQ_LEADER), or a filer_url to read files only")
     return Client(
-        addresses, namespace=namespace, timeout=timeout, store=settings, keys=(filer_access_key, filer_secret_key)
+        addresses,
+        namespace=namespace,
+        timeout=timeout,
+        store=settings,
+        keys=(filer_access_key, filer_secret_key),
+        network=network,
     )
 
 
@@ -72,9 +86,11 @@ class Client:
         timeout: float,
         store: StoreSettings | None,
         keys: tuple[str | None, str | None] = (None, None),
+        network: Network = DIRECT,
     ) -> None:
         self.namespace = namespace
-        self._leader = LeaderLink(addresses, timeout=timeout)
+        self._leader = LeaderLink(addresses, timeout=timeout, network=network)
+        self._network = network
         self._settings = store
         self._keys = keys
         self._lock = threading.Lock()
@@ -189,7 +205,7 @@ class Client:
             self._made = [m for m in self._made if not m.closed]
             view = self._views.get(name)
             if view is None:
-                view = self._views[name] = TopicView(name, self._leader, self._settings, self._keys)
+                view = self._views[name] = TopicView(name, self._leader, self._settings, self._keys, self._network)
         try:
             view.wait_known()
         except BaseException:

@@ -74,7 +74,7 @@ class Engine:
         self._hinted: dict[str, float] = {}
         self._routing = threading.Lock()
         self._asking: threading.Thread | None = None
-        self._asker = OutcomeAsker(self._known.topic.name, self._known.topic.uid, producer_id)
+        self._asker = OutcomeAsker(self._known.topic.name, self._known.topic.uid, producer_id, view.network)
         self._end = threading.Event()
         self.lanes.know(self._known.layout.segments)
         view.listen(self._layout_changed)

@@ -128,7 +128,9 @@ class Fetcher:
         """Reads until the stream ends. Returns the position reached, None when the segment's end was told."""
         replica = segment.replicas[self._ordinal % len(segment.replicas)]
         self._ordinal += 1  # another one next time
-        stream = self._stream = TailStream(self.segment, self._view.known.topic.uid, replica, self._schema)
+        stream = self._stream = TailStream(
+            self.segment, self._view.known.topic.uid, replica, self._schema, self._view.network
+        )
         if self._stop.is_set():
             return self.position
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
+from smq.network import DIRECT, Network
 from smq_core.errors import NotLeader, SmqError, Unavailable
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2_grpc
@@ -29,9 +30,10 @@ _OPTIONS = (
 class LeaderLink:
     """Safe from many threads. Addresses are ``host:port``; the one that answered last is asked first."""
 
-    def __init__(self, addresses: list[str], *, timeout: float = 10.0) -> None:
+    def __init__(self, addresses: list[str], *, timeout: float = 10.0, network: Network = DIRECT) -> None:
         self._given = list(addresses)
         self._timeout = timeout
+        self._network = network
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
         self._current = self._given[0] if self._given else ""
@@ -109,7 +111,7 @@ class LeaderLink:
                 raise Unavailable("the client is closed")
             channel = self._channels.get(address)
             if channel is None:
-                channel = self._channels[address] = grpc.insecure_channel(address, options=_OPTIONS)
+                channel = self._channels[address] = self._network.control(address, _OPTIONS)
         return leader_pb2_grpc.LeaderStub(channel)
 
 

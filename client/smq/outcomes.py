@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq.network import Network
 from smq_core.errors import SmqError
 from smq_core.model import SealOutcome, Segment
 from smq_proto.flight import call
@@ -25,10 +26,11 @@ LEAVE_ALONE_FOR = 1.0
 class OutcomeAsker:
     """Used by one thread. One that does not answer in time is left alone for a while."""
 
-    def __init__(self, topic: str, uid: str, producer: str) -> None:
+    def __init__(self, topic: str, uid: str, producer: str, network: Network) -> None:
         self._topic = topic
         self._uid = uid
         self._producer = producer
+        self._network = network
         self._clients: dict[str, fl.FlightClient] = {}
         self._silent_until: dict[str, float] = {}
 
@@ -41,7 +43,7 @@ class OutcomeAsker:
             try:
                 client = self._clients.get(address)
                 if client is None:
-                    client = self._clients[address] = fl.connect(f"grpc://{address}")
+                    client = self._clients[address] = self._network.flight(address)
                 reply = pb.SealOutcome.FromString(call(client, "outcome", request, timeout=ANSWER_WITHIN))
                 return outcome_from_pb(reply), tuple(segment_from_pb(s) for s in reply.successors)
             except SmqError as error:

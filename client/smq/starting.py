@@ -6,8 +6,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
-import pyarrow.flight as fl
-
 from smq.view import TopicView
 from smq_core.dag import Loss, Reader
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
@@ -71,7 +69,7 @@ def watermark(view: TopicView, segment: Segment) -> int:
     """How far the segment is durable now, from any of its replicas, else from the filer. Raises Unavailable."""
     for replica in segment.replicas:
         try:
-            with fl.connect(f"grpc://{replica.address}") as client:
+            with view.network.flight(replica.address) as client:
                 body = call(client, "status", pb.BrokerStatus(), timeout=STATUS_WITHIN)
             status = pb.BrokerStatus.FromString(body)
         except SmqError as error:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq.channel import Channel
+from smq.network import Network
 from smq_core.errors import SmqError, Unavailable
 from smq_core.model import Segment
 from smq_proto.flight import flight_errors, from_flight, parse
@@ -34,9 +35,18 @@ class SegmentStream:
     """``write`` belongs to one thread; replies are handed over in another, ``abort`` may come from any."""
 
     def __init__(
-        self, segment: Segment, uid: str, producer: str, epoch: int, schema: pa.Schema, on_reply: Reply, on_end: Ended
+        self,
+        segment: Segment,
+        uid: str,
+        producer: str,
+        epoch: int,
+        schema: pa.Schema,
+        network: Network,
+        on_reply: Reply,
+        on_end: Ended,
     ) -> None:
         self.segment = segment
+        self._network = network
         self._command = pb.PutOpen(
             protocol=PROTOCOL,
             segment=segment.name,
@@ -56,7 +66,7 @@ class SegmentStream:
 
     def open(self) -> None:
         """Connects; what the primary says comes as the first reply. Raises Unavailable or what the broker answered."""
-        channel = Channel.open(self.segment.primary.address)
+        channel = Channel.open(self.segment.primary.address, self._network)
         self._channel = channel
         self._heard = time.monotonic()
         if self._aborted:

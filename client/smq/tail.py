@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq.channel import Channel
+from smq.network import Network
 from smq_core.errors import Unavailable
 from smq_core.model import Replica
 from smq_proto.flight import flight_errors
@@ -37,11 +38,12 @@ class Frame:
 class TailStream:
     """One DoGet. Iterate it in one thread; ``abort`` from any."""
 
-    def __init__(self, segment: str, uid: str, replica: Replica, schema: pa.Schema) -> None:
+    def __init__(self, segment: str, uid: str, replica: Replica, schema: pa.Schema, network: Network) -> None:
         self._segment = segment
         self._uid = uid
         self._replica = replica
         self._schema = schema
+        self._network = network
         self._channel: Channel | None = None
         self._reader: fl.FlightStreamReader | None = None
         self._aborted = False
@@ -57,7 +59,7 @@ class TailStream:
             uid=self._uid,
         )
         try:
-            self._channel = Channel.open(self._replica.address)
+            self._channel = Channel.open(self._replica.address, self._network)
             self._heard = time.monotonic()
             with flight_errors():
                 self._reader = self._channel.client.do_get(fl.Ticket(ticket.SerializeToString()))

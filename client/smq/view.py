@@ -11,11 +11,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-
-import pyarrow.flight as fl
+from dataclasses import dataclass, replace
 
 from smq.leader import LeaderLink, Watching
+from smq.network import DIRECT, Network
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable, UnknownTopic
 from smq_core.model import Layout, SealedSegment, Topic
 from smq_proto.flight import call
@@ -50,8 +49,10 @@ class TopicView:
         leader: LeaderLink,
         settings: StoreSettings | None = None,
         keys: tuple[str | None, str | None] = (None, None),
+        network: Network = DIRECT,
     ) -> None:
         self.name = name
+        self.network = network
         self._leader = leader
         self._settings = settings
         self._keys = keys
@@ -185,7 +186,7 @@ class TopicView:
 
     def _ask_broker(self, address: str) -> bool:
         try:
-            with fl.connect(f"grpc://{address}") as client:
+            with self.network.flight(address) as client:
                 body = call(client, "locate", pb.LocateRequest(topic=self.name), timeout=ASK_BROKER_WITHIN)
             self._take(pb.LocateReply.FromString(body))
             return True
@@ -217,12 +218,8 @@ class TopicView:
             with self._changed:
                 if self._settings is None:
                     told = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
-                    self._settings = StoreSettings(
-                        told.url,
-                        endpoint=told.endpoint,
-                        region=told.region,
-                        access_key=self._keys[0],
-                        secret_key=self._keys[1],
+                    self._settings = replace(
+                        self.network.store(told), access_key=self._keys[0], secret_key=self._keys[1]
                     )
         self._set(Known(topic_from_pb(reply.topic), layout_from_pb(reply.layout)))
 

@@ -40,6 +40,7 @@ class S3Options:
     secret_key: str | None = field(repr=False)
     session_token: str | None = field(repr=False)
     timeout: float
+    proxy: str | None = None
 
 
 def connect(url: str, options: S3Options) -> tuple[Any, Any]:
@@ -74,6 +75,7 @@ def _s3(bucket: str, prefix: str | None, options: S3Options, retries: int) -> S3
             "allow_http": (options.endpoint or "").startswith("http://"),
             "timeout": timeout,
             "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT, options.timeout)),
+            **({"proxy_url": options.proxy} if options.proxy else {}),
         },
         retry_config={
             "max_retries": retries,

@@ -174,14 +174,16 @@ def open_store(
     secret_key: str | None = None,
     session_token: str | None = None,
     timeout: float = DEFAULT_TIMEOUT,
+    proxy: str | None = None,
 ) -> Store:
     """Opens ``s3://bucket/prefix``, or ``memory://name`` (shared within the process; ``memory://`` is a new one).
 
     Nothing is sent yet. Credentials come from the arguments or the usual AWS_ variables; without any, requests are
-    not signed. ``timeout`` bounds one request, in seconds. Raises InvalidRequest when the url is not understood.
+    not signed. ``timeout`` bounds one request, in seconds; ``proxy`` is the ``http://host:port`` of an HTTP proxy.
+    Raises InvalidRequest when the url is not understood.
     """
     endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    options = S3Options(endpoint, region, access_key, secret_key, session_token, timeout)
+    options = S3Options(endpoint, region, access_key, secret_key, session_token, timeout, proxy)
     writer, reader = connect(url, options)
     where = f"{url} ({endpoint})" if endpoint and url.startswith("s3:") else url
     return Store(url, where, writer, reader)
@@ -221,6 +223,8 @@ class StoreSettings:
     secret_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
     timeout: float = DEFAULT_TIMEOUT
+    proxy: str | None = None
+    """``http://host:port`` through which the store is reached; None: straight."""
 
     @classmethod
     def from_env(cls) -> StoreSettings:
@@ -275,4 +279,5 @@ class StoreSettings:
             secret_key=self.secret_key,
             session_token=self.session_token,
             timeout=self.timeout,
+            proxy=self.proxy,
         )

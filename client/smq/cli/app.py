@@ -50,11 +50,15 @@ def options(
             show_default="127.0.0.1:7070",
         ),
     ] = None,
+    via: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", envvar="SMQ_VIA", help="A broker's relay, from outside of the cluster."),
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    choose_leader(leader)
+    choose_leader(leader, via)
 
 
 def main() -> None:

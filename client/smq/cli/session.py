@@ -38,11 +38,13 @@ class Failed(Exception):
 
 
 _leader: list[str] = []
+_via: list[str] = []
 
 
-def choose_leader(address: str | None) -> None:
-    """Remembers ``--leader`` for the rest of this process."""
+def choose_leader(address: str | None, via: str | None = None) -> None:
+    """Remembers ``--leader`` and ``--via`` for the rest of this process."""
     _leader[:] = [address] if address else []
+    _via[:] = [via] if via else []
 
 
 def leader_address() -> str:
@@ -50,15 +52,26 @@ def leader_address() -> str:
     return next(iter(_leader), None) or os.environ.get("SMQ_LEADER") or DEFAULT_LEADER
 
 
+def _connect() -> Client:
+    import smq  # Arrow and gRPC take half a second to load; `smq --help` shall not
+
+    if _via:
+        _check_somebody_listens(_via[0], "relay", "`--via` or SMQ_VIA is the address of the brokers' external Service")
+        return smq.connect(next(iter(_leader), None), via=_via[0])
+    address = leader_address()
+    made = smq.connect(address)
+    _check_somebody_listens(
+        address,
+        "leader",
+        "Start one with `smq dev`, or say where one is: smq --leader host:port …, or SMQ_LEADER=host:port",
+    )
+    return made
+
+
 @contextmanager
 def client() -> Iterator[Client]:
     """A client of the chosen leader. Raises Unavailable at once when nobody listens there."""
-    import smq  # Arrow and gRPC take half a second to load; `smq --help` shall not
-
-    address = leader_address()
-    made = smq.connect(address)
-    _check_somebody_listens(address)
-    with made:
+    with _connect() as made:
         yield made
 
 
@@ -103,7 +116,7 @@ def end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def _check_somebody_listens(addresses: str) -> None:
+def _check_somebody_listens(addresses: str, who: str, advice: str) -> None:
     """A refused connection is worth saying at once; the library would go on trying."""
     causes = []
     for address in addresses.split(","):
@@ -113,7 +126,4 @@ def _check_somebody_listens(addresses: str) -> None:
             return
         except OSError as error:
             causes.append(error.strerror or str(error))
-    raise Unavailable(
-        f"no leader answers at {addresses} ({', '.join(dict.fromkeys(causes))}).\n"
-        "Start one with `smq dev`, or say where one is: smq --leader host:port …, or SMQ_LEADER=host:port"
-    )
+    raise Unavailable(f"no {who} answers at {addresses} ({', '.join(dict.fromkeys(causes))}).\n{advice}")
