@@ -20,12 +20,16 @@ EMPTY = 0.4
 
 @dataclass(frozen=True, slots=True)
 class FleetPolicy:
-    """Bounds of the number of brokers, and what one of them carries (bytes per second, as ``FleetLoad`` counts)."""
+    """Bounds of the number of brokers, and what one of them carries (bytes per second, as ``FleetLoad`` counts).
+
+    ``scale_in_after``: for so long (microseconds) one broker fewer must have been enough; None: ``SCALE_IN_AFTER``.
+    """
 
     minimum: int
     maximum: int
     bytes_per_second: float = 100 * 2**20
     batches_per_second: float = 8_000
+    scale_in_after: int | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.minimum <= self.maximum:
@@ -82,10 +86,11 @@ class Fleet:
             return Wanted(have, "")
         if self.low_since is None:
             self.low_since = now
-        if now - self.low_since < SCALE_IN_AFTER and have <= policy.maximum:
+        wait = SCALE_IN_AFTER if policy.scale_in_after is None else policy.scale_in_after
+        if now - self.low_since < wait and have <= policy.maximum:
             return Wanted(have, "")
         self.low_since = None
-        return Wanted(fewer, f"traffic for {share:.1f} brokers for {SCALE_IN_AFTER // SECOND} s")
+        return Wanted(fewer, f"traffic for {share:.1f} brokers for {wait // SECOND} s")
 
 
 def to_drain(brokers: Sequence[BrokerView]) -> BrokerView | None:

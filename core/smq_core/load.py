@@ -1,6 +1,7 @@
 """The load of one segment, from the counters that its primary reports: rates over two windows, a slope, a histogram.
 
-Rates are exponentially weighted: the fast one reacts within seconds (splits), the slow one within a minute (merges).
+Rates are exponentially weighted: the fast one reacts within seconds (splits), the slow one within a minute (merges), or
+sooner when the topic wants to merge sooner.
 The histogram counts messages per equal slice of the segment's range and decays with the fast window.
 """
 
@@ -71,9 +72,10 @@ class SegmentLoad:
     _last: Counters | None = None
     _last_at: int = 0
 
-    def observe(self, now: int, counters: Counters) -> bool:
+    def observe(self, now: int, counters: Counters, slow_window: int | None = None) -> bool:
         """Takes a report. False, and nothing changes, when it is absurd: time or counters that go back, or no numbers.
 
+        ``slow_window`` (microseconds) is by default ``SLOW_WINDOW``.
         The rates are zero until the second report: the first one says nothing about when it was counted.
         """
         if not _sound(counters):
@@ -95,7 +97,7 @@ class SegmentLoad:
             before = self.fast
             self.fast = before.toward(rates, weight)
             self.slope = self.slope.toward(self.fast.since(before, seconds), weight)
-            self.slow = self.slow.toward(rates, 1 - math.exp(-elapsed / SLOW_WINDOW))
+            self.slow = self.slow.toward(rates, 1 - math.exp(-elapsed / (slow_window or SLOW_WINDOW)))
         else:
             # The first rate is all that is known: nothing to rise from, and no slope.
             self.fast = self.slow = rates
@@ -118,6 +120,11 @@ class SegmentLoad:
         if any(grown):
             total, old = sum(grown), sum(self.shape) or 1.0
             self.shape = [s / old * (1 - weight) + g / total * weight for s, g in zip(self.shape, grown, strict=True)]
+
+
+def slow_window(merge_after: int) -> int:
+    """A topic that merges sooner than most forgets a flood sooner too, or ``mergeAfter`` would not be what it says."""
+    return min(SLOW_WINDOW, max(FAST_WINDOW, merge_after))
 
 
 def _sound(counters: Counters) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from smq_core.autoscale import Autoscaler, Change, HotPartition, Split, pressure
 from smq_core.decide import Roll
-from smq_core.load import SECOND, Counters, SegmentLoad
+from smq_core.load import SECOND, Counters, SegmentLoad, slow_window
 from smq_core.model import Layout, Phase, Segment, TopicSpec
 from smq_core.placement import BrokerView
 from smq_core.rebalance import Move, to_move
@@ -35,12 +35,13 @@ class TopicLoad:
     withheld: tuple[Change, ...] = ()
     """Splits and merges that a pause keeps from being done."""
     _scaler: Autoscaler = field(default_factory=Autoscaler)
+    _slow_window: int | None = None
     _moved_at: int = 0
     _looked_at: int = -LOOK_EVERY
 
     def observe(self, segment: str, counters: Counters, now: int) -> bool:
         """A primary's report. False when it is absurd, and ignored."""
-        taken = self.segments.setdefault(segment, SegmentLoad()).observe(now, counters)
+        taken = self.segments.setdefault(segment, SegmentLoad()).observe(now, counters, self._slow_window)
         if taken:
             self.totals[segment] = counters
         return taken
@@ -49,6 +50,7 @@ class TopicLoad:
         self, spec: TopicSpec, layout: Layout, brokers: Mapping[str, BrokerView], now: int
     ) -> list[Change | Move | Roll]:
         """What to change now. A segment that is not healthy, or is being changed, is left alone."""
+        self._slow_window = slow_window(spec.merge_after)
         self._pass_on(layout)
         names = {s.name for s in layout.segments}
         for known in (self.segments, self.totals):

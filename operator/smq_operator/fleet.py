@@ -39,11 +39,12 @@ class FleetKeeper:
         loop, now = self._loop, self._loop.now()
         have = loop.world.brokers_wanted()
         living = loop.registry.living(now)
-        if not loop.knows_everything or len(living) != have or any(b.draining for b in living):
+        if len(living) != have or any(b.draining for b in living):
             return
         replicas = max((run.leader.topic.spec.replicas for run in loop.topics.values() if run.leader), default=1)
         wanted = self._fleet.wanted(self._policy, have, self._load(), replicas, now)
-        if wanted.brokers == have:
+        # Before every topic is known there may be more load than is seen: a broker goes later then.
+        if wanted.brokers == have or (wanted.brokers < have and not loop.knows_everything):
             return
         going = None
         if wanted.brokers < have:

@@ -19,7 +19,7 @@ from smq_operator.local.lock import FolderLock
 from smq_operator.local.world import LocalWorld
 from smq_operator.settings import DEFAULT_PORT, LocalSettings, Settings, host_port
 from smq_storage.store import StoreSettings
-from smq_storage.units import parse_size
+from smq_storage.units import parse_duration, parse_size
 
 WRONG_USE = 2
 """Exit code for what a person has to change: flags, a port, a second leader, an unfit store."""
@@ -45,7 +45,10 @@ def _local(given: argparse.Namespace) -> None:
             f"cannot make the folder {local.folder} ({error.strerror}): choose another --dir"
         ) from None
     policy = FleetPolicy(
-        max(local.brokers, 1), max(local.max_brokers or 0, local.brokers, 1), bytes_per_second=local.broker_capacity
+        max(local.brokers, 1),
+        max(local.max_brokers or 0, local.brokers, 1),
+        bytes_per_second=local.broker_capacity,
+        scale_in_after=local.scale_in_after,
     )
     lock = FolderLock(local.folder)
     lock.acquire()
@@ -76,8 +79,16 @@ def _settings(given: argparse.Namespace) -> tuple[Settings, LocalSettings]:
         tuple(given.broker_arg),
         given.keep_brokers,
         tuple(shlex.split(given.broker_wrapper)),
+        _duration(given.scale_in_after),
     )
     return settings, local
+
+
+def _duration(text: str) -> int | None:
+    try:
+        return parse_duration(text) if text else None
+    except ValueError as error:
+        raise InvalidRequest(f"--scale-in-after: {error}") from None
 
 
 def _size(text: str) -> int:
@@ -108,6 +119,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     text("--brokers", type=int, default=3, help="how many brokers are kept running (3)")
     text("--max-brokers", type=int, default=None, help="as many as the load may ask for; default: as many as --brokers")
     text("--broker-capacity", default="100Mi", help="bytes per second that one broker is expected to carry (100Mi)")
+    text("--scale-in-after", default="", help="how long one broker fewer must have been enough, such as 30s (2m)")
     text("--broker-memory", default="1Gi", help="memory of each broker (1Gi)")
     text("--broker-arg", action="append", default=[], help="a flag for every broker, such as --broker-arg=--zone=a")
     text(

@@ -27,7 +27,7 @@ class LocalSettings:
     """The local adapter. ``broker_args`` go to every broker process as they are, ``broker_wrapper`` goes before it.
 
     There are ``brokers`` brokers, or up to ``max_brokers`` as the load wants it; ``broker_capacity`` is what one of
-    them is expected to carry, in bytes per second.
+    them is expected to carry, in bytes per second. ``scale_in_after``: as in ``FleetPolicy``.
     """
 
     folder: Path
@@ -38,6 +38,7 @@ class LocalSettings:
     broker_args: tuple[str, ...] = field(default=())
     keep_brokers: bool = False
     broker_wrapper: tuple[str, ...] = field(default=())
+    scale_in_after: int | None = None
 
 
 def host_port(text: str) -> tuple[str, int]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from smq_core.fleet import MEMORY_AGAIN_AFTER, SCALE_IN_AFTER, Fleet, FleetLoad, FleetPolicy, to_drain
@@ -73,3 +75,9 @@ def test_the_emptiest_broker_is_drained_and_a_draining_one_goes_on() -> None:
     draining = BrokerView(Replica("d", "4", ""), draining=True, segments=9)
     chosen = to_drain([*brokers, draining])
     assert chosen is draining
+
+
+def test_how_long_scale_in_waits_can_be_chosen() -> None:
+    fleet, quick = Fleet(), replace(POLICY, scale_in_after=5)
+    assert fleet.wanted(quick, 6, FleetLoad(), 2, 0).brokers == 6
+    assert fleet.wanted(quick, 6, FleetLoad(), 2, 5).brokers == 5

@@ -153,3 +153,20 @@ def test_rolls_go_on_while_it_is_paused() -> None:
     report(load, layout, range(3), 10)
     old = replace(SPEC, roll_age=2 * SECOND)
     assert [type(c) for c in load.changes(old, layout, alive(A, B), 3 * SECOND)] == [Roll]
+
+
+def test_a_topic_that_merges_soon_forgets_a_flood_soon() -> None:
+    def merged_after(merge_after: int) -> int:
+        layout, load, total = layout_of(2, A, B), TopicLoad(), 0
+        spec = replace(SPEC, merge_after=merge_after)
+        for second in range(300):
+            total += 900 if second < 60 else 10
+            for segment in layout.segments:
+                load.observe(segment.name, Counters(total, total, 1), second * SECOND)
+            changes = load.changes(spec, layout, alive(A, B), second * SECOND)
+            if any(isinstance(c, Merge) for c in changes):
+                return second - 60
+        raise AssertionError("never")
+
+    assert merged_after(3 * SECOND) < 20
+    assert merged_after(30 * SECOND) > 30 + 30, "the rate of the last minute counts"
