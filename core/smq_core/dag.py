@@ -7,10 +7,12 @@ position: nobody gets into a segment before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from smq_core.layout import number_of
 from smq_core.model import Layout, Position, SealedSegment
+from smq_core.numbers import NONE, Numbers, contains
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,23 @@ def nodes_of(sealed: Iterable[SealedSegment], layout: Layout | None) -> dict[str
     return nodes
 
 
-def index_is_behind(layout: Layout, appended: int) -> bool:
+def index_is_behind(layout: Layout, sealed: Collection[SealedSegment], removed: Numbers = NONE) -> bool:
     """True when an index that was read is older than the layout: a segment that has left the layout is missing in it.
 
-    ``appended``: how many entries the index ever had, those that retention took out included. What is missing in an
-    index that is behind would seem to be removed, and to count as read: read the index again.
+    What is missing would seem to be removed by retention, and to count as read: read the index again. ``removed`` are
+    the numbers of the segments that retention did remove.
     """
-    return appended < layout.next_number - len(layout.segments)
+    nodes = nodes_of(sealed, layout)
+    needed = {name for node in nodes.values() for name in node.predecessors}
+    return not all(is_removed(name, removed) for name in needed - nodes.keys())
+
+
+def is_removed(segment: str, removed: Numbers) -> bool:
+    """Whether retention has removed the segment of that name."""
+    try:
+        return contains(removed, number_of(segment))
+    except ValueError:
+        return False
 
 
 @dataclass(slots=True)

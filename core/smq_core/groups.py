@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from smq_core.dag import Node, Reader
+from smq_core.dag import Node, Reader, is_removed
 from smq_core.errors import StaleGeneration
+from smq_core.numbers import NONE, Numbers, union
 
 MEMBER_TIMEOUT = 6_000_000
 HANDOVER_TIMEOUT = 5_000_000
@@ -71,6 +72,8 @@ class Group:
     """Commits that were taken and are not being written yet."""
     in_flight: dict[str, int] = field(default_factory=dict)
     """Commits that are being written."""
+    removed: Numbers = NONE
+    """Numbers of the segments that retention has removed: positions in them are not written any more."""
 
     @property
     def positions(self) -> dict[str, int]:
@@ -126,11 +129,12 @@ class Group:
 
     # ---- the DAG
 
-    def update(self, nodes: Mapping[str, Node], now: int) -> None:
+    def update(self, nodes: Mapping[str, Node], now: int, removed: Numbers = NONE) -> None:
         """The whole DAG as it is known now: what became readable is handed out, what was removed counts as read.
 
         A position beyond an end, after a loss, counts as read too, and stays: commits never go back.
         """
+        self.removed = union(self.removed, removed)
         for name in [name for name in self.reader.nodes if name not in nodes]:
             del self.reader.nodes[name]
         before = dict(self.positions)
@@ -179,13 +183,15 @@ class Group:
         after.update({})
         for segment, offset in self.in_flight.items():
             after.advance(segment, offset)
-        return after.committed()
+        return {s: offset for s, offset in after.committed().items() if not is_removed(s, self.removed)}
 
     def flushed(self, now: int) -> None:
         """They are durable."""
         for segment, offset in self.in_flight.items():
             self.reader.advance(segment, offset)
         self.in_flight = {}
+        for segment in [s for s in self.positions if is_removed(s, self.removed) and s not in self.pending]:
+            del self.positions[segment]
         self.assign(now)
 
     def flush_failed(self) -> None:

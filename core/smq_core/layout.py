@@ -44,6 +44,11 @@ def segment_name(topic: str, range_: KeyRange, number: int) -> str:
     return f"{topic.rsplit('/', 1)[-1]}-{range_.start}-{range_.stop}-{number}"
 
 
+def number_of(segment: str) -> int:
+    """The number at the end of a segment's name. Raises ValueError when it has none."""
+    return int(segment.rpartition("-")[2])
+
+
 def create(topic: str, uid: str, partitions: int, parts: Sequence[Successor], *, now: int, writer: str) -> Layout:
     """The first layout of a topic. Raises ValueError when the parts do not cover the ring."""
     empty = Layout(topic, uid, partitions)
@@ -121,11 +126,6 @@ def activate(layout: Layout, sealed: Iterable[str], *, writer: str) -> Layout:
     return checked(replace(layout, version=layout.version + 1, segments=tuple(segments), writer=writer))
 
 
-def checked(layout: Layout) -> Layout:
-    """The layout itself. Raises ValueError when open and sealing segments do not cover the ring exactly."""
-    accepting = [s.range for s in layout.segments if s.phase in (Phase.OPEN, Phase.SEALING)]
-    if not covers_exactly(accepting, layout.ring):
-        raise ValueError(f"open and sealing segments do not cover {layout.ring}: {sorted(accepting)}")
 def accept_losses(layout: Layout, names: Iterable[str], *, writer: str) -> Layout:
     """Marks these segments; whoever leads then goes on without their replicas."""
     given_up = set(names)
@@ -133,6 +133,11 @@ def accept_losses(layout: Layout, names: Iterable[str], *, writer: str) -> Layou
     return checked(replace(layout, version=layout.version + 1, segments=segments, writer=writer))
 
 
+def checked(layout: Layout) -> Layout:
+    """The layout itself. Raises ValueError when open and sealing segments do not cover the ring exactly."""
+    accepting = [s.range for s in layout.segments if s.phase in (Phase.OPEN, Phase.SEALING)]
+    if not covers_exactly(accepting, layout.ring):
+        raise ValueError(f"open and sealing segments do not cover {layout.ring}: {sorted(accepting)}")
     return layout
 
 

@@ -79,6 +79,8 @@ class TopicSpec:
     roll_age: int = 24 * 3600 * SECOND
     retention_age: int | None = 7 * 24 * 3600 * SECOND
     retention_bytes: int | None = None
+    retention_keeps_unread: bool = True
+    retention_abandoned_after: int | None = 7 * 24 * 3600 * SECOND
     delete_data: bool = False
 
 
@@ -119,10 +121,10 @@ class Segment:
     opened_because: Reason = Reason.CREATE
     sealed_because: Reason | None = None
     opened_at: int = 0
-
-    @property
     loss_accepted: bool = False
     """A person lets its seal go on without what replicas hold that cannot be reached."""
+
+    @property
     def primary(self) -> Replica:
         return self.replicas[0]
 
@@ -145,6 +147,22 @@ class SealedSegment:
     bytes: int = 0
     lost_from: int | None = None
     lost_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedSegment:
+    """A segment that retention took out of the index. ``files``: they are still to be deleted.
+
+    ``unread`` says which groups had still to read it, ``{group: next offset}``: they are told what they lost.
+    """
+
+    name: str
+    number: int
+    end: int
+    removed_at: int
+    bytes: int = 0
+    files: bool = True
+    unread: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from smq_core.model import (
     Producers,
     ProducerState,
     Reason,
+    RemovedSegment,
     Replica,
     SealedSegment,
     SealOutcome,
@@ -22,7 +23,9 @@ from smq_core.model import (
     Topic,
     TopicSpec,
 )
+from smq_core.numbers import Numbers
 from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
 
 PROTOCOL = 1
 OLDEST_PROTOCOL = 1
@@ -111,6 +114,18 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
         lost_from=message.lost_from if message.HasField("lost_from") else None,
         lost_to=message.lost_to if message.HasField("lost_to") else None,
     )
+
+
+def removed_to_pb(numbers: Numbers, segments: Iterable[RemovedSegment]) -> lpb.HistoryReply.Removed:
+    return lpb.HistoryReply.Removed(
+        numbers=[lpb.HistoryReply.Range(start=start, stop=stop) for start, stop in numbers],
+        segments=[pb.Segment(name=s.name, number=s.number, end=s.end) for s in segments],
+    )
+
+
+def removed_from_pb(message: lpb.HistoryReply.Removed) -> tuple[Numbers, dict[str, int]]:
+    """The numbers of removed segments, and the ends of the last ones by name."""
+    return tuple((r.start, r.stop) for r in message.numbers), {s.name: s.end for s in message.segments}
 
 
 def layout_to_pb(layout: Layout) -> pb.Layout:

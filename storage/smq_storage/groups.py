@@ -16,11 +16,17 @@ DEFAULT_PATIENCE = Patience()
 
 @dataclass(frozen=True, slots=True)
 class CommittedPositions:
-    """``positions`` is {segment: next offset}. ``writer`` is unique for each write."""
+    """``positions`` is {segment: next offset}. ``writer`` is unique for each write.
+
+    ``committed_at`` is when a member last committed, ``seen_at`` when the group was last known to have one, both in
+    microseconds; 0: nobody knows.
+    """
 
     generation: int
     positions: Mapping[str, int] = field(default_factory=dict)
     writer: str = ""
+    committed_at: int = 0
+    seen_at: int = 0
 
 
 def read_positions(store: Store, topic: str, uid: str, group: str) -> tuple[CommittedPositions, str] | None:

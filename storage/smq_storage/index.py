@@ -2,22 +2,30 @@
 
 Only the last page gains entries; a page is created when the one before is full (``full`` is set in it for ever, also
 when retention takes entries out), and never deleted. So the pages are found by GET of the next name.
+
+Retention moves an entry of a page to the same page's ``gone`` and its number to ``removed``, in one write. ``removed``
+stays for ever: with it a reader tells a predecessor that was removed from one that an old index does not have yet, and
+a late append does not bring an entry back. ``gone`` says whose files are still to be deleted, so that whoever leads
+next goes on with that, and keeps the last ends for readers that come back.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from smq_core.errors import StoreUnavailable
-from smq_core.model import SealedSegment
+from smq_core.model import RemovedSegment, SealedSegment
+from smq_core.numbers import NONE, Numbers, contains, of, union
 from smq_storage import paths
 from smq_storage.conditional import Patience
 from smq_storage.documents import read_document, write_document
 from smq_storage.store import Store
 
 PAGE_ENTRIES = 256
+PAGE_GONE = 256
+"""So many removed segments each page remembers whole once their files are deleted."""
 DEFAULT_PATIENCE = Patience()
 
 
@@ -28,17 +36,43 @@ class IndexPage:
     entries: tuple[SealedSegment, ...] = ()
     full: bool = False
     writer: str = ""
+    removed: Numbers = NONE
+    gone: tuple[RemovedSegment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """All pages together: what is there, and what was."""
+
+    entries: tuple[SealedSegment, ...] = ()
+    removed: Numbers = NONE
+    gone: tuple[RemovedSegment, ...] = ()
+
+    @property
+    def deleting(self) -> list[RemovedSegment]:
+        """The removed segments whose files are still to be deleted, oldest removal first."""
+        return [segment for segment in self.gone if segment.files]
+
+
+def load(store: Store, topic: str, uid: str) -> Index:
+    """The whole index. Raises StoreUnavailable."""
+    pages = [page for _, page, _ in _pages(store, topic, uid)]
+    return Index(
+        tuple(entry for page in pages for entry in page.entries),
+        union(*(page.removed for page in pages)),
+        tuple(segment for page in pages for segment in page.gone),
+    )
 
 
 def read(store: Store, topic: str, uid: str) -> list[SealedSegment]:
     """All sealed segments that retention has not removed, in the order in which they were appended."""
-    return [entry for _, page, _ in _pages(store, topic, uid) for entry in page.entries]
+    return list(load(store, topic, uid).entries)
 
 
 def append(
     store: Store, topic: str, uid: str, entries: Sequence[SealedSegment], patience: Patience = DEFAULT_PATIENCE
 ) -> None:
-    """Adds the entries whose names the index does not have yet. Repeating it is harmless.
+    """Adds the entries whose names the index does not have yet, and never had. Repeating it is harmless.
 
     Raises StoreUnavailable when the store gives no answer within the patience; some entries may be in by then.
     """
@@ -46,7 +80,9 @@ def append(
     while True:
         pages = list(_pages(store, topic, uid))
         known = {entry.name for _, page, _ in pages for entry in page.entries}
-        missing = list({entry.name: entry for entry in entries if entry.name not in known}.values())
+        removed = union(*(page.removed for _, page, _ in pages))
+        new = {e.name: e for e in entries if e.name not in known and not contains(removed, e.number)}
+        missing = list(new.values())
         if not missing:
             return
         number, page, etag = _last_with_room(pages)
@@ -58,20 +94,55 @@ def append(
             raise StoreUnavailable(f"the index of {topic} changes too often to be appended to")
 
 
-def remove(store: Store, topic: str, uid: str, names: Collection[str], patience: Patience = DEFAULT_PATIENCE) -> None:
-    """Takes the entries of these names out; names that are not there are fine. Their files must be deleted after it.
+def remove(
+    store: Store, topic: str, uid: str, removals: Collection[RemovedSegment], patience: Patience = DEFAULT_PATIENCE
+) -> None:
+    """Takes the entries of these segments out; those that are not there are fine. Their files must be deleted after it.
 
     Raises StoreUnavailable.
     """
-    gone = set(names)
+    by_name = {removal.name: removal for removal in removals}
+
+    def without(page: IndexPage) -> IndexPage:
+        going = [by_name[entry.name] for entry in page.entries if entry.name in by_name]
+        if not going:
+            return page
+        return replace(
+            page,
+            entries=tuple(entry for entry in page.entries if entry.name not in by_name),
+            removed=union(page.removed, of(removal.number for removal in going)),
+            gone=page.gone + tuple(going),
+        )
+
+    _change(store, topic, uid, without, patience)
+
+
+def files_deleted(
+    store: Store, topic: str, uid: str, names: Collection[str], patience: Patience = DEFAULT_PATIENCE
+) -> None:
+    """Writes down that these removed segments have no files any more. Raises StoreUnavailable."""
+    done = set(names)
+
+    def marked(page: IndexPage) -> IndexPage:
+        if not any(segment.files and segment.name in done for segment in page.gone):
+            return page
+        gone = [replace(it, files=it.files and it.name not in done) for it in page.gone]
+        forgotten = [it.name for it in gone if not it.files][:-PAGE_GONE]
+        return replace(page, gone=tuple(it for it in gone if it.name not in forgotten))
+
+    _change(store, topic, uid, marked, patience)
+
+
+def _change(store: Store, topic: str, uid: str, change: Callable[[IndexPage], IndexPage], patience: Patience) -> None:
+    """Changes every page that ``change`` wants otherwise, until it wants none."""
     deadline = patience.clock() + patience.seconds
     while True:
-        hit = [(n, page, etag) for n, page, etag in _pages(store, topic, uid) if gone & {e.name for e in page.entries}]
-        if not hit:
+        wanted = [(n, page, change(page), etag) for n, page, etag in _pages(store, topic, uid)]
+        wanted = [it for it in wanted if it[1] is not it[2]]
+        if not wanted:
             return
-        for number, page, etag in hit:
-            left = tuple(entry for entry in page.entries if entry.name not in gone)
-            _put(store, paths.index_page(topic, uid, number), replace(page, entries=left), etag, patience)
+        for number, _, changed, etag in wanted:
+            _put(store, paths.index_page(topic, uid, number), changed, etag, patience)
         if patience.clock() > deadline:
             raise StoreUnavailable(f"the index of {topic} changes too often to be changed")
 

@@ -156,6 +156,8 @@ def _spec(model: SpecModel) -> TopicSpec:
         roll_age=model.roll.age,
         retention_age=model.retention.age,
         retention_bytes=model.retention.bytes,
+        retention_keeps_unread=model.retention.unread == "Keep",
+        retention_abandoned_after=model.retention.abandonedAfter,
         delete_data=model.deletionPolicy == "Delete",
     )
 
@@ -163,7 +165,14 @@ def _spec(model: SpecModel) -> TopicSpec:
 def _model(spec: TopicSpec) -> SpecModel:
     """The reverse of :func:`_spec`, with units as text."""
     build = dict[str, Any]
-    age, size = spec.retention_age, spec.retention_bytes
+    retention = RetentionModel.model_construct(
+        **build(
+            age=duration_text(spec.retention_age),
+            bytes=size_text(spec.retention_bytes),
+            unread="Keep" if spec.retention_keeps_unread else "Expire",
+            abandonedAfter=duration_text(spec.retention_abandoned_after),
+        )
+    )
     columns = [
         SchemaColumnModel.model_construct(**build(name=c.name, type=c.type, nullable=c.nullable)) for c in spec.schema
     ]
@@ -187,7 +196,7 @@ def _model(spec: TopicSpec) -> SpecModel:
             **build(bytes=size_text(spec.flush_bytes), interval=duration_text(spec.flush_interval))
         ),
         roll=RollModel.model_construct(**build(bytes=size_text(spec.roll_bytes), age=duration_text(spec.roll_age))),
-        retention=RetentionModel.model_construct(**build(age=duration_text(age), bytes=size_text(size))),
+        retention=retention,
         deletionPolicy="Delete" if spec.delete_data else "Retain",
     )
 

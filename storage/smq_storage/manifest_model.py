@@ -139,6 +139,8 @@ class RetentionModel(Strict):
 
     age: AgeLimit = _DEFAULT.retention_age
     bytes: SizeLimit = _DEFAULT.retention_bytes
+    unread: Literal["Keep", "Expire"] = "Keep"
+    abandonedAfter: AgeLimit = _DEFAULT.retention_abandoned_after
 
 
 class SpecModel(Strict):

@@ -10,6 +10,7 @@
       <segment>/<first offset, 20 digits>.parquet
       _groups/<group>.json
       _uploads/<name>.parquet
+    _deleted/<topic uid>.json
     _probe/...
 """
 
@@ -20,10 +21,12 @@ import re
 from smq_core.errors import InvalidRequest
 
 PROBE = "_probe"
+RETIRED = "_deleted"
 
 _GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
 _PAGE = re.compile(r"(?:.*/)?(\d{8})\.json")
+_RETIRED = re.compile(rf"{RETIRED}/([^/]+)\.json")
 
 
 def current(topic: str) -> str:
@@ -40,6 +43,16 @@ def topic_json(topic: str, uid: str) -> str:
 
 def layout(topic: str, uid: str) -> str:
     return f"{topic}/{uid}/layout.json"
+
+
+def retired(uid: str) -> str:
+    return f"{RETIRED}/{uid}.json"
+
+
+def retired_uid(path: str) -> str | None:
+    """The uid in the path of a record of a deleted topic, or None when it is not one's."""
+    match = _RETIRED.fullmatch(path)
+    return match[1] if match else None
 
 
 def index_folder(topic: str, uid: str) -> str:

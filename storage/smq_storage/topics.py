@@ -26,6 +26,7 @@ __all__ = [
     "put_current",
     "put_topic",
     "read_current",
+    "read_owner",
     "read_topic",
     "to_manifest",
 ]
@@ -35,10 +36,14 @@ DEFAULT_PATIENCE = Patience()
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """The uid of the living topic. ``writer`` is unique for each write."""
+    """The uid of the living topic; empty: none lives. ``writer`` is unique for each write.
+
+    ``owner`` names the world (a folder of manifests, a cluster) that wished it; empty: nobody said.
+    """
 
     uid: str
     writer: str = ""
+    owner: str = ""
 
 
 def read_current(store: Store, topic: str) -> tuple[str, str] | None:
@@ -47,12 +52,25 @@ def read_current(store: Store, topic: str) -> tuple[str, str] | None:
     return (found[0].uid, found[1]) if found else None
 
 
-def put_current(store: Store, topic: str, uid: str, etag: str | None, patience: Patience = DEFAULT_PATIENCE) -> str:
+def read_owner(store: Store, topic: str) -> str:
+    """Which world wished the living topic; empty when there is none, or nobody said."""
+    found = read_document(store, paths.current(topic), Current)
+    return found[0].owner if found and found[0].uid else ""
+
+
+def put_current(
+    store: Store,
+    topic: str,
+    uid: str,
+    etag: str | None,
+    patience: Patience = DEFAULT_PATIENCE,
+    owner: str = "",
+) -> str:
     """Makes ``uid`` the living topic in the place of what has that etag (None: there must be none). Returns the etag.
 
     Raises Conflict when something else is there by now, StoreUnavailable when the outcome is unknown.
     """
-    mine = Current(uid, uuid.uuid4().hex)
+    mine = Current(uid, uuid.uuid4().hex, owner)
     new = write_document(
         store, paths.current(topic), mine, etag, is_mine=lambda it: it.writer == mine.writer, patience=patience
     )

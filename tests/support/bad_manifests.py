@@ -150,6 +150,13 @@ WORDS = [
     _bad("another durability", {"durability": "Eventually"}, "durability", "'Replicated' or 'Stored'", '"Stored"'),
     _bad("durability in small letters", {"durability": "stored"}, "durability", "'Stored'", '"Stored"'),
     _bad("another policy", {"deletionPolicy": "Keep"}, "deletionPolicy", "'Retain' or 'Delete'", '"Retain", "Delete"'),
+    _bad(
+        "another rule for the unread",
+        {"retention": {"unread": "keep"}},
+        "retention.unread",
+        "'Keep' or 'Expire'",
+        '"Keep", "Expire"',
+    ),
 ]
 
 
@@ -157,7 +164,10 @@ def _amounts(id: str, value: object, parser: str, api: str, *, of: str) -> list[
     """The same wrong amount at the fields of its kind."""
     fields = {
         "size": ["flush.bytes", "roll.bytes", "scaling.target.bytesPerSecond", "retention.bytes"],
-        "duration": ["flush.interval", "roll.age", "scaling.splitAfter", "scaling.mergeAfter", "retention.age"],
+        "duration": [
+            *("flush.interval", "roll.age", "scaling.splitAfter", "scaling.mergeAfter"),
+            *("retention.age", "retention.abandonedAfter"),
+        ],
     }
     return [_bad(f"{id} as {field}", nested(field, value), field, parser, api) for field in fields[of]]
 
@@ -233,7 +243,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "the smallest ring": manifest({"partitions": 1, "segments": {"min": 1, "max": 1}}),
     "the largest ring": manifest({"partitions": 65_536, "segments": {"min": 64}}),
     "stored": manifest({"durability": "Stored", "replicas": 1}),
-    "unlimited": manifest({"retention": {"age": "unlimited", "bytes": "unlimited"}}),
+    "unlimited": manifest({"retention": {"age": "unlimited", "bytes": "unlimited", "abandonedAfter": "unlimited"}}),
     "a key": manifest({"key": "b", "schema": [A, B | {"nullable": True}]}),
     "every type": manifest({"schema": [{"name": f"c{i}", "type": t} for i, t in enumerate(TYPES)]}),
     "many columns": manifest({"schema": [A | {"name": f"c{i}"} for i in range(400)]}),
@@ -258,7 +268,7 @@ GOOD: dict[str, dict[str, Any]] = {
             },
             "flush": {"bytes": "32Mi", "interval": "10s"},
             "roll": {"bytes": "8Gi", "age": "24h"},
-            "retention": {"age": "7d", "bytes": "1Ti"},
+            "retention": {"age": "7d", "bytes": "1Ti", "unread": "Expire", "abandonedAfter": "1d"},
             "deletionPolicy": "Delete",
         },
         name="a" * 63,

@@ -48,10 +48,26 @@ class HistoryRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class HistoryReply(_message.Message):
-    __slots__ = ("segments",)
+    __slots__ = ("segments", "removed")
+    class Removed(_message.Message):
+        __slots__ = ("numbers", "segments")
+        NUMBERS_FIELD_NUMBER: _ClassVar[int]
+        SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+        numbers: _containers.RepeatedCompositeFieldContainer[HistoryReply.Range]
+        segments: _containers.RepeatedCompositeFieldContainer[_data_pb2.Segment]
+        def __init__(self, numbers: _Optional[_Iterable[_Union[HistoryReply.Range, _Mapping]]] = ..., segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ...) -> None: ...
+    class Range(_message.Message):
+        __slots__ = ("start", "stop")
+        START_FIELD_NUMBER: _ClassVar[int]
+        STOP_FIELD_NUMBER: _ClassVar[int]
+        start: int
+        stop: int
+        def __init__(self, start: _Optional[int] = ..., stop: _Optional[int] = ...) -> None: ...
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
     segments: _containers.RepeatedCompositeFieldContainer[_data_pb2.Segment]
-    def __init__(self, segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ...) -> None: ...
+    removed: HistoryReply.Removed
+    def __init__(self, segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ..., removed: _Optional[_Union[HistoryReply.Removed, _Mapping]] = ...) -> None: ...
 
 class BrokerHint(_message.Message):
     __slots__ = ("incarnation", "what")
@@ -134,7 +150,7 @@ class PositionsRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class GroupPositions(_message.Message):
-    __slots__ = ("positions",)
+    __slots__ = ("positions", "lost")
     class PositionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -142,9 +158,22 @@ class GroupPositions(_message.Message):
         key: str
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class Loss(_message.Message):
+        __slots__ = ("segment", "start", "stop", "old")
+        SEGMENT_FIELD_NUMBER: _ClassVar[int]
+        START_FIELD_NUMBER: _ClassVar[int]
+        STOP_FIELD_NUMBER: _ClassVar[int]
+        OLD_FIELD_NUMBER: _ClassVar[int]
+        segment: str
+        start: int
+        stop: int
+        old: bool
+        def __init__(self, segment: _Optional[str] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., old: _Optional[bool] = ...) -> None: ...
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.ScalarMap[str, int]
-    def __init__(self, positions: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    lost: _containers.RepeatedCompositeFieldContainer[GroupPositions.Loss]
+    def __init__(self, positions: _Optional[_Mapping[str, int]] = ..., lost: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ...) -> None: ...
 
 class GroupList(_message.Message):
     __slots__ = ("groups",)

@@ -125,7 +125,7 @@ class GroupHost:
             raise Unavailable("there is no layout yet")
         page = yield leader.store.get(leader.process, INDEX)
         sealed = page[0][1] if page is not None else ()
-        if index_is_behind(layout, len(sealed)):
+        if index_is_behind(layout, sealed):
             raise Unavailable("the store shows an old index: ask again")
         return nodes_of(sealed, layout)
 

@@ -38,7 +38,7 @@ class SegmentReader:
         except StoreUnavailable:
             return
         sealed = page[0][1] if page is not None else ()
-        if index_is_behind(found[0], len(sealed)):
+        if index_is_behind(found[0], sealed):
             return
         if self.layout is None or found[0].version >= self.layout.version:
             self.layout = found[0]

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smq_core.dag import Loss, Node, Reader
+from smq_core.dag import Loss, Node, Reader, index_is_behind
+from smq_core.keyspace import KeyRange
+from smq_core.model import Durability, Layout, Phase, Reason, SealedSegment, Segment
 
 
 def chain(*nodes: Node) -> dict[str, Node]:
@@ -115,3 +117,30 @@ def test_whoever_has_a_position_in_a_segment_has_read_all_before_it(start: dict[
     reader = Reader(positions=start)
     reader.update(chain(Node("x", (), 4), Node("a", ("x",)), Node("b", ("a",))))
     assert reader.readable() == ["b"]
+
+
+def entry(number: int) -> SealedSegment:
+    """Segment ``number`` of a chain, sealed."""
+    before = (f"t-0-8-{number - 1}",) if number else ()
+    after = (f"t-0-8-{number + 1}",)
+    return SealedSegment(f"t-0-8-{number}", number, KeyRange(0, 8), 10, before, after, Reason.CREATE, Reason.ROLL, 0, 0)
+
+
+def living(number: int) -> Layout:
+    """A layout whose only segment is ``number`` of the chain."""
+    it = Segment(f"t-0-8-{number}", number, KeyRange(0, 8), Phase.OPEN, Durability.STORED, (), (f"t-0-8-{number - 1}",))
+    return Layout("default/t", "u", 8, next_number=number + 1, segments=(it,))
+
+
+def test_an_index_that_lacks_a_predecessor_is_behind_unless_retention_removed_it() -> None:
+    layout, whole = living(3), [entry(0), entry(1), entry(2)]
+    assert not index_is_behind(layout, whole)
+    assert index_is_behind(layout, whole[:2]), "read before the last entry was appended"
+    assert index_is_behind(layout, whole[1:]), "an entry in the middle refers to what is not there"
+    assert not index_is_behind(layout, whole[1:], ((0, 1),))
+    assert not index_is_behind(layout, [], ((0, 3),))
+    assert index_is_behind(layout, [], ((0, 2),))
+
+
+def test_an_index_with_more_than_left_the_layout_does_not_hide_what_is_missing() -> None:
+    assert index_is_behind(living(3), [entry(0), entry(1), entry(3)]), "the same count, but not the same segments"

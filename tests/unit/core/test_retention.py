@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from smq_core.keyspace import KeyRange
 from smq_core.model import Reason, SealedSegment, TopicSpec
-from smq_core.retention import expired
+from smq_core.retention import GroupState, Verdict, expired
 
 DAY = 24 * 3600 * 1_000_000
 SPEC = TopicSpec(retention_age=DAY, retention_bytes=None)
@@ -23,28 +23,74 @@ CHAIN = [
 ]
 
 
-def names(segments: list[SealedSegment]) -> list[str]:
-    return [s.name for s in segments]
+def removed(verdict: Verdict) -> list[str]:
+    return [removal.segment.name for removal in verdict.removals]
+
+
+def group(positions: dict[str, int], name: str = "g", seen_at: int | None = None) -> GroupState:
+    return GroupState(name, positions, seen_at)
 
 
 def test_the_old_go_oldest_first() -> None:
-    assert names(expired(SPEC, CHAIN, [], 3 * DAY)) == ["a", "b"]
+    verdict = expired(SPEC, CHAIN, [], 3 * DAY)
+    assert removed(verdict) == ["a", "b"]
+    assert verdict.removals[0].because == "older than 1 d"
 
 
 def test_nothing_goes_before_its_predecessors() -> None:
     young_first = [replace(CHAIN[0], sealed_at=3 * DAY), *CHAIN[1:]]
-    assert expired(SPEC, young_first, [], 3 * DAY) == []
+    assert removed(expired(SPEC, young_first, [], 3 * DAY)) == []
 
 
 def test_too_many_bytes_go_from_the_oldest() -> None:
     spec = replace(SPEC, retention_age=None, retention_bytes=15)
-    assert names(expired(spec, CHAIN, [], 3 * DAY)) == ["a", "b"]
+    verdict = expired(spec, CHAIN, [], 3 * DAY)
+    assert removed(verdict) == ["a", "b"]
+    assert verdict.removals[0].because == "30 B are sealed, 15 B are kept"
 
 
-def test_what_a_group_has_still_to_read_stays() -> None:
-    assert expired(SPEC, CHAIN, [{"a": 99}], 3 * DAY) == []
-    assert names(expired(SPEC, CHAIN, [{"a": 100, "b": 4}], 3 * DAY)) == ["a"]
+def test_no_limit_removes_nothing() -> None:
+    assert removed(expired(replace(SPEC, retention_age=None), CHAIN, [], 10**18)) == []
+
+
+def test_what_a_group_has_still_to_read_stays_and_the_group_is_named() -> None:
+    verdict = expired(SPEC, CHAIN, [group({"a": 99}), group({"a": 100}, "h")], 3 * DAY)
+    assert removed(verdict) == []
+    assert verdict.held == {"a": ["g"]}
+    assert removed(expired(SPEC, CHAIN, [group({"a": 100, "b": 4})], 3 * DAY)) == ["a"]
+
+
+def test_a_group_that_has_read_nothing_yet_has_everything_to_read() -> None:
+    assert removed(expired(SPEC, CHAIN, [group({})], 3 * DAY)) == []
 
 
 def test_a_position_further_on_says_that_the_segment_was_read() -> None:
-    assert names(expired(SPEC, CHAIN, [{"d": 5}], 3 * DAY)) == ["a", "b"]
+    assert removed(expired(SPEC, CHAIN, [group({"d": 5})], 3 * DAY)) == ["a", "b"]
+
+
+def test_an_empty_segment_is_nothing_to_read() -> None:
+    empty = [replace(CHAIN[0], end=0), *CHAIN[1:]]
+    assert removed(expired(SPEC, empty, [group({})], 3 * DAY)) == ["a"]
+
+
+def test_the_policy_may_say_that_groups_do_not_count_and_they_are_told_what_they_lose() -> None:
+    spec = replace(SPEC, retention_keeps_unread=False)
+    verdict = expired(spec, CHAIN, [group({"a": 40}), group({"d": 1}, "h")], 3 * DAY)
+    assert removed(verdict) == ["a", "b"]
+    assert [removal.unread for removal in verdict.removals] == [{"g": 40}, {"g": 0}]
+    assert verdict.held == {}
+
+
+def test_a_group_without_members_for_long_is_not_waited_for() -> None:
+    spec = replace(SPEC, retention_abandoned_after=2 * DAY)
+    waited = expired(spec, CHAIN, [group({"a": 40}, seen_at=DAY)], 3 * DAY)
+    assert removed(waited) == []
+    verdict = expired(spec, CHAIN, [group({"a": 40}, seen_at=DAY)], 3 * DAY + 1)
+    assert removed(verdict) == ["a", "b"]
+    assert verdict.removals[0].unread == {"g": 40}
+    never = replace(spec, retention_abandoned_after=None)
+    assert removed(expired(never, CHAIN, [group({"a": 40}, seen_at=DAY)], 99 * DAY)) == []
+
+
+def test_what_a_successor_has_still_to_open_by_stays() -> None:
+    assert removed(expired(SPEC, CHAIN, [], 3 * DAY, needed=["b"])) == ["a"]

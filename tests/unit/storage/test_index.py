@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from smq_core.keyspace import KeyRange
-from smq_core.model import Reason, SealedSegment
+from smq_core.model import Reason, RemovedSegment, SealedSegment
 from smq_storage import index, paths
 from smq_storage.index import PAGE_ENTRIES
 from smq_storage.store import Store, open_store
@@ -17,6 +17,10 @@ def entry(number: int) -> SealedSegment:
     return SealedSegment(
         f"t-{number}", number, KeyRange(0, 8), 100, (), (f"t-{number + 1}",), Reason.CREATE, Reason.SPLIT, 1, 2, bytes=9
     )
+
+
+def gone(*numbers: int) -> list[RemovedSegment]:
+    return [RemovedSegment(f"t-{number}", number, 100, 5) for number in numbers]
 
 
 @pytest.fixture
@@ -71,7 +75,7 @@ def test_leaders_that_append_at_once_lose_nothing_and_double_nothing(store: Stor
 def test_removal_reaches_every_page_and_new_entries_still_go_to_the_last(store: Store) -> None:
     count = 2 * PAGE_ENTRIES + 10
     index.append(store, *AT, [entry(i) for i in range(count)])
-    index.remove(store, *AT, {f"t-{i}" for i in range(PAGE_ENTRIES + 3)} | {"never-there"})
+    index.remove(store, *AT, gone(*range(PAGE_ENTRIES + 3), 9999))
     assert names(store) == [f"t-{i}" for i in range(PAGE_ENTRIES + 3, count)]
     index.append(store, *AT, [entry(count)])
     assert names(store)[-1] == f"t-{count}"
@@ -79,10 +83,10 @@ def test_removal_reaches_every_page_and_new_entries_still_go_to_the_last(store: 
 
 
 def test_removal_is_repeatable_and_of_nothing_does_nothing(store: Store) -> None:
-    index.remove(store, *AT, ["t-1"])
+    index.remove(store, *AT, gone(1))
     index.append(store, *AT, [entry(1), entry(2)])
-    index.remove(store, *AT, ["t-1"])
-    index.remove(store, *AT, ["t-1"])
+    index.remove(store, *AT, gone(1))
+    index.remove(store, *AT, gone(1))
     assert names(store) == ["t-2"]
 
 
@@ -95,8 +99,50 @@ def test_removal_does_not_lose_what_is_appended_at_the_same_time(store: Store) -
 
     def take(_: int) -> None:
         for i in range(50):
-            index.remove(store, *AT, [f"t-{i}"])
+            index.remove(store, *AT, gone(i))
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda work: work(0), [add, take]))
     assert names(store) == [f"t-{i}" for i in range(50, 100)]
+
+
+def test_what_was_removed_is_remembered_and_never_comes_back(store: Store) -> None:
+    index.append(store, *AT, [entry(i) for i in range(5)])
+    index.remove(store, *AT, gone(0, 1, 3))
+    index.append(store, *AT, [entry(1), entry(5)])
+    found = index.load(store, *AT)
+    assert [e.name for e in found.entries] == ["t-2", "t-4", "t-5"]
+    assert found.removed == ((0, 2), (3, 4))
+    assert found.deleting == gone(0, 1, 3), "whoever leads next finds whose files are still to be deleted"
+
+
+def test_what_was_removed_is_remembered_on_its_own_page(store: Store) -> None:
+    index.append(store, *AT, [entry(i) for i in range(PAGE_ENTRIES + 5)])
+    index.remove(store, *AT, gone(PAGE_ENTRIES - 1, PAGE_ENTRIES))
+    assert index.load(store, *AT).removed == ((PAGE_ENTRIES - 1, PAGE_ENTRIES + 1),)
+    index.append(store, *AT, [entry(PAGE_ENTRIES - 1), entry(PAGE_ENTRIES)])
+    assert len(names(store)) == PAGE_ENTRIES + 3
+
+
+def test_segments_without_files_are_remembered_for_their_ends_but_not_all_of_them(store: Store) -> None:
+    count = 2 * PAGE_ENTRIES
+    for number in range(0, count, 128):
+        some = range(number, number + 128)
+        index.append(store, *AT, [entry(i) for i in some])
+        index.remove(store, *AT, gone(*some))
+    index.files_deleted(store, *AT, [f"t-{i}" for i in range(3, count)])
+    found = index.load(store, *AT)
+    assert [it.name for it in found.deleting] == ["t-0", "t-1", "t-2"]
+    assert len(found.gone) == 3 + index.PAGE_GONE
+    assert found.gone[-1].name == f"t-{count - 1}"
+    assert found.removed == ((0, count),)
+
+
+def test_that_files_are_deleted_is_written_once(store: Store) -> None:
+    index.append(store, *AT, [entry(1)])
+    index.remove(store, *AT, gone(1))
+    index.files_deleted(store, *AT, ["t-1"])
+    before = store.get(paths.index_page(*AT, 0)).etag
+    index.files_deleted(store, *AT, ["t-1", "t-2"])
+    assert store.get(paths.index_page(*AT, 0)).etag == before
+    assert index.load(store, *AT).deleting == []

@@ -77,8 +77,14 @@ def test_a_small_ring_lowers_the_default_number_of_segments() -> None:
 
 
 def test_unlimited_retention() -> None:
-    spec = parse_manifest(with_spec(retention={"age": "unlimited", "bytes": "unlimited"})).spec
-    assert (spec.retention_age, spec.retention_bytes) == (None, None)
+    unlimited = {"age": "unlimited", "bytes": "unlimited", "abandonedAfter": "unlimited"}
+    spec = parse_manifest(with_spec(retention=unlimited)).spec
+    assert (spec.retention_age, spec.retention_bytes, spec.retention_abandoned_after) == (None, None, None)
+
+
+def test_what_a_group_has_not_read_is_kept_unless_the_manifest_says_so() -> None:
+    assert parse_manifest(SHORT).spec.retention_keeps_unread
+    assert not parse_manifest(with_spec(retention={"unread": "Expire"})).spec.retention_keeps_unread
 
 
 def test_json_is_yaml() -> None:
@@ -262,6 +268,8 @@ def specs(draw: st.DrawFn) -> TopicSpec:
         roll_age=draw(amounts),
         retention_age=draw(st.none() | amounts),
         retention_bytes=draw(st.none() | amounts),
+        retention_keeps_unread=draw(st.booleans()),
+        retention_abandoned_after=draw(st.none() | amounts),
         delete_data=draw(st.booleans()),
     )
 
