@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from benchmarks import child
-from benchmarks.cases_faults import failover, filer_outage
+from benchmarks import cases_elastic, child
+from benchmarks.cases_faults import filer_outage
 from benchmarks.cluster import Cluster, ClusterSpec
 from benchmarks.meter import Meter, memory_mb
 from benchmarks.model import Case, Figure, Row, Scale, throughput
@@ -195,20 +195,7 @@ CASES = (
         latency,
         peers={"kafka": peers.kafka_latency, "weed mq": peers.weed_latency},
     ),
-    Case(
-        "failover",
-        "kill -9 of a primary under 5,000 messages/s of 1 KB, again and again",
-        (
-            Figure("stall_max_s", "longest stall, s", 1.0, higher=False),
-            Figure("stall_median_s", "median stall, s", higher=False),
-            Figure("lost", "acked and lost", 0.0, higher=False),
-            Figure("doubled", "doubled", 0.0, higher=False),
-        ),
-        failover,
-        ClusterSpec(brokers=3),
-        {"kafka": peers.kafka_failover},
-        once=True,
-    ),
+    *cases_elastic.CASES,
     Case(
         "memory-idle",
         "a broker without segments",

@@ -1,11 +1,10 @@
-"""Cases in which something dies, and what was acked must be found afterwards, once."""
+"""SeaweedFS away under load: what was acked must be found afterwards, once."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import numpy.typing as npt
@@ -14,40 +13,8 @@ from benchmarks import child
 from benchmarks.cluster import Cluster, wait_for
 from benchmarks.meter import Meter, memory_mb
 from benchmarks.model import Row, Scale
-from benchmarks.pace import longest_gaps
 
 GIB = 2**30
-RATE = 5_000
-
-
-def failover(cluster: Cluster, scale: Scale) -> Row:
-    """Kills whoever leads the segment, each time when the last one killed is back."""
-    kills = scale.of(10, 3)
-    every = 5.0
-    count = int(RATE * (every * (kills + 1)))
-    topic = cluster.topic(1)
-    with tempfile.TemporaryDirectory() as folder, Meter(cluster.groups) as meter:
-        times = Path(folder) / "acks.npy"
-        load = child.ours("steady", cluster.leader, topic, "--count", count, "--rate", RATE, "--times", times)
-        wait_for("the first ack", lambda: "started" in load.text() or not load.running(), 60)
-        killed = []
-        for _ in range(kills):
-            time.sleep(every)
-            wait_for("all brokers back", lambda: len(cluster.broker_pids()) == cluster.spec.brokers, 60)
-            killed.append(cluster.kill(cluster.primary(topic)))
-        result = load.result()
-        acks = np.load(times)
-    found = child.ours("numbers", cluster.leader, topic, "--count", count).result()
-    stalls = longest_gaps(acks.tolist(), killed)
-    lost = max(0, found["missing"] - (count - result["acked"]))
-    figures = {
-        "stall_max_s": max(stalls),
-        "stall_median_s": median(stalls),
-        "lost": float(lost),
-        "doubled": float(found["doubled"]),
-    }
-    notes = {"stalls_s": [round(s, 3) for s in stalls], "messages": count, **result, **found}
-    return Row(figures, meter.row(load.cpu), notes)
 
 
 def filer_outage(cluster: Cluster, scale: Scale) -> Row:

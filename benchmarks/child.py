@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,10 @@ class Child:
     def running(self) -> bool:
         """False once it has ended; ``result`` still has to be called."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def terminate(self) -> None:
+        """SIGTERM; ``result`` still has to be called."""
+        self._process.send_signal(signal.SIGTERM)
 
     def wait(self, seconds: float = 900.0) -> str:
         """Waits for its end and returns what it printed; ``cpu`` has its CPU seconds then. Raises LoadFailed.

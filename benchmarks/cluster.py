@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +33,13 @@ spec:
   partitions: {partitions}
   durability: Replicated
   replicas: 2
-  segments: {{min: {segments}, max: {segments}}}
-  scaling: {{target: {{messagesPerSecond: 1000000000, bytesPerSecond: 1Ti}}, splitAfter: 1h, mergeAfter: 24h}}
+  segments: {{min: {segments}, max: {most}}}
+  scaling: {scaling}
   flush: {{bytes: {flush_bytes}, interval: {flush_interval}}}
   roll: {{bytes: 1Ti, age: 240h}}
 """
+NEVER = "{target: {messagesPerSecond: 1000000000, bytesPerSecond: 1Ti}, splitAfter: 1h, mergeAfter: 24h}"
+"""``scaling`` of a topic whose load changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +145,25 @@ class Cluster:
         }
 
     def topic(
-        self, segments: int = 1, *, flush_bytes: str = "32Mi", flush_interval: str = "10s", partitions: int = 1024
+        self,
+        segments: int = 1,
+        *,
+        most: int | None = None,
+        scaling: str = NEVER,
+        flush_bytes: str = "32Mi",
+        flush_interval: str = "10s",
+        partitions: int = 1024,
     ) -> str:
-        """Makes a topic with so many open segments and waits until all of them accept messages."""
+        """Makes a topic with so many open segments and waits until all of them accept messages.
+
+        It may have up to ``most`` segments; by default their number cannot change.
+        """
         name = f"bench{next(_TOPICS)}"
         manifest = _MANIFEST.format(
             name=name,
             segments=segments,
+            most=max(segments, most or 0),
+            scaling=scaling,
             flush_bytes=flush_bytes,
             flush_interval=flush_interval,
             partitions=partitions,
@@ -163,6 +178,17 @@ class Cluster:
     def primary(self, topic: str) -> str:
         """The name of the broker that leads the topic's first open segment."""
         return next(s.brokers[0] for s in self.client.admin().segments(topic) if s.phase == "open")
+
+    def quiet(self, topic: str) -> bool:
+        """True when all brokers live, nothing is being sealed, and every open segment has both its replicas."""
+        try:
+            segments = self.client.admin().segments(topic)
+            brokers = [b for b in self.client.admin().brokers() if b.state == "alive"]
+        except smq.SmqError:
+            return False
+        held = Counter(load.segment for b in brokers for load in b.segments if load.state == "open")
+        whole = all(s.phase == "open" and not s.successors and held[s.name] == len(s.brokers) == 2 for s in segments)
+        return bool(segments) and whole and len(brokers) >= self.spec.brokers
 
     def kill(self, broker: str) -> float:
         """kill -9; returns when, by CLOCK_MONOTONIC."""

@@ -196,7 +196,7 @@ def kafka_failover(kafka: Kafka, scale: Scale) -> Row:
     stalls = [max(gaps) for gaps in zip(*(longest_gaps(a, killed) for a in acks.values()), strict=True)]
     figures = {
         "stall_max_s": max(stalls),
-        "stall_median_s": median(stalls),
+        "stall_p50_s": median(stalls),
         "lost": float(max(0, found["missing"] - (count - result["acked"]))),
         "doubled": float(found["doubled"]),
     }

@@ -1,0 +1,216 @@
+"""Segments change under load: what writers notice of it, and whether every message is there once afterwards."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.cluster import Cluster, ClusterSpec, wait_for
+from benchmarks.deployment import Deployment
+from benchmarks.lanes import Lanes, stalls
+from benchmarks.meter import Meter
+from benchmarks.model import Case, Figure, Row, Scale
+from benchmarks.pace import quantiles
+from benchmarks.peers.cases import kafka_failover
+
+RATE = 5_000
+WHOLE = (
+    Figure("lost", "acked and lost", 0.0, higher=False),
+    Figure("doubled", "doubled", 0.0, higher=False),
+    Figure("disorder", "out of order within a key", 0.0, higher=False),
+)
+
+
+@contextmanager
+def lanes_on(cluster: Cluster, topic: str) -> Iterator[Lanes]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Lanes(cluster.leader, topic, Path(folder))
+
+
+def whole(found: dict[str, int]) -> dict[str, float]:
+    return {figure.key: float(found[figure.key]) for figure in WHOLE}
+
+
+def failover(cluster: Cluster, scale: Scale) -> Row:
+    """Kills whoever leads the segment, each time when the one killed before is back and has a part in it again."""
+    topic = cluster.topic(1)
+    killed: list[float] = []
+    with lanes_on(cluster, topic) as lanes, Meter(cluster.groups) as meter:
+        writer = lanes.start(RATE)
+        wait_for("the first ack", lambda: lanes.started(writer))
+        for _ in range(scale.of(50, 5)):
+            time.sleep(1.5)
+            wait_for("the last one killed is back", lambda: cluster.quiet(topic))
+            killed.append(cluster.kill(cluster.primary(topic)))
+        time.sleep(2)
+        lanes.stop(writer)
+        found = lanes.result()
+        taken = stalls(lanes.acks(writer), killed)
+    ms = quantiles(taken)
+    figures = {
+        "stall_p50_s": ms["p50_ms"] / 1e3,
+        "stall_p99_s": ms["p99_ms"] / 1e3,
+        "stall_max_s": ms["max_ms"] / 1e3,
+        **whole(found),
+    }
+    notes = {"kills": len(killed), "stalls_s": [round(s, 3) for s in taken], **found}
+    return Row(figures, meter.row(lanes.cpu), notes)
+
+
+def rolling_restart(cluster: Cluster, scale: Scale) -> Row:
+    """Four brokers, each replaced as a Deployment with maxSurge 1 and maxUnavailable 0 does it."""
+    rounds = scale.of(3, 1)
+    with Deployment(cluster, 4) as deployment:
+        topic = cluster.topic(4)
+        with lanes_on(cluster, topic) as lanes, Meter(deployment.groups) as meter:
+            writer = lanes.start(RATE)
+            wait_for("the first ack", lambda: lanes.started(writer))
+            time.sleep(2)
+            began = time.monotonic()
+            terminated = [at for _ in range(rounds) for at in deployment.restart()]
+            wait_for("the last broker has left", lambda: len(deployment.pids()) == 4)
+            seconds = time.monotonic() - began
+            time.sleep(2)
+            lanes.stop(writer)
+            found = lanes.result()
+            taken = stalls(lanes.acks(writer), terminated)
+    figures = {"stall_max_ms": max(taken) * 1e3, "rollout_s": seconds / rounds, **whole(found)}
+    notes = {"restarts": len(terminated), "stalls_ms": [round(s * 1e3) for s in taken], **found}
+    return Row(figures, meter.row(lanes.cpu), notes)
+
+
+def split_merge(cluster: Cluster, scale: Scale) -> Row:
+    """Splits the widest segment or merges two neighbours, in turn, by hand: one thing at a time."""
+    topic = cluster.topic(2, most=8)
+    admin = cluster.client.admin()
+    asked: list[float] = []
+    kinds: list[str] = []
+    with lanes_on(cluster, topic) as lanes, Meter(cluster.groups) as meter:
+        writer = lanes.start(RATE)
+        wait_for("the first ack", lambda: lanes.started(writer))
+        for number in range(scale.of(100, 10)):
+            time.sleep(0.5)
+            wait_for("the change before is done", lambda: cluster.quiet(topic))
+            segments = sorted(admin.segments(topic), key=lambda s: s.start)
+            asked.append(time.monotonic())
+            if number % 8 < 4:  # from 2 segments to 6 and back
+                kinds.append("split")
+                admin.split(topic, max(segments, key=lambda s: s.stop - s.start).name)
+            else:
+                kinds.append("merge")
+                pairs = list(itertools.pairwise(segments))
+                a, b = min(pairs, key=lambda pair: pair[1].stop - pair[0].start)
+                admin.merge(topic, [a.name, b.name])
+        time.sleep(1)
+        lanes.stop(writer)
+        found = lanes.result()
+        taken = stalls(lanes.acks(writer), asked)
+    ms = quantiles(taken)
+    figures = {
+        "stall_p50_ms": ms["p50_ms"],
+        "stall_p99_ms": ms["p99_ms"],
+        "stall_max_ms": ms["max_ms"],
+        **whole(found),
+    }
+    each = {k: [round(s * 1e3) for s, kind in zip(taken, kinds, strict=True) if kind == k] for k in ("split", "merge")}
+    return Row(figures, meter.row(lanes.cpu), {"stalls_ms": each, **found})
+
+
+FLOOD_SCALING = "{target: {messagesPerSecond: 1000, bytesPerSecond: 1Ti}, splitAfter: 5s, mergeAfter: 10s}"
+BASE, FLOOD, MOST = 200, 5_000, 8
+
+
+def flood(cluster: Cluster, scale: Scale) -> Row:
+    """A fifth of the target from one writer all the time; then another one with five times the target, for a while."""
+    topic = cluster.topic(1, most=MOST, scaling=FLOOD_SCALING)
+    with lanes_on(cluster, topic) as lanes, Meter(cluster.groups) as meter:
+        base = lanes.start(BASE, lanes=8)
+        wait_for("the first ack", lambda: lanes.started(base))
+        time.sleep(5)
+        torrent = lanes.start(FLOOD)
+        wait_for("the first ack of the flood", lambda: lanes.started(torrent))
+        wait_for(f"{MOST} segments", lambda: _open(cluster, topic) >= MOST and cluster.quiet(topic), 120)
+        reached = time.monotonic()
+        time.sleep(scale.of(10, 2))
+        lanes.stop(torrent)
+        ebbed = time.monotonic()
+        wait_for("one segment again", lambda: _open(cluster, topic) == 1 and cluster.quiet(topic), 180)
+        back = time.monotonic()
+        time.sleep(1)
+        lanes.stop(base)
+        began = lanes.began(torrent)
+        found = lanes.result()
+        rising = max(stalls(lanes.acks(torrent), [began]))
+        falling = max(stalls(lanes.acks(base), [ebbed], lanes=8))
+    figures = {
+        "seconds_to_8": reached - began,
+        "stall_max_ms": rising * 1e3,
+        "back_s": back - ebbed,
+        **whole(found),
+    }
+    notes = {"stall_going_back_ms": round(falling * 1e3), **found}
+    return Row(figures, meter.row(lanes.cpu), notes)
+
+
+def _open(cluster: Cluster, topic: str) -> int:
+    return sum(s.phase == "open" for s in cluster.client.admin().segments(topic))
+
+
+CASES = (
+    Case(
+        "failover",
+        "kill -9 of a primary under 5,000 messages/s of 1 KB, again and again",
+        (
+            Figure("stall_p50_s", "stall p50, s", higher=False),
+            Figure("stall_p99_s", "stall p99, s", 1.0, higher=False),
+            Figure("stall_max_s", "longest stall, s", higher=False),
+            *WHOLE,
+        ),
+        failover,
+        ClusterSpec(brokers=3),
+        {"kafka": kafka_failover},
+        once=True,
+    ),
+    Case(
+        "rolling-restart",
+        "four brokers replaced one after the other, the new one first, under 5,000 messages/s",
+        (
+            Figure("stall_max_ms", "longest stall, ms", 500.0, higher=False),
+            Figure("rollout_s", "whole rollout, s", higher=False),
+            *WHOLE,
+        ),
+        rolling_restart,
+        ClusterSpec(brokers=0),
+        once=True,
+    ),
+    Case(
+        "split-merge",
+        "splits and merges one after the other under 5,000 messages/s",
+        (
+            Figure("stall_p50_ms", "stall p50, ms", higher=False),
+            Figure("stall_p99_ms", "stall p99, ms", 200.0, higher=False),
+            Figure("stall_max_ms", "longest stall, ms", 1000.0, higher=False),
+            *WHOLE,
+        ),
+        split_merge,
+        ClusterSpec(brokers=3),
+        once=True,
+    ),
+    Case(
+        "flood",
+        "five times the target at once: from 1 segment to 8, and back",
+        (
+            Figure("seconds_to_8", "s from the flood's first message to 8 segments", 30.0, higher=False),
+            Figure("stall_max_ms", "longest stall meanwhile, ms", 1000.0, higher=False),
+            Figure("back_s", "s from its end to 1 segment", higher=False),
+            *WHOLE,
+        ),
+        flood,
+        ClusterSpec(brokers=3),
+        once=True,
+    ),
+)

@@ -1,0 +1,226 @@
+"""A load that shows how long any part of the keyspace stands still: ``python -m benchmarks.lanes write|read …``.
+
+write   numbered messages at a steady rate, over many keys in turn, until SIGTERM; then what is on its way is finished
+read    reads everything, and compares it with what the writers had acked: lost, doubled, out of order within a key
+
+A *lane* is one key. All messages of a lane are in one segment at any time, so the time without an ack in a lane is the
+stall of that key range. Message n of a writer belongs to lane n % lanes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import smq
+from benchmarks.child import Child
+
+LANES = 64
+"""Of a writer at most, and a multiple of how many each has."""
+DIGITS = 12
+WRITER = 10**10
+"""Message n of writer w begins with the number w * WRITER + n."""
+
+Row = dict[str, Any]
+Floats = npt.NDArray[np.float64]
+
+
+# ---- in the load's process
+
+
+def write(client: smq.Client, args: argparse.Namespace) -> Row:
+    """Prints ``started`` first. ``--times`` gets two rows of float64: when message n was sent, and acked (or NaN)."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    pad = b"x" * (args.size - DIGITS)
+    keys = [b"%d-%d" % (args.writer, lane) for lane in range(args.lanes)]
+    sent, acked = array("d"), array("d")
+    errors: list[str] = []
+
+    def arrived(number: int) -> Callable[[smq.Delivery[smq.Receipt]], None]:
+        def call(delivery: smq.Delivery[smq.Receipt]) -> None:
+            error = delivery.exception(0)
+            if error is not None:
+                errors.append(repr(error))
+            else:
+                acked[number] = time.monotonic()
+
+        return call
+
+    with client.producer(args.topic, linger=args.linger, timeout=120) as producer:
+        producer.send(b"%0*d" % (DIGITS, args.writer * WRITER) + pad, key=keys[0]).result(60)
+        sent.append(time.monotonic())
+        acked.append(sent[0])
+        print("started", flush=True)
+        for number in _paced(args.rate, stop):
+            acked.append(float("nan"))
+            sent.append(time.monotonic())
+            value = b"%0*d" % (DIGITS, args.writer * WRITER + number) + pad
+            producer.send(value, key=keys[number % args.lanes]).add_done_callback(arrived(number))
+        producer.flush(180)
+    times = np.array([sent, acked])
+    np.save(args.times, times)
+    return {
+        "messages": len(sent),
+        "acked": int((~np.isnan(times[1])).sum()),
+        "errors": len(errors),
+        "first_error": errors[0] if errors else None,
+        "longest_ack_s": float(np.nanmax(times[1] - times[0])),
+        "longest_unsent_s": float(np.diff(times[0]).max(initial=0.0)),
+    }
+
+
+def _paced(rate: float, stop: threading.Event) -> Iterator[int]:
+    """1, 2, … ``rate`` a second until ``stop``; what is late comes at once, so that the rate holds on the whole."""
+    start, done = time.perf_counter(), 1
+    while not stop.is_set():
+        due = int((time.perf_counter() - start) * rate) + 1
+        while done < due:
+            yield done
+            done += 1
+        time.sleep(0.001)
+
+
+def read(client: smq.Client, args: argparse.Namespace) -> Row:
+    """Reads until everything acked was seen and nothing more comes for a second, or nothing at all for a minute."""
+    acked = {writer: ~np.isnan(np.load(path)[1]) for writer, path in enumerate(args.written)}
+    wanted = sum(int(a.sum()) for a in acked.values())
+    seen = {writer: np.zeros(len(a), np.int32) for writer, a in acked.items()}
+    last = {writer: np.full(LANES, -1) for writer in acked}
+    rows = disorder = 0
+    with client.consumer(args.topic, start="earliest") as consumer:
+        heard = time.monotonic()
+        while time.monotonic() - heard < (60.0 if rows < wanted else 1.0):
+            batch = consumer.poll(0.5)
+            if batch is None:
+                continue
+            heard = time.monotonic()
+            rows += len(batch)
+            numbers = np.asarray(pc.binary_slice(batch.table["value"], 0, DIGITS).cast(pa.string()).cast(pa.int64()))
+            for writer in acked:
+                mine = numbers[numbers // WRITER == writer] % WRITER
+                np.add.at(seen[writer], mine, 1)
+                disorder += _disorder(mine, last[writer])
+    return {
+        "read": rows,
+        "lost": sum(int((acked[w] & (seen[w] == 0)).sum()) for w in acked),
+        "doubled": sum(int((s > 1).sum()) for s in seen.values()),
+        "disorder": disorder,
+    }
+
+
+def _disorder(numbers: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> int:
+    """How many come after a higher one of their lane. ``last``: the highest so far of each lane; kept up."""
+    wrong = 0
+    for lane in np.unique(numbers % LANES):
+        mine = numbers[numbers % LANES == lane]
+        highest = np.maximum.accumulate(np.concatenate([last[lane : lane + 1], mine]))
+        wrong += int((mine < highest[:-1]).sum())
+        last[lane] = highest[-1]
+    return wrong
+
+
+# ---- in the harness
+
+
+class Lanes:
+    """One or more writers on a topic, and what became of what they sent. ``folder`` takes their notes."""
+
+    def __init__(self, leader: str, topic: str, folder: Path) -> None:
+        self._leader, self._topic, self._folder = leader, topic, folder
+        self._writers: list[Child] = []
+        self._ended: dict[int, Row] = {}
+        self.cpu = 0.0
+
+    def start(self, rate: int, *, lanes: int = LANES) -> int:
+        """Starts one more writer; returns its number at once. ``rate`` in messages per second."""
+        number = len(self._writers)
+        words = ("--writer", number, "--rate", rate, "--lanes", lanes, "--times", self._times(number))
+        argv = [sys.executable, "-m", "benchmarks.lanes", "write", self._leader, self._topic, *map(str, words)]
+        self._writers.append(Child(argv))
+        return number
+
+    def started(self, number: int) -> bool:
+        """True when its first message was acked, or it failed."""
+        child = self._writers[number]
+        return "started" in child.text() or not child.running()
+
+    def stop(self, number: int) -> None:
+        """Ends it and waits until all that it sent had an outcome. Raises LoadFailed."""
+        child = self._writers[number]
+        child.terminate()
+        self._ended[number] = child.result()
+        self.cpu += child.cpu
+
+    def acks(self, number: int) -> Floats:
+        """When message n was acked, by CLOCK_MONOTONIC, or NaN; after ``stop``."""
+        acks: Floats = np.load(self._times(number))[1]
+        return acks
+
+    def began(self, number: int) -> float:
+        """When its steady rate began, by CLOCK_MONOTONIC; after ``stop``."""
+        return float(np.load(self._times(number))[0][1])
+
+    def result(self) -> Row:
+        """Reads everything back: ``lost``, ``doubled``, ``disorder``, ``messages`` and the writers' own words."""
+        files = [str(self._times(number)) for number in range(len(self._writers))]
+        argv = [sys.executable, "-m", "benchmarks.lanes", "read", self._leader, self._topic, "--written", *files]
+        found = Child(argv).result()
+        messages = sum(row["messages"] for row in self._ended.values())
+        return {"messages": messages, "writers": list(self._ended.values()), **found}
+
+    def _times(self, number: int) -> Path:
+        return self._folder / f"writer-{number}.npy"
+
+
+def stalls(acks: Floats, events: list[float], lanes: int = LANES) -> list[float]:
+    """For each event the longest time, in any lane, without an ack that begins between it and the next event.
+
+    ``acks``: when message n, of lane n % lanes, was acked, or NaN. A gap that the event falls into counts from the
+    event on; one that is open at the next event counts for both.
+    """
+    found = [0.0] * len(events)
+    for lane in range(lanes):
+        times = np.sort(acks[lane::lanes])
+        times = times[~np.isnan(times)]
+        for number, event in enumerate(events):
+            until = events[number + 1] if number + 1 < len(events) else float("inf")
+            first, last = np.searchsorted(times, [event, until])
+            within = np.concatenate([[event], times[first : last + 1]])
+            found[number] = max(found[number], float(np.diff(within).max(initial=0.0)))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("write", "read"))
+    parser.add_argument("leader")
+    parser.add_argument("topic")
+    parser.add_argument("--writer", type=int, default=0)
+    parser.add_argument("--rate", type=float, default=1000.0)
+    parser.add_argument("--lanes", type=int, default=LANES)
+    parser.add_argument("--size", type=int, default=1000)
+    parser.add_argument("--linger", type=float, default=0.002)
+    parser.add_argument("--times")
+    parser.add_argument("--written", nargs="*", default=[])
+    args = parser.parse_args()
+    with smq.connect(args.leader) as client:
+        row = write(client, args) if args.what == "write" else read(client, args)
+    print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
