@@ -109,11 +109,12 @@ def follow(loop: LeaderLoop, run: TopicRun, segment: str, key: str, value: str) 
 
 
 def _accept(loop: LeaderLoop, run: TopicRun, segment: str) -> Answer:
-    """It holds for this process alone, so the annotation stays until the segment is sealed."""
     leader, layout = run.leader, run.layout
     assert leader is not None and layout is not None
     if segment in run.sealed or leader.outcome(segment) is not None:
         return Answer(remove=True, message=f"{segment} is sealed")
+    if segment in layout and layout.segment(segment).loss_accepted:
+        return Answer(remove=True, message=f"it is written down that {segment} is sealed without its replicas")
     if leader.loss_is_accepted(segment):
         return WAITS
     try:
