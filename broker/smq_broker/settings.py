@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import socket
 from collections.abc import Mapping, Sequence
 
@@ -12,9 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from smq_core.errors import InvalidRequest
 from smq_storage.store import StoreSettings
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]i?)?B?")
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+from smq_storage.units import parse_size
 
 
 class BrokerSettings(BaseModel):
@@ -86,14 +83,6 @@ class BrokerSettings(BaseModel):
             return f"{self.advertise}:{port}"
         told, told_port = split_address(self.advertise)
         return f"{told}:{told_port or port}"
-
-
-def parse_size(text: str) -> int:
-    """Bytes of ``1Gi``, ``512M`` or ``1048576``. Raises ValueError."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text!r} is not a size: write 512Mi, 1Gi or a number of bytes")
-    return int(float(match[1]) * _UNITS[match[2] or ""])
 
 
 def split_address(text: str) -> tuple[str, int]:
