@@ -77,7 +77,7 @@ def read_files(store: Store, folder: Path) -> InFiles:
 def report(truth: Counts, read: Read, files: InFiles) -> tuple[Table, bool]:
     """The final table, and whether every count is right."""
     table = Table(title="Flights per carrier", title_style="bold", caption_style="")
-    for heading in ("carrier", "source × rounds", "read by the group", "DuckDB on the files", ""):
+    for heading in ("carrier", "sent", "read by the group", "DuckDB on the files", ""):
         table.add_column(heading, justify="left" if heading in ("carrier", "") else "right")
     right = True
     columns = (truth, read.per_carrier, files.per_carrier)

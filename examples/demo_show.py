@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 import smq
+from examples.demo_map import Timeline, accepting, alive
 from smq.cli import words
 from smq.cli.picture import Rates, Snapshot, draw, snapshot
 
@@ -28,7 +29,9 @@ class Show:
     def __init__(self, admin: smq.Admin, console: Console) -> None:
         self._admin = admin
         self._console = console
-        self._progress: list[tuple[str, Callable[[], int], int]] = []
+        self._progress: list[tuple[str, Callable[[], int], Callable[[], int]]] = []
+        self._timeline = Timeline()
+        self._told = 0
         self._rates = Rates()
         self._began = time.monotonic()
         self._said: list[Text] = []
@@ -48,6 +51,9 @@ class Show:
             self._live.stop()
             for line in self._said:
                 self._console.print(line)
+        self._console.print(self._timeline.draw(min(self._console.width, 110)), soft_wrap=True)
+        most = self._timeline
+        self._console.print(f"at most {most.most_segments} segments, {most.most_brokers} brokers")
 
     def say(self, text: str) -> None:
         """One line of the story."""
@@ -56,7 +62,7 @@ class Show:
         if self._live is None:
             self._console.print(line)
 
-    def progress(self, name: str, count: Callable[[], int], total: int) -> None:
+    def progress(self, name: str, count: Callable[[], int], total: Callable[[], int]) -> None:
         """Shows a count and how far it is."""
         self._progress.append((name, count, total))
 
@@ -64,6 +70,10 @@ class Show:
         """Shows what happens until the condition holds. Raises smq.Unavailable when that takes too long (seconds)."""
         if not self.until(condition, within):
             raise smq.Unavailable(f"waited {within:.0f} s for {what}; the logs were in the demo's folder")
+
+    def during(self, seconds: float, check: Callable[[], object]) -> None:
+        """Shows what happens for so long; ``check`` may raise."""
+        self.until(lambda: not check(), seconds)
 
     def until(self, condition: Callable[[], bool], within: float = 60) -> bool:
         """The same, without an error: False when it took too long."""
@@ -84,18 +94,32 @@ class Show:
                 self._rates.update(self._shot)
             except smq.Unavailable:
                 return
+            for topic in self._shot.topics:
+                self._timeline.note(now, topic, self._shot.brokers)
             if self._live is not None:
                 self._live.update(self._frame(), refresh=True)
+            else:
+                self._tell_decisions()
         if self._live is None and self._progress and now - self._line_at >= LINE_EVERY:
             self._line_at = now
             done = ", ".join(f"{name} {count():,}" for name, count, _ in self._progress)
-            alive = sum(b.state == "alive" for b in self._shot.brokers)
-            self.say(f"{done}; {words.rate(*self._rates.total())}; {words.plural(alive, 'broker')} alive")
+            segments = sum(accepting(t) for t in self._shot.topics)
+            there = f"{words.plural(segments, 'segment')}, {words.plural(alive(self._shot.brokers), 'broker')}"
+            self.say(f"{done}; {words.rate(*self._rates.total())}; {there}")
+
+    def _tell_decisions(self) -> None:
+        """In a picture they are seen."""
+        for d in self._shot.decisions:
+            if d.at > self._told:
+                self._told = d.at
+                what = f"{d.segments[0]}{', …' if len(d.segments) > 1 else ''}: " if d.segments else ""
+                self.say(f"  {d.action}  {what}{d.reason}")
 
     def _frame(self) -> Group:
         bars = Table.grid(padding=(0, 2, 0, 0))
         for name, count, total in self._progress:
-            bars.add_row(name, ProgressBar(total, min(count(), total), width=50), f"{count():,}")
+            bars.add_row(name, ProgressBar(max(total(), 1), min(count(), total()), width=50), f"{count():,}")
         width = min(self._console.width - 4, 110)
         story = Group(*self._said[-6:])
-        return Group(Panel(Group(story, Text(), bars), title="demo"), draw(self._shot, self._rates, width=width))
+        panel = Panel(Group(story, Text(), bars), title="demo")
+        return Group(panel, self._timeline.draw(width), Text(), draw(self._shot, self._rates, width=width))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from smq_core.load import SECOND
 from smq_core.placement import BrokerView
+from smq_core.sealing import Liveness
 
 SCALE_IN_AFTER = 120 * SECOND
 FULL = 0.6
@@ -95,7 +96,7 @@ class Fleet:
 
 def to_drain(brokers: Sequence[BrokerView]) -> BrokerView | None:
     """The broker that goes when one must: the one with the least on it; one that drains already goes on."""
-    draining = [b for b in brokers if b.draining]
+    draining = [b for b in brokers if b.draining and b.liveness is not Liveness.GONE]
     if draining:
         return draining[0]
     alive = [b for b in brokers if b.takes_segments]

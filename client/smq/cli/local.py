@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
@@ -34,16 +34,24 @@ class FolderInUse(SmqError):
 class LocalCluster:
     """A whole system on this machine; its data lives in ``folder`` and outlives it.
 
-    ``listen`` is the leader's host:port; port 0 takes a free one. Use as a context manager, or ``start`` and ``stop``
-    (which may be called at any time, also after a start that failed). Only one may use a folder at a time.
+    ``listen`` is the leader's host:port; port 0 takes a free one; ``more`` are flags of the leader. Use as a context
+    manager, or ``start`` and ``stop`` (which may be called at any time, also after a start that failed). Only one may
+    use a folder at a time.
     """
 
     def __init__(
-        self, folder: Path, *, listen: str = "127.0.0.1:7070", brokers: int = 3, max_brokers: int | None = None
+        self,
+        folder: Path,
+        *,
+        listen: str = "127.0.0.1:7070",
+        brokers: int = 3,
+        max_brokers: int | None = None,
+        more: Sequence[str] = (),
     ) -> None:
         self.folder = folder.resolve()
         self.brokers = brokers
         self.max_brokers = max_brokers
+        self._more = tuple(more)
         self._listen = listen
         self.address = listen
         self.seaweed = SeaweedProcess(self.folder / "seaweedfs")
@@ -141,7 +149,7 @@ class LocalCluster:
         command += ["--dir", str(self.folder), "--listen", self.address, "--brokers", str(self.brokers)]
         if self.max_brokers is not None:
             command += ["--max-brokers", str(self.max_brokers)]
-        command += ["--filer-url", store.url, "--filer-endpoint", store.endpoint or ""]
+        command += ["--filer-url", store.url, "--filer-endpoint", store.endpoint or "", *self._more]
         # This SeaweedFS lets everybody in; what is set for another store does not belong here.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SMQ_"))}
         with self.leader_log.open("ab") as log:

@@ -29,4 +29,7 @@ def test_the_demo_ends_with_every_count_right() -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("kill -9") == 2
+    for decision in ("split  ", "scale out  2 to", "failover  ", "merge  ", "to 2 brokers"):
+        assert decision in done.stdout, done.stdout
+    assert "at most 8 segments, 4 brokers" in done.stdout
     assert "all counts are right" in done.stdout and "wrong" not in done.stdout

@@ -81,3 +81,9 @@ def test_how_long_scale_in_waits_can_be_chosen() -> None:
     fleet, quick = Fleet(), replace(POLICY, scale_in_after=5)
     assert fleet.wanted(quick, 6, FleetLoad(), 2, 0).brokers == 6
     assert fleet.wanted(quick, 6, FleetLoad(), 2, 5).brokers == 5
+
+
+def test_a_broker_that_drained_and_is_gone_does_not_go_again() -> None:
+    went = BrokerView(Replica("a", "a", ""), liveness=Liveness.GONE, draining=True)
+    there = BrokerView(Replica("b", "b", ""), segments=3)
+    assert to_drain([went, there]) == there
