@@ -5,9 +5,10 @@ A restart is another Broker, empty, with a new incarnation, at the same address.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smq_core.errors import NotHeld, Unavailable, WrongIncarnation
+from smq_core.load import Counters
 from smq_core.model import Segment
 from smq_core.replica import State
 from support.sim.chain import LAYOUT, Chain
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from support.sim.history import History
 
 TICK = 200 * MS
+
+
+class BrokerLoad(NamedTuple):
+    """What a broker reports of its load: each primary's counters, and how full its memory is."""
+
+    segments: dict[str, Counters]
+    memory: float
 
 
 class Broker:
@@ -143,12 +151,14 @@ class Broker:
     def _tick(self) -> Steps:
         count = 0
         while True:
-            yield self.world.between(TICK * 3 // 4, TICK * 5 // 4)
-            count += 1
+            tick = self.history.tick
+            yield self.world.between(tick * 3 // 4, tick * 5 // 4)
+            count += tick // TICK
             for holding in list(self.holdings.values()):
                 holding.tick()
-                if count % 5 == 0:
+                if count >= 5:
                     holding.heartbeat()
+            count %= 5
             if self.leaving and self.world.now - self._leader_heard_at > 5 * SECOND:
                 self._leave_alone()
 
@@ -174,24 +184,43 @@ class Broker:
     def _report(self) -> Steps:
         while True:
             watermarks = {n: h.machine.watermark for n, h in self.holdings.items() if h.machine.config.is_primary}
-            silent = {
-                link.follower.incarnation
+            silent = {  # as a dict: a set's order would differ from process to process
+                link.follower.incarnation: None
                 for h in self.holdings.values()
                 if h.machine.state is State.OPEN
                 for link in h.links
                 if link.silent
             }
             held = sum(h.machine.state is not State.SEALED for h in self.holdings.values())
-            report = (self.name, self.incarnation, self.address, self.leaving, held, watermarks, silent)
+            load = BrokerLoad(self._counters(), self.memory_share()) if self.history.reports_load else None
+            report = (self.name, self.incarnation, self.address, self.leaving, held, watermarks, silent, load)
             for leader in self._leaders:
                 self.network.call(self.process, leader, "report", report, timeout=SECOND).then(self._answered)
             yield self.world.between(900 * MS, 1100 * MS)
+
+    def _counters(self) -> dict[str, Counters]:
+        """What each primary here has taken in."""
+        return {
+            name: Counters(
+                holding.machine.counters.messages,
+                holding.machine.counters.bytes,
+                holding.machine.counters.batches,
+                tuple(holding.histogram),
+            )
+            for name, holding in self.holdings.items()
+            if holding.machine.config.is_primary and holding.machine.state is not State.SEALED
+        }
+
+    def memory_share(self) -> float:
+        """How full its memory for its own segments is."""
+        return 1 - self.primaries_room() / self.settings.primary_budget
 
     def _answered(self, answer: Any) -> None:
         if answer.error is None and self.process.alive and not self.process.paused:
             self._leader_heard_at = self.world.now
             may_leave, named = answer.value
             if may_leave and self.leaving:
+                self.checker.may_leave(self)
                 self._exit()
                 return
             for name, holding in self.holdings.items():

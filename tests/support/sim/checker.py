@@ -21,6 +21,7 @@ from support.sim.store import Store
 from support.sim.world import World
 
 if TYPE_CHECKING:
+    from support.sim.broker import Broker
     from support.sim.holding import Holding
 
 
@@ -53,6 +54,9 @@ class Checker:
         self.lost: dict[str, int] = {}
         self.owners: dict[str, dict[tuple[int, str], str]] = {}
         self.committed: dict[str, dict[str, int]] = {}
+        self.layouts: list[tuple[int, Layout]] = []
+        self.taken: list[tuple[int, str, int]] = []
+        self.sealed_at: dict[str, int] = {}
         store.watchers.append(self._stored)
 
     def must(self, violations: Iterable[Violation]) -> None:
@@ -73,6 +77,7 @@ class Checker:
 
     def _layout(self, layout: Layout) -> None:
         self.must(inv.ring_is_covered(layout))
+        self.layouts.append((self.world.now, layout))
         for segment in layout.segments:
             self.everyone.setdefault(segment.name, tuple(r.incarnation for r in segment.replicas))
             self.predecessors.setdefault(segment.name, segment.predecessors)
@@ -84,6 +89,7 @@ class Checker:
         name = info.segment
         if info.sealed:
             self.seals.setdefault(name, SealOutcome(name, info.first, info.producers, info.lost))
+            self.sealed_at.setdefault(name, self.world.now)
             self.accepted.pop(name, None)
             self._look_for_loss(name, info.first)
         elif info.first == self.chain_ends.get(name, 0):
@@ -105,6 +111,9 @@ class Checker:
 
     # ---- brokers
 
+    def may_leave(self, broker: Broker) -> None:
+        """A leader let this broker go; elastic histories have a rule for that."""
+
     def opened(self, holding: Holding) -> None:
         others = self.holdings.setdefault(holding.name, [])
         twice = [h for h in others if h.broker.incarnation == holding.broker.incarnation]
@@ -121,6 +130,7 @@ class Checker:
         for offset, message in rows([entry]):
             log[offset] = message
         self.batch_ends[(name, *entry.batch.id)] = entry.end
+        self.taken.append((self.world.now, name, entry.batch.rows))
         self.world.tell(holding.process.name, name, f"{_batch(entry)} at {entry.first}..{entry.end}")
 
     def acked(self, holding: Holding, ack: Ack) -> None:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """Schedules the faults of one history. ``end`` undoes all that lasts."""
+    """Schedules the faults of one history. ``end`` undoes all that lasts. ``requests``: what people ask for."""
+
+    requests = ("split", "merge", "roll", "move")
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -49,7 +51,9 @@ class Faults:
         network.slow = dice.choice([0.0, 0.0, 0.01, 0.05])
         network.repeat = dice.choice([0.0, 0.05, 0.2])
         network.hole = dice.choice([0.0, 0.0, 0.0, 0.02])
-        for kind, often in dice.sample(kinds, dice.randint(0, 5)):
+        chosen = dice.sample(kinds, dice.randint(0, 5))
+        self.kinds = [kind.__name__ for kind, _ in chosen]
+        for kind, often in chosen:
             for _ in range(dice.randint(1, often)):
                 self.world.after(self.world.between(0, history.horizon), lambda kind=kind: self._do(kind))
         for _ in range(dice.randint(0, 6)):
@@ -62,6 +66,7 @@ class Faults:
         for name in ("lost_answer", "late", "refused", "false_conflict", "stale_get", "failed_get"):
             if dice.random() < 0.5:
                 setattr(faults, name, rate * dice.random())
+        self.quiet_store = not rate and self.history.store.pace == 1
 
     def end(self) -> None:
         """Everything works from now on; what is dead is started again."""
@@ -208,7 +213,7 @@ class Faults:
         if layout is None:
             return
         segments = sorted(accepting(layout), key=lambda s: s.range)
-        action = dice.choice(["split", "merge", "roll", "move"])
+        action = dice.choice(self.requests)
         at = dice.randrange(len(segments))
         if action == "split" and len(segments[at].range) < 2:
             return

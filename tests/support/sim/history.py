@@ -1,6 +1,7 @@
 """One history: a world made from a seed, faults for a while, then peace until everything has come to its end.
 
-``run(seed)`` returns None, or the failure with its story. ``python -m support.sim.history SEED`` tells one.
+``run(seed)`` returns None, or the failure with its story. ``PYTHONPATH=tests python -m support.sim.history SEED`` tells
+one; the same seed is the same history. ``elastic.ElasticHistory`` has a load that comes and goes besides.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import sys
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from random import Random
 
 from smq_core import invariants as inv
 from smq_core.model import Durability, Topic, TopicSpec
-from support.sim.broker import Broker
+from support.sim.broker import TICK, Broker
 from support.sim.chain import LAYOUT
 from support.sim.checker import Broken, Checker
 from support.sim.faults import Faults
@@ -37,19 +39,46 @@ class Failure:
     seed: int
     what: str
     story: str
+    again: str = ""
+    """What to type to see it, when there is more than the story."""
 
     def __str__(self) -> str:
-        return f"seed {self.seed}: {self.what}\n\n{self.story}\n\nseed {self.seed}: {self.what}"
+        return f"seed {self.seed}: {self.what}\n\n{self.story}\n\nseed {self.seed}: {self.what}\n{self.again}"
 
 
 class History:
+    """``tick`` is how often brokers look after their segments, ``leader_pause`` (least, most) how long leaders rest."""
+
+    tick = TICK
+    leader_pause = 80 * MS, 160 * MS
+    reports_load = False
+    """Do brokers tell leaders what they take in?"""
+    checker_kind = Checker
+    faults: Faults
+    settings: Settings
+    topic: Topic
+    leader_addresses: list[str]
+    groups: list[str]
+    horizon: int
+    keys: int
+    pace: int
+
     def __init__(self, seed: int) -> None:
         self.world = world = World(seed)
-        dice = world.random
         self.network = Network(world)
         self.store = Store(world, self.network)
-        self.checker = Checker(world, self.store)
+        self.checker = self.checker_kind(world, self.store)
         self.supervisor = Supervisor(world, self.network)
+        self.brokers: dict[str, Broker] = {}
+        self.leaders: dict[str, Leader] = {}
+        self.producers: list[Producer] = []
+        self.readers: list[ReaderNode] = []
+        self.members: list[Member] = []
+        self._broker_names: dict[str, str] = {}
+        self.draw(world.random)
+
+    def draw(self, dice: Random) -> None:
+        """Decides everything that is decided before it begins, and starts the processes."""
         self.settings = Settings(
             partitions=dice.choice([2, 4, 8]),
             credit=dice.choice([1000, 3000]),
@@ -73,12 +102,6 @@ class History:
         )
         self.leader_addresses = ["leader-0", "leader-1"][: dice.choice([1, 2, 2])]
         self.groups = ["g"]
-        self.brokers: dict[str, Broker] = {}
-        self.leaders: dict[str, Leader] = {}
-        self.producers: list[Producer] = []
-        self.readers: list[ReaderNode] = []
-        self.members: list[Member] = []
-        self._broker_names: dict[str, str] = {}
         for i in range(dice.randint(3, 5)):
             self.start_broker(f"broker-{i}", f"b{i}")
         for address in self.leader_addresses:
@@ -147,7 +170,10 @@ class History:
 
     def start_leader(self, address: str) -> None:
         if address not in self.leaders or not self.leaders[address].process.alive:
-            self.leaders[address] = Leader(self, address)
+            self.leaders[address] = self.make_leader(address)
+
+    def make_leader(self, address: str) -> Leader:
+        return Leader(self, address)
 
     def next_epoch(self, old: Producer, *, crash: bool) -> None:
         """The producer starts again, while its former life is dead or goes on as a zombie."""
@@ -161,7 +187,10 @@ class History:
         else:
             newest.batches = left // 2
             newest.zombie = True
-        self.producers.append(Producer(self, newest.producer, newest.epoch + 1, left - left // 2))
+        self.producers.append(self.make_producer(newest.producer, newest.epoch + 1, left - left // 2))
+
+    def make_producer(self, name: str, epoch: int, batches: int) -> Producer:
+        return Producer(self, name, epoch, batches)
 
     def restart_reader(self, at: int) -> None:
         old = self.readers[at]
@@ -191,18 +220,18 @@ class History:
         self.start_leader(holder)
 
 
-def run(seed: int) -> Failure | None:
+def run(seed: int, kind: type[History] = History, again: str = "") -> Failure | None:
     """One history from its seed."""
     history = None
     try:
-        history = History(seed)
+        history = kind(seed)
         history.run()
     except Broken as broken:
         assert history is not None
-        return Failure(seed, str(broken.violation), _story(history, broken.violation.subject))
+        return Failure(seed, str(broken.violation), _story(history, broken.violation.subject), again)
     except Exception:
         told = _story(history, "") if history is not None else ""
-        return Failure(seed, traceback.format_exc(), told)
+        return Failure(seed, traceback.format_exc(), told, again)
     return None
 
 

@@ -23,6 +23,8 @@ from support.sim.world import MS, SECOND, Future, Steps
 if TYPE_CHECKING:
     from support.sim.broker import Broker
 
+SLICES = 64
+
 
 class ProducerStream:
     """A producer's stream at the primary. What came waits in ``inbox`` while memory is short: it is not read on."""
@@ -56,6 +58,7 @@ class ProducerStream:
                 self.close()
                 return
             if entry is not None:
+                holding.count(batch.payload)
                 holding.broker.checker.appended(holding, entry)
 
     def close(self) -> None:
@@ -90,6 +93,7 @@ class Holding:
         self.sealing: Future | None = None
         self.chunk_done = Future()
         self.heard_primary_at = broker.world.now
+        self.histogram = [0] * min(SLICES, len(segment.range))
         self._replicating = False
         self._looking = False
 
@@ -99,7 +103,13 @@ class Holding:
                 self.process.start(self._read_predecessor(name))
             self.links = [ReplicaLink(self, replica) for replica in self.segment.replicas[1:]]
 
-    # ---- memory
+    # ---- load and memory
+
+    def count(self, piece: Any) -> None:
+        """Messages per equal slice of the range, as the leader is told."""
+        start, size, slices = self.segment.range.start, len(self.segment.range), len(self.histogram)
+        for message in piece.messages:
+            self.histogram[(message.partition - start) * slices // size] += 1
 
     def has_room(self, nbytes: int) -> bool:
         """A batch is always let in when the tail is empty."""

@@ -41,6 +41,7 @@ class Heard:
 
 class Leader:
     def __init__(self, history: History, address: str) -> None:
+        self.history = history
         self.world = history.world
         self.network = history.network
         self.store = history.store
@@ -65,7 +66,7 @@ class Leader:
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
         """A broker's news. Answers whether it may leave, and the segments that the layout names."""
-        name, incarnation, address, leaving, held, watermarks, silent = report
+        name, incarnation, address, leaving, held, watermarks, silent, _ = report
         self.heard[incarnation] = Heard(Replica(name, incarnation, address), self.clock(), leaving, held)
         for segment, watermark in watermarks.items():
             known = self.machine.watermarks.get(segment, 0)
@@ -91,13 +92,17 @@ class Leader:
     def _run(self) -> Steps:
         while True:
             self.step()
-            yield self.world.between(80 * MS, 160 * MS)
+            yield self.world.between(*self.history.leader_pause)
 
     def step(self) -> None:
         for effect in self.machine.step(self.clock(), self.views()):
             if not isinstance(effect, ReadLayout):
                 self.world.tell(self.process.name, "", _words(effect))
             self.process.start(self._do(effect))
+
+    def kick(self) -> None:
+        """Something was answered: look again."""
+        self.process.after(0, self.step)
 
     def views(self) -> dict[str, BrokerView]:
         views = {}
@@ -113,13 +118,12 @@ class Leader:
             liveness = self._liveness(incarnation, told)
             if liveness is None:
                 continue
-            views[incarnation] = BrokerView(
-                replica,
-                liveness,
-                draining=told is not None and told.leaving,
-                segments=told.held if told is not None else 0,
-            )
+            views[incarnation] = self.view(replica, liveness, told)
         return views
+
+    def view(self, replica: Replica, liveness: Liveness, told: Heard | None) -> BrokerView:
+        leaving = told is not None and told.leaving
+        return BrokerView(replica, liveness, draining=leaving, segments=told.held if told is not None else 0)
 
     def _liveness(self, incarnation: str, told: Heard | None) -> Liveness | None:
         if self.supervisor.proves_gone(self.address, incarnation):
@@ -158,7 +162,7 @@ class Leader:
                 yield from self._seal_from_filer(effect)
             case AppendIndex():
                 yield from self._append_index(effect)
-        self.process.after(0, self.step)
+        self.kick()
 
     def _read_layout(self) -> Steps:
         try:

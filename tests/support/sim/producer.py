@@ -52,13 +52,13 @@ class Producer:
 
     @property
     def idle(self) -> bool:
-        return self.batches == 0 and not self.waiting and all(lane.idle for lane in self.lanes.lanes.values())
+        return self.batches <= 0 and not self.waiting and all(lane.idle for lane in self.lanes.lanes.values())
 
     # ---- what it sends
 
     def _send(self) -> Steps:
         world = self.world
-        while self.batches and not self.stopped:
+        while self.batches > 0 and not self.stopped:
             yield world.between(5 * MS, self.history.pace)
             if self._in_hand() > 30:
                 continue

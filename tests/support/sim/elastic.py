@@ -1,0 +1,255 @@
+"""An elastic history: brokers report their load, leaders split, merge, move and scale the fleet, under faults.
+
+The load follows a shape and ends; then everything must come back to the least and rest. The waits of the policy are a
+few times shorter than real ones (``QUICKER``), so that a history is a minute long. ``run(seed)`` as in ``history``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from types import ModuleType
+
+from smq_core import autoscale, fleet, load, topic_load
+from smq_core import invariants as inv
+from smq_core.fleet import FleetPolicy
+from smq_core.invariants import Violation
+from smq_core.model import Durability, Layout, Reason, Topic, TopicSpec
+from support.sim import loads
+from support.sim.broker import Broker
+from support.sim.chain import LAYOUT
+from support.sim.deployment import Deployment
+from support.sim.elastic_leader import ElasticLeader
+from support.sim.elasticity import ElasticChecker, staying
+from support.sim.faults import Faults
+from support.sim.final import check_all, waiting_for
+from support.sim.history import Failure, History
+from support.sim.history import run as run_history
+from support.sim.leader import Leader
+from support.sim.loaded import STEP, LoadedProducer
+from support.sim.member import Member
+from support.sim.messages import Settings
+from support.sim.producer import Producer
+from support.sim.reader import ReaderNode
+from support.sim.world import MS, SECOND
+
+PEACE = 120 * SECOND
+"""So long after the faults everything may take to come to its end, and as long again to come back to the least."""
+REST = 10 * SECOND
+NEWS = 5 * SECOND
+"""So long the last messages may still make a leader split."""
+QUICKER: list[tuple[ModuleType, str, int]] = [
+    (load, "SLOW_WINDOW", 6 * SECOND),
+    (topic_load, "MOVE_EVERY", 2 * SECOND),
+    (topic_load, "SETTLE_AFTER_CHANGE", 2 * SECOND),
+    (autoscale, "MAKE_ROOM_AFTER", 3 * SECOND),
+    (fleet, "SCALE_IN_AFTER", 6 * SECOND),
+    (fleet, "MEMORY_AGAIN_AFTER", 5 * SECOND),
+]
+
+
+class ElasticFaults(Faults):
+    """People ask for what keeps the number of segments: how many there are is the policy's."""
+
+    requests = ("roll", "move")
+
+    history: ElasticHistory
+
+    def terminate_broker(self) -> None:
+        """One is deleted, or all are: others start in their place."""
+        brokers = [b for a, b in self.history.brokers.items() if a in self.history.deployment.slots]
+        for broker in brokers if self.world.chance(0.2) else self.world.random.sample(brokers, min(1, len(brokers))):
+            self.history.deployment.replace(broker)
+
+    def jump_clock(self) -> None:
+        before = {leader: leader.skew for leader in self.history.leaders.values()}
+        super().jump_clock()
+        checker = self.history.checker
+        assert isinstance(checker, ElasticChecker)
+        checker.jumped += sum(abs(leader.skew - skew) for leader, skew in before.items())
+
+
+class ElasticHistory(History):
+    checker: ElasticChecker
+    checker_kind = ElasticChecker
+    reports_load = True
+    tick = 600 * MS
+    leader_pause = 200 * MS, 350 * MS
+
+    def draw(self, dice: Random) -> None:
+        self.settings = Settings(
+            partitions=dice.choice([16, 32, 64]),
+            credit=dice.choice([6000, 12000]),
+            primary_budget=dice.choice([8000, 30000]),
+            flush_bytes=dice.choice([2000, 5000]),
+            flush_interval=dice.choice([1, 2, 4]) * SECOND,
+            patience=dice.choice([2, 5]) * SECOND,
+        )
+        self.load = loads.draw(dice, self.settings.partitions)
+        self.horizon = int(self.load.seconds * SECOND)
+        self.topic = Topic("default/t", "uid", self._spec(dice))
+        self.policy = FleetPolicy(
+            minimum=dice.choice([2, 3]),
+            maximum=dice.choice([4, 5, 6]),
+            bytes_per_second=dice.choice([1_500.0, 3_000.0, 1e9]),
+        )
+        self.leader_addresses = ["leader-0", "leader-1"][: dice.choice([1, 1, 2])]
+        spec, checker = self.topic.spec, self.checker
+        checker.spec, checker.policy = spec, self.policy
+        checker.several_leaders = len(self.leader_addresses) > 1
+        self.least_brokers = min(max(self.policy.minimum, spec.replicas), self.policy.maximum)
+        self.zones = dice.choice([0, 0, 2, 3])
+        self.deployment = Deployment(self, self.least_brokers)
+        for i, address in enumerate(self.deployment.slots):
+            self.start_broker(address, f"b{i}")
+        for address in self.leader_addresses:
+            self.start_leader(address)
+        self.number_of_producers = 2
+        for i in range(self.number_of_producers):
+            self.producers.append(self.make_producer(f"p{i}", 0, self.horizon // STEP))
+        self.readers.append(ReaderNode(self, "r0", {}, dice.choice([500, 1500]) * MS, []))
+        for i in range(dice.choice([0, 0, 0, 1, 2])):
+            self.members.append(Member(self, "g", f"m{i}"))
+        self.groups = ["g"] if self.members else []
+        self.faults = ElasticFaults(self)
+
+    def _spec(self, dice: Random) -> TopicSpec:
+        many = self.load.name == "many"
+        least = 10 if many else dice.choice([1, 1, 2, 3])
+        return TopicSpec(
+            partitions=self.settings.partitions,
+            durability=dice.choice([Durability.REPLICATED] * 3 + [Durability.STORED]),
+            replicas=2 if many else dice.choice([2, 2, 3]),
+            min_segments=least,
+            max_segments=max(least, dice.choice([3, 4, 6, 8])) + (3 if many else 0),
+            target_messages_per_second=int(loads.TARGET),
+            split_after=dice.choice([1, 2]) * SECOND,
+            merge_after=dice.choice([4, 7]) * SECOND,
+            roll_bytes=dice.choice([1 << 40, 1 << 40, 6_000]),
+            roll_age=dice.choice([1 << 60, 1 << 60, 9 * SECOND]),
+        )
+
+    def make_leader(self, address: str) -> Leader:
+        return ElasticLeader(self, address)
+
+    def make_producer(self, name: str, epoch: int, batches: int) -> Producer:
+        return LoadedProducer(self, name, epoch, batches)
+
+    def zone_of(self, address: str) -> str:
+        return f"zone-{int(address.rpartition('-')[2]) % self.zones}" if self.zones else ""
+
+    # ---- running
+
+    def run(self) -> None:
+        world = self.world
+        world.run_until(self.horizon)
+        self.faults.end()
+        self._until(lambda: waiting_for(self), 500 * MS)
+        self._calm()
+        world.run_until(world.now + NEWS)
+        self._until(self._above_the_least, SECOND)
+        before = self._layout().next_number
+        world.run_until(world.now + REST)
+        for segment in {s.name: s for _, layout in self.checker.layouts for s in layout.segments}.values():
+            if segment.number >= before and segment.opened_because is not Reason.ROLL:
+                words = f"it was made at rest: {segment.opened_because.value}"
+                self.checker.must([Violation(13, segment.name, words)])
+        self._wake()
+        self._until(lambda: waiting_for(self), 500 * MS)
+        check_all(self)
+        self._must_have_grown()
+
+    def _until(self, waiting: Callable[[], dict[str, str]], step: int) -> None:
+        deadline = self.world.now + PEACE
+        while left := waiting():
+            if self.world.now >= deadline:
+                self.checker.must(inv.unfinished(left))
+            self.world.run_until(self.world.now + step)
+
+    def _calm(self) -> None:
+        """Nobody writes any more: clients stand still, and the others look less often, which saves time only."""
+        self.tick = SECOND
+        self.leader_pause = 300 * MS, 500 * MS
+        for client in (*self.producers, *self.readers, *self.members):
+            client.process.pause()
+
+    def _wake(self) -> None:
+        for client in (*self.producers, *self.readers, *self.members):
+            client.process.resume()
+
+    def _above_the_least(self) -> dict[str, str]:
+        """What is not yet as it must be at rest."""
+        layout, spec = self._layout(), self.topic.spec
+        waiting: dict[str, str] = {}
+        if any(s.successors or s.phase.value != "open" for s in layout.segments):
+            waiting["layout"] = "it is being changed"
+        elif len(staying(layout)) != spec.min_segments:
+            waiting["layout"] = f"{len(staying(layout))} segments are left, not {spec.min_segments}"
+        here = [b for a, b in self.brokers.items() if b.process.alive and a in self.deployment.slots and not b.leaving]
+        if not len(here) == len(self.brokers) == self.deployment.wanted == self.least_brokers:
+            waiting["brokers"] = f"{len(self.brokers)} run, {self.deployment.wanted} are wanted"
+        wanted = 1 if spec.durability is Durability.STORED else min(spec.replicas, self.least_brokers)
+        known = {b.incarnation for b in here}
+        for segment in layout.segments:
+            if len(segment.replicas) != wanted or not {r.incarnation for r in segment.replicas} <= known:
+                waiting[segment.name] = f"its replicas are {[r.incarnation for r in segment.replicas]}"
+        return waiting
+
+    def _must_have_grown(self) -> None:
+        """Without faults, a load above the target for long is met by more segments."""
+        spec = self.topic.spec
+        if self.faults.kinds or not self.faults.quiet_store or spec.max_segments == spec.min_segments:
+            return
+        long = spec.split_after / SECOND + 6
+        above = [t for t in range(int(self.load.seconds)) if self.load.offered(t) > 1.6 * loads.TARGET]
+        runs = [t for t in above if all(x in above for x in range(t, int(t + long)))]
+        most = max(len(staying(layout)) for _, layout in self.checker.layouts)
+        if runs and spec.min_segments == 1 and most == 1:
+            self.checker.must([Violation(13, "layout", f"above the target since {runs[0]} s, and never split")])
+
+    def _layout(self) -> Layout:
+        layout = self.store.truth(LAYOUT)
+        assert isinstance(layout, Layout)
+        return layout
+
+    # ---- brokers come and go
+
+    def any_broker(self) -> str:
+        """One of those that are there; when there is none, one that shall be."""
+        return self.world.random.choice(list(self.brokers) or self.deployment.slots)
+
+    def start_broker(self, address: str, name: str | None = None) -> None:
+        if address in self.deployment.slots:
+            super().start_broker(address, name)
+
+    def broker_died(self, broker: Broker) -> None:
+        self.world.tell("!", "", f"{broker.incarnation} is dead")
+        self.supervisor.died(broker.incarnation)
+        self.deployment.died(broker)
+
+
+@contextmanager
+def quicker() -> Iterator[None]:
+    """The policy with the waits of ``QUICKER``."""
+    before = [getattr(module, name) for module, name, _ in QUICKER]
+    for module, name, value in QUICKER:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for (module, name, _), value in zip(QUICKER, before, strict=True):
+            setattr(module, name, value)
+
+
+def run(seed: int) -> Failure | None:
+    """One history from its seed."""
+    with quicker():
+        return run_history(seed, ElasticHistory, f"PYTHONPATH=tests python -m simulation.picture {seed} history.svg")
+
+
+if __name__ == "__main__":
+    failure = run(int(sys.argv[1]))
+    print(failure or "all invariants hold")
+    sys.exit(failure is not None)

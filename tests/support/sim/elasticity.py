@@ -1,0 +1,109 @@
+"""What must hold of a leader that scales, besides the twelve invariants; a violation has the number 13.
+
+13. splits and merges of the same partitions keep their distance in time; segments and brokers stay within their bounds;
+    a broker that is let go takes nothing with it; when the load has ended all comes back to the least, and rests there
+"""
+
+from __future__ import annotations
+
+from smq_core import autoscale, fleet
+from smq_core.fleet import FleetPolicy
+from smq_core.invariants import Violation
+from smq_core.model import Layout, Reason, Segment, TopicSpec
+from support.sim.broker import Broker
+from support.sim.checker import Checker
+from support.sim.deployment import Scaling
+from support.sim.store import Store
+from support.sim.world import MS, World
+
+SLACK = 50 * MS
+
+
+class ElasticChecker(Checker):
+    """``several_leaders``: each has a memory of its own of what was quiet since when, and of which broker holds what.
+
+    ``jumped``: by so much the leaders' clocks have jumped in all.
+    """
+
+    spec: TopicSpec
+    policy: FleetPolicy
+    several_leaders: bool
+
+    def __init__(self, world: World, store: Store) -> None:
+        super().__init__(world, store)
+        self.jumped = 0
+        self._scaled_at: dict[int, int] = {}
+        self._last_scaling: Scaling | None = None
+
+    # ---- layouts
+
+    def _layout(self, layout: Layout) -> None:
+        before = self.layouts[-1][1] if self.layouts else None
+        super()._layout(layout)
+        had = len(staying(before)) if before is not None else 0
+        self._bounds(had, len(staying(layout)))
+        for segment in layout.segments:
+            if before is None or segment.name not in before:
+                self._placed(segment)
+                if segment.opened_because in (Reason.SPLIT, Reason.MERGE):
+                    self._keeps_distance(segment, had)
+        for segment in layout.segments:
+            new = before is not None and segment.name not in before
+            if new and segment.opened_because in (Reason.SPLIT, Reason.MERGE):
+                for partition in range(segment.range.start, segment.range.stop):
+                    self._scaled_at[partition] = segment.opened_at
+
+    def _bounds(self, had: int, has: int) -> None:
+        low, high = self.spec.min_segments, self.spec.max_segments
+        if has > high:
+            self._broken("layout", f"{has} segments, at most {high} are wished")
+        if has < low and has < had:
+            self._broken("layout", f"from {had} to {has} segments, at least {low} are wished")
+
+    def _placed(self, segment: Segment) -> None:
+        incarnations = [r.incarnation for r in segment.replicas]
+        if len(set(incarnations)) < len(incarnations) or len(incarnations) > self.spec.replicas:
+            self._broken(segment.name, f"it is placed on {incarnations}")
+
+    def _keeps_distance(self, segment: Segment, had: int) -> None:
+        spec = self.spec
+        last = [self._scaled_at[p] for p in range(segment.range.start, segment.range.stop) if p in self._scaled_at]
+        if not last:
+            return
+        if segment.opened_because is Reason.MERGE:
+            wait = min(spec.merge_after, autoscale.MAKE_ROOM_AFTER)
+            wait = spec.merge_after if had < spec.max_segments // 2 else wait
+        else:
+            wait = spec.split_after if had >= spec.min_segments else 0
+        passed = segment.opened_at - max(last)
+        if passed < wait - self.jumped - SLACK:
+            what = segment.opened_because.value.lower()
+            self._broken(segment.name, f"{what} {passed / 1e6:.1f} s after the last, {wait / 1e6:.1f} s are asked for")
+
+    # ---- brokers
+
+    def scaled(self, scaling: Scaling) -> None:
+        low = min(max(self.policy.minimum, self.spec.replicas), self.policy.maximum)
+        if not low <= scaling.after <= self.policy.maximum:
+            self._broken("brokers", f"{scaling.after} are asked for, {low} to {self.policy.maximum} are allowed")
+        last, self._last_scaling = self._last_scaling, scaling
+        fewer = scaling.after < scaling.before
+        if last is not None and fewer and not self.several_leaders:
+            passed = scaling.at - last.at
+            if scaling.before - scaling.after > 1 or passed < fleet.SCALE_IN_AFTER - self.jumped - SLACK:
+                self._broken("brokers", f"{scaling.before} to {scaling.after}, {passed / 1e6:.1f} s after the last")
+
+    def may_leave(self, broker: Broker) -> None:
+        if self.several_leaders:
+            return  # one that was behind may not know yet what another gave to this broker
+        for name, holding in broker.holdings.items():
+            if name not in self.seals and holding.machine.end:
+                self._broken(name, f"{broker.incarnation} may leave and holds {holding.machine.end} of its messages")
+
+    def _broken(self, subject: str, what: str) -> None:
+        self.must([Violation(13, subject, what)])
+
+
+def staying(layout: Layout) -> list[Segment]:
+    """The segments that nothing replaces."""
+    return [s for s in layout.segments if not s.successors]
