@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-import uuid
 from urllib.parse import urlsplit
 
 import structlog
@@ -42,7 +41,7 @@ class Broker:
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
-        self.incarnation = settings.incarnation or uuid.uuid4().hex
+        self.incarnation = settings.new_incarnation()
         self._stop = threading.Event()
         self._signals = 0
         self._not_ready: str | None = "the filer has not been probed yet"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import time
+import uuid
 from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from smq_core.errors import InvalidRequest
+from smq_core.starts import name_start
 from smq_storage.store import StoreSettings
 from smq_storage.units import parse_size
 
@@ -21,6 +24,7 @@ class BrokerSettings(BaseModel):
 
     name: str = Field(default_factory=socket.gethostname, description="the broker's name, such as its Pod's")
     incarnation: str = Field("", description="the id of this start of the process; default: a random one")
+    pod_uid: str = Field("", description="metadata.uid of the Pod it runs in; its incarnation says so then")
     listen: str = Field("127.0.0.1:0", description="host:port of the Flight server; port 0 takes a free one")
     advertise: str = Field("", description="host or host:port that others connect to; default: where it listens")
     leader: tuple[str, ...] = Field((), description="addresses host:port of leaders, separated by commas")
@@ -56,12 +60,25 @@ class BrokerSettings(BaseModel):
             split_address(value)
         return value
 
+    @field_validator("pod_uid")
+    @classmethod
+    def _pod(cls, value: str) -> str:
+        if value:
+            name_start(value, 0, "00000000")
+        return value
+
     @field_validator("filer_url")
     @classmethod
     def _filer(cls, value: str) -> str:
         if not value:
             raise ValueError("say where the log is kept: --filer-url s3://bucket/prefix or SMQ_FILER_URL")
         return value
+
+    def new_incarnation(self) -> str:
+        """The id of this start: the one that was given, or a new one."""
+        if self.pod_uid and not self.incarnation:
+            return name_start(self.pod_uid, int(time.time()), uuid.uuid4().hex[:8])
+        return self.incarnation or uuid.uuid4().hex
 
     def store(self) -> StoreSettings:
         """How to reach the filer; credentials stay in the AWS_ variables."""

@@ -28,6 +28,8 @@ class Desk:
     """Why nothing can be answered now; empty when this leader leads."""
     leader: str = ""
     """The address of the leader, when it is another process."""
+    standby: str = ""
+    """Why this process does not lead, though nothing is wrong with it: its probe is answered."""
     located: dict[str, tuple[object, pb.LocateReply]] = field(default_factory=dict)
     """By topic: the last reply to Locate and which layout it tells."""
 
@@ -35,5 +37,7 @@ class Desk:
         """Raises NotLeader (with the leader's address) or Unavailable while this process does not lead."""
         if self.leader:
             raise NotLeader(f"this is not the leader: ask {self.leader}", leader=self.leader)
+        if self.standby:
+            raise NotLeader(f"this is not the leader: {self.standby}", leader="")
         if self.not_ready:
             raise Unavailable(f"the leader is not ready: {self.not_ready}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
 
 import structlog
 
@@ -14,6 +15,7 @@ from smq_core.errors import SmqError, StoreUnfit
 from smq_core.fleet import FleetPolicy
 from smq_operator import clock
 from smq_operator.calls import Brokers
+from smq_operator.collect import Collector
 from smq_operator.deaf import Deaf
 from smq_operator.desk import Desk
 from smq_operator.doubts import Doubts
@@ -39,12 +41,42 @@ PUT_PATIENCE = 10.0
 PROBE_AGAIN_AFTER = 2.0
 
 
-async def lead(settings: Settings, make_world: Callable[[str], World], elastic: FleetPolicy | None = None) -> None:
+class LeadershipLost(Exception):
+    """Another process leads now; this one must end, and may be started again."""
+
+
+class Candidacy(Protocol):
+    """Whether this process may lead, where several stand by."""
+
+    async def elected(self) -> None:
+        """Returns when it leads."""
+        ...
+
+    async def lost(self) -> None:
+        """Returns when it leads no more."""
+        ...
+
+    async def leave(self) -> None:
+        """It stops, and another may lead at once."""
+        ...
+
+    def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """What runs beside the loop while it leads."""
+        ...
+
+
+async def lead(
+    settings: Settings,
+    make_world: Callable[[str], World],
+    elastic: FleetPolicy | None = None,
+    stand: Callable[[Desk], Candidacy] | None = None,
+) -> None:
     """Leads until SIGTERM or SIGINT. ``make_world`` is given the address under which this leader is reached.
 
-    With ``elastic`` the number of brokers follows the load; without it, the world's wish stands.
+    With ``elastic`` the number of brokers follows the load; without it, the world's wish stands. With ``stand`` it
+    leads only when it is elected; without it, at once.
 
-    Raises InvalidRequest when a port cannot be had, StoreUnfit when the store must not be used.
+    Raises InvalidRequest when a port cannot be had, StoreUnfit when the store must not be used, LeadershipLost.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -56,30 +88,47 @@ async def lead(settings: Settings, make_world: Callable[[str], World], elastic: 
     world, brokers = make_world(address), Brokers()
     effects = Effects(store, brokers, pool, clock.now, patience)
     loop = LeaderLoop(world, Registry(world), store, effects, clock.now, patience)
+    loop.owner = settings.owner
     groups = Groups(loop, patience)
+    collector = Collector(loop, groups, settings.collecting, patience)
     doubts, orphans = Doubts(loop, brokers), Orphans(loop, brokers)
     desk = Desk(loop, brokers, doubts, groups, orphans, Deaf(loop), settings.store, not_ready="starting")
-    http = HttpServer(lambda: desk.not_ready, Metrics(desk).exposition)
+    http = HttpServer(lambda: desk.not_ready, Metrics(desk, collector).exposition)
+    candidacy = stand(desk) if stand is not None else None
     leading: asyncio.Task[None] | None = None
+    lost = started = False
     try:
         http_port = await http.start(settings.http) if settings.http else None
         await server.start(desk)
-        if await _fit(store, pool, desk, stop):
-            await world.start(loop.world_changed)
+        started = await _fit(store, pool, desk, stop)
+        if (
+            started
+            and await _unless(stop, world.start(loop.world_changed))
+            and (candidacy is None or await _unless(stop, candidacy.elected()))
+        ):
             leading = asyncio.create_task(loop.run())
             loop.spawn(groups.keep())
+            loop.spawn(collector.keep())
             if elastic is not None:
                 loop.spawn(FleetKeeper(loop, elastic).keep())
-            desk.not_ready = ""
+            for task in candidacy.beside() if candidacy is not None else ():
+                loop.spawn(task)
+            desk.not_ready = desk.standby = desk.leader = ""
             log.info("leader.ready", address=address, http=http_port, store=repr(store))
-            await stop.wait()
+            if candidacy is None:
+                await stop.wait()
+            else:
+                lost = await _unless(stop, candidacy.lost())
         log.info("leader.stopping")
         desk.not_ready = "stopping"
         ending.set()
         await loop.stop()
         if leading is not None:
             await leading
-            await server.stop()
+        if candidacy is not None and not lost:
+            await candidacy.leave()
+        await server.stop()
+        if started:
             await world.stop()
         log.info("leader.stopped")
     finally:
@@ -88,6 +137,21 @@ async def lead(settings: Settings, make_world: Callable[[str], World], elastic: 
         await server.stop()
         brokers.close()
         pool.shutdown(wait=False, cancel_futures=True)
+    if lost:
+        raise LeadershipLost("another operator leads now")
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Runs it. False when the process is to stop before it is done; then it is cancelled."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    done = tasks[0].done()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if done:
+        tasks[0].result()
+    return done
 
 
 async def _fit(store: Store, pool: ThreadPoolExecutor, desk: Desk, stop: asyncio.Event) -> bool:

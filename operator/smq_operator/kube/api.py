@@ -36,6 +36,7 @@ class KubeApi:
         configuration.connection_pool_maxsize = threads
         self._client = ApiClient(configuration)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kube-api")
+        self.configuration = configuration
         self.server: str = configuration.host
 
     @classmethod

@@ -28,6 +28,8 @@ class Cache:
         self.nodes: dict[Key, Resource] = {}
         self.synced: set[Kind] = set()
         """The kinds of which a whole list was taken in."""
+        self.listed_at: dict[Kind, int] = {}
+        """When the last such list was asked for, by the leader's clock."""
         self._kinds = {
             TOPICS: self.topics,
             SEGMENTS: self.segments,
@@ -60,7 +62,9 @@ class Cache:
         self._tell(kind, key, resource)
 
     def drop(self, kind: Kind, resource: Resource) -> None:
-        """The resource was deleted."""
+        """The resource was deleted; this is how it was at last."""
+        if (self._kinds[kind].get(key_of(resource)) or {}).get("metadata", {}).get("uid") == _uid(resource):
+            self.put(kind, resource)
         known, key = self._kinds[kind], key_of(resource)
         self._bury(_uid(resource))
         old = known.get(key)
@@ -68,7 +72,9 @@ class Cache:
             del known[key]
             self._tell(kind, key, None)
 
-    def replace(self, kind: Kind, resources: Iterable[Resource], version: int, namespace: str = "") -> None:
+    def replace(
+        self, kind: Kind, resources: Iterable[Resource], version: int, namespace: str = "", asked_at: int = 0
+    ) -> None:
         """Takes in a whole list that was read at that version (of one namespace, when it is given)."""
         listed = {_uid(resource): resource for resource in resources}
         keys = {key_of(resource) for resource in listed.values()}
@@ -83,6 +89,7 @@ class Cache:
         for resource in listed.values():
             self.put(kind, resource)
         self.synced.add(kind)
+        self.listed_at[kind] = asked_at
 
     def _bury(self, uid: str) -> None:
         """It will not come back, whatever a list that was read earlier says."""

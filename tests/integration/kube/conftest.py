@@ -1,3 +1,59 @@
-from support.api_server import api_server, kube, namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-__all__ = ["api_server", "kube", "namespace"]
+import pytest
+
+from smq_storage.store import StoreSettings
+from support.api_server import api_server, kube, namespace
+from support.broker_process import BrokerProcess
+from support.kube import Kube
+from support.kube_leader import KubeLeader, broker_in, pod_of
+from support.seaweed import Seaweed, prefix, seaweed
+
+__all__ = ["api_server", "kube", "namespace", "prefix", "seaweed"]
+
+
+@pytest.fixture
+def settings(seaweed: Seaweed, prefix: str) -> StoreSettings:
+    return seaweed.settings(prefix, timeout=3.0)
+
+
+@pytest.fixture
+def new_operator(
+    tmp_path: Path, kube: Kube, settings: StoreSettings, namespace: str
+) -> Iterator[Callable[..., KubeLeader]]:
+    """Makes operators with their Pods (not started), which end with the test."""
+    made: list[KubeLeader] = []
+
+    def make(kubeconfig: Path | None = None) -> KubeLeader:
+        made.append(KubeLeader(tmp_path / "operators", kube, settings, namespace, kubeconfig=kubeconfig))
+        made[-1].make_pod()
+        return made[-1]
+
+    yield make
+    for operator in made:
+        operator.stop()
+
+
+@pytest.fixture
+def operator(new_operator: Callable[..., KubeLeader]) -> KubeLeader:
+    """One that leads."""
+    return new_operator().start()
+
+
+@pytest.fixture
+def new_broker(
+    tmp_path: Path, kube: Kube, settings: StoreSettings, namespace: str
+) -> Iterator[Callable[..., BrokerProcess]]:
+    """Starts real brokers whose Pods are resources only."""
+    made: list[BrokerProcess] = []
+
+    def make(name: str, *leaders: KubeLeader, **spec: object) -> BrokerProcess:
+        pod = kube.create(pod_of(name, namespace, "broker", **spec))
+        made.append(broker_in(pod, tmp_path, settings, ",".join(leader.listen for leader in leaders)))
+        return made[-1].wait_ready()
+
+    yield make
+    for broker in made:
+        if broker.running:
+            broker.kill()

@@ -43,7 +43,7 @@ def test_one_that_was_deleted_does_not_come_back_by_an_older_list() -> None:
     cache.drop(PODS, pod(6))
     cache.replace(PODS, [pod(5)], version=5)
     assert cache.pods == {}
-    assert news == [("a", "5"), ("a", None)]
+    assert news == [("a", "5"), ("a", "6"), ("a", None)], "its last state is told too"
 
 
 def test_a_list_removes_what_it_lacks_but_nothing_newer() -> None:

@@ -1,0 +1,82 @@
+"""Topics are resources: they come, change and go; brokers are Pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from smq_core.errors import InvalidManifest, UnknownTopic
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from support.broker_process import BrokerProcess
+from support.kube import Kube
+from support.kube_leader import KubeLeader, topic
+from support.leader_process import manifest
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+Brokers = Callable[..., BrokerProcess]
+
+
+def located(operator: KubeLeader, name: str) -> pb.LocateReply:
+    reply = operator.locate(f"{operator.namespace}/{name}")
+    assert reply.layout.segments
+    return reply
+
+
+def topics(operator: KubeLeader) -> dict[str, lpb.TopicList.Topic]:
+    reply = operator.call("ListTopics", lpb.Empty())
+    assert isinstance(reply, lpb.TopicList)
+    return {t.info.name.rpartition("/")[2]: t for t in reply.topics}
+
+
+def test_a_topic_is_led_from_its_resource_until_it_is_deleted(
+    operator: KubeLeader, new_broker: Brokers, kube: Kube, namespace: str
+) -> None:
+    for name in ("a", "b"):
+        new_broker(name, operator)
+    made = kube.create(topic(namespace))
+    reply = eventually(lambda: located(operator, "t"), 20)
+    assert reply.topic.uid == made["metadata"]["uid"]
+    assert {r.broker for s in reply.layout.segments for r in s.replicas} == {"a", "b"}
+    kube.patch(made, {"spec": {"segments": {"min": 4}}})
+    eventually(lambda: sum(not s.successors for s in located(operator, "t").layout.segments) >= 4, 20)
+    kube.delete(made)
+    eventually(lambda: "t" not in topics(operator), 10)
+    again = kube.create(topic(namespace))
+    eventually(lambda: located(operator, "t").topic.uid == again["metadata"]["uid"], 20)
+
+
+def test_people_make_pause_and_delete_topics_by_the_control_api(
+    operator: KubeLeader, kube: Kube, namespace: str
+) -> None:
+    text = manifest("t", durability="Stored", replicas=1).replace('"name"', f'"namespace": "{namespace}", "name"')
+    assert operator.apply(text).result == "created"
+    assert operator.apply(text).result == "unchanged"
+    assert kube.get(topic(namespace))["spec"]["durability"] == "Stored"
+    assert operator.apply(text.replace("64", '64, "segments": {"min": 2}')).result == "configured"
+    with pytest.raises(InvalidManifest, match="partitions cannot change"):
+        operator.apply(text.replace("64", "128"))
+    with pytest.raises(InvalidManifest, match=f"namespace {namespace} only"):
+        operator.apply(manifest("t"))
+    full = f"{namespace}/t"
+    operator.call("PauseTopic", lpb.PauseTopicRequest(topic=full, paused=True))
+    assert kube.get(topic(namespace))["metadata"]["annotations"]["seaweedmq.io/autoscaling"] == "paused"
+    eventually(lambda: topics(operator)["t"].paused)
+    operator.call("PauseTopic", lpb.PauseTopicRequest(topic=full, paused=False))
+    eventually(lambda: not topics(operator)["t"].paused)
+    operator.call("DeleteTopic", pb.LocateRequest(topic=full))
+    assert kube.find(topic(namespace)) is None
+    with pytest.raises(UnknownTopic):
+        operator.call("DeleteTopic", pb.LocateRequest(topic=full))
+
+
+def test_topics_of_other_namespaces_are_left_alone(operator: KubeLeader, kube: Kube, namespace: str) -> None:
+    other = kube.create(topic("default", f"x{namespace}"))
+    try:
+        kube.create(topic(namespace, "mine"))
+        eventually(lambda: "mine" in topics(operator))
+        assert set(topics(operator)) == {"mine"}
+    finally:
+        kube.delete(other)
