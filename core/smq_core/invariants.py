@@ -252,3 +252,26 @@ def _name(message: Message) -> str:
 
 def _at(row: Row) -> str:
     return f"{row.segment}@{row.offset}"
+
+
+def nothing_referenced_is_missing(
+    ends: Mapping[str, int | None], chains: Mapping[str, Sequence[ChunkInfo]]
+) -> list[Violation]:
+    """(12) Nothing referenced was collected. ``ends`` are the segments that the index (with their ends) and the layout
+    (None) name, ``chains`` what the filer has of every segment, walked from offset 0."""
+    bad = []
+    for name, end in ends.items():
+        chain = chains.get(name, ())
+        if end is not None and not (chain and chain[-1].sealed and chain[-1].first == end):
+            last = chain[-1].end if chain else 0
+            bad.append(Violation(12, name, f"the index says it ends at {end}; what is left of it goes up to {last}"))
+    return bad
+
+
+def nothing_is_left_over(ends: Mapping[str, int | None], files: Mapping[str, int]) -> list[Violation]:
+    """(12) When collecting is done, only what is referenced has files. ``files``: how many each segment has."""
+    return [
+        Violation(12, name, f"{count} files are left of a segment that nothing refers to")
+        for name, count in files.items()
+        if count and name not in ends
+    ]

@@ -17,6 +17,7 @@ import structlog
 from google.protobuf.message import Message
 
 from smq_core import sealer
+from smq_core.dag import index_is_behind
 from smq_core.errors import Conflict, InvalidRequest, NotHeld, Overloaded, SmqError, WrongIncarnation
 from smq_core.leading import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout, TopicLeader
 from smq_core.model import ChunkInfo, Layout, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
@@ -28,6 +29,7 @@ from smq_storage import index, layouts
 from smq_storage.chain import Chain
 from smq_storage.chunks import chunk_schema
 from smq_storage.conditional import Patience, Taken
+from smq_storage.index import Index
 from smq_storage.store import Store
 
 T = TypeVar("T")
@@ -95,7 +97,7 @@ class Effects:
     async def _read_layout(self, run: TopicRun, leader: TopicLeader) -> None:
         topic = leader.topic
         try:
-            found, sealed = await self.in_pool(_read, self._store, topic)
+            found, known = await self.in_pool(_read, self._store, topic)
         except Exception as error:
             self._failed("layout.read", topic, error)
             leader.read_failed(self._now())
@@ -105,8 +107,11 @@ class Effects:
             log.warning("layout.older", topic=topic.name, known=leader.layout.version, found=found and found[0].version)
             leader.read_failed(self._now())
             return
-        # What this leader appended meanwhile may be missing in what was read: it stays.
-        run.sealed |= {entry.name: entry for entry in sealed}
+        if found is not None and index_is_behind(found[0], known.entries, known.removed):
+            log.warning("index.older", topic=topic.name, layout=found[0].version)
+            leader.read_failed(self._now())
+            return
+        run.take_index(known)
         leader.layout_read(found)
 
     async def _put_layout(self, run: TopicRun, leader: TopicLeader, effect: PutLayout) -> None:
@@ -205,7 +210,7 @@ class Effects:
             self._failed("index.append", topic, error)
             leader.index_failed(self._now())
         else:
-            run.sealed.update({entry.name: entry for entry in entries if entry.name not in run.sealed})
+            run.take_entries(entries)
             leader.indexed([entry.name for entry in entries])
 
     # ---- words
@@ -267,10 +272,10 @@ def seal_in_filer(
         return outcome
 
 
-def _read(store: Store, topic: Topic) -> tuple[tuple[Layout, str] | None, list[SealedSegment]]:
+def _read(store: Store, topic: Topic) -> tuple[tuple[Layout, str] | None, Index]:
     # In this order: what has left the layout is in the index already.
     found = layouts.read_layout(store, topic.name, topic.uid)
-    return found, index.read(store, topic.name, topic.uid)
+    return found, index.load(store, topic.name, topic.uid)
 
 
 def _append(store: Store, topic: Topic, entries: tuple[SealedSegment, ...], patience: Patience) -> list[SealedSegment]:

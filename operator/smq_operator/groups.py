@@ -17,12 +17,14 @@ import structlog
 from smq_core.dag import Reader
 from smq_core.errors import Conflict, StaleGeneration, StoreUnavailable, UnknownTopic
 from smq_core.groups import Assignment, Group
-from smq_core.model import Topic
+from smq_core.model import RemovedSegment, Topic
+from smq_core.retention import GroupState
 from smq_operator.loop import LeaderLoop
 from smq_operator.topic import TopicRun
 from smq_storage import groups as files
 from smq_storage.conditional import Patience
 from smq_storage.groups import CommittedPositions
+from smq_storage.store import Store
 
 log = structlog.get_logger()
 
@@ -31,6 +33,8 @@ GENERATIONS_PER_LEADER = 1000
 WRITE_AGAIN_AFTER = 0.5
 FORGET_AFTER = 600_000_000
 EXPIRE_EVERY = 0.5
+TOUCH_AFTER = 3600_000_000
+"""So often a group with members says in its file that it is there: retention waits for it."""
 
 
 @dataclass(slots=True)
@@ -47,6 +51,11 @@ class GroupRun:
     writer: asyncio.Task[None] | None = None
     dag: object = None
     used_at: int = 0
+    committed_at: int = 0
+    written_at: int = 0
+    had_members: bool = False
+    touch: bool = False
+    """The file is to be written although nothing was committed: it says when the group was last seen."""
 
 
 class Groups:
@@ -96,6 +105,39 @@ class Groups:
         assert run.topic is not None
         found = await self._loop.effects.in_pool(files.read_positions, self._loop.store, run.name, run.topic.uid, name)
         return found[0].positions if found is not None else {}
+
+    async def states(self, run: TopicRun, topic: Topic) -> list[GroupState]:
+        """All groups of a topic as retention sees them; their positions are durable. Raises StoreUnavailable."""
+        in_pool, store = self._loop.effects.in_pool, self._loop.store
+        known = await in_pool(_read_all, store, topic)
+        for (owner, name), it in self._groups.items():
+            if owner == topic.name and it.run is run and it.topic.uid == topic.uid:
+                seen_at = None if it.group.members else max(it.written_at, it.used_at)
+                known[name] = GroupState(name, dict(it.group.positions), seen_at)
+        return list(known.values())
+
+    async def losses(self, topic: str, name: str) -> list[tuple[RemovedSegment, int, bool]]:
+        """What retention removed before the group had read it: the segment, from which offset, and whether the group
+        has committed since."""
+        run = await self._led(topic)
+        mine = [segment for segment in run.gone.values() if name in segment.unread]
+        if not mine:
+            return []
+        it = self._groups.get((run.name, name))
+        if it is not None:
+            committed_at, positions = it.committed_at, dict(it.group.positions)
+        else:
+            assert run.topic is not None
+            found = await self._loop.effects.in_pool(
+                files.read_positions, self._loop.store, run.name, run.topic.uid, name
+            )
+            committed_at, positions = (found[0].committed_at, dict(found[0].positions)) if found else (0, {})
+        told = []
+        for segment in mine:
+            start = max(segment.unread[name], positions.get(segment.name, 0))
+            if start < segment.end:
+                told.append((segment, start, committed_at > segment.removed_at))
+        return told
 
     async def names(self, topic: str) -> list[str]:
         """The groups of a topic: those that are served now and those that have a file."""
@@ -158,17 +200,20 @@ class Groups:
         kept = found[0] if found is not None else CommittedPositions(0)
         generation = (kept.generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
         group = Group(name, generation, Reader(positions=dict(kept.positions)))
-        group.update(run.nodes(), self._loop.now())
+        group.update(run.nodes(), self._loop.now(), run.removed_numbers)
         if found is None and start == "latest":
             group.reader.skip_to_latest()
             for segment, watermark in run.leader.watermarks.items() if run.leader is not None else ():
                 group.reader.advance(segment, watermark)
-        mine = CommittedPositions(generation, group.reader.committed(), uuid.uuid4().hex)
+        now = self._loop.now()
+        mine = CommittedPositions(
+            generation, group.reader.committed(), uuid.uuid4().hex, committed_at=kept.committed_at, seen_at=now
+        )
         etag = await in_pool(
             files.put_positions, store, topic.name, topic.uid, name, mine, found[1] if found else None, self._patience
         )
         log.info("group.loaded", topic=topic.name, group=name, generation=generation, new=found is None)
-        return GroupRun(run, topic, group, etag)
+        return GroupRun(run, topic, group, etag, committed_at=kept.committed_at, written_at=now)
 
     def _refresh(self, it: GroupRun, now: int) -> None:
         gone = it.group.expire(now)
@@ -177,9 +222,9 @@ class Groups:
         leader = it.run.leader
         if leader is None or leader.layout is None:
             return
-        known = (leader.etag, len(it.run.sealed), leader.sealed_count())
+        known = (leader.etag, it.run.index_changes, leader.sealed_count())
         if known != it.dag:
-            it.group.update(it.run.nodes(), now)
+            it.group.update(it.run.nodes(), now, it.run.removed_numbers)
             it.dag = known
 
     def _drop(self, it: GroupRun, why: Exception) -> None:
@@ -197,9 +242,13 @@ class Groups:
             it.writer = self._loop.spawn(self._write_all(it))
 
     async def _write_all(self, it: GroupRun) -> None:
-        while it.group.pending:
+        while it.group.pending or it.touch:
             waiters, it.waiters = it.waiters, []
-            mine = CommittedPositions(it.group.generation, it.group.flushing(), uuid.uuid4().hex)
+            now = self._loop.now()
+            committed_at, it.touch = now if it.group.pending else it.committed_at, False
+            mine = CommittedPositions(
+                it.group.generation, it.group.flushing(), uuid.uuid4().hex, committed_at=committed_at, seen_at=now
+            )
             try:
                 await self._put(it, mine)
             except (Conflict, UnknownTopic) as error:
@@ -213,6 +262,7 @@ class Groups:
                 await asyncio.sleep(WRITE_AGAIN_AFTER)
             else:
                 it.group.flushed(self._loop.now())
+                it.committed_at, it.written_at = committed_at, now
                 _settle(waiters, None)
 
     async def _put(self, it: GroupRun, mine: CommittedPositions) -> None:
@@ -238,8 +288,23 @@ class Groups:
                     self._drop(it, UnknownTopic(f"topic {it.topic.name} was deleted"))
                     continue
                 self._refresh(it, now)
+                members = bool(it.group.members)
+                if (it.had_members and not members) or (members and now - it.written_at > TOUCH_AFTER):
+                    it.touch = True
+                    self._write(it)
+                it.had_members = members
                 if not it.group.members and not it.group.pending and now - it.used_at > FORGET_AFTER:
                     self._drop(it, Conflict("not used"))
+
+
+def _read_all(store: Store, topic: Topic) -> dict[str, GroupState]:
+    """The groups that have a file. One whose file does not say when it was seen counts as living."""
+    states = {}
+    for name in files.list_groups(store, topic.name, topic.uid):
+        found = files.read_positions(store, topic.name, topic.uid, name)
+        if found is not None:
+            states[name] = GroupState(name, found[0].positions, found[0].seen_at or None)
+    return states
 
 
 def _settle(waiters: list[asyncio.Future[None]], error: Exception | None) -> None:

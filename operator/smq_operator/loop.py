@@ -69,6 +69,10 @@ class LeaderLoop:
         self.told: list[Callable[[TopicRun], None]] = []
         """Called with each topic that is announced to those who watch it."""
         self.rounds = 0
+        self.on_removed: Callable[[TopicRun], None] = lambda run: None
+        """Called when a topic is wished no more."""
+        self.owner = ""
+        """Names this world in the topics that it wishes."""
         self._last_round = 0
         self._patience = patience
         self._settle = settle
@@ -199,9 +203,9 @@ class LeaderLoop:
         leader = run.leader
         assert leader is not None
         for decision in leader.decisions:
-            self._note(decision)
+            self.note(decision)
         leader.decisions.clear()
-        shown = (leader.etag, len(run.sealed))
+        shown = (leader.etag, run.index_changes)
         if shown != run.shown:
             run.shown = shown
             self._views = self._held = None
@@ -212,7 +216,8 @@ class LeaderLoop:
         for tell in self.told:
             tell(run)
 
-    def _note(self, decision: Decision) -> None:
+    def note(self, decision: Decision) -> None:
+        """Keeps a decision for people to see, and logs it."""
         self.decisions.append(decision)
         self.decided[decision.topic, decision.action] += 1
         log.info(
@@ -234,11 +239,12 @@ class LeaderLoop:
             self._views = self._held = None
             self._announce(run)
             log.info("topic.removed", topic=name)
+            self.on_removed(run)
         for name, wish in wishes.items():
             run = self.topics.setdefault(name, TopicRun(wish))
             if run.wish.paused != wish.paused:
                 words = "is" if wish.paused else "is no more"
-                self._note(Decision(now, name, "pause" if wish.paused else "resume", (), f"autoscaling {words} paused"))
+                self.note(Decision(now, name, "pause" if wish.paused else "resume", (), f"autoscaling {words} paused"))
                 if run.adopted_wish is not None:
                     run.adopted_wish = replace(run.adopted_wish, paused=wish.paused)  # the filer need not hear of it
             run.wish = wish
@@ -250,7 +256,7 @@ class LeaderLoop:
 
     async def _adopt(self, run: TopicRun, wish: Wish) -> None:
         try:
-            adopted = await self.effects.in_pool(adopt, self.store, wish, self._patience)
+            adopted = await self.effects.in_pool(adopt, self.store, wish, self._patience, self.now(), self.owner)
         except Exception as error:
             run.retry_at = self.now() + RETRY_TOPIC_AFTER
             run.problem = error.message if isinstance(error, SmqError) else f"unexpected: {error}"

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.registry import Collector as PrometheusCollector
 
+from smq_operator.collect import Collector
 from smq_operator.desk import Desk
 
 
-class _LeaderCollector(Collector):
-    def __init__(self, desk: Desk) -> None:
+class _LeaderCollector(PrometheusCollector):
+    def __init__(self, desk: Desk, collector: Collector) -> None:
         self._desk = desk
+        self._collector = collector
 
     def collect(self) -> Iterable[Metric]:
         loop, now = self._desk.loop, self._desk.loop.now()
@@ -28,6 +30,26 @@ class _LeaderCollector(Collector):
             brokers.add_metric([state], states[state])
         yield brokers
         yield from self._topics()
+        yield from self._collecting()
+
+    def _collecting(self) -> Iterator[Metric]:
+        it = self._collector
+        removed = CounterMetricFamily(
+            "smq_topic_removed_segments", "Segments that retention removed.", labels=["topic"]
+        )
+        size = CounterMetricFamily("smq_topic_removed_bytes", "Bytes of those segments.", labels=["topic"])
+        held = GaugeMetricFamily(
+            "smq_topic_retention_held_segments", "Segments beyond retention that groups still read.", labels=["topic"]
+        )
+        for name, run in sorted(self._desk.loop.topics.items()):
+            removed.add_metric([name], it.removed[name])
+            size.add_metric([name], it.removed_bytes[name])
+            held.add_metric([name], len(run.held))
+        files = CounterMetricFamily("smq_leader_collected_files", "Files deleted, by what they were.", labels=["kind"])
+        for kind in ("removed", "deleted topic", "stray"):
+            files.add_metric([kind], it.files[kind])
+        failures = CounterMetricFamily("smq_leader_collect_failures", "Collecting that failed.", value=it.failures)
+        yield from (removed, size, held, files, failures)
 
     def _topics(self) -> Iterator[Metric]:
         segments = GaugeMetricFamily("smq_topic_segments", "Segments by phase.", labels=["topic", "phase"])
@@ -54,9 +76,9 @@ class _LeaderCollector(Collector):
 
 
 class Metrics:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, collector: Collector) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_LeaderCollector(desk))
+        self._registry.register(_LeaderCollector(desk, collector))
 
     def exposition(self) -> tuple[bytes, str]:
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

@@ -13,7 +13,7 @@ from smq_operator.refusals import answers, streams
 from smq_operator.topic import TopicRun
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.wire import check_protocol, layout_to_pb, sealed_to_pb, topic_to_pb
+from smq_proto.wire import check_protocol, layout_to_pb, removed_to_pb, sealed_to_pb, topic_to_pb
 
 LOCATE_PATIENCE = 2.0
 
@@ -107,7 +107,10 @@ class BrokerService:
     @answers
     async def History(self, request: lpb.HistoryRequest) -> lpb.HistoryReply:
         run = await self.desk.loop.adopted(self.desk.loop.topic(request.topic).name)
-        return lpb.HistoryReply(segments=[sealed_to_pb(entry) for entry in run.sealed.values()])
+        return lpb.HistoryReply(
+            segments=[sealed_to_pb(entry) for entry in run.sealed.values()],
+            removed=removed_to_pb(run.removed_numbers, run.gone.values()),
+        )
 
     @answers
     async def Hint(self, hint: lpb.BrokerHint) -> lpb.Empty:

@@ -50,7 +50,15 @@ class GroupService:
     @answers
     async def Positions(self, request: lpb.PositionsRequest) -> lpb.GroupPositions:
         _must_name(request.group)
-        return lpb.GroupPositions(positions=await self.desk.groups.positions(request.topic, request.group))
+        groups = self.desk.groups
+        lost = await groups.losses(request.topic, request.group)
+        return lpb.GroupPositions(
+            positions=await groups.positions(request.topic, request.group),
+            lost=[
+                lpb.GroupPositions.Loss(segment=segment.name, start=start, stop=segment.end, old=old)
+                for segment, start, old in lost
+            ],
+        )
 
     @answers
     async def ListGroups(self, request: pb.LocateRequest) -> lpb.GroupList:

@@ -52,7 +52,7 @@ class PeopleService:
         run = loop.topic(request.topic)
         if run.topic is not None:
             # First the filer: when that fails nothing was changed, and deleting can be tried again.
-            await loop.effects.in_pool(retire, loop.store, run.name, run.topic.uid, Patience(5.0))
+            await loop.effects.in_pool(retire, loop.store, run.name, run.topic.uid, Patience(5.0), loop.now())
         await loop.world.delete(run.name)
         loop.sync_wishes()
         return lpb.Empty()
@@ -184,6 +184,13 @@ def conditions(run: TopicRun) -> list[lpb.Condition]:
     for hot in run.leader.load.hot.values() if run.leader is not None else ():
         message = f"{hot.segment}: partition {hot.partition} alone has {hot.because}; more keys would spread it"
         found.append(lpb.Condition(type="HotPartition", status=True, reason="CannotSplit", message=message))
+    if run.held:
+        groups = ", ".join(sorted({group for names in run.held.values() for group in names}))
+        message = (
+            f"{len(run.held)} segments are beyond spec.retention and stay, because groups have still to read them "
+            f"({groups}): let them read, or set retention.unread: Expire"
+        )
+        found.append(lpb.Condition(type="RetentionHeld", status=True, reason="UnreadByGroups", message=message))
     lost = [entry for entry in run.sealed.values() if entry.lost_from is not None]
     if lost:
         message = "; ".join(f"{entry.name}: offsets {entry.lost_from} to {entry.lost_to}" for entry in lost)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from smq_core.errors import InvalidRequest
+from smq_operator.collecting import Patience
 from smq_storage.store import StoreSettings
 
 DEFAULT_PORT = 7070
@@ -13,13 +14,19 @@ DEFAULT_PORT = 7070
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``listen`` and ``http`` are host:port, port 0 takes a free one; ``advertise`` is what others are told."""
+    """``listen`` and ``http`` are host:port, port 0 takes a free one; ``advertise`` is what others are told.
+
+    ``owner`` names the world (a folder of manifests, a cluster) whose topics these are; empty: it has no name, and
+    topics that were deleted while nobody led are not found.
+    """
 
     store: StoreSettings
     listen: str = f"127.0.0.1:{DEFAULT_PORT}"
     advertise: str | None = None
     http: str | None = None
     log_level: str = "info"
+    collecting: Patience = field(default_factory=Patience)
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

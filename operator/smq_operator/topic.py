@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from smq_core.dag import Node, nodes_of
 from smq_core.leading import TopicLeader
 from smq_core.load import Rates
-from smq_core.model import Layout, Phase, SealedSegment, Segment, Topic
+from smq_core.model import Layout, Phase, RemovedSegment, SealedSegment, Segment, Topic
+from smq_core.numbers import NONE, Numbers, contains, of, union
+from smq_core.retention import Removal
 from smq_operator.world import Wish
+from smq_storage.index import Index
 
 
 @dataclass(slots=True)
@@ -23,6 +27,13 @@ class TopicRun:
     problem: str | None = None
     sealed: dict[str, SealedSegment] = field(default_factory=dict)
     """The index, in the order in which segments left the layout."""
+    removed_numbers: Numbers = NONE
+    """Those of the segments that retention took out of the index."""
+    gone: dict[str, RemovedSegment] = field(default_factory=dict)
+    """The last removed segments, and all whose files are still there."""
+    index_changes: int = 0
+    held: Mapping[str, list[str]] = field(default_factory=dict)
+    """Segments beyond the limits of retention, and the groups that they stay for."""
     adopting: bool = False
     adopted_wish: Wish | None = None
     retry_at: int = 0
@@ -30,7 +41,7 @@ class TopicRun:
     look_at: int = 0
     removed: bool = False
     shown: tuple[str | None, int] = (None, -1)
-    """Etag of the layout and number of sealed segments that watchers were last told of."""
+    """Etag of the layout and number of changes of the index that watchers were last told of."""
     expected: Layout | None = None
     """The layout that is being put, for counting the work it gives to brokers."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -52,11 +63,43 @@ class TopicRun:
     def lead(self, topic: Topic, settles_at: int) -> None:
         """Begins to lead the topic from what the filer says."""
         if self.topic is None or self.topic.uid != topic.uid:
-            self.sealed = {}
+            self.sealed, self.removed_numbers, self.gone, self.held = {}, NONE, {}, {}
         self.topic = topic
         self.expected = None
         self.leader = TopicLeader(topic, lambda: uuid.uuid4().hex, settles_at=settles_at)
         self.leader.paused = self.wish.paused
+
+    def take_index(self, index: Index) -> None:
+        """Takes in an index that was read. What this leader appended since stays, what was removed is gone for good."""
+        before = (self.sealed.keys(), self.removed_numbers)
+        known = self.sealed | {entry.name: entry for entry in index.entries}
+        self.removed_numbers = union(self.removed_numbers, index.removed)
+        self.sealed = {name: entry for name, entry in known.items() if not contains(self.removed_numbers, entry.number)}
+        self.gone = {segment.name: segment for segment in index.gone}
+        if before != (self.sealed.keys(), self.removed_numbers):
+            self.index_changes += 1
+
+    def take_entries(self, entries: Iterable[SealedSegment]) -> None:
+        """Takes in what this leader appended to the index."""
+        for entry in entries:
+            if entry.name not in self.sealed and not contains(self.removed_numbers, entry.number):
+                self.sealed[entry.name] = entry
+                self.index_changes += 1
+
+    def segments_removed(self, removals: Iterable[Removal], now: int) -> None:
+        """Retention took these out of the index."""
+        for removal in removals:
+            it = removal.segment
+            self.sealed.pop(it.name, None)
+            self.gone[it.name] = RemovedSegment(it.name, it.number, it.end, now, it.bytes, unread=removal.unread)
+            self.removed_numbers = union(self.removed_numbers, of([it.number]))
+        self.index_changes += 1
+
+    def files_deleted(self, names: Iterable[str]) -> None:
+        """The files of these removed segments are gone."""
+        for name in names:
+            if name in self.gone:
+                self.gone[name] = replace(self.gone[name], files=False)
 
     def announce(self) -> None:
         """Wakes everyone who waits for a change."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,6 +13,8 @@ from smq_core.errors import SmqError, UnknownTopic
 from smq_core.leading import Effect, TopicLeader
 from smq_core.model import TopicSpec
 from smq_operator import clock
+from smq_operator.collect import Collector
+from smq_operator.collecting import Patience as Pace
 from smq_operator.deaf import Deaf
 from smq_operator.desk import Desk
 from smq_operator.doubts import Doubts
@@ -90,9 +92,13 @@ class StoppingEffects(Effects):
     left: int | None = None
     how = "before"
     done = 0
+    dead: Container[str] = ()
+    """Topics of which nothing goes on any more."""
 
     async def run(self, run: TopicRun, leader: TopicLeader, effect: Effect) -> None:
         self.done += 1
+        if run.name in self.dead:
+            await asyncio.Event().wait()
         number = self.done
         if self.left is not None and number > self.left and (number == self.left + 1 or self.how != "stuck"):
             if self.how == "unheard" and number == self.left + 1:
@@ -132,6 +138,7 @@ class LeaderInMemory:
             StoreSettings(store.url),
         )
         self.service = LeaderService(self.desk)
+        self.collector = Collector(self.loop, self.desk.groups, Pace(every=SETTLE), patience)
 
     async def call(self, method: str, request: object) -> object:
         """Calls a method of the service. Raises Refused."""
@@ -159,6 +166,7 @@ async def leading(*leaders: LeaderInMemory) -> AsyncIterator[None]:
 
     tasks = [asyncio.create_task(leader.loop.run()) for leader in leaders]
     tasks += [asyncio.create_task(reports()), *(asyncio.create_task(it.desk.groups.keep()) for it in leaders)]
+    tasks += [asyncio.create_task(it.collector.keep()) for it in leaders]
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists():
         leader = LeaderInMemory(world, fleet, store)
         async with leading(leader):
             await until(lambda: leader.loop.decisions and leader.loop.topics["default/t"].quiet)
-            return Metrics(leader.desk).exposition()[0].decode()
+            return Metrics(leader.desk, leader.collector).exposition()[0].decode()
 
     text = asyncio.run(exposition())
     served = set(re.findall(r"^(smq_\w+)(?:\{| )", text, re.MULTILINE))
