@@ -1,7 +1,8 @@
-"""Keeps out of a broker's memory and time what it has no use for: pandas, and long garbage collections."""
+"""Keeps out of a broker's memory and time what it has no use for: pandas, page faults, long garbage collections."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib.abc
 import importlib.machinery
@@ -12,6 +13,10 @@ from types import ModuleType
 import pyarrow as pa
 
 from smq_storage.schemas import TIMESTAMP
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8
+"""The numbers of glibc's ``mallopt``."""
+MIB = 1024 * 1024
 
 
 class _Refuse(importlib.abc.MetaPathFinder):
@@ -33,6 +38,28 @@ def warm_up() -> None:
     """
     sys.meta_path.insert(0, _Refuse())
     pa.scalar(0, TIMESTAMP)
+
+
+def keep_freed_memory(limit: int) -> bool:
+    """Tells glibc to use memory again rather than give it back. ``limit`` is the memory of this process, in bytes.
+
+    Batches come in buffers of about 1 MB. By default each of them is mapped, touched for the first time, and unmapped:
+    that was 40 % of a broker's CPU time. Two arenas keep what is freed where it is looked for; what grows beyond a
+    quarter of the limit is still given back. To be called before threads are started. False: not a glibc.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    wishes = {
+        _MMAP_THRESHOLD: 32 * MIB,
+        _TRIM_THRESHOLD: min(limit // 4, 2**31 - 1),
+        _TOP_PAD: min(16 * MIB, limit // 32),
+        _ARENA_MAX: 2,
+    }
+    # Each is to be told, whatever became of the one before.
+    taken = [mallopt(which, value) == 1 for which, value in wishes.items()]
+    return all(taken)
 
 
 def rest_collector() -> None:

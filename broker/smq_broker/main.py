@@ -17,7 +17,7 @@ from smq_broker.actions import Actions
 from smq_broker.clock import Clock
 from smq_broker.health import HealthServer
 from smq_broker.holdings import Holdings
-from smq_broker.lean import rest_collector, warm_up
+from smq_broker.lean import keep_freed_memory, rest_collector, warm_up
 from smq_broker.locator import Locator
 from smq_broker.memory import Memory
 from smq_broker.meters import Meters
@@ -175,6 +175,7 @@ def main() -> None:
         leave(EXIT_USAGE)
         return
     logs.configure(settings.log_level, settings.log_format, broker=settings.name)
+    keep_freed_memory(settings.memory)
     broker = Broker(settings)
     signal.signal(signal.SIGTERM, broker.on_signal)
     signal.signal(signal.SIGINT, broker.on_signal)
