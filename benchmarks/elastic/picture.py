@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.elastic.record import Record
+from benchmarks.elastic.record import Note, Record, Span
 from benchmarks.elastic.svg import Svg
 
 LEVELS = (0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0, 1.25, 1.75, 2.5, 4.0)
@@ -25,9 +25,11 @@ COLOURS = (
     "#7d1530",
 )
 """Up to each level; the last is for all above. Below the target blue and green, above it yellow to red."""
-SPLIT, MERGE, MOVE = "#1b1f2a", "#7b3fa0", "#8a93a6"
+SPLIT, MERGE, MOVE, FAULT = "#1b1f2a", "#7b3fa0", "#8a93a6", "#c4312f"
 OFFERED, ACCEPTED, SEGMENTS, BROKERS = "#9aa5b8", "#2f7f6f", "#1f5fa8", "#c9702b"
 HEADROOM = 1.35
+LINE = 13
+"""Pixels from one line of text to the next."""
 EDGE = "#c6d0de"
 COLUMN = 2.0
 """Pixels in time over which a pressure is averaged."""
@@ -51,10 +53,16 @@ class Area:
         return Area(self.x, self.y + self.height + gap, self.width, height, self.begin, self.end)
 
 
-def draw(record: Record, title: str, subtitle: str) -> str:
-    """One run: the ring, then load, then segments and brokers. Returns the SVG."""
-    svg = Svg(940, 590)
-    ring = Area(64, 92, 852, 290, 0, record.samples[-1].second)
+def draw(
+    record: Record, title: str, subtitle: str, *, faults: Sequence[Note] = (), decided: Sequence[Note] = ()
+) -> str:
+    """One run: the ring, then load, then segments and brokers. Returns the SVG.
+
+    ``faults`` are marked above the ring with their numbers; they and what was ``decided`` are listed below.
+    """
+    lines = max(len(faults), len(decided))
+    svg = Svg(940, 590 + (34 + LINE * lines if lines else 0))
+    ring = Area(64, 104 if lines else 92, 852, 278 if lines else 290, 0, record.samples[-1].second)
     svg.write(64, 24, title, "title")
     svg.write(64, 41, subtitle, "small")
     _legend(svg, 142, 54)
@@ -73,6 +81,10 @@ def draw(record: Record, title: str, subtitle: str) -> str:
     _curve(svg, counts, record, top, BROKERS, lambda i: record.samples[i].brokers)
     _key(svg, counts, [("segments", SEGMENTS), ("brokers", BROKERS)])
     _time(svg, counts)
+    if lines:
+        _fault_marks(svg, ring, faults)
+        _list(svg, 64, 612, "what happened around it", [f"{i}  {_said(n, 52)}" for i, n in enumerate(faults, 1)])
+        _list(svg, 400, 612, "what was decided, and why", [_said(note, 92) for note in decided])
     return svg.text()
 
 
@@ -103,18 +115,19 @@ def _ring(svg: Svg, record: Record, area: Area) -> None:
     scale = area.height / record.partitions
     step = max(1.0, COLUMN * (area.end - area.begin) / area.width)
     for span in record.spans.values():
-        last = min(span.opened + len(span.pressures) - 1, area.end)
+        begin = span.opened - span.every
+        last = min(begin + len(span.pressures) * span.every, area.end)
         y, height = area.y + span.range.start * scale, len(span.range) * scale
-        for start, stop, level in _runs(span.opened - 1, last, step, span.pressures, area.begin):
+        for start, stop, level in _runs(begin, last, max(step, span.every), span, area.begin):
             x = area.at(start)
             boxes.setdefault(level, []).append((x, y, area.at(stop) - x, height))
         if last > area.begin and span.range.start:
-            edges.append((area.at(span.opened - 1), y, area.at(last), y))
+            edges.append((area.at(begin), y, area.at(last), y))
     for level, there in sorted(boxes.items()):
         svg.boxes(there, COLOURS[level])
     svg.strokes(edges, EDGE, 0.7)
     for actions, colour, width in (
-        (("rebalance", "drain", "failover", "roll"), MOVE, 0.8),
+        (("rebalance", "drain", "failover", "roll", "manual"), MOVE, 0.8),
         (("merge",), MERGE, 1.4),
         (("split",), SPLIT, 1.4),
     ):
@@ -127,16 +140,14 @@ def _ring(svg: Svg, record: Record, area: Area) -> None:
     svg.frame(area.x, area.y, area.width, area.height)
 
 
-def _runs(
-    opened: float, closed: float, step: float, pressures: Sequence[float], begin: float
-) -> list[tuple[float, float, int]]:
+def _runs(opened: float, closed: float, step: float, span: Span, begin: float) -> list[tuple[float, float, int]]:
     """Stretches of one colour: from, to, level."""
     runs: list[tuple[float, float, int]] = []
     at = max(opened, begin)
     while at < closed:
         to = min(closed, at + step)
-        first = max(0, int(at - opened))
-        part = pressures[first : max(first + 1, int(to - opened))]
+        first = max(0, int((at - opened) / span.every))
+        part = span.pressures[first : max(first + 1, int((to - opened) / span.every))]
         level = _level(sum(part) / len(part))
         if runs and runs[-1][2] == level:
             runs[-1] = (runs[-1][0], to, level)
@@ -201,14 +212,41 @@ def _key(svg: Svg, area: Area, entries: Sequence[tuple[str, str]]) -> None:
 
 def _time(svg: Svg, area: Area) -> None:
     span = area.end - area.begin
-    step = next((s for s in (60, 120, 300, 600, 900, 1_800, 3_600, 7_200) if span / s <= 8), 14_400)
+    step = next((s for s in (5, 10, 20, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200) if span / s <= 8), 14_400)
     at = 0
     while at <= span:
         x = area.at(area.begin + at)
         svg.grid(x, area.y + area.height, x, area.y + area.height + 4)
         where = "end" if at == span else "middle" if at else ""
-        svg.write(x, area.y + area.height + 16, f"{at // 60} min" if at else "0", f"small {where}")
+        svg.write(
+            x,
+            area.y + area.height + 16,
+            "0" if not at else f"{at} s" if step < 60 else f"{at // 60} min",
+            f"small {where}",
+        )
         at += step
+
+
+def _fault_marks(svg: Svg, area: Area, faults: Sequence[Note]) -> None:
+    """A triangle above the ring for each, with its number where there is room."""
+    svg.marks([(area.at(note.second), area.y - 1) for note in faults], 5, FAULT, up=False)
+    free = 0.0
+    for number, note in enumerate(faults, 1):
+        x = area.at(note.second)
+        if x >= free:
+            svg.write(x, area.y - 8, str(number), "small middle", f'style="fill:{FAULT}"')
+            free = x + 14
+
+
+def _list(svg: Svg, x: float, y: float, head: str, lines: Sequence[str]) -> None:
+    svg.write(x, y, head)
+    for i, line in enumerate(lines):
+        svg.write(x, y + 16 + LINE * i, line, "small")
+
+
+def _said(note: Note, most: int) -> str:
+    words = f"{note.second:.1f} s  {note.words}"
+    return words if len(words) <= most else words[: most - 1] + "…"
 
 
 def _axis_label(svg: Svg, area: Area, text: str) -> None:

@@ -30,12 +30,16 @@ class Sample:
 
 @dataclass(slots=True)
 class Span:
-    """The life of one segment, in seconds, with its offered pressure second by second."""
+    """The life of one segment, in seconds, with its offered pressure, a value for each ``every`` seconds.
+
+    The first value is of the time before ``opened``.
+    """
 
     range: KeyRange
-    opened: int
-    closed: int | None = None
+    opened: float
+    closed: float | None = None
     pressures: list[float] = field(default_factory=list)
+    every: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,14 @@ class Event:
     range: KeyRange
     parts: int
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that happened, in words: what went wrong, or what was decided and why."""
+
+    second: float
+    words: str
 
 
 @dataclass

@@ -79,6 +79,7 @@ class ElasticHistory(History):
     leader_pause = 200 * MS, 350 * MS
 
     def draw(self, dice: Random) -> None:
+        self.decisions: list[tuple[int, str, str]] = []
         self.settings = Settings(
             partitions=dice.choice([16, 32, 64]),
             credit=dice.choice([6000, 12000]),

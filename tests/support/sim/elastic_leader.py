@@ -58,6 +58,17 @@ class ElasticLeader(Leader):
     def step(self) -> None:
         self._kicked = False
         super().step()
+        same: dict[tuple[str, str], list[str]] = {}
+        for decision in self.machine.decisions:
+            same.setdefault((decision.action, decision.reason), []).extend(decision.segments)
+        self.machine.decisions.clear()
+        for (action, reason), names in same.items():
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            self._decided(f"{action} {', '.join(names[:3])}{more}: {reason}")
+
+    def _decided(self, words: str) -> None:
+        self.history.decisions.append((self.world.now, self.process.name, words))
+        self.world.tell(self.process.name, "", f"decides: {words}")
 
     # ---- brokers as core sees them
 
@@ -111,7 +122,7 @@ class ElasticLeader(Leader):
         if wanted.brokers == have:
             return
         least = to_drain(living) if wanted.brokers < have else None
-        self.world.tell(self.process.name, "", f"{have} to {wanted.brokers} brokers: {wanted.because}")
+        self._decided(f"{have} to {wanted.brokers} brokers: {wanted.because}")
         deployment.scale(wanted.brokers, least.replica.broker if least is not None else None)
 
     def _fleet_load(self) -> FleetLoad:

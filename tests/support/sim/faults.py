@@ -79,7 +79,7 @@ class Faults:
         faults.away = False
         faults.lost_answer = faults.late = faults.refused = faults.false_conflict = 0.0
         faults.stale_get = faults.failed_get = 0.0
-        for process in history.processes():
+        for process in list(history.processes()):
             if process.paused:
                 process.resume()
         history.restart_all()
