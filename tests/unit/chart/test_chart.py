@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ def test_a_brokers_environment_is_one_that_a_broker_understands() -> None:
         source = entry.get("valueFrom", {})
         known = {"fieldRef": "10.1.2.3", "resourceFieldRef": str(2**30), "secretKeyRef": "secret"}
         environment[entry["name"]] = entry.get("value") or known[next(iter(source))]
+    environment["SMQ_POD_UID"] = str(uuid.uuid4())
     settings = parse_settings([], environment)
     assert settings.leader == ("smq.default.svc:7070",)
     assert settings.advertised(7071) == "10.1.2.3:7071"
