@@ -50,25 +50,45 @@ class CachedWorld(FakeWorld):
 
 
 class StoppingApi(KubeApi):
-    """Takes ``left`` writes; then this process is dead: the next one is not begun (``before``) or never heard of."""
+    """A process that dies at a write, topic by topic.
 
-    left: int | None = None
-    how = "before"
+    Of each topic of ``left`` so many writes are done; the next one is not begun, or (``unheard``) done but never heard
+    of, and from then on the topic is ``dead``: nobody does anything for it.
+    """
+
     writes = 0
-    stopped: asyncio.Event | None = None
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.left: dict[str, int] = {}
+        self.unheard: set[str] = set()
+        self.dead: set[str] = set()
 
     async def call(self, method: str, path: str, body: Resource | None = None, **more: Any) -> Resource:
         if method == "GET":
             return await super().call(method, path, body, **more)
         self.writes += 1
-        number = self.writes
-        if self.left is not None and number > self.left:
-            if self.how == "unheard" and number == self.left + 1:
-                await super().call(method, path, body, **more)
-            if self.stopped is not None:
-                self.stopped.set()
+        topic = _topic_of(path, body or {})
+        if topic in self.dead:
             await asyncio.Event().wait()
+        if topic in self.left:
+            self.left[topic] -= 1
+            if self.left[topic] < 0:
+                self.dead.add(topic)
+                if topic in self.unheard:
+                    await super().call(method, path, body, **more)
+                await asyncio.Event().wait()
         return await super().call(method, path, body, **more)
+
+
+def _topic_of(path: str, body: Resource) -> str:
+    """The full name of the topic that a write is for."""
+    _, _, rest = path.partition("/namespaces/")
+    namespace, plural, name, *_ = [*rest.split("/"), "", ""]
+    about = body.get("involvedObject", {})
+    name = about.get("name") or name or body.get("metadata", {}).get("name", "")
+    is_topic = plural == "topics" or about.get("kind") == "Topic"
+    return f"{namespace}/{name if is_topic else name.rsplit('-', 3)[0]}"
 
 
 class ShownLeader(LeaderInMemory):
@@ -78,6 +98,7 @@ class ShownLeader(LeaderInMemory):
         self.cache = Cache()
         super().__init__(CachedWorld(self.cache, len(fleet.brokers)), fleet, store)
         self.api = StoppingApi.connect({"KUBECONFIG": str(kubeconfig)})
+        self.effects.dead = self.api.dead
         self.sync = Sync(self.api, self.cache, clock.now, [Scope((TOPICS, SEGMENTS), namespace)])
         self.namespace = namespace
         self.process = uuid.uuid4().hex

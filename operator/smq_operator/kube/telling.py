@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import TypeAlias
 
 from smq_core.decide import Decision
 from smq_operator.kube.cache import Cache
@@ -11,8 +12,8 @@ from smq_operator.kube.kinds import DEPLOYMENTS, TOPICS, Key, Kind, Resource
 from smq_operator.kube.resources import action_word
 from smq_operator.loop import LeaderLoop
 
-POOL = "seaweedmq.io/max-brokers"
-"""The annotation that makes a Deployment one of brokers."""
+COMPONENT = "app.kubernetes.io/component"
+Found: TypeAlias = list[tuple[Kind, Resource]]
 
 
 class Teller:
@@ -34,9 +35,8 @@ class Teller:
                 self._events.tell(Happened(About.of(kind, resource), action_word(decision.action), message))
         problems = {(problem.where, problem.message) for problem in self._loop.world.problems()}
         for where, message in sorted(problems - self._problems):
-            topic = self._cache.topics.get(key_of_topic(where))
-            if topic is not None:
-                self._events.tell(Happened(About.of(TOPICS, topic), "NotUnderstood", message, warning=True))
+            for kind, resource in self._at(where):
+                self._events.tell(Happened(About.of(kind, resource), "NotUnderstood", message, warning=True))
         self._problems = problems
         return new
 
@@ -47,15 +47,24 @@ class Teller:
             self._last = every[-1]
         return found[::-1]
 
-    def _about(self, decision: Decision) -> list[tuple[Kind, Resource]]:
-        if decision.topic:
-            topic = self._cache.topics.get(key_of_topic(decision.topic))
-            return [(TOPICS, topic)] if topic is not None else []
-        return [
-            (DEPLOYMENTS, deployment)
-            for deployment in self._cache.deployments.values()
-            if POOL in (deployment["metadata"].get("annotations") or {})
-        ]
+    def _about(self, decision: Decision) -> Found:
+        return self._topic(decision.topic) if decision.topic else self._brokers()
+
+    def _at(self, where: str) -> Found:
+        """What a problem is about, in the words of ``Problem.where``."""
+        what, _, name = where.partition(" ")
+        if what == "deployment":
+            return [found for found in self._brokers() if found[1]["metadata"]["name"] == name]
+        return self._topic(name)
+
+    def _topic(self, name: str) -> Found:
+        topic = self._cache.topics.get(key_of_topic(name))
+        return [(TOPICS, topic)] if topic is not None else []
+
+    def _brokers(self) -> Found:
+        """The Deployments of brokers; their number is one decision for all of them."""
+        every = self._cache.deployments.values()
+        return [(DEPLOYMENTS, d) for d in every if (d["metadata"].get("labels") or {}).get(COMPONENT) == "broker"]
 
 
 def key_of_topic(name: str) -> Key:
