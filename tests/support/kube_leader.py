@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -55,6 +56,12 @@ class KubeLeader(LeaderProcess):
                 stderr=subprocess.STDOUT,
             )
         return self._process
+
+    def pause(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     @property
     def listen(self) -> str:

@@ -1,0 +1,103 @@
+"""Several operators of one release: one leads, the others know where it is, and follow it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from smq_core.errors import NotLeader
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1.leader_pb2_grpc import LeaderStub
+from support.broker_process import BrokerProcess
+from support.kube import Kube
+from support.kube_leader import KubeLeader, topic
+from support.leader_process import error_of
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+Operators = Callable[..., KubeLeader]
+
+
+def lease(kube: Kube, namespace: str) -> dict[str, Any]:
+    metadata = {"name": "smq-operator", "namespace": namespace}
+    return kube.get({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
+
+
+def refusal(operator: KubeLeader) -> NotLeader:
+    with grpc.insecure_channel(operator.listen) as channel, pytest.raises(grpc.RpcError) as caught:
+        LeaderStub(channel).ListTopics(lpb.Empty(), timeout=5)
+    error = error_of(caught.value)
+    assert isinstance(error, NotLeader)
+    return error
+
+
+def standby(new_operator: Operators, leader: KubeLeader) -> KubeLeader:
+    """Another operator that has seen the leader."""
+    other = new_operator()
+    other.launch()
+    eventually(lambda: refusal(other).details["leader"] == leader.listen, 30)
+    return other
+
+
+def leads(operator: KubeLeader) -> bool:
+    return bool(operator.events("leader.ready"))
+
+
+def test_one_leads_the_other_names_it_and_is_ready(
+    operator: KubeLeader, new_operator: Operators, kube: Kube, namespace: str
+) -> None:
+    assert lease(kube, namespace)["metadata"]["annotations"]["seaweedmq.io/address"] == operator.listen
+    other = standby(new_operator, operator)
+    assert other.ready and operator.ready
+    eventually(lambda: operator.marked, what="the Service finds the leader")
+    assert not other.marked
+
+
+def test_a_killed_leader_is_followed_and_the_next_one_decides(
+    operator: KubeLeader,
+    new_operator: Operators,
+    new_broker: Callable[..., BrokerProcess],
+    kube: Kube,
+    namespace: str,
+) -> None:
+    other = standby(new_operator, operator)
+    for name in ("a", "b"):
+        new_broker(name, operator, other)
+    kube.create(topic(namespace))
+    eventually(lambda: operator.locate(f"{namespace}/t").layout.segments, 20)
+    operator.kill()
+    killed = time.monotonic()
+    kube.create(topic(namespace, "u"))
+    eventually(lambda: other.events("decision"), 20, what="the next leader's first decision")
+    assert time.monotonic() - killed < 20
+    eventually(lambda: other.marked and not operator.marked)
+
+
+def test_a_leader_that_stops_hands_over_at_once(operator: KubeLeader, new_operator: Operators) -> None:
+    other = standby(new_operator, operator)
+    assert operator.terminate() == 0
+    eventually(lambda: leads(other), 6, what="well before the Lease's 10 s have passed")
+    assert not operator.marked
+
+
+def test_a_leader_that_stood_still_sees_that_it_is_none_and_ends(operator: KubeLeader, new_operator: Operators) -> None:
+    other = standby(new_operator, operator)
+    eventually(lambda: operator.marked)
+    operator.pause()
+    eventually(lambda: leads(other), 25)
+    eventually(lambda: not operator.marked, what="nobody is sent to one that stands still")
+    operator.resume()
+    assert operator.process.wait(20) == 1
+    assert operator.events("leader.lost")[0]["leader"] == other.listen
+
+
+def test_a_lease_that_somebody_deletes_is_made_again(operator: KubeLeader, kube: Kube, namespace: str) -> None:
+    old = lease(kube, namespace)
+    kube.delete(old)
+    eventually(lambda: lease(kube, namespace)["metadata"]["uid"] != old["metadata"]["uid"])
+    assert lease(kube, namespace)["spec"]["holderIdentity"] == old["spec"]["holderIdentity"]
+    assert operator.process.poll() is None
