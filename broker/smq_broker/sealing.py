@@ -23,6 +23,8 @@ from smq_core.sealer import Held as SealerHeld
 from smq_storage.conditional import Patience, Taken
 
 FIRST_PAUSE = 0.05
+WRITE_AHEAD = 1.0
+"""Well below the leader's patience with a primary that is asked to seal."""
 LONGEST_PAUSE = 2.0
 
 FindSuccessors = Callable[[Held], Sequence[Segment]]
@@ -64,6 +66,7 @@ class Sealers:
         self, held: Held, successors: Sequence[Segment], reason: str, *, seconds: float, given_up: Callable[[], bool]
     ) -> SealOutcome:
         """The outcome, once the seal chunk exists. Raises StoreUnavailable after ``seconds``; the run goes on."""
+        self._write_ahead(held)
         run = self.start(held, successors, reason)
         until = time.monotonic() + seconds
         while not run.done.wait(0.25):
@@ -77,6 +80,25 @@ class Sealers:
         outcome = held.machine.outcome
         assert outcome is not None
         return outcome
+
+    def _write_ahead(self, held: Held) -> None:
+        """Writes what a primary's tail holds now, while it still takes more: a seal after that has little to write.
+
+        Given up when it takes long or the filer does not answer.
+        """
+        until = time.monotonic() + WRITE_AHEAD
+        with held as machine:
+            if not held.is_primary or machine.state is not State.OPEN:
+                return
+            goal = machine.watermark
+            if machine.chain_end < goal:
+                held.ask_flush()
+        with held.lock:
+            while machine.chain_end < goal and machine.state is State.OPEN and held.unclear is None:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return
+                held.room.wait(min(left, 0.05))
 
     def found(self, held: Held, info: ChunkInfo) -> None:
         """Somebody else's seal chunk was read: the segment is sealed, nothing needs to be written."""

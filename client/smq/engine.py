@@ -25,7 +25,7 @@ from smq.view import Known, TopicView
 from smq_core.errors import InvalidRequest, Overloaded, ProducerFenced, SmqError, UnknownTopic
 from smq_core.leading import accepting
 from smq_core.model import Replica, SealOutcome, Segment
-from smq_core.producing import Delivered, Lanes, LaneState
+from smq_core.producing import Delivered, Lane, Lanes, LaneState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, outcome_from_pb, segment_from_pb
 
@@ -199,8 +199,6 @@ class Engine:
                     delivered = lane.acked(reply.acks.first_sequence, offsets)
                     calls = self._settle(delivered)
                     runner.wake.notify_all()
-                    if runner.moved_at is not None and not lane.in_flight:
-                        calls += self._advance()
                 elif kind == "sealed":
                     successors = tuple(segment_from_pb(s) for s in reply.sealed.successors)
                     calls = self._sealed(outcome_from_pb(reply.sealed), successors)
@@ -213,12 +211,16 @@ class Engine:
             self._unresolvable(stream, fatal)
 
     def on_end(self, stream: SegmentStream) -> None:
+        calls: Calls = []
         with self.lock:
             runner = self._runners.get(stream.segment.name)
             if runner is not None and runner.stream is stream:
                 runner.stream = None
                 runner.lane.broke()
                 runner.wake.notify_all()
+                if runner.moved_at is not None:
+                    calls = self._advance()
+        _run(calls)
 
     def could_not_reach(self, replica: Replica, failure: SmqError | None) -> None:
         """Tells the leader, in the background: it may know better."""
@@ -276,7 +278,7 @@ class Engine:
                     continue
                 lane = self.lanes.lanes.get(segment.name)
                 outcome = self._told.get(segment.name)
-                if lane is None or not lane.in_flight or lane.state is LaneState.DONE or outcome is not None:
+                if lane is None or lane.state is LaneState.DONE or outcome is not None or self._left(lane):
                     calls += self._go_on(segment, outcome)
                     moved = True
                     break
@@ -285,6 +287,14 @@ class Engine:
                     runner.moved_at = time.monotonic()
                 self._ask()
         return calls
+
+    def _left(self, lane: Lane) -> bool:
+        """Whether nothing keeps the lane at a segment that is being replaced. While its stream works, something does.
+
+        The segment still takes what is written, and says on the stream when it does no more. Who leaves earlier only
+        waits for the successors.
+        """
+        return not lane.in_flight and lane.state is not LaneState.STREAMING
 
     def _sealed(self, outcome: SealOutcome, successors: tuple[Segment, ...]) -> Calls:
         """The outcome of a segment came, from its stream or from anybody."""
@@ -339,6 +349,8 @@ class Engine:
             self._runners[segment.name] = LaneRunner(self, lane)
         else:
             runner.wake.notify()
+            if runner.moved_at is not None:
+                self._ask()  # it may be that the stream never tells
 
     def _settle(self, delivered: list[Delivered]) -> Calls:
         calls: Calls = []
