@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from smq.names import full_topic
-from smq_core.errors import UnknownSegment, UnknownTopic
+from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
@@ -237,7 +237,10 @@ class Admin:
     def _plan(self, topic: str, action: str, segments: Sequence[str], boundaries: Iterable[int] = ()) -> None:
         name = self._topic(topic)
         full = [self._segment(name, s) for s in segments]
-        request = lpb.PlanRequest(topic=name, action=action, segments=full, boundaries=boundaries)
+        try:
+            request = lpb.PlanRequest(topic=name, action=action, segments=full, boundaries=boundaries)
+        except (ValueError, TypeError):
+            raise InvalidRequest(f"a boundary is the number of a partition, not one of {list(boundaries)}") from None
         self._leader.call("Plan", request)
 
     def _segment(self, topic: str, name: str) -> str:

@@ -57,9 +57,9 @@ Change = Split | Merge | HotPartition
 def pressure(rates: Rates, spec: TopicSpec) -> float:
     """Load in units of the topic's target; 1.0 is the line."""
     return max(
-        rates.messages / spec.target_messages_per_second,
-        rates.bytes / spec.target_bytes_per_second,
-        rates.batches / TARGET_BATCHES,
+        _times(rates.messages, spec.target_messages_per_second),
+        _times(rates.bytes, spec.target_bytes_per_second),
+        _times(rates.batches, TARGET_BATCHES),
     )
 
 
@@ -247,18 +247,23 @@ def _ahead(spec: TopicSpec, load: SegmentLoad | None) -> float:
         return 0.0
     fast, slope = load.fast, load.slope
     return max(
-        (fast.messages + slope.messages * LOOK_AHEAD) / spec.target_messages_per_second,
-        (fast.bytes + slope.bytes * LOOK_AHEAD) / spec.target_bytes_per_second,
-        (fast.batches + slope.batches * LOOK_AHEAD) / TARGET_BATCHES,
+        _times(fast.messages + slope.messages * LOOK_AHEAD, spec.target_messages_per_second),
+        _times(fast.bytes + slope.bytes * LOOK_AHEAD, spec.target_bytes_per_second),
+        _times(fast.batches + slope.batches * LOOK_AHEAD, TARGET_BATCHES),
         0.0,
     )
 
 
 def _words(rates: Rates, spec: TopicSpec, how_long: str) -> str:
     candidates = [
-        (rates.messages / spec.target_messages_per_second, f"{rates.messages:,.0f} messages/s"),
-        (rates.bytes / spec.target_bytes_per_second, f"{rates.bytes / 2**20:,.1f} MiB/s"),
-        (rates.batches / TARGET_BATCHES, f"{rates.batches:,.0f} batches/s"),
+        (_times(rates.messages, spec.target_messages_per_second), f"{rates.messages:,.0f} messages/s"),
+        (_times(rates.bytes, spec.target_bytes_per_second), f"{rates.bytes / 2**20:,.1f} MiB/s"),
+        (_times(rates.batches, TARGET_BATCHES), f"{rates.batches:,.0f} batches/s"),
     ]
     times, what = max(candidates)
     return f"{what}, {times:.1f} times the target, {how_long}"
+
+
+def _times(rate: float, target: float) -> float:
+    """A target below 1 cannot be met, nor written into a manifest; 1 is what comes nearest."""
+    return rate / max(target, 1)

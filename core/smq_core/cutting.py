@@ -27,6 +27,8 @@ def cut_by_load(whole: KeyRange, shape: Sequence[float], level: float, fill: flo
     """
     if min(most, len(whole)) < 2:
         return []
+    if len(shape) > len(whole):
+        shape = per_partition(len(whole), shape)
     edges = slice_edges(whole, len(shape) if any(shape) else min(64, len(whole)))
     weights = _scaled(shape, level) if any(shape) else [level / (len(edges) - 1)] * (len(edges) - 1)
     least = len(_groups(weights, fill))

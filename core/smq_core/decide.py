@@ -54,7 +54,9 @@ def check_request(layout: Layout, request: Request) -> None:
     if request.action not in ("split", "merge", "move", "roll"):
         raise ValueError(f"unknown action {request.action!r}: use split, merge, move or roll")
     segments = []
-    for name in request.segments:
+    for i, name in enumerate(request.segments):
+        if name in request.segments[:i]:
+            raise ValueError(f"{name} is named twice")
         if name not in layout:
             raise ValueError(f"the topic has no open segment {name!r}: see `smq segment list`")
         segments.append(layout.segment(name))
@@ -232,6 +234,8 @@ def _requested_parts(segments: Sequence[Segment], request: Request) -> list[KeyR
 
 
 def _parts(whole: KeyRange, boundaries: Sequence[int]) -> list[KeyRange]:
+    if len(whole) < 2:
+        raise ValueError(f"{whole} is a single partition: it cannot be split")
     if not boundaries:
         return even_split(whole, 2)
     at = sorted(set(boundaries))

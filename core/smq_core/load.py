@@ -15,6 +15,8 @@ SECOND = 1_000_000
 FAST_WINDOW = 2 * SECOND
 SLOW_WINDOW = 30 * SECOND
 MAX_RATE = 1e12
+"""Per second, of whatever: nothing real is beyond it."""
+MAX_SLICES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,9 @@ class SegmentLoad:
         ``slow_window`` (microseconds) is by default ``SLOW_WINDOW``.
         The rates are zero until the second report: the first one says nothing about when it was counted.
         """
-        if not _sound(counters):
-            return False
         last, elapsed = self._last, now - self._last_at
+        if self.objection(now, counters) is not None:
+            return False
         if last is None:
             self._last, self._last_at = counters, now
             return True
@@ -106,6 +108,21 @@ class SegmentLoad:
         self.observed += 1
         return True
 
+    def objection(self, now: int, counters: Counters) -> str | None:
+        """Why these counters cannot be true, in words; None when they can."""
+        values = (counters.messages, counters.bytes, counters.batches, *counters.histogram[:MAX_SLICES])
+        if len(counters.histogram) > MAX_SLICES:
+            return f"a histogram of {len(counters.histogram)} slices"
+        if not all(isinstance(v, int) and 0 <= v < MAX_RATE * 1e6 for v in values):
+            return "counters that are no numbers, negative, or beyond everything that could be counted"
+        if self._last is None or now <= self._last_at:
+            return None
+        seconds = (now - self._last_at) / SECOND
+        was, grown = (self._last.messages, self._last.bytes, self._last.batches), values[:3]
+        if any(b - a > MAX_RATE * max(seconds, 1.0) for a, b in zip(was, grown, strict=True)):
+            return f"counters that grew from {was} to {grown} in {seconds:.1f} s"
+        return None
+
     def heir(self) -> SegmentLoad:
         """What is known of the load of a segment that takes the place of this one, with the same range."""
         return SegmentLoad(self.fast, self.slow, self.slope, list(self.shape), self.observed)
@@ -125,8 +142,3 @@ class SegmentLoad:
 def slow_window(merge_after: int) -> int:
     """A topic that merges sooner than most forgets a flood sooner too, or ``mergeAfter`` would not be what it says."""
     return min(SLOW_WINDOW, max(FAST_WINDOW, merge_after))
-
-
-def _sound(counters: Counters) -> bool:
-    values = (counters.messages, counters.bytes, counters.batches, *counters.histogram)
-    return all(isinstance(v, int) and 0 <= v < MAX_RATE * 1e6 for v in values)

@@ -31,6 +31,8 @@ class TopicLoad:
     segments: dict[str, SegmentLoad] = field(default_factory=dict)
     totals: dict[str, Counters] = field(default_factory=dict)
     hot: dict[str, HotPartition] = field(default_factory=dict)
+    absurd: dict[str, str] = field(default_factory=dict)
+    """By segment why the last report of it was ignored, when it could not be true."""
     paused: bool = False
     withheld: tuple[Change, ...] = ()
     """Splits and merges that a pause keeps from being done."""
@@ -40,8 +42,14 @@ class TopicLoad:
     _looked_at: int = -LOOK_EVERY
 
     def observe(self, segment: str, counters: Counters, now: int) -> bool:
-        """A primary's report. False when it is absurd, and ignored."""
-        taken = self.segments.setdefault(segment, SegmentLoad()).observe(now, counters, self._slow_window)
+        """A primary's report. False when it is absurd (``absurd`` says why) or out of date, and ignored."""
+        load = self.segments.setdefault(segment, SegmentLoad())
+        why = load.objection(now, counters)
+        if why is not None:
+            self.absurd[segment] = why
+            return False
+        self.absurd.pop(segment, None)
+        taken = load.observe(now, counters, self._slow_window)
         if taken:
             self.totals[segment] = counters
         return taken
@@ -53,7 +61,7 @@ class TopicLoad:
         self._slow_window = slow_window(spec.merge_after)
         self._pass_on(layout)
         names = {s.name for s in layout.segments}
-        for known in (self.segments, self.totals):
+        for known in (self.segments, self.totals, self.absurd):
             for name in [n for n in known if n not in names]:
                 del known[name]
         healthy = [

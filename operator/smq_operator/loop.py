@@ -165,16 +165,21 @@ class LeaderLoop:
             run.due, run.look_at = False, now + LOOK_EVERY
             try:
                 effects = run.leader.step(now, {} if starting and run.layout is None else self.views())
-            except Exception:
-                log.exception("topic.failed", topic=run.name)
-                run.leader, run.retry_at = None, now + RETRY_TOPIC_AFTER
-                run.adopted_wish = None
-                continue
-            if effects or not run.quiet:
-                run.look_at = now
-            self._tell(run)
-            for effect in effects:
-                self._start(run, run.leader, effect)
+                if effects or not run.quiet:
+                    run.look_at = now
+                self._tell(run)
+                for effect in effects:
+                    self._start(run, run.leader, effect)
+            except Exception as error:
+                self._set_aside(run, error)
+
+    def _set_aside(self, run: TopicRun, error: Exception) -> None:
+        """What goes wrong with one topic must not touch the others; it is led anew, from the filer, in a moment."""
+        log.exception("topic.failed", topic=run.name)
+        run.leader, run.retry_at = None, self.now() + RETRY_TOPIC_AFTER
+        run.adopted_wish = None
+        run.problem = f"leading it failed ({error}); it is tried again every second, and the leader's log says more"
+        self._views = self._held = None
 
     def _tick(self, now: int) -> None:
         """What need not be done at every kick."""
@@ -325,7 +330,11 @@ class LeaderLoop:
             if run.leader is None or run.layout is None:
                 continue
             spec, loads = run.leader.topic.spec, run.leader.load.segments
-            pressures = {name: pressure(load.slow, spec) for name, load in loads.items()}
+            try:
+                pressures = {name: pressure(load.slow, spec) for name, load in loads.items()}
+            except Exception as error:
+                self._set_aside(run, error)
+                continue
             for incarnation, targets in carried(run.layout.segments, pressures).items():
                 found[incarnation] = found.get(incarnation, 0.0) + targets
         return found

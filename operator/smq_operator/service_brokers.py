@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from smq_core.errors import InvalidRequest, NoBrokers, UnknownTopic
+import structlog
+
+from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, UnknownTopic
 from smq_core.load import Counters
 from smq_core.model import Segment
 from smq_operator.desk import Desk
@@ -14,6 +16,8 @@ from smq_operator.topic import TopicRun
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import check_protocol, layout_to_pb, removed_to_pb, sealed_to_pb, topic_to_pb
+
+log = structlog.get_logger()
 
 LOCATE_PATIENCE = 2.0
 
@@ -125,14 +129,20 @@ def _learn(run: TopicRun, report: pb.SegmentReport, incarnation: str, now: int) 
     leader = run.leader
     if report.uid != leader.topic.uid:
         return False  # of an earlier topic of that name
-    if report.watermark > leader.watermarks.get(report.segment, -1):
-        leader.watermarks[report.segment] = report.watermark
     segment: Segment = run.layout.segment(report.segment)
     if segment.primary.incarnation == incarnation:
         counted = Counters(report.messages, report.bytes, report.batches, tuple(report.histogram))
         leader.load.observe(report.segment, counted, now)
-    ours = any(replica.incarnation == incarnation for replica in segment.replicas)
+        why = leader.load.absurd.get(report.segment)
+        if why is not None and known is None:
+            broker = segment.primary.broker
+            log.warning("report.ignored", topic=run.name, segment=report.segment, broker=broker, message=why)
     if ours and report.state in ("waiting", "open") and not leader.holds(report.segment, incarnation):
         leader.opened(report.segment, incarnation)
+    ours = any(replica.incarnation == incarnation for replica in segment.replicas)
+    # What others say of it counts for nothing: a wrong watermark would be told as a loss one day.
+    if ours and leader.watermarks.get(report.segment, -1) < report.watermark <= report.end:
+        leader.watermarks[report.segment] = report.watermark
         return True
     return False
+        known = leader.load.absurd.get(report.segment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 
@@ -70,20 +71,8 @@ class PeopleService:
     async def ListTopics(self, request: lpb.Empty) -> lpb.TopicList:
         loop = self.desk.loop
         return lpb.TopicList(
-            topics=[self._told(run) for _, run in sorted(loop.topics.items())],
+            topics=[_told(run) for _, run in sorted(loop.topics.items())],
             problems=[lpb.TopicList.Problem(where=p.where, message=p.message) for p in loop.world.problems()],
-        )
-
-    def _told(self, run: TopicRun) -> lpb.TopicList.Topic:
-        rates = run.rates()
-        return lpb.TopicList.Topic(
-            info=topic_to_pb(run.topic) if run.topic is not None else pb.TopicInfo(name=run.name),
-            layout=layout_to_pb(run.layout) if run.layout is not None else None,
-            messages_per_second=rates.messages,
-            bytes_per_second=rates.bytes,
-            conditions=conditions(run),
-            sealed_segments=len(run.sealed),
-            paused=run.wish.paused,
         )
 
     @answers
@@ -127,8 +116,11 @@ class PeopleService:
             there = ", ".join(sorted({b.replica.broker for b in loop.registry.living(loop.now())})) or "none"
             raise InvalidRequest(f"there is no broker {request.broker} (there: {there})")
         others = [b for b in loop.registry.living(loop.now()) if b not in living and not b.draining]
-        if not others and loop.held_by(living[-1].replica.incarnation):
-            raise NoBrokers(f"no other broker could take the segments of {request.broker}: start one first")
+        if not others:
+            raise NoBrokers(
+                f"no other broker could take the segments of {request.broker}, those of today or tomorrow: start one "
+                "first"
+            )
         for broker in living:
             broker.draining = True
             log.info("broker.drain", broker=request.broker, incarnation=broker.replica.incarnation)
@@ -158,6 +150,19 @@ class PeopleService:
         return lpb.Empty()
 
 
+def _told(run: TopicRun) -> lpb.TopicList.Topic:
+    rates = run.rates()
+    return lpb.TopicList.Topic(
+        info=topic_to_pb(run.topic) if run.topic is not None else pb.TopicInfo(name=run.name),
+        layout=layout_to_pb(run.layout) if run.layout is not None else None,
+        messages_per_second=rates.messages,
+        bytes_per_second=rates.bytes,
+        conditions=conditions(run),
+        sealed_segments=len(run.sealed),
+        paused=run.wish.paused,
+    )
+
+
 def conditions(run: TopicRun) -> list[lpb.Condition]:
     """What is to be said of a topic's state; ``Ready`` always."""
     found: list[lpb.Condition] = []
@@ -177,10 +182,18 @@ def conditions(run: TopicRun) -> list[lpb.Condition]:
         )
         found.append(lpb.Condition(type="SealBlocked", status=True, reason="ReplicasUnreachable", message=message))
     if run.topic is not None and layout is not None and run.topic.spec.durability is Durability.REPLICATED:
-        single = [s.name for s in layout.segments if s.durability is Durability.STORED and not s.successors]
+        living = [s for s in layout.segments if not s.successors]
+        single = [s.name for s in living if s.durability is Durability.STORED]
+        fewest = min((len(s.replicas) for s in living), default=0)
         if single:
-            message = "too few brokers for replicas, acks wait for the filer: " + ", ".join(single)
+            message = "too few brokers for replicas, acks wait for the filer: " + _several(single)
             found.append(lpb.Condition(type="FewBrokers", status=True, reason="StoredInstead", message=message))
+        elif living and fewest < run.topic.spec.replicas:
+            message = (
+                f"spec.replicas is {run.topic.spec.replicas}, but there are brokers for {fewest}: "
+                "start more of them, or ask for fewer replicas"
+            )
+            found.append(lpb.Condition(type="FewBrokers", status=True, reason="FewerReplicas", message=message))
     for hot in run.leader.load.hot.values() if run.leader is not None else ():
         message = f"{hot.segment}: partition {hot.partition} alone has {hot.because}; more keys would spread it"
         found.append(lpb.Condition(type="HotPartition", status=True, reason="CannotSplit", message=message))
@@ -214,3 +227,7 @@ def _paused(run: TopicRun) -> str:
 
 def _of(change: Change) -> str:
     return ", ".join(change.segments) if isinstance(change, Merge) else change.segment
+
+
+def _several(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

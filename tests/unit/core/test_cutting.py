@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,3 +46,11 @@ def test_without_load_the_parts_are_equally_wide() -> None:
 def test_with_room_for_few_parts_it_makes_the_most_of_them() -> None:
     assert cut_by_load(KeyRange(0, 64), (1,) * 64, 10.0, 0.6, 2) == [32]
     assert cut_by_load(KeyRange(0, 64), (1,) * 64, 10.0, 0.6, 1) == []
+
+
+@pytest.mark.parametrize("slices", [1, 3, 15, 17, 64, 1000])
+def test_a_histogram_of_any_length_gives_boundaries_inside_the_range(slices: int) -> None:
+    whole = KeyRange(100, 116)
+    boundaries = cut_by_load(whole, [1.0] * slices, 20.0, 0.6, 16)
+    assert boundaries == sorted(set(boundaries)) and all(100 < b < 116 for b in boundaries)
+    whole.cut(boundaries)
