@@ -130,8 +130,13 @@ def _learn(run: TopicRun, report: pb.SegmentReport, incarnation: str, now: int) 
     if report.uid != leader.topic.uid:
         return False  # of an earlier topic of that name
     segment: Segment = run.layout.segment(report.segment)
+    ours = any(replica.incarnation == incarnation for replica in segment.replicas)
+    # What others say of it counts for nothing: a wrong watermark would be told as a loss one day.
+    if ours and leader.watermarks.get(report.segment, -1) < report.watermark <= report.end:
+        leader.watermarks[report.segment] = report.watermark
     if segment.primary.incarnation == incarnation:
         counted = Counters(report.messages, report.bytes, report.batches, tuple(report.histogram))
+        known = leader.load.absurd.get(report.segment)
         leader.load.observe(report.segment, counted, now)
         why = leader.load.absurd.get(report.segment)
         if why is not None and known is None:
@@ -139,10 +144,5 @@ def _learn(run: TopicRun, report: pb.SegmentReport, incarnation: str, now: int) 
             log.warning("report.ignored", topic=run.name, segment=report.segment, broker=broker, message=why)
     if ours and report.state in ("waiting", "open") and not leader.holds(report.segment, incarnation):
         leader.opened(report.segment, incarnation)
-    ours = any(replica.incarnation == incarnation for replica in segment.replicas)
-    # What others say of it counts for nothing: a wrong watermark would be told as a loss one day.
-    if ours and leader.watermarks.get(report.segment, -1) < report.watermark <= report.end:
-        leader.watermarks[report.segment] = report.watermark
         return True
     return False
-        known = leader.load.absurd.get(report.segment)
