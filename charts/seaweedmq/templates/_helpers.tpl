@@ -81,5 +81,6 @@ affinity: {{- toYaml . | nindent 2 }}
   whenUnsatisfiable: ScheduleAnyway
   labelSelector:
     matchLabels: {{- toYaml $.labels | nindent 6 }}
+  matchLabelKeys: [pod-template-hash]      # in a rollout the new Pods are spread, whatever the old ones do
 {{- end }}
 {{- end }}

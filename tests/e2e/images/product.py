@@ -84,7 +84,7 @@ def by_hand(part: str, archive: Path) -> None:
             subprocess.run(command, check=True)
         subprocess.run([*pip, "--no-deps", *map(str, wheels.glob("*.whl"))], check=True)
         image = Image(name(part), python_base()).add(inside, "/app/lib").user("65532:65532")
-        image.env(PYTHONPATH="/app/lib", PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1", HOME="/tmp")
+        image.env(PYTHONPATH="/app/lib", PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1", HOME="/tmp", USER="smq")
         image.entrypoint("python3", "-m", f"smq_{part}.main").write(archive)
 
 

@@ -1,0 +1,56 @@
+"""The cluster with two nodes and the release in it that the tests of the product share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster.binaries import DNS, KUBE, NotBuilt, require
+from e2e.cluster.cluster import Cluster
+from e2e.images.product import archives
+from e2e.release import Release
+
+
+@pytest.fixture(scope="session")
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """With the images of the product. With SMQ_E2E set to the folder of a cluster that runs already, that one.
+
+    SMQ_E2E_KEEP_IMAGES leaves the images in it as they are, which saves minutes while tests are written.
+    """
+    if running := os.environ.get("SMQ_E2E"):
+        cluster = Cluster.running(Path(running))
+        if not os.environ.get("SMQ_E2E_KEEP_IMAGES"):
+            _load(cluster)
+        yield cluster
+        return
+    try:
+        require(KUBE, DNS)
+    except NotBuilt as missing:
+        pytest.skip(str(missing))
+    if os.geteuid() != 0:
+        pytest.skip("nodes need root")
+    with Cluster(tmp_path_factory.mktemp("two-nodes"), nodes=2) as cluster:
+        _load(cluster)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def release(two_nodes: Cluster) -> Iterator[Release]:
+    """The chart, installed with a SeaweedFS of its own; every Pod is ready."""
+    release = Release(two_nodes)
+    release.install()
+    yield release
+    if not os.environ.get("SMQ_E2E"):  # otherwise somebody may want to look at what is left
+        release.uninstall()
+
+
+def _load(cluster: Cluster) -> None:
+    """Only what the nodes do not have yet: it takes half a minute for each."""
+    for archive in archives():
+        loaded, state = cluster.folder / f"{archive.name}.loaded", str(archive.stat().st_mtime_ns)
+        if not loaded.exists() or loaded.read_text() != state:
+            cluster.load(archive)
+            loaded.write_text(state)

@@ -1,0 +1,169 @@
+"""One release of the chart in a cluster, and what people do with it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import helm_python as helm
+
+import smq
+from e2e.cluster.binaries import BIN
+from e2e.cluster.cluster import Cluster
+from e2e.images import product
+from support.chart import CHART
+from support.kube import Kube
+from support.waiting import eventually
+
+NAME = "smq"
+SPACE = "queue"
+"""The Namespace of the release and, unless a test makes its own, of the topics."""
+
+SMALL = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+
+
+def values() -> dict[str, Any]:
+    """Small Pods of the images of :mod:`e2e.images`. The store stays on node 1, so that node 2 can be drained."""
+    image = {part: {"repository": product.name(part).rpartition(":")[0], "tag": "e2e"} for part in product.PARTS}
+    repository, _, tag = product.SEAWEED.rpartition(":")
+    return {
+        "seaweedfs": {
+            "enabled": True,
+            "image": {"repository": repository, "tag": tag},
+            "persistence": {"enabled": False},
+            "nodeSelector": {"kubernetes.io/hostname": "node1"},
+        },
+        "operator": {"image": image["operator"], "replicas": 2, "resources": SMALL},
+        "brokers": {"image": image["broker"], "min": 3, "max": 5, "resources": SMALL},
+    }
+
+
+class Release:
+    """``kube`` is the API as admin. Clients here reach Pods and Services by this machine's routes to them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.kube = Kube(cluster.kubeconfig, BIN / "kubectl")
+
+    def install(self) -> None:
+        """Installs it, or upgrades what is there, and waits until every Pod is ready."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
+        self.kube.apply(namespace)
+        with self._helm() as (config, chart):
+            if any(found["name"] == NAME for found in config.list()):
+                config.upgrade(chart, NAME, values(), timeout=60)
+                self.kube.kubectl("-n", SPACE, "rollout", "restart", "deployment")
+            else:
+                config.install(chart, NAME, values(), timeout=60)
+        self.wait_ready()
+
+    def upgrade(self, changed: Mapping[str, Any]) -> None:
+        """``helm upgrade`` with other values; a mapping in them replaces only what it names."""
+        with self._helm() as (config, chart):
+            config.upgrade(chart, NAME, merged(values(), changed), timeout=60)
+
+    def test(self) -> str:
+        """``helm test``. Raises HelmError; returns the log of its Pod."""
+        with self._helm() as (config, _):
+            config.test(NAME, timeout=180)
+        return ""
+
+    def uninstall(self) -> None:
+        with self._helm() as (config, _):
+            config.uninstall(NAME, timeout=60)
+
+    def wait_ready(self, timeout: float = 180) -> None:
+        """A leader leads, and as many brokers as there are to be at least are ready. Fails with what Pods say."""
+        try:
+            eventually(self._ready, timeout, what="the release is ready", pause=0.2)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.tell()}") from error
+
+    def _ready(self) -> bool:
+        fleet = self.deployment("broker")
+        status, wanted = fleet.get("status", {}), fleet["spec"]["replicas"]
+        settled = status.get("observedGeneration") == fleet["metadata"]["generation"]
+        settled = settled and status.get("updatedReplicas") == status.get("replicas") == wanted
+        enough = status.get("readyReplicas", 0) == wanted >= values()["brokers"]["min"]
+        operators = self.deployment("operator")["status"]
+        led = operators.get("readyReplicas", 0) == operators.get("updatedReplicas", 0) == operators.get("replicas", -1)
+        return bool(settled and enough and led and self.leader())
+
+    def tell(self) -> str:
+        """What the Pods of the release say, for a test that failed."""
+        said = [self.kube.kubectl("-n", SPACE, "get", "pods,leases,topics,segments", "-o", "wide")]
+        for pod in self.kube.list("v1", "Pod", SPACE):
+            name = pod["metadata"]["name"]
+            with contextlib.suppress(Exception):
+                said.append(f"--- {name}\n" + self.kube.kubectl("-n", SPACE, "logs", name, "--tail=15"))
+        return "\n".join(said)
+
+    def deployment(self, part: str) -> dict[str, Any]:
+        named = {"name": f"{NAME}-{part}", "namespace": SPACE}
+        return self.kube.get({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": named})
+
+    def pods(self, part: str) -> list[dict[str, Any]]:
+        """Those that are not on their way out, the oldest first."""
+        found = self.kube.list("v1", "Pod", SPACE, labelSelector=f"app.kubernetes.io/component={part}")
+        living = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        return sorted(living, key=lambda pod: pod["metadata"]["creationTimestamp"])
+
+    def leader(self) -> str | None:
+        """The Pod that the Service leads to."""
+        found = self.kube.list("v1", "Pod", SPACE, labelSelector="seaweedmq.io/leader=true")
+        ready = [p for p in found if "deletionTimestamp" not in p["metadata"] and is_ready(p)]
+        return ready[0]["metadata"]["name"] if len(ready) == 1 else None
+
+    def kill(self, pod: str) -> None:
+        """As a crash: no signal that it could answer to, no time."""
+        self.kube.kubectl("-n", SPACE, "delete", "pod", pod, "--force", "--grace-period=0", "--wait=false")
+
+    def connect(self) -> smq.Client:
+        """A client that comes by the leader's Service."""
+        return smq.connect(f"{self.service('smq')}:7070", namespace=SPACE, timeout=60)
+
+    def service(self, name: str) -> str:
+        """The address of a Service of the release."""
+        named = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": SPACE}}
+        return str(self.kube.get(named)["spec"]["clusterIP"])
+
+    def topic(self, name: str, **spec: Any) -> dict[str, Any]:
+        """Applies a Topic and waits until it is Ready."""
+        named = {"name": name, "namespace": SPACE}
+        topic = {"apiVersion": "seaweedmq.io/v1alpha1", "kind": "Topic", "metadata": named, "spec": spec}
+        self.kube.apply(topic)
+        eventually(lambda: condition(self.kube.get(topic), "Ready") == "True", 60, what=f"{name} is Ready", pause=0.2)
+        return topic
+
+    def segments(self, topic: str, phase: str = "Open") -> list[dict[str, Any]]:
+        found = self.kube.list("seaweedmq.io/v1alpha1", "Segment", SPACE)
+        return [s for s in found if s["spec"]["topic"] == topic and s.get("status", {}).get("phase") == phase]
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Events about a resource, the oldest first."""
+        found = self.kube.list("v1", "Event", SPACE, fieldSelector=f"involvedObject.name={name}")
+        return sorted(found, key=lambda e: e["metadata"]["creationTimestamp"])
+
+    @contextlib.contextmanager
+    def _helm(self) -> Iterator[tuple[helm.Config, helm.Chart]]:
+        with (
+            helm.Config(kubeconfig_path=str(self.cluster.kubeconfig), namespace=SPACE) as config,
+            helm.Chart.load(CHART) as chart,
+        ):
+            yield config, chart
+
+
+def condition(resource: Mapping[str, Any], kind: str) -> str | None:
+    """The status of a condition: True, False, Unknown, or None when there is none."""
+    found = resource.get("status", {}).get("conditions", [])
+    return next((c["status"] for c in found if c["type"] == kind), None)
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    return condition(pod, "Ready") == "True"
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    both = {k: merged(old[k], v) for k, v in new.items() if isinstance(v, dict) and isinstance(old.get(k), dict)}
+    return {**old, **new, **both}
