@@ -42,7 +42,7 @@ class Seat:
         self.back: Callable[[], None] = lambda: None
         """Called when the API server answers again after it did not."""
         self._lease: Resource | None = None
-        self._away = ""
+        self._away = self._trouble = ""
         self._marked: dict[str, str] = {}
         """By Pod: the version at which it was last marked, or unmarked."""
         self._unmarked = ""
@@ -68,6 +68,11 @@ class Seat:
         """Where the leader is reached, as far as is known; empty when there is none."""
         lease = self.candidate.lease
         return lease.address if lease is not None and lease.holder and not self.candidate.leads else ""
+
+    @property
+    def trouble(self) -> str:
+        """Why the Lease cannot be had; empty when it can."""
+        return self._trouble
 
     async def leave(self) -> None:
         """Gives the Lease back, so that another takes it at once."""
@@ -169,7 +174,7 @@ class Seat:
 
     def _heard(self) -> None:
         if self._away:
-            self._away = ""
+            self._away = self._trouble = ""
             log.info("kube.answers.again", lease=self._name)
             self.back()
 
@@ -177,6 +182,7 @@ class Seat:
         message = str(error) or f"the API server did not answer within {CALL_WITHIN} s"
         unreachable = isinstance(error, (Unreachable, TimeoutError))
         kind = "away" if unreachable else message
+        self._trouble = f"the Lease {self._name} cannot be had: {message}"
         if kind != self._away:
             self._away = kind
             advice = "it is tried again; a leader leads on meanwhile" if unreachable else "give the operator that right"

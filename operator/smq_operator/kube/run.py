@@ -9,6 +9,7 @@ from smq_operator import clock
 from smq_operator.desk import Desk
 from smq_operator.kube.api import KubeApi
 from smq_operator.kube.cache import Cache
+from smq_operator.kube.checks import Checks
 from smq_operator.kube.deaths import Deaths
 from smq_operator.kube.events import EventWriter
 from smq_operator.kube.feed import Scope
@@ -52,7 +53,8 @@ async def run(settings: Settings, kube: KubeSettings) -> None:
     def stand(desk: Desk) -> Candidacy:
         seat = Seat(api, cache, clock.now, kube.home, kube.lease, kube.pod, told)
         events = EventWriter(api, kube.pod or "operator", uuid.uuid4().hex[:12], clock.now)
-        return Stand(desk, api, cache, world, sync, deaths, seat, events)
+        checks = Checks(api, kube, cache, events)
+        return Stand(desk, api, cache, world, sync, deaths, seat, events, checks)
 
     try:
         await lead(settings, make_world, stand=stand)

@@ -15,6 +15,7 @@ from smq_operator.desk import Desk
 from smq_operator.fleet import FleetKeeper
 from smq_operator.kube.api import KubeApi
 from smq_operator.kube.cache import Cache
+from smq_operator.kube.checks import Checks
 from smq_operator.kube.deaths import Deaths
 from smq_operator.kube.events import EventWriter
 from smq_operator.kube.lease import Seat
@@ -40,6 +41,7 @@ class Stand:
         deaths: Deaths,
         seat: Seat,
         events: EventWriter,
+        checks: Checks,
     ) -> None:
         self._desk = desk
         self._api = api
@@ -47,6 +49,7 @@ class Stand:
         self._world = world
         self._seat = seat
         self._events = events
+        self._checks = checks
         self._elected, self._lost = asyncio.Event(), asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         world.waits = self._waits
@@ -55,6 +58,8 @@ class Stand:
         desk.loop.spawn(events.keep())
 
     async def elected(self) -> None:
+        await self._checks.passed(self._waits)
+        self._desk.loop.spawn(self._checks.keep())
         self._running = self._desk.loop.spawn(self._seat.run(self._looked))
         await self._elected.wait()
 
@@ -94,7 +99,8 @@ class Stand:
             holder = self._seat.holder
             if holder and holder != self._desk.leader:
                 log.info("leader.standby", leader=holder)
-            self._desk.leader, self._desk.standby, self._desk.not_ready = holder, NOBODY, ""
+            self._desk.leader, self._desk.standby = holder, NOBODY
+            self._desk.not_ready = "" if holder else self._seat.trouble
 
     def _heard(self, incarnation: str) -> bool:
         loop = self._desk.loop

@@ -1,0 +1,137 @@
+"""What is wrong in a cluster is said in words, and nothing need be restarted when it is put right."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster.cluster import Cluster
+from smq_operator.kube.definitions import PUBLISHED
+from support.chart import of_kind, render
+from support.kube import Kube, documents
+from support.kube_leader import RELEASE, KubeLeader, deployment_of, pod_of
+from support.leader_process import manifest
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+Operators = Callable[..., KubeLeader]
+CRDS = list(documents(Path(__file__).parents[3] / "crds"))
+NARROW = {"operator": {"clusterWide": False}}
+
+
+def user(api_server: Cluster, namespace: str) -> tuple[Path, dict[str, Any]]:
+    """A user without any right yet: its kubeconfig, and what it is in a binding."""
+    plane, name = api_server.control_plane, f"operator-{namespace}"
+    kubeconfig = plane.authority.user(name, f"/CN={name}", plane.url)
+    return kubeconfig, {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+
+
+def give(kube: Kube, namespace: str, subject: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the chart gives the operator in one Namespace; its Roles by name."""
+    chart = render(NARROW, name=RELEASE, namespace=namespace)
+    for role in of_kind(chart, "Role").values():
+        kube.apply(role)
+    for binding in of_kind(chart, "RoleBinding").values():
+        kube.apply(binding | {"subjects": [subject]})
+    return of_kind(chart, "Role")
+
+
+def failed(operator: KubeLeader) -> dict[str, str]:
+    return {event["reason"]: event["message"] for event in operator.events("check.failed")}
+
+
+def events(kube: Kube, operator: KubeLeader) -> dict[str, str]:
+    found = kube.list("v1", "Event", operator.namespace)
+    return {e["reason"]: e["message"] for e in found if e["involvedObject"]["name"] == operator.pod}
+
+
+def test_the_charts_rights_are_enough(api_server: Cluster, kube: Kube, new_operator: Operators, namespace: str) -> None:
+    kubeconfig, subject = user(api_server, namespace)
+    give(kube, namespace, subject)
+    operator = new_operator(kubeconfig).start()
+    text = manifest("t").replace('"name"', f'"namespace": "{namespace}", "name"')
+    assert operator.apply(text).result == "created"
+    eventually(lambda: operator.marked)
+    assert failed(operator) == {}
+    assert "may not" not in operator.log.read_text().replace("the operator may not list nodes", "")
+
+
+def test_a_right_that_is_missing_is_named_until_it_is_given(
+    api_server: Cluster, kube: Kube, new_operator: Operators, namespace: str
+) -> None:
+    kubeconfig, subject = user(api_server, namespace)
+    operator = new_operator(kubeconfig)
+    operator.launch()
+    eventually(lambda: f"list topics.seaweedmq.io in namespace {namespace}" in operator.http_get("/readyz")[1], 20)
+    roles = give(kube, namespace, subject)
+    own = copy.deepcopy(roles["smq-operator"])
+    own["rules"] = [rule for rule in own["rules"] if "leases" not in rule["resources"]]
+    kube.replace(own)
+    wanted = f'create leases of API group "coordination.k8s.io" in namespace {namespace}'
+    eventually(lambda: wanted in operator.http_get("/readyz")[1], 20)
+    assert wanted in failed(operator)["RightsMissing"]
+    eventually(lambda: wanted in events(kube, operator)["RightsMissing"])
+    kube.replace(roles["smq-operator"])
+    eventually(lambda: operator.events("leader.ready"), 30)
+    assert operator.process.poll() is None
+
+
+@pytest.fixture
+def definitions(kube: Kube) -> Iterator[Kube]:
+    """A test may change or delete the definitions; they are put back."""
+    yield kube
+    kube.install_crds(CRDS)
+
+
+def test_definitions_that_are_missing_are_waited_for(definitions: Kube, new_operator: Operators) -> None:
+    for crd in CRDS:
+        definitions.delete(crd)
+    eventually(lambda: all(definitions.find(crd) is None for crd in CRDS), 30)
+    operator = new_operator()
+    operator.launch()
+    eventually(lambda: "install the definitions" in operator.http_get("/readyz")[1], 20)
+    definitions.install_crds(CRDS)
+    eventually(lambda: operator.events("leader.ready"), 40)
+
+
+def test_an_older_definition_is_told_but_keeps_nobody_from_leading(definitions: Kube, new_operator: Operators) -> None:
+    older = copy.deepcopy(next(crd for crd in CRDS if crd["spec"]["names"]["kind"] == "Topic"))
+    status = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    del status["lastDecision"]
+    older["spec"]["versions"][0]["additionalPrinterColumns"] = []
+    definitions.apply(older)
+    eventually(lambda: "lastDecision" not in str(definitions.request("GET", PUBLISHED)), 30)
+    operator = new_operator().start()
+    said = failed(operator)["TopicDefinitionOld"]
+    assert "topics.seaweedmq.io is older than this operator: it lacks status.lastDecision" in said
+    assert "helm upgrade" in said
+    eventually(lambda: "status.lastDecision" in events(definitions, operator)["TopicDefinitionOld"])
+
+
+def test_of_two_releases_in_a_namespace_the_first_one_leads(
+    kube: Kube, new_operator: Operators, namespace: str
+) -> None:
+    first = kube.create(deployment_of(namespace, "operator", release="first"))
+    kube.create(deployment_of(namespace, "operator"))
+    kube.patch(first, {"spec": {"replicas": 0}})
+    operator = new_operator()
+    operator.launch()
+    why = eventually(lambda: text if "release first" in (text := operator.http_get("/readyz")[1]) else "", 20)
+    assert f"release {RELEASE}" in why and "Keep one release" in why
+    eventually(lambda: "release first" in events(kube, operator)["TwoReleases"])
+    kube.delete(first)
+    eventually(lambda: operator.events("leader.ready"), 30)
+
+
+def test_a_standby_pod_is_not_marked_whatever_its_label_says(
+    operator: KubeLeader, new_operator: Operators, kube: Kube, namespace: str
+) -> None:
+    other = new_operator()
+    pod = kube.get(pod_of(other.pod, namespace, "operator"))
+    kube.patch(pod, {"metadata": {"labels": {"seaweedmq.io/leader": "true"}}})
+    other.launch()
+    eventually(lambda: not other.marked and operator.marked, 20)
