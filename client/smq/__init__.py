@@ -16,42 +16,48 @@
 ``smq.aio`` has the same for asyncio.
 """
 
-from smq import aio
-from smq.admin import (
-    Admin,
-    AppliedTopic,
-    BrokerInfo,
-    Condition,
-    DecisionInfo,
-    GroupInfo,
-    SegmentInfo,
-    SegmentLoad,
-    TopicInfo,
-)
-from smq.batch import Batch
-from smq.client import Client, connect
-from smq.consumer import Consumer
-from smq.delivery import Delivery, Receipt, TableReceipt
-from smq.producer import Producer
-from smq_core.errors import (
-    Conflict,
-    DataLost,
-    DeliveryTimeout,
-    InvalidManifest,
-    InvalidRequest,
-    MessageTooLarge,
-    NoBrokers,
-    NotLeader,
-    Overloaded,
-    ProducerFenced,
-    SchemaMismatch,
-    SmqError,
-    StaleGeneration,
-    StoreUnavailable,
-    Unavailable,
-    UnknownSegment,
-    UnknownTopic,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from smq import aio
+    from smq.admin import (
+        Admin,
+        AppliedTopic,
+        BrokerInfo,
+        Condition,
+        DecisionInfo,
+        GroupInfo,
+        SegmentInfo,
+        SegmentLoad,
+        TopicInfo,
+    )
+    from smq.batch import Batch
+    from smq.client import Client, connect
+    from smq.consumer import Consumer
+    from smq.delivery import Delivery, Receipt, TableReceipt
+    from smq.producer import Producer
+    from smq_core.errors import (
+        Conflict,
+        DataLost,
+        DeliveryTimeout,
+        InvalidManifest,
+        InvalidRequest,
+        MessageTooLarge,
+        NoBrokers,
+        NotLeader,
+        Overloaded,
+        ProducerFenced,
+        SchemaMismatch,
+        SmqError,
+        StaleGeneration,
+        StoreUnavailable,
+        Unavailable,
+        UnknownSegment,
+        UnknownTopic,
+    )
 
 __all__ = [
     "Admin",
@@ -90,3 +96,38 @@ __all__ = [
     "aio",
     "connect",
 ]
+
+_HOMES = {
+    "smq.admin": (
+        "Admin",
+        "AppliedTopic",
+        "BrokerInfo",
+        "Condition",
+        "DecisionInfo",
+        "GroupInfo",
+        "SegmentInfo",
+        "SegmentLoad",
+        "TopicInfo",
+    ),
+    "smq.batch": ("Batch",),
+    "smq.client": ("Client", "connect"),
+    "smq.consumer": ("Consumer",),
+    "smq.delivery": ("Delivery", "Receipt", "TableReceipt"),
+    "smq.producer": ("Producer",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+"""All other names are errors."""
+
+
+def __getattr__(name: str) -> Any:
+    """Each name is loaded when it is first used: Arrow and gRPC take half a second, and not all programs need both."""
+    if name not in __all__:
+        raise AttributeError(f"module 'smq' has no attribute {name!r}")
+    if name == "aio":
+        return import_module("smq.aio")
+    value = globals()[name] = getattr(import_module(_HOME.get(name, "smq_core.errors")), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

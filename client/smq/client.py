@@ -7,17 +7,20 @@ import threading
 from collections.abc import Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from smq.admin import Admin
-from smq.consumer import Consumer
 from smq.leader import LeaderLink
 from smq.names import full_topic
 from smq.network import DIRECT, LEADER_BY_RELAY, Network
-from smq.producer import Producer
-from smq.view import TopicView
 from smq_core.errors import InvalidRequest
-from smq_storage.store import Store, StoreSettings
+
+# Arrow, Flight and the store are loaded when they are used: administration needs none of them.
+if TYPE_CHECKING:
+    from smq.consumer import Consumer
+    from smq.producer import Producer
+    from smq.view import TopicView
+    from smq_storage.store import Store, StoreSettings
 
 
 def connect(
@@ -56,6 +59,8 @@ def connect(
     settings = None
     url = filer_url or os.environ.get("SMQ_FILER_URL")
     if url:
+        from smq_storage.store import StoreSettings
+
         settings = StoreSettings(
             url,
             endpoint=filer_endpoint or os.environ.get("SMQ_FILER_ENDPOINT") or None,
@@ -122,6 +127,8 @@ class Client:
 
         Raises UnknownTopic, Unavailable, InvalidRequest.
         """
+        from smq.producer import Producer
+
         made = Producer(
             self._view(topic),
             linger=linger,
@@ -158,6 +165,8 @@ class Client:
 
         Raises UnknownTopic, Unavailable, InvalidRequest.
         """
+        from smq.consumer import Consumer
+
         made = Consumer(
             self._view(topic),
             self._leader,
@@ -198,6 +207,8 @@ class Client:
         self.close()
 
     def _view(self, topic: str) -> TopicView:
+        from smq.view import TopicView
+
         name = full_topic(topic, self.namespace)
         with self._lock:
             if self._closed:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import grpc
-import pyarrow.flight as fl
 
-from smq_storage.store import StoreSettings
+if TYPE_CHECKING:
+    import pyarrow.flight as fl
+
+    from smq_storage.store import StoreSettings
 
 LEADER_BY_RELAY = "leader:7070"
 """What a relay takes for whoever leads."""
@@ -24,6 +27,8 @@ class Network:
 
     def flight(self, address: str, options: Options = ()) -> fl.FlightClient:
         """A Flight client of the broker at ``address``; nothing is sent yet."""
+        import pyarrow.flight as fl
+
         return fl.connect(f"grpc://{address}", generic_options=self._with_proxy(options))
 
     def control(self, address: str, options: Options = ()) -> grpc.Channel:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 import xxhash
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 MAX_PARTITIONS = 65_536
 
@@ -83,5 +86,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 def partitions_of(keys: Sequence[bytes], partitions: int) -> npt.NDArray[np.int32]:
     """The partitions of many keys. Returns int32 of shape (len(keys),)."""
+    import numpy as np  # not at the top: who only administers does without it
+
     digests = np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
     return (digests % np.uint64(partitions)).astype(np.int32)

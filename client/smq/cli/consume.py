@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smq.cli import words
+from smq.cli.formats import Form
 from smq.cli.session import client, command, end_on_sigterm, note
-from smq.cli.sinks import Form, Sink, open_sink
 from smq.cli.topics import TopicName
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from smq import Consumer
+    from smq.cli.sinks import Sink
 
 QUIET = 3.0  # seconds without a message after which a person may wonder
 
@@ -43,6 +44,8 @@ def consume(
 
     With --group, what was printed is committed, and another member goes on from there.
     """
+    from smq.cli.sinks import open_sink  # with Arrow, which no other command shall wait for
+
     end_on_sigterm()
     start = _start(from_)
     with client() as connected:

@@ -6,15 +6,17 @@ import signal
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from smq.cli import words
-from smq.cli.local import LocalCluster
 from smq.cli.session import Failed, command, out
 from smq_core.errors import SmqError
+
+if TYPE_CHECKING:
+    from smq.cli.local import LocalCluster
 
 
 class _Stopped(BaseException):
@@ -33,6 +35,8 @@ def dev(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the leader listens.")] = "127.0.0.1:7070",
 ) -> None:
     """Run SeaweedFS, a leader and brokers on this machine until Ctrl-C. The data stays for the next time."""
+    from smq.cli.local import LocalCluster
+
     most = 2 * brokers if max_brokers is None else max_brokers
     if most < brokers:
         raise typer.BadParameter(f"--max-brokers {most} is below --brokers {brokers}")

@@ -7,18 +7,18 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
 
 from smq.cli import words
-from smq.cli.rows import fit, messages, unused
+from smq.cli.formats import Format
 from smq.cli.session import client, command, end_on_sigterm, err, note, out
-from smq.cli.sources import Format, format_of, tables
 from smq.cli.topics import TopicName
 from smq_core.errors import InvalidRequest
 from smq_core.model import Column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from smq import Delivery, Producer, TopicInfo
 
 
@@ -40,6 +40,8 @@ def publish(
     With a topic schema, columns are matched by name and cast if no value is lost by it. Without one, a row becomes a
     JSON object, unless it has a column `value`.
     """
+    from smq.cli.sources import format_of, tables  # with Arrow, which no other command shall wait for
+
     end_on_sigterm()
     began = time.monotonic()
     with client() as connected:
@@ -77,6 +79,8 @@ class _Rows:
     def write(self, table: pa.Table) -> None:
         if self._status is not None:
             self._status.start()
+        from smq.cli.rows import fit, messages
+
         if self._columns:
             self._tell_unused(table)
             made, key = fit(table, self._columns), self._key
@@ -105,6 +109,8 @@ class _Rows:
         self.written += count
 
     def _tell_unused(self, table: pa.Table) -> None:
+        from smq.cli.rows import unused
+
         left_out = unused(table.column_names, self._columns)
         if left_out and not self._told_unused:
             self._told_unused = True

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,16 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq.cli import words
+from smq.cli.formats import Form
 from smq_core.errors import InvalidRequest
 from smq_storage.schemas import RESERVED
-
-
-class Form(StrEnum):
-    """The format of what is written."""
-
-    TEXT = "text"
-    JSON = "json"
-    PARQUET = "parquet"
 
 
 class Sink:

@@ -7,7 +7,6 @@ import io
 import json
 import re
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +15,7 @@ import pyarrow.csv as pacsv
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
+from smq.cli.formats import Format
 from smq.cli.rows import CARRIED
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model import Column
@@ -23,15 +23,6 @@ from smq_storage.schemas import arrow_type
 
 BATCH_ROWS = 64 * 1024
 BLOCK_BYTES = 4 * 1024 * 1024
-
-
-class Format(StrEnum):
-    """How the input is written."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
-    JSON = "json"
-    LINES = "lines"
 
 
 _SUFFIXES = {
