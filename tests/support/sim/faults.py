@@ -66,7 +66,6 @@ class Faults:
         for name in ("lost_answer", "late", "refused", "false_conflict", "stale_get", "failed_get"):
             if dice.random() < 0.5:
                 setattr(faults, name, rate * dice.random())
-        self.quiet_store = not rate and self.history.store.pace == 1
 
     def end(self) -> None:
         """Everything works from now on; what is dead is started again."""

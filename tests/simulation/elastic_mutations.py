@@ -1,0 +1,253 @@
+"""Elasticity, broken in one place at a time: what the elastic histories must notice. As ``mutations``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from smq_core import autoscale, decide, fleet, topic_load
+from smq_core.autoscale import Autoscaler
+from smq_core.fleet import Fleet, FleetPolicy, Wanted
+from smq_core.load import SegmentLoad
+from smq_core.placement import BrokerView
+from smq_core.rebalance import Move
+from smq_core.replica import SegmentReplica
+from smq_core.sealing import Liveness
+from smq_core.topic_load import TopicLoad
+from support.sim.elastic_leader import ElasticLeader
+
+Patch = pytest.MonkeyPatch
+MUTATIONS: dict[str, Callable[[Patch], None]] = {}
+
+
+def mutation(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    MUTATIONS[break_it.__name__] = break_it
+    return break_it
+
+
+# ---- splits and merges
+
+
+@mutation
+def merge_strangers(patch: Patch) -> None:
+    """Only neighbours on the ring merge."""
+    original = Autoscaler._quiet_runs
+
+    def quiet_runs(self: Any, spec: Any, ordered: Any, loads: Any, ahead: Any, spare: int, now: int) -> Any:
+        every_other = [*ordered[::2], *ordered[1::2]]
+        runs = original(self, spec, every_other, loads, ahead, spare, now)
+        alone = [s for run, _ in runs if len(run) == 1 for s in run]
+        return [*(r for r in runs if len(r[0]) > 1), *([(alone[:2], 0.0)] if len(alone) > 1 and spare > 0 else [])]
+
+    patch.setattr(Autoscaler, "_quiet_runs", quiet_runs)
+
+
+@mutation
+def cut_by_load_from_the_start_of_the_ring(patch: Patch) -> None:
+    """Boundaries are partitions of the ring, not of the segment."""
+    original = autoscale.cut_by_load
+
+    def cut(whole: Any, *rest: Any) -> list[int]:
+        return [at - whole.start for at in original(whole, *rest)]
+
+    patch.setattr(autoscale, "cut_by_load", cut)
+
+
+@mutation
+def merge_without_waiting(patch: Patch) -> None:
+    """A merge waits for ``merge_after`` of quiet, counted anew after each split and merge."""
+    original = Autoscaler._merges
+
+    def merges(self: Any, runs: Any, wait: int, crowded: bool, now: int) -> Any:
+        return original(self, runs, 0, crowded, now)
+
+    patch.setattr(Autoscaler, "_merges", merges)
+
+
+@mutation
+def a_successor_of_another_range_inherits_the_waits(patch: Patch) -> None:
+    """Only a segment that takes the place of another, with the same range, goes on with its waits."""
+
+    def pass_on(self: TopicLoad, layout: Any) -> None:
+        for new in layout.segments:
+            for name in new.predecessors:
+                if name in self.segments and new.name not in self.segments:
+                    self.segments[new.name] = self.segments[name].heir()
+                    self._scaler.inherit(name, new.name)
+
+    patch.setattr(TopicLoad, "_pass_on", pass_on)
+
+
+@mutation
+def split_at_the_first_sight_of_a_load(patch: Patch) -> None:
+    """A split waits for ``split_after`` above the line; what was measured before it is not measured again at once."""
+
+    def is_due(self: Any, spec: Any, name: str, ahead: float, loads: Any, now: int) -> bool:
+        self.above_since.setdefault(name, now)
+        return ahead > 0.5
+
+    patch.setattr(Autoscaler, "_is_due", is_due)
+
+
+@mutation
+def split_beyond_the_maximum(patch: Patch) -> None:
+    """``segments.max`` is looked at when a split is planned."""
+    original = Autoscaler._splits
+
+    def splits(self: Any, spec: Any, ordered: Any, loads: Any, ahead: Any, room: int, now: int) -> Any:
+        return original(self, spec, ordered, loads, ahead, 1_000, now)
+
+    patch.setattr(Autoscaler, "_splits", splits)
+
+
+@mutation
+def merge_below_the_minimum(patch: Patch) -> None:
+    """``segments.min`` is looked at when a merge is planned."""
+    original = Autoscaler._quiet_runs
+
+    def quiet_runs(self: Any, spec: Any, ordered: Any, loads: Any, ahead: Any, spare: int, now: int) -> Any:
+        return original(self, spec, ordered, loads, ahead, 1_000, now)
+
+    patch.setattr(Autoscaler, "_quiet_runs", quiet_runs)
+
+
+@mutation
+def never_merge(patch: Patch) -> None:
+    """What was split for a load that is over is merged again."""
+    patch.setattr(Autoscaler, "_merges", lambda self, runs, wait, crowded, now: [])
+
+
+@mutation
+def never_split(patch: Patch) -> None:
+    """A load that stays above the target is met by more segments."""
+    patch.setattr(Autoscaler, "_splits", lambda self, *rest: ([], False))
+
+
+@mutation
+def an_unknown_load_is_quiet(patch: Patch) -> None:
+    """A segment of which nothing is known yet does not merge."""
+    original = Autoscaler._quiet
+
+    def quiet(self: Any, spec: Any, segment: Any, load: Any, ahead: float, now: int) -> Any:
+        if load is None or not load.observed:
+            self.quiet_since.setdefault(segment.name, now - 60_000_000)
+            return 0.0
+        return original(self, spec, segment, load, ahead, now)
+
+    patch.setattr(Autoscaler, "_quiet", quiet)
+
+
+@mutation
+def the_slow_rate_never_falls(patch: Patch) -> None:
+    """When a load has ended, its rates come down."""
+    original = SegmentLoad.observe
+
+    def observe(self: SegmentLoad, *report: Any) -> bool:
+        before = self.slow
+        taken = original(self, *report)
+        if self.slow.messages < before.messages:
+            self.slow = before
+        return taken
+
+    patch.setattr(SegmentLoad, "observe", observe)
+
+
+# ---- seals and successors
+
+
+@mutation
+def a_merged_segment_opens_after_one_of_its_predecessors(patch: Patch) -> None:
+    """A segment takes nothing before all its predecessors are sealed."""
+    original = SegmentReplica.predecessor_sealed
+
+    def predecessor_sealed(self: SegmentReplica, name: str) -> None:
+        for other in list(self.unread_predecessors):
+            original(self, other)
+
+    patch.setattr(SegmentReplica, "predecessor_sealed", predecessor_sealed)
+
+
+@mutation
+def move_to_and_fro(patch: Patch) -> None:
+    """A segment moves only across a gap that is worth a seal."""
+
+    def to_move(segments: Any, pressures: Any, brokers: Any, movable: Any, most: int) -> Any:
+        for segment in movable:
+            held = {r.incarnation for r in segment.replicas}
+            for name, broker in brokers.items():
+                if broker.takes_segments and name not in held:
+                    return [Move(segment.name, segment.replicas[-1], broker.replica, "it could")]
+        return []
+
+    patch.setattr(topic_load, "to_move", to_move)
+
+
+# ---- brokers
+
+
+@mutation
+def let_a_broker_go_before_its_segments_are_sealed(patch: Patch) -> None:
+    """A broker that drains may leave when no segment of the layout is on it."""
+    original = ElasticLeader.on_report
+
+    def on_report(self: ElasticLeader, report: tuple[Any, ...]) -> Any:
+        _, named = yield from original(self, report)
+        return report[3], named
+
+    patch.setattr(ElasticLeader, "on_report", on_report)
+
+
+@mutation
+def place_on_brokers_that_drain(patch: Patch) -> None:
+    """Nothing new is placed on a broker that drains."""
+    patch.setattr(BrokerView, "takes_segments", property(lambda self: self.liveness is Liveness.ALIVE))
+
+
+@mutation
+def never_drain(patch: Patch) -> None:
+    """Segments leave a broker that drains."""
+    original = decide._broken
+
+    def broken(*args: Any) -> Any:
+        found = original(*args)
+        return None if found is not None and found[0].value == "Drain" else found
+
+    patch.setattr(decide, "_broken", broken)
+
+
+@mutation
+def scale_in_below_the_replicas(patch: Patch) -> None:
+    """There are at least as many brokers as a topic wants replicas, and as the policy asks for."""
+    original = Fleet.wanted
+
+    def wanted(self: Fleet, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int) -> Wanted:
+        return original(self, FleetPolicy(1, policy.maximum, policy.bytes_per_second), have, load, 1, now)
+
+    patch.setattr(Fleet, "wanted", wanted)
+
+
+@mutation
+def scale_in_at_once(patch: Patch) -> None:
+    """Brokers go one at a time, each after a while in which it was not needed."""
+    original = Fleet.wanted
+
+    def wanted(self: Fleet, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int) -> Wanted:
+        if self.low_since is not None:
+            self.low_since = now - fleet.SCALE_IN_AFTER
+        return original(self, policy, have, load, replicas, now)
+
+    patch.setattr(Fleet, "wanted", wanted)
+
+
+@mutation
+def never_scale_in(patch: Patch) -> None:
+    """Brokers that the load no longer needs go."""
+    original = Fleet.wanted
+
+    def wanted(self: Fleet, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int) -> Wanted:
+        found = original(self, policy, have, load, replicas, now)
+        return found if found.brokers >= have else Wanted(have, "")
+
+    patch.setattr(Fleet, "wanted", wanted)
