@@ -77,7 +77,7 @@ def rolling_restart(cluster: Cluster, scale: Scale) -> Row:
             time.sleep(2)
             lanes.stop(writer)
             found = lanes.result()
-            taken = stalls(lanes.acks(writer), terminated)
+            taken = stalls(lanes.acks(writer), [began, *terminated])
     figures = {"stall_max_ms": max(taken) * 1e3, "rollout_s": seconds / rounds, **whole(found)}
     notes = {"restarts": len(terminated), "stalls_ms": [round(s * 1e3) for s in taken], **found}
     return Row(figures, meter.row(lanes.cpu), notes)

@@ -35,7 +35,7 @@ TICK = 0.1
 ASK_EVERY = 0.03
 HINT_EVERY = 0.5
 ASK_WHILE_STREAMING_AFTER = 0.3
-"""A primary tells the outcome on the stream itself; when it has not after this many seconds, others are asked."""
+"""A primary tells the outcome on the stream itself; when it has said nothing for so many seconds, others are asked."""
 
 DEFAULT_MAX_BATCH_BYTES = 16 << 20
 """Until a broker tells its own."""
@@ -196,6 +196,7 @@ class Engine:
                     runner.wake.notify_all()
                 elif kind == "acks":
                     offsets = [None if o == UNKNOWN_OFFSET else o for o in reply.acks.first_offsets]
+                    runner.acked_at = time.monotonic()
                     delivered = lane.acked(reply.acks.first_sequence, offsets)
                     calls = self._settle(delivered)
                     runner.wake.notify_all()
@@ -385,7 +386,8 @@ class Engine:
         found = []
         for runner in moving:
             assert runner.moved_at is not None
-            if runner.stream is not None and now - runner.moved_at < ASK_WHILE_STREAMING_AFTER:
+            heard = max(runner.moved_at, runner.acked_at)
+            if runner.stream is not None and now - heard < ASK_WHILE_STREAMING_AFTER:
                 continue
             found.append((runner.lane.segment.name, self._holders(runner.lane.segment)))
         return found

@@ -34,6 +34,7 @@ class LaneRunner:
         self.failure: SmqError | None = None
         self.moved_at: float | None = None
         """When it was first known that the segment is being replaced; its outcome is wanted then."""
+        self.acked_at = 0.0
         self._pause = 0.0
         self._thread = threading.Thread(target=self._run, name=f"smq-lane-{lane.segment.name}", daemon=True)
         self._thread.start()
