@@ -24,8 +24,8 @@ VALUES: dict[str, dict[str, Any]] = {
     "amazon": {"filer": {"url": "s3://smq/prod", "endpoint": "", "region": "eu-central-1", "secretName": "s3"}},
     "one namespace": {"operator": {"clusterWide": False}},
     "without crds": {"crds": {"install": False}},
-    "one operator": {"operator": {"replicas": 1, "logLevel": "debug"}},
-    "many brokers": {"brokers": {"min": 3, "max": 1000}},
+    "one operator": {"operator": {"replicas": 1, "logLevel": "debug", "extraArgs": ["--deleted-topics-stay=1h"]}},
+    "many brokers": {"brokers": {"min": 3, "max": 1000, "capacity": "80Mi", "scaleInAfter": "10m"}},
     "pools": {
         "brokers": {
             "pools": {
@@ -76,6 +76,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "min above max": ({"brokers": {"min": 5, "max": 4}}, "must be at most max"),
     "min above max in a pool": ({"brokers": {"pools": {"x": {"min": 11}}}}, "must be at most max"),
     "no limit of memory": ({"brokers": {"resources": {"limits": {"memory": None}}}}, "limits.memory is needed"),
+    "a capacity in words": ({"brokers": {"capacity": "much"}}, "capacity"),
+    "a capacity of a pool in words": ({"brokers": {"pools": {"x": {"capacity": "much"}}}}, "capacity"),
+    "an argument that is no flag": ({"operator": {"extraArgs": ["kube"]}}, "extraArgs"),
     "a pool in capitals": ({"brokers": {"pools": {"X": {}}}}, "does not match pattern"),
     "another level": ({"operator": {"logLevel": "loud"}}, "logLevel"),
     "another type of Service": ({"service": {"type": "External"}}, "service"),

@@ -11,6 +11,9 @@ import pytest
 import yaml
 
 from smq_broker.settings import parse_settings
+from smq_core.fleet import FleetPolicy
+from smq_operator.kube.pools import policy_of
+from smq_operator.main import _parser
 from support.chart import CHART, VALUES, WRONG, given, of_kind, render, workloads
 
 CRDS = Path(__file__).parents[3] / "crds"
@@ -136,3 +139,18 @@ def test_no_role_has_more_than_it_needs(values: dict[str, Any]) -> None:
 def test_long_release_names_fit() -> None:
     for resource in render(VALUES["pools"], name="r" * 53):
         assert len(resource["metadata"]["name"]) <= 63 or resource["kind"].startswith("Cluster")
+
+
+def test_what_a_broker_carries_is_what_the_operator_reads() -> None:
+    deployment = of_kind(render(VALUES["many brokers"]), "Deployment")["smq-broker"]
+    assert policy_of([{**deployment, "spec": deployment["spec"] | {"replicas": 3}}]) == FleetPolicy(
+        3, 1000, 80 * 2**20, 4000.0, 600 * 10**6
+    )
+
+
+def test_the_operator_understands_its_arguments() -> None:
+    pod = of_kind(render(VALUES["one operator"]), "Deployment")["smq-operator"]["spec"]["template"]["spec"]
+    given = _parser({}).parse_args(
+        [argument.replace("$(POD_IP)", "10.1.2.3") for argument in pod["containers"][0]["args"]]
+    )
+    assert given.mode == "kube" and given.release == "smq" and given.advertise == "10.1.2.3:7070"
