@@ -18,8 +18,9 @@ from smq.losses import data_lost
 from smq.membership import Membership
 from smq.starting import begin, check_start
 from smq_core.dag import Reader, nodes_of
-from smq_core.errors import InvalidRequest, SmqError
+from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model import SealedSegment
+from smq_proto.v1 import leader_pb2 as lpb
 
 if TYPE_CHECKING:
     from smq.leader import LeaderLink
@@ -63,6 +64,7 @@ class Consumer:
         if auto_commit and group is None:
             raise InvalidRequest("auto_commit needs a group")
         self._view = view
+        self._leader = leader
         self._group = group
         self._skip_losses = on_loss == "skip"
         self._auto_commit = auto_commit
@@ -72,11 +74,14 @@ class Consumer:
         self._changed = self._inbox.changed
         self._reader = Reader()
         self._sealed: dict[str, SealedSegment] = {}
+        self._ends: dict[str, int] = {}
         self._fetchers: dict[str, Fetcher] = {}
         self._stopped: list[Fetcher] = []
         self._lost: set[tuple[str, int, int | None]] = set()
         self._losses: list[SmqError] = []
         self._missing: set[str] = set()
+        self._ask_for_losses = group is not None
+        self._asked_for_losses = False
         self._uncommitted: dict[str, int] = {}
         self._working_on: str | None = None
         self._ordinal = random.randrange(1 << 16)
@@ -85,7 +90,7 @@ class Consumer:
         self._last_commit = time.monotonic()
         self._end = threading.Event()
         self._refresh()
-        self._since = begin(view, self._reader, start, self._sealed.values()) if group is None else 0
+        self._since = begin(view, self._reader, start, self._sealed.values(), self._ends) if group is None else 0
         # What counted as read from the start on: its losses are not this reader's.
         self._before: set[str] = set()
         if start != "earliest":
@@ -261,7 +266,7 @@ class Consumer:
                 return Batch(item.table, segment, item.first, self._reader.committed())
             if isinstance(item, Gone):
                 self._lose(segment, item.start, item.stop)
-                self._reader.advance(segment, item.stop)
+                self._reader.advance(segment, item.stop if item.stop is not None else item.start)
                 return None
             self._segment_ended(segment, item.end)
         self._fetch_readable()
@@ -324,6 +329,7 @@ class Consumer:
         """
         with self._changed:
             for segment in [s for s in self._fetchers if s not in positions]:
+                self._stale = True  # another member has it now, or retention has removed it
                 self._retire(segment)
             for segment, position in positions.items():
                 if segment in self._fetchers and position > self._position(segment):
@@ -369,35 +375,61 @@ class Consumer:
                 except SmqError as error:
                     log.info("the history of %s: %s", self._view.name, error.message)
                     self._stale, retry_at = True, now + REFRESH_AGAIN_AFTER
+            if self._ask_for_losses and now >= retry_at and self._membership is not None and self._membership.joined:
+                self._ask_for_losses = False
+                try:
+                    self._tell_losses_of_the_group()
+                except SmqError as error:
+                    log.info("the losses of group %s: %s", self._group, error.message)
+                    self._ask_for_losses, retry_at = True, now + REFRESH_AGAIN_AFTER
+
+    def _tell_losses_of_the_group(self) -> None:
+        """What retention removed before the group had read it. What is older than its last commit was told before."""
+        request = lpb.PositionsRequest(topic=self._view.name, group=self._group or "")
+        reply: lpb.GroupPositions = self._leader.call("Positions", request)
+        with self._changed:
+            for loss in reply.lost:
+                start = max(loss.start, self._position(loss.segment))
+                if loss.old and not self._asked_for_losses:
+                    self._lost.add((loss.segment, loss.start, loss.stop))
+                elif start < loss.stop:
+                    self._lose(loss.segment, start, loss.stop)
+            self._asked_for_losses = True
 
     def _refresh(self) -> None:
         """Learns the DAG: the layout first, then the index, which has what left the layout.
 
         A predecessor that neither has was removed by retention, or the index that was told is an old one: it is asked
-        for again before that is believed.
+        for again. Raises Unavailable when it stays old.
         """
         layout = self._view.known.layout
-        sealed = {s.name: s for s in self._view.history()}
+        past = self._view.past()
         for _ in range(ASK_AGAIN_FOR_MISSING):
-            needed = {p for s in layout.segments for p in s.predecessors if p not in layout and p not in sealed}
-            if not needed - self._missing or self._end.wait(PAUSE_FOR_MISSING):
+            if not past.unexplained(layout) - self._missing or self._end.wait(PAUSE_FOR_MISSING):
                 break
-            sealed = {s.name: s for s in self._view.history()}
+            past = self._view.past()
         else:
-            self._missing |= needed
-        nodes = nodes_of(sealed.values(), layout)
+            if past.removed is not None:
+                raise Unavailable(f"the history of {self._view.name} that was told is older than its layout")
+            self._missing |= past.unexplained(layout)
+        nodes = nodes_of(past.sealed.values(), layout)
         with self._changed:
-            self._sealed = sealed
+            self._ends = {**{name: s.end for name, s in self._sealed.items()}, **past.ends}
+            self._sealed = dict(past.sealed)
             for segment in [s for s in self._reader.nodes if s not in nodes]:
                 self._removed(segment)
             self._reader.update(nodes)
             self._take_losses()
 
     def _removed(self, segment: str) -> None:
-        """Retention has removed a segment; what this reader had not read of it yet is lost to it."""
-        unread = not self._reader.is_read(segment)
-        if unread and self._membership is None:
-            self._lose(segment, self._position(segment), None)
+        """Retention has removed a segment; what this reader had not read of it yet is lost to it.
+
+        What a group had read, and lost, the leader knows.
+        """
+        if self._group is not None:
+            self._ask_for_losses = True
+        elif not self._reader.is_read(segment):
+            self._lose(segment, self._position(segment), self._ends.get(segment))
         if segment in self._fetchers:
             self._retire(segment)
         del self._reader.nodes[segment]

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from smq.inbox import Ended, Failed, Gone, Inbox, Rows
 from smq.tail import TailStream
 from smq.view import TopicView
+from smq_core.dag import is_removed
 from smq_core.errors import SmqError, Unavailable
 from smq_core.model import SealedSegment, Segment
 from smq_storage.chain import Chain
@@ -186,17 +187,31 @@ class Fetcher:
     def _at_end_of_chain(self, chain: Chain) -> bool:
         """No chunk has the position: not yet, or never again."""
         if self._sealed is not None:
-            # The index knows the end, so the chunk was there: retention has removed it.
-            self._inbox.put(self, Gone(self.position, self._sealed.end))
-            self._inbox.put(self, Ended(self._sealed.end))
-            return True
+            # The index knew the end, so the chunk was there: retention has removed it.
+            return self._gone(self._sealed.end)
         self.heard = True
         if not self._at_boundary or self._living() is None:
             seal = chain.seal()
             if seal is not None and seal.first <= self.position:
                 self._finish(seal.first, seal.lost)
                 return True
+            if seal is None and self._living() is None:
+                return self._look_into_the_past()
         return False
+
+    def _look_into_the_past(self) -> bool:
+        """It has left the layout, and there is no seal: retention came before this reader. True: all is read."""
+        past = self._view.past()
+        self._sealed = past.sealed.get(self.segment)
+        if self._sealed is None and is_removed(self.segment, past.removed or ()):
+            return self._gone(past.ends.get(self.segment))
+        return False
+
+    def _gone(self, end: int | None) -> bool:
+        if end is None or end > self.position:
+            self._inbox.put(self, Gone(self.position, end))
+        self._inbox.put(self, Ended(self.position if end is None else end))
+        return True
 
     def _put(self, table: pa.Table, first: int) -> bool:
         """Puts rows in from the position on, in parts of a fair size. False: not wanted any more."""

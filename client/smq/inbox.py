@@ -27,10 +27,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Offsets that were written once and are not there any more."""
+    """Offsets that were written once and are not there any more; ``stop`` None: nobody knows how far they went."""
 
     start: int
-    stop: int
+    stop: int | None
 
 
 @dataclass(frozen=True, slots=True)

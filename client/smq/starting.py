@@ -38,10 +38,14 @@ def check_start(start: object, group: str | None) -> None:
         raise InvalidRequest('a group begins at "earliest" or "latest"; then its own commits say where it is')
 
 
-def begin(view: TopicView, reader: Reader, start: Start, sealed: Iterable[SealedSegment]) -> int:
+def begin(
+    view: TopicView, reader: Reader, start: Start, sealed: Iterable[SealedSegment], ends: Mapping[str, int]
+) -> int:
     """Sets the reader's positions. Returns the time (microseconds) before which messages are left out, 0: none.
 
-    The reader knows the DAG already. Raises Unavailable when the ends of living segments cannot be learnt.
+    The reader knows the DAG already; ``ends`` are those of removed segments, as far as they are known.
+
+    Raises Unavailable when the ends of living segments cannot be learnt.
     """
     if isinstance(start, Mapping):
         reader.positions.update(start)
@@ -49,7 +53,9 @@ def begin(view: TopicView, reader: Reader, start: Start, sealed: Iterable[Sealed
         for name, position in start.items():
             node = reader.nodes.get(name)
             if node is None:
-                reader.losses.append(Loss(name, position, position))
+                end = ends.get(name, position)
+                if name not in ends or position < end:
+                    reader.losses.append(Loss(name, position, end))
             elif node.end is not None and position > node.end:
                 reader.ended(name, node.end)
     elif start == "latest":

@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 
 from smq.leader import LeaderLink, Watching
 from smq.network import DIRECT, Network
+from smq.past import Past
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable, UnknownTopic
-from smq_core.model import Layout, SealedSegment, Topic
+from smq_core.model import Layout, Topic
 from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.wire import layout_from_pb, sealed_from_pb, topic_from_pb
+from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
 from smq_storage import index, layouts, topics
 from smq_storage.store import Store, StoreSettings
 
@@ -113,16 +114,19 @@ class TopicView:
         except SmqError:
             return
 
-    def history(self) -> list[SealedSegment]:
-        """The index of sealed segments, from the leader or from the files. Raises Unavailable."""
+    def past(self) -> Past:
+        """The segments that have left the layout, from the leader or from the files. Raises Unavailable."""
         if self._leader.exists:
             try:
                 reply = self._leader.call("History", lpb.HistoryRequest(topic=self.name), timeout=2.0)
-                return [sealed_from_pb(s) for s in reply.segments]
+                sealed = {s.name: sealed_from_pb(s) for s in reply.segments}
+                # A leader of an earlier version removes nothing, and does not say so.
+                return Past(sealed, *removed_from_pb(reply.removed)) if reply.HasField("removed") else Past(sealed)
             except Unavailable:
                 if not self._can_open_store():
                     raise
-        return index.read(self.store(), self.name, self.known.topic.uid)
+        found = index.load(self.store(), self.name, self.known.topic.uid)
+        return Past({s.name: s for s in found.entries}, found.removed, {s.name: s.end for s in found.gone})
 
     def store(self) -> Store:
         """The files. Raises Unavailable when nobody told where they are."""

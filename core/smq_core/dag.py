@@ -48,9 +48,14 @@ def index_is_behind(layout: Layout, sealed: Collection[SealedSegment], removed: 
     What is missing would seem to be removed by retention, and to count as read: read the index again. ``removed`` are
     the numbers of the segments that retention did remove.
     """
+    return bool(unexplained(layout, sealed, removed))
+
+
+def unexplained(layout: Layout, sealed: Collection[SealedSegment], removed: Numbers = NONE) -> set[str]:
+    """The predecessors that are neither there nor said to be removed."""
     nodes = nodes_of(sealed, layout)
     needed = {name for node in nodes.values() for name in node.predecessors}
-    return not all(is_removed(name, removed) for name in needed - nodes.keys())
+    return {name for name in needed - nodes.keys() if not is_removed(name, removed)}
 
 
 def is_removed(segment: str, removed: Numbers) -> bool:

@@ -111,6 +111,12 @@ class BrokerService:
     @answers
     async def History(self, request: lpb.HistoryRequest) -> lpb.HistoryReply:
         run = await self.desk.loop.adopted(self.desk.loop.topic(request.topic).name)
+        try:
+            async with asyncio.timeout(LOCATE_PATIENCE):
+                while not run.index_read:
+                    await run.change()
+        except TimeoutError:
+            raise StoreUnavailable(f"the index of {run.name} is not read yet: is the filer there?") from None
         return lpb.HistoryReply(
             segments=[sealed_to_pb(entry) for entry in run.sealed.values()],
             removed=removed_to_pb(run.removed_numbers, run.gone.values()),

@@ -32,6 +32,7 @@ class TopicRun:
     gone: dict[str, RemovedSegment] = field(default_factory=dict)
     """The last removed segments, and all whose files are still there."""
     index_changes: int = 0
+    index_read: bool = False
     held: Mapping[str, list[str]] = field(default_factory=dict)
     """Segments beyond the limits of retention, and the groups that they stay for."""
     adopting: bool = False
@@ -64,6 +65,7 @@ class TopicRun:
         """Begins to lead the topic from what the filer says."""
         if self.topic is None or self.topic.uid != topic.uid:
             self.sealed, self.removed_numbers, self.gone, self.held = {}, NONE, {}, {}
+            self.index_read = False
         self.topic = topic
         self.expected = None
         self.leader = TopicLeader(topic, lambda: uuid.uuid4().hex, settles_at=settles_at)
@@ -71,6 +73,7 @@ class TopicRun:
 
     def take_index(self, index: Index) -> None:
         """Takes in an index that was read. What this leader appended since stays, what was removed is gone for good."""
+        self.index_read = True
         before = (self.sealed.keys(), self.removed_numbers)
         known = self.sealed | {entry.name: entry for entry in index.entries}
         self.removed_numbers = union(self.removed_numbers, index.removed)
