@@ -252,7 +252,9 @@ class Admin:
             if segment.name.rsplit("-", 1)[0] == name and not segment.successors:
                 return segment.name
         raise UnknownSegment(
-            f"{topic} has no living segment {name}; it has " + (", ".join(names) or "none"), segment=name
+            f"{topic} has no living segment {name}; it has {', '.join(names[:20]) or 'none'}"
+            + (f" and {len(names) - 20} more" if len(names) > 20 else ""),
+            segment=name,
         )
 
     def _topic(self, topic: str) -> str:

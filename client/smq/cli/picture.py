@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 COLORS = ("cyan", "magenta", "yellow", "green", "blue", "red", "bright_cyan", "bright_magenta", "bright_yellow")
 RATE_WINDOW = 4.0
 MAX_SEGMENTS = 16
+MAX_BROKERS = 12
+MAX_TOPICS = 6
+MIN_CELLS = 4
+"""With fewer columns for each segment than this, on average, bars of load say more than names of brokers."""
+BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +76,13 @@ def draw(shot: Snapshot, rates: Rates, *, width: int, decisions: int = 6) -> Ren
     """The whole picture, ``width`` columns wide."""
     color = {b.name: COLORS[i % len(COLORS)] for i, b in enumerate(sorted(shot.brokers, key=lambda b: b.name))}
     parts: list[RenderableType] = []
-    for topic in shot.topics:
-        parts += [_topic_line(topic, rates), *keyspace(topic, color, width), Text()]
+    busiest = sorted(shot.topics, key=lambda t: -sum(rates.of(s.name)[1] for s in t.segments))[:MAX_TOPICS]
+    for topic in (t for t in shot.topics if t in busiest):
+        many = len(topic.segments) > width // MIN_CELLS
+        ring = dense_keyspace(topic, rates, width) if many else keyspace(topic, color, width)
+        parts += [_topic_line(topic, rates), *ring, Text()]
+    if len(shot.topics) > MAX_TOPICS:
+        parts += [_more(len(shot.topics) - MAX_TOPICS, "less busy topic"), Text()]
     if not shot.topics:
         parts += [Text("no topics yet: smq apply -f FILE", style="dim"), Text()]
     parts += [_segments(shot, rates, color), Text(), _brokers(shot, color)]
@@ -93,12 +103,39 @@ def keyspace(topic: TopicInfo, color: dict[str, str], width: int) -> list[Text]:
         paint = f"black on {color.get(primary, 'white')}"
         ring.append(text, style=paint if segment.phase == "open" else f"{paint} dim")
         ring.append(" ")
-        mark = str(segment.start)
-        if "".join(bounds[max(0, left - 1) : left + len(mark)]).strip() == "":
-            bounds[left : left + len(mark)] = mark
+        _mark(bounds, left, str(segment.start), width - len(str(topic.partitions)))
     end = str(topic.partitions)
     bounds[width - len(end) : width] = end
     return [ring, Text("".join(bounds).rstrip(), style="dim")]
+
+
+def dense_keyspace(topic: TopicInfo, rates: Rates, width: int) -> list[Text]:
+    """The same for more segments than can be told apart: how much is written where, as bars; partitions below."""
+    load = [0.0] * width
+    for segment in topic.segments:
+        messages, _ = rates.of(segment.name)
+        left = segment.start * width // topic.partitions
+        right = max(left + 1, segment.stop * width // topic.partitions)
+        for column in range(left, min(right, width)):
+            load[column] += messages / (right - left)
+    most = max(load) or 1.0
+    bars = "".join(BARS[min(len(BARS) - 1, int(value / most * len(BARS)))] for value in load)
+    bounds = [" "] * (width + 6)
+    end = str(topic.partitions)
+    for column in range(0, width, 10):
+        _mark(bounds, column, str(column * topic.partitions // width), width - len(end))
+    bounds[width - len(end) : width] = end
+    return [Text(bars, style="cyan"), Text("".join(bounds).rstrip(), style="dim")]
+
+
+def _mark(bounds: list[str], at: int, mark: str, before: int) -> None:
+    """Writes the number there if there is room for it, and for the last one."""
+    if at + len(mark) < before and "".join(bounds[max(0, at - 1) : at + len(mark) + 1]).strip() == "":
+        bounds[at : at + len(mark)] = mark
+
+
+def _more(count: int, what: str) -> Text:
+    return Text(f"and {words.plural(count, what)}", style="dim")
 
 
 def _topic_line(topic: TopicInfo, rates: Rates) -> Text:
@@ -121,7 +158,10 @@ def _segments(shot: Snapshot, rates: Rates, color: dict[str, str]) -> Table:
     loads = {s.segment: s for b in shot.brokers for s in b.segments if s.primary}
     rows: list[tuple[Cell, ...]] = []
     living: list[SegmentInfo] = [s for t in shot.topics for s in t.segments]
-    for s in living[:MAX_SEGMENTS]:
+    shown = living
+    if len(living) > MAX_SEGMENTS:
+        shown = sorted(living, key=lambda s: (s.phase == "open", *(-rate for rate in rates.of(s.name))))[:MAX_SEGMENTS]
+    for s in shown:
         load = loads.get(s.name)
         rows.append(
             (
@@ -135,14 +175,18 @@ def _segments(shot: Snapshot, rates: Rates, color: dict[str, str]) -> Table:
             )
         )
     if len(living) > MAX_SEGMENTS:
-        rows.append((Text(f"and {len(living) - MAX_SEGMENTS} more", style="dim"), *[""] * 6))
+        rows.append((_more(len(living) - MAX_SEGMENTS, "less busy segment"), *[""] * 6))
     headings = ["SEGMENT", "PHASE", "PRIMARY, FOLLOWERS", "MESSAGES", "TAIL", "RATE", "OPENED"]
     return table(headings, rows, right=["MESSAGES", "TAIL"])
 
 
 def _brokers(shot: Snapshot, color: dict[str, str]) -> Table:
-    rows = []
-    for b in sorted((b for b in shot.brokers if b.state != "gone"), key=lambda b: b.name):
+    rows: list[tuple[Cell, ...]] = []
+    there = sorted((b for b in shot.brokers if b.state != "gone"), key=lambda b: b.name)
+    shown = there
+    if len(there) > MAX_BROKERS:
+        shown = sorted(there, key=lambda b: (b.state == "alive", -b.tail_bytes))[:MAX_BROKERS]
+    for b in shown:
         open_ = [s for s in b.segments if s.state != "sealed"]
         primaries = sum(s.primary for s in open_)
         rows.append(
@@ -155,6 +199,8 @@ def _brokers(shot: Snapshot, color: dict[str, str]) -> Table:
                 b.address,
             )
         )
+    if len(there) > MAX_BROKERS:
+        rows.append((_more(len(there) - MAX_BROKERS, "other broker"), *[""] * 5))
     return table(["BROKER", "STATE", "PRIMARY + FOLLOWER", "MEMORY", "INCARNATION", "ADDRESS"], rows)
 
 

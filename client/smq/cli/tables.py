@@ -8,11 +8,14 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 Cell = str | Text
+
+GAP = "   "
 
 _VERY_WIDE = Console(width=10_000)
 
@@ -37,14 +40,29 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], right: Sequen
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, right: Sequence[str] = ()) -> None:
-    """Nothing is cut off: a long line is wrapped by the terminal, and goes whole into a pipe."""
-    made = table(headings, rows, right)
+    """Nothing is cut off: a long line is wrapped by the terminal, and goes whole into a pipe.
+
+    Line by line, because thousands of segments take rich's own tables many seconds.
+    """
     console = Console(highlight=False)
-    console.width = max(console.width, made.width or 0)
-    with console.capture() as captured:
-        console.print(made)
-    for line in captured.get().splitlines():
-        print(line.rstrip())
+    cells = [headings, *rows]
+    widths = [max(_width(cell) for cell in column) for column in zip(*cells, strict=True)]
+    for number, row in enumerate(cells):
+        rooms = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        parts = [
+            (room, cell) if heading in right else (cell, room)
+            for heading, cell, room in zip(headings, row, rooms, strict=True)
+        ]
+        if console.is_terminal:
+            line = Text.assemble(*(Text.assemble(*part, GAP) for part in parts), style="bold" if number == 0 else "")
+            line.rstrip()
+            console.print(line, soft_wrap=True)
+        else:
+            print("".join(f"{a}{b}{GAP}" for a, b in parts).rstrip())
+
+
+def _width(cell: Cell) -> int:
+    return cell.cell_len if isinstance(cell, Text) else cell_len(cell)
 
 
 def print_json(value: Any) -> None:

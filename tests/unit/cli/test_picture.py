@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from smq import BrokerInfo, DecisionInfo, SegmentInfo, SegmentLoad, TopicInfo
-from smq.cli.picture import Rates, Snapshot, draw, keyspace
+from smq.cli.picture import MAX_BROKERS, MAX_SEGMENTS, MAX_TOPICS, Rates, Snapshot, dense_keyspace, draw, keyspace
 
 
 def segment(start: int, stop: int, number: int, phase: str, *brokers: str) -> SegmentInfo:
@@ -90,3 +90,47 @@ def test_the_picture_shows_living_brokers_and_the_last_decisions() -> None:
 
 def test_with_nothing_there_it_says_what_to_do() -> None:
     assert "smq apply -f" in text_of(draw(Snapshot(0, (), (), ()), Rates(), width=80))
+
+
+def crowd(at: float, count: int, topics: int = 1) -> Snapshot:
+    """So many segments and brokers; the later a segment, the more is written to it."""
+    edges = [i * 65_536 // count for i in range(count + 1)]
+    segments = tuple(segment(edges[i], edges[i + 1], i, "open", f"b-{i}") for i in range(count))
+    brokers = tuple(
+        BrokerInfo(f"b-{i}", f"{i:012}", "h:1", "alive", i, 1 << 20, (load(s.name, int(at * i)),))
+        for i, s in enumerate(segments)
+    )
+    made = tuple(
+        TopicInfo(f"default/f{n}", "u", 65_536, "", (), "Replicated", segments if n == 0 else (), 0, 0.0, 0.0, (), 1)
+        for n in range(topics)
+    )
+    return Snapshot(at, made, brokers, ())
+
+
+def test_a_thousand_segments_stay_readable() -> None:
+    rates = Rates()
+    for second in range(3):
+        rates.update(crowd(second, 1000))
+    lines = text_of(draw(crowd(3, 1000), rates, width=110)).splitlines()
+
+    assert len(lines) < 20 + MAX_SEGMENTS + MAX_BROKERS and all(len(line) <= 140 for line in lines)
+    text = "\n".join(lines)
+    assert "f-65470-65536-999" in text and "f-0-65-0 " not in text, "the busiest are shown"
+    assert f"and {1000 - MAX_SEGMENTS} less busy segments" in text and f"{1000 - MAX_BROKERS} other brokers" in text
+
+
+def test_a_crowded_key_space_shows_how_much_is_written_where() -> None:
+    rates = Rates()
+    for second in range(3):
+        rates.update(crowd(second, 1000))
+    bars, bounds = dense_keyspace(crowd(3, 1000).topics[0], rates, 80)
+
+    assert len(bars.plain) == 80 and bars.plain[0] == "▁" and bars.plain[-1] == "█"
+    numbers = [int(number) for number in bounds.plain.split()]
+    assert numbers == sorted(numbers) and (numbers[0], numbers[-1]) == (0, 65_536)
+
+
+def test_many_topics_do_not_fill_the_picture() -> None:
+    text = text_of(draw(crowd(0, 10, topics=40), Rates(), width=80))
+
+    assert text.count("ready") == MAX_TOPICS and f"and {40 - MAX_TOPICS} less busy topics" in text
