@@ -92,11 +92,11 @@ class ProducerStream:
                 pass
             self._wait_for_last_acks()
         except SegmentSealed:
-            if not acker.is_alive():
+            if acker.ident is None:  # never started; one that has told the seal may have ended already
                 acker.start()
         except SmqError as error:
             self._error = error
-            if not acker.is_alive():
+            if acker.ident is None:
                 acker.start()
             raise
         finally:

@@ -28,8 +28,15 @@ class Findings:
 
 def check(endpoint: str, root: str, acked: list[Path], delivered: list[Path]) -> Findings:
     """``root`` is the topic's folder of one uid, ``bucket/…/topic/uid``."""
+    scheme, _, host = endpoint.partition("://")
+    filer = pafs.S3FileSystem(endpoint_override=host, scheme=scheme, anonymous=True, region="us-east-1")
+    return check_files(filer, root, acked, delivered)
+
+
+def check_files(filer: pafs.FileSystem, root: str, acked: list[Path], delivered: list[Path]) -> Findings:
+    """The same for any file system that has the topic's folder."""
     findings = Findings()
-    log = read_log(endpoint, root, findings)
+    log = read_log(filer, root, findings)
     findings.segments = len({segment for segment, _ in log})
     findings.messages = len(log)
     check_order(log, findings)
@@ -40,10 +47,8 @@ def check(endpoint: str, root: str, acked: list[Path], delivered: list[Path]) ->
     return findings
 
 
-def read_log(endpoint: str, root: str, findings: Findings) -> dict[tuple[str, int], tuple[str, int]]:
+def read_log(filer: pafs.FileSystem, root: str, findings: Findings) -> dict[tuple[str, int], tuple[str, int]]:
     """Every message of the files: (segment, offset) -> (key, number); the chain of each segment must be whole."""
-    scheme, _, host = endpoint.partition("://")
-    filer = pafs.S3FileSystem(endpoint_override=host, scheme=scheme, anonymous=True, region="us-east-1")
     names = [f.path for f in filer.get_file_info(pafs.FileSelector(root, recursive=True)) if f.is_file]
     chunks = sorted(n for n in names if n.endswith(".parquet") and "/_" not in n.removeprefix(root))
     found: dict[tuple[str, int], tuple[str, int]] = {}

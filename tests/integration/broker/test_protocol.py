@@ -1,5 +1,6 @@
 """The rules of streams and commands, each broken on purpose."""
 
+import contextlib
 import os
 import socket
 from dataclasses import replace
@@ -341,6 +342,19 @@ def test_a_successor_opens_only_after_its_predecessors_seals(broker: BrokerProce
     broker.seal(topic, right, [merged])
     waiting.wait_opened(2)
     waiting.wait_acked(waiting.send(rows([b"new"])))
+
+
+def test_who_writes_on_after_hearing_of_the_seal_disturbs_nobody(broker: BrokerProcess, topic: Topic, segment: Segment):
+    broker.open(topic, segment)
+    producer = RawProducer(broker.address, topic, segment)
+    producer.wait_acked(producer.send(rows([b"v"])))
+    broker.seal(topic, segment)
+    producer.wait_sealed()
+    with contextlib.suppress(pa.ArrowException, OSError):
+        producer.send(rows([b"late"]))
+    producer.close()
+    assert broker.outcome(topic, segment).end == 1
+    assert not broker.events("request.failed")
 
 
 def test_locate_and_outcome_need_no_leader(broker: BrokerProcess, store: Store, brokers: Brokers):
