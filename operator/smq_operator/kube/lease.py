@@ -70,6 +70,12 @@ class Seat:
         return lease.address if lease is not None and lease.holder and not self.candidate.leads else ""
 
     @property
+    def identity(self) -> str:
+        """What all operators that take part in this Lease have in common, and no others; empty while nobody knows."""
+        uid = (self._lease or {}).get("metadata", {}).get("uid", "")
+        return f"lease {uid}" if uid else ""
+
+    @property
     def trouble(self) -> str:
         """Why the Lease cannot be had; empty when it can."""
         return self._trouble

@@ -62,6 +62,8 @@ class Stand:
         self._desk.loop.spawn(self._checks.keep())
         self._running = self._desk.loop.spawn(self._seat.run(self._looked))
         await self._elected.wait()
+        # Topics that were deleted while no operator ran are known by it.
+        self._desk.loop.owner = self._seat.identity
 
     async def lost(self) -> None:
         await self._lost.wait()
