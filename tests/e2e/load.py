@@ -34,7 +34,7 @@ def load(release: Release, topic: str, *, at_once: int = 5) -> Iterator[Load]:
     """Publishes for the time of the block; after it everything is read back and checked, and ``stall`` is known."""
     with release.connect() as client:
         ledger = Ledger()
-        with client.producer(topic, max_in_flight=1 << 20, timeout=300) as producer:
+        with client.producer(topic, linger=0.02, max_in_flight=1 << 20, timeout=300) as producer:
             running = Load(publishing := Publishing(producer, ledger, at_once=at_once))
             running.go_on()
             try:

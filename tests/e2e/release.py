@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,11 @@ SPACE = "queue"
 """The Namespace of the release and, unless a test makes its own, of the topics."""
 
 SMALL = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+QUICK = ["--collect-every=2s", "--deleted-topics-stay=5s"]
+"""Collection in the time of a test."""
+
+BROKER = SMALL | {"requests": {"cpu": "300m", "memory": "256Mi"}}
+"""What it asks for says how much traffic is enough for one more broker: not the little that most tests make."""
 
 
 def values() -> dict[str, Any]:
@@ -34,8 +40,9 @@ def values() -> dict[str, Any]:
             "persistence": {"enabled": False},
             "nodeSelector": {"kubernetes.io/hostname": "node1"},
         },
-        "operator": {"image": image["operator"], "replicas": 2, "resources": SMALL},
-        "brokers": {"image": image["broker"], "min": 3, "max": 5, "resources": SMALL},
+        "external": {"enabled": True, "type": "NodePort"},
+        "operator": {"image": image["operator"], "replicas": 2, "resources": SMALL, "extraArgs": QUICK},
+        "brokers": {"image": image["broker"], "min": 3, "max": 5, "capacity": "50Mi", "resources": BROKER},
     }
 
 
@@ -120,8 +127,14 @@ class Release:
         self.kube.kubectl("-n", SPACE, "delete", "pod", pod, "--force", "--grace-period=0", "--wait=false")
 
     def connect(self) -> smq.Client:
-        """A client that comes by the leader's Service."""
-        return smq.connect(f"{self.service('smq')}:7070", namespace=SPACE, timeout=60)
+        """A client that comes by the leader's Service. The filer's name means nothing outside: it gets its address."""
+        filer = f"http://{self.service('smq-seaweedfs')}:8333"
+        leader = f"{self.service('smq')}:7070"
+        return smq.connect(leader, namespace=SPACE, timeout=60, filer_url="s3://smq", filer_endpoint=filer)
+
+    def connect_outside(self) -> smq.Client:
+        """A client that knows nothing but the external Service."""
+        return smq.connect(via=f"{self.service('smq-external')}:7071", namespace=SPACE, timeout=60)
 
     def service(self, name: str) -> str:
         """The address of a Service of the release."""
@@ -152,6 +165,11 @@ class Release:
             helm.Chart.load(CHART) as chart,
         ):
             yield config, chart
+
+
+def unique(word: str) -> str:
+    """A name that no other test uses."""
+    return f"{word}-{uuid.uuid4().hex[:6]}"
 
 
 def condition(resource: Mapping[str, Any], kind: str) -> str | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-import uuid
 from pathlib import Path
 
 import pytest
 import yaml
 
 from e2e.load import load
-from e2e.release import SPACE, Release, condition, is_ready
+from e2e.release import SPACE, Release, condition, is_ready, unique
+from support.ledger import Ledger, check, read_back
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -31,10 +31,6 @@ print(len(found))
 """
 
 
-def unique(word: str) -> str:
-    return f"{word}-{uuid.uuid4().hex[:6]}"
-
-
 def test_the_release_is_up_and_says_so(release: Release) -> None:
     assert len(release.pods("broker")) >= 3 and all(map(is_ready, release.pods("broker")))
     assert {pod["spec"]["nodeName"] for pod in release.pods("broker")} == {"node1", "node2"}
@@ -53,6 +49,17 @@ def test_the_example_is_applied_and_used_from_a_pod(release: Release) -> None:
     assert (shown["PARTITIONS"], shown["READY"]) == (256, "True") and shown["SEGMENTS"] >= 1
 
 
+def test_a_client_outside_comes_in_by_any_broker(release: Release) -> None:
+    name = unique("outside")
+    release.topic(name, **SPEC)
+    ledger = Ledger()
+    with release.connect_outside() as client:
+        with client.producer(name) as producer:
+            ledger.send(producer, 1000)
+        with client.consumer(name, start="earliest") as consumer:
+            check(ledger, read_back(consumer, ledger.total))
+
+
 def test_a_broker_that_is_killed_loses_nothing(release: Release) -> None:
     name = unique("kills")
     release.topic(name, **SPEC)
@@ -62,7 +69,7 @@ def test_a_broker_that_is_killed_loses_nothing(release: Release) -> None:
             running.go_on()
             release.wait_ready()
     print(f"killed two brokers: longest stall {running.stall:.2f} s")
-    assert running.stall < 10
+    assert running.stall < 30
 
 
 def test_brokers_are_restarted_one_by_one_under_load(release: Release) -> None:
@@ -77,7 +84,7 @@ def test_brokers_are_restarted_one_by_one_under_load(release: Release) -> None:
     after = {pod["metadata"]["uid"] for pod in release.pods("broker")}
     print(f"rolled {len(after)} brokers in {time.monotonic() - began:.0f} s: longest stall {running.stall:.2f} s")
     assert not before & after
-    assert running.stall < 5
+    assert running.stall < 15
 
 
 def test_when_the_leader_is_killed_the_next_one_leads(release: Release) -> None:
@@ -96,7 +103,7 @@ def test_when_the_leader_is_killed_the_next_one_leads(release: Release) -> None:
         running.go_on()
     release.wait_ready()
     print(f"{new} leads {led:.1f} s after its predecessor was killed, and had made a topic after {decided:.1f} s")
-    assert decided < 30 and running.stall < 5
+    assert decided < 60 and running.stall < 15
 
 
 def _other(leader: str | None, than: str) -> str | None:
