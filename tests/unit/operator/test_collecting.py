@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -17,8 +19,9 @@ from smq_operator.world import Wish
 from smq_storage import index, paths
 from smq_storage.conditional import Patience
 from smq_storage.retired import list_retired, read_retired
-from smq_storage.store import Store, open_store
+from smq_storage.store import Listed, Store, open_store
 from smq_storage.topics import read_current
+from support.dying_store import Died, DyingStore
 from support.retained import HOLDER, left_over, make_topic, missing, name_of, segments_with_files, write_segment
 
 PATIENCE = Patience(2.0)
@@ -55,6 +58,31 @@ def test_files_stay_for_a_while_after_their_segment_was_removed(store: Store) ->
     assert delete_files(store, topic, 100 * SECOND, PATIENCE)[1] == 12
     assert not left_over(store, topic)
     assert delete_files(store, topic, 200 * SECOND, PATIENCE) == ([], 0)
+
+
+class Blind:
+    """A store whose listings show nothing yet."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        return iter(())
+
+
+@pytest.mark.parametrize("left", range(8))
+def test_files_that_a_listing_does_not_show_are_found_whoever_died_while_deleting_them(store: Store, left: int) -> None:
+    topic = make_topic(store, 2, retention_age=1)
+    begun = {(HOLDER.incarnation, name_of(2))}
+    remove_expired(store, topic, [], begun, 100 * SECOND, PATIENCE)
+    with pytest.raises(Died):
+        delete_files(cast(Store, DyingStore(store, left, unheard=False)), topic, 100 * SECOND, PATIENCE)
+    assert len(left_over(store, topic)) == (2 if left < 4 else 1)
+    delete_files(cast(Store, Blind(store)), topic, 100 * SECOND, PATIENCE)
+    assert not left_over(store, topic)
 
 
 def test_groups_that_lose_something_are_written_down(store: Store) -> None:
