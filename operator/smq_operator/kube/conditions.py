@@ -12,7 +12,11 @@ from smq_operator.kube.times import rfc3339
 
 LONGEST = 1000
 """Characters of a message; what does not fit is counted."""
-OURS = ("Ready", "Balanced", "HotPartition", "DataLoss", "SealBlocked", "ManifestRefused", "AutoscalingPaused")
+OURS = (
+    *("Ready", "Balanced", "HotPartition", "DataLoss", "SealBlocked"),
+    *("ManifestRefused", "AutoscalingPaused", "RetentionHeld"),
+)
+"""The first ones are always there, the others from when they were true first."""
 BAD = ("HotPartition", "DataLoss", "SealBlocked", "ManifestRefused")
 """Those that are a warning when they are true."""
 
@@ -32,18 +36,7 @@ def topic_conditions(facts: TopicFacts, before: Sequence[Resource], now: int) ->
     """
     known = {condition.get("type"): condition for condition in before}
     wanted = [_ready(facts, known.get("Ready")), _balanced(facts), _hot(facts), _lost(facts), _blocked(facts)]
-    if facts.refused is not None:
-        wanted.append(Condition("ManifestRefused", "True", "InvalidManifest", _short(facts.refused)))
-    elif "ManifestRefused" in known:
-        wanted.append(Condition("ManifestRefused", "False", "Followed", "the spec is followed"))
-    if facts.paused:
-        message = (
-            "load changes no segments; failover, drains, rolls and requests go on, until the annotation "
-            "seaweedmq.io/autoscaling is removed"
-        )
-        wanted.append(Condition("AutoscalingPaused", "True", "Asked", message))
-    elif "AutoscalingPaused" in known:
-        wanted.append(Condition("AutoscalingPaused", "False", "NotAsked", "segments follow the load"))
+    wanted += (condition for condition in _now_and_then(facts) if condition.status == "True" or condition.type in known)
     foreign = [condition for condition in before if condition.get("type") not in OURS]
     return [dated(condition, known.get(condition.type), now) for condition in wanted] + foreign
 
@@ -72,6 +65,29 @@ def dated(condition: Condition, before: Resource | None, now: int) -> Resource:
         "message": condition.message,
         "lastTransitionTime": same or rfc3339(now),
     }
+
+
+def _now_and_then(facts: TopicFacts) -> list[Condition]:
+    refused = paused = held = None
+    if facts.refused is not None:
+        refused = Condition("ManifestRefused", "True", "InvalidManifest", _short(facts.refused))
+    if facts.paused:
+        message = (
+            "load changes no segments; failover, drains, rolls and requests go on, until the annotation "
+            "seaweedmq.io/autoscaling is removed"
+        )
+        paused = Condition("AutoscalingPaused", "True", "Asked", message)
+    if facts.unread_by:
+        message = (
+            f"segments beyond spec.retention stay, because groups have still to read them ({_list(facts.unread_by)}): "
+            "let them read, or set retention.unread: Expire"
+        )
+        held = Condition("RetentionHeld", "True", "UnreadByGroups", _short(message))
+    return [
+        refused or Condition("ManifestRefused", "False", "Followed", "the spec is followed"),
+        paused or Condition("AutoscalingPaused", "False", "NotAsked", "segments follow the load"),
+        held or Condition("RetentionHeld", "False", "NoneHeld", "no segment stays longer than spec.retention says"),
+    ]
 
 
 def _ready(facts: TopicFacts, before: Resource | None) -> Condition:

@@ -45,6 +45,7 @@ class TopicFacts:
 
     ``generation`` is that of the Topic which is followed, or None while it is not yet. ``refused`` says why the wish is
     not followed, ``waits_for`` why nothing is known. ``sealed`` are the newest, ``sealed_count`` counts all.
+    ``unread_by`` are groups for which segments stay that retention would remove.
     """
 
     name: str
@@ -58,6 +59,7 @@ class TopicFacts:
     refused: str | None = None
     waits_for: str | None = None
     paused: bool = False
+    unread_by: tuple[str, ...] = ()
     trouble: Trouble = Trouble()
     decision: Decision | None = None
 
@@ -112,9 +114,14 @@ def facts_of(
         refused=run.problem if followed else None,
         waits_for=None if followed else run.problem,
         paused=run.wish.paused,
+        unread_by=unread_by(run),
         trouble=trouble,
         decision=decision,
     )
+
+
+def unread_by(run: TopicRun) -> tuple[str, ...]:
+    return tuple(sorted({group for groups in run.held.values() for group in groups}))
 
 
 def _away(layout: Layout, registry: Registry, now: int) -> Iterator[Place]:

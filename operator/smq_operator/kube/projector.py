@@ -18,7 +18,7 @@ from smq_core.decide import Decision
 from smq_operator.kube.cache import Cache
 from smq_operator.kube.errors import Forbidden, KubeError, NotFound, Unreachable
 from smq_operator.kube.events import About, EventWriter, Happened
-from smq_operator.kube.facts import Trouble, Watch, facts_of
+from smq_operator.kube.facts import Trouble, Watch, facts_of, unread_by
 from smq_operator.kube.kinds import SEGMENTS, TOPICS, Key, Kind, Resource
 from smq_operator.kube.projection import writes
 from smq_operator.kube.telling import Teller, key_of_topic
@@ -133,7 +133,8 @@ class Projector:
             kept = self._kept.setdefault(name, _Kept())
             kept.trouble = kept.watch.look(run, loop.registry, now) if now - self._began >= self._settle else Trouble()
             etag = run.leader.etag if run.leader is not None else None
-            news = (etag, len(run.sealed), run.problem, run.adopted_wish == run.wish, run.wish.paused, kept.trouble)
+            wish = (run.problem, run.adopted_wish == run.wish, run.wish.paused)
+            news = (etag, run.index_changes, unread_by(run), wish, kept.trouble)
             if news != kept.news or kept.waiting or run.layout is None:
                 kept.news = news
                 self._due[name] = None
@@ -193,7 +194,7 @@ class Projector:
 
     def _is_known(self, run: TopicRun, kept: _Kept, topic: Resource) -> bool:
         """False while what the leader does not know yet is no reason to change what is shown."""
-        if run.layout is not None:
+        if run.layout is not None and run.index_read:
             kept.without_layout_since = None
             return True
         now = self._loop.now()

@@ -253,7 +253,8 @@ def test_a_condition_is_as_old_as_its_status(shelf: Shelf) -> None:
 def test_trouble_is_told_with_what_to_do(shelf: Shelf) -> None:
     trouble = Trouble(hot=((NAME, 3),), blocked=((NAME, ("b0", "b1")),), draining=(Place(NAME, "b0"),))
     lost = replace(finished(split(new_layout(), NAME))[1][0], lost_from=10, lost_to=20)
-    shelf.settle(facts(new_layout(), trouble=trouble, lost=(lost,), refused="partitions cannot change", paused=True))
+    more = {"lost": (lost,), "refused": "partitions cannot change", "paused": True, "unread_by": ("report",)}
+    shelf.settle(facts(new_layout(), trouble=trouble, **more))
     told = {c["type"]: c for c in shelf.topic["status"]["conditions"]}
     assert "partition 3" in told["HotPartition"]["message"]
     assert f"kubectl annotate segment {NAME} seaweedmq.io/accept-loss=true" in told["SealBlocked"]["message"]
@@ -261,6 +262,7 @@ def test_trouble_is_told_with_what_to_do(shelf: Shelf) -> None:
     assert told["Balanced"]["reason"] == "Draining"
     assert told["ManifestRefused"]["message"] == "partitions cannot change"
     assert "seaweedmq.io/autoscaling" in told["AutoscalingPaused"]["message"]
+    assert "(report)" in told["RetentionHeld"]["message"]
     assert told["Ready"]["reason"] == "SealBlocked"
     blocked = condition(shelf.segments[NAME], "SealBlocked")
     assert (blocked["status"], "b0, b1" in blocked["message"]) == ("True", True)
