@@ -15,6 +15,8 @@ LARGEST_CREDIT = 64 * MIB
 LARGEST_KEPT = 4 * MIB
 PROMISED = 1.3
 """Of its budget, what a follower may promise: the smallest credits go beyond it, for most segments are at rest."""
+KEPT_FOR_OTHERS = 0.25
+"""Of its budget, what a follower does not use to raise credits."""
 PRIMARY_SHARE = 0.35
 FOLLOWER_SHARE = 0.35
 READER_SHARE = 0.1
@@ -46,27 +48,62 @@ class PrimaryBudget:
 
 
 @dataclass(slots=True)
+class Credit:
+    """What one segment's primary was told last, and what is reckoned with: more, until it keeps within a lower one."""
+
+    first: int
+    told: int
+    reckoned: int
+
+
+@dataclass(slots=True)
 class FollowerBudget:
-    """Bytes promised to primaries elsewhere, by segment. A promise holds until the segment is let go."""
+    """Bytes promised to primaries elsewhere, by segment. A promise holds until the segment is let go, or until its
+    primary says that it keeps within a smaller one."""
 
     limit: int
-    granted: dict[str, int] = field(default_factory=dict)
+    credits: dict[str, Credit] = field(default_factory=dict)
+
+    @property
+    def promised(self) -> int:
+        return sum(credit.reckoned for credit in self.credits.values())
 
     def grant(self, segment: str) -> int | None:
         """The credit for this segment (again, the same), or None when the budget is used up."""
-        known = self.granted.get(segment)
+        known = self.credits.get(segment)
         if known is not None:
-            return known
-        promised = sum(self.granted.values())
+            return known.told
+        promised = self.promised
         free = self.limit - promised
         if free < SMALLEST_CREDIT and promised + SMALLEST_CREDIT > self.limit * PROMISED:
             return None
-        credit = max(SMALLEST_CREDIT, min(LARGEST_CREDIT, free // 4))
-        self.granted[segment] = credit
-        return credit
+        first = max(SMALLEST_CREDIT, min(LARGEST_CREDIT, free // 4))
+        self.credits[segment] = Credit(first, first, first)
+        return first
+
+    def adjust(self, segment: str, used: int, kept: int) -> int:
+        """The credit from now on, given the segment's tail here and the credit that its primary says it keeps within.
+
+        It doubles when half of it is used, out of what is free beyond a quarter of the budget: that is for segments
+        that open later. It halves when an eighth is used, down to the first one. One change at a time: there is no
+        other until the primary keeps within this one.
+        """
+        credit = self.credits.get(segment)
+        if credit is None:
+            return 0
+        if kept != credit.told:
+            return credit.told
+        credit.reckoned = credit.told
+        if used > credit.told // 2:
+            free = self.limit - self.promised - int(self.limit * KEPT_FOR_OTHERS)
+            credit.told += max(0, min(credit.told, free))
+            credit.reckoned = credit.told
+        elif used < credit.told // 8 and credit.told > credit.first:
+            credit.told = max(credit.first, credit.told // 2)
+        return credit.told
 
     def release(self, segment: str) -> None:
-        self.granted.pop(segment, None)
+        self.credits.pop(segment, None)
 
 
 @dataclass(slots=True)

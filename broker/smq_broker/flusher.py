@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable
 
@@ -13,6 +14,7 @@ from smq_broker.budget import to_relieve
 from smq_broker.held import Held
 from smq_broker.memory import Memory
 from smq_broker.meters import Meters
+from smq_broker.pace import Cores
 from smq_broker.payloads import timed
 from smq_core.entries import ChunkWrite
 from smq_core.errors import StoreUnavailable
@@ -43,6 +45,7 @@ class Flusher:
         self._memory = memory
         self._meters = meters
         self._taken = taken
+        self._cores = Cores()
         self._queue: queue.SimpleQueue[Held] = queue.SimpleQueue()
 
     def start(self) -> None:
@@ -65,6 +68,8 @@ class Flusher:
         """Queues the segments whose time has come, and under memory pressure the largest ones."""
         primaries = [h for h in self._held() if h.is_primary and h.machine.tail_bytes]
         pressed: set[str] = set()
+        moment = time.monotonic()
+        may_wait = self._cores.look(moment) and not self._memory.under_pressure
         if self._memory.under_pressure:
             used, limit = self._memory.primary()
             pressed = set(to_relieve([(h.machine.tail_bytes, h.key) for h in primaries], used, limit))
@@ -74,7 +79,8 @@ class Flusher:
                 if held.flush_not_before and now >= held.flush_not_before:
                     held.flush_not_before = 0
                 if held.key in pressed:
-                    held.ask_flush()
+                    held.relieve()
+                held.look_at_pace(moment, may_wait)
                 aged = bool(machine.tail) and now - machine.tail[0].appended >= machine.config.flush_interval
                 due = held.unclear is not None or (aged and not machine.chunk_in_flight)
                 if due and not held.flush_queued and not held.flush_not_before:
@@ -99,7 +105,6 @@ class Flusher:
             begun, held.unclear = held.unclear, None
             if begun is None:
                 chunk = machine.next_chunk(held.clock.now(), force=held.flush_wanted)
-                held.flush_wanted = False
                 if chunk is None:
                     return
                 begun = chunk, chunk_info(held, chunk)

@@ -11,6 +11,7 @@ import structlog
 from smq_broker.batches import ENTRY_OVERHEAD, RangeHistogram, Wire
 from smq_broker.clock import Clock
 from smq_broker.memory import Memory
+from smq_broker.pace import is_burst
 from smq_broker.payloads import Compactor
 from smq_core.entries import Ack, ChunkWrite, ReplicaConfig
 from smq_core.model import ChunkInfo, Durability, Segment, Topic
@@ -83,9 +84,11 @@ class Held:
         self.links: list[FollowerLink] = []
         self.successors: tuple[Segment, ...] = ()
         self.credit = 0
-        self.flush_wanted = False
+        self.flush_upto = 0
         self.flush_queued = False
         self.flush_not_before = 0
+        self.burst = False
+        self._pace = (0.0, 0)
         self.unclear: tuple[ChunkWrite, ChunkInfo] | None = None
         self.primary_streams = 0
         self.primary_left = False
@@ -129,7 +132,7 @@ class Held:
         machine = self.machine
         if machine.tail_bytes and machine.room() < nbytes:
             # Too little may wait here to be written by itself soon.
-            self.flush_wanted = True
+            self.relieve()
             return False
         if not self._memory.reserve(nbytes):
             return False
@@ -150,9 +153,29 @@ class Held:
                 self.machine.keep(0)
                 self._memory.release_readers(self.key)
 
+    def adjust_credit(self, kept: int) -> int:
+        """At a follower: the credit to tell the primary, which says that it keeps within ``kept``. Lock held."""
+        self.credit = self._memory.adjust(self.key, self.machine.tail_bytes, kept) or self.credit
+        return self.credit
+
     def ask_flush(self) -> None:
-        """Write out what can be written, due or not. Lock held; it is settled at the end of the block."""
-        self.flush_wanted = True
+        """Write out all that is here now, due or not. Lock held; it is settled at the end of the block."""
+        self.flush_upto = self.machine.end
+
+    def relieve(self) -> None:
+        """Write out what can be written now, or what can be first. Lock held, as for ``ask_flush``."""
+        self.flush_upto = max(self.flush_upto, self.machine.watermark, self.machine.chain_end + 1)
+
+    @property
+    def flush_wanted(self) -> bool:
+        return self.flush_upto > self.machine.chain_end
+
+    def look_at_pace(self, now: float, may_wait: bool) -> None:
+        """Called again and again: while messages come in a burst, and it ``may_wait``, full chunks wait. Lock held."""
+        then, before = self._pace
+        taken = self.machine.counters.bytes
+        self._pace = now, taken
+        self.burst = may_wait and is_burst(taken - before, now - then, self.machine.flush_threshold())
 
     def _settle(self) -> None:
         machine = self.machine
@@ -213,11 +236,11 @@ class Held:
         if self.stored:
             return machine.end > machine.chain_end and not self.flush_not_before
         if machine.watermark <= machine.chain_end:
-            # Nothing that could be written yet; a wish stays for what is on its way to the followers.
-            self.flush_wanted = self.flush_wanted and machine.end > machine.chain_end
             return False
-        due = self.flush_wanted or machine.tail_bytes >= machine.flush_threshold()
-        return due and not self.flush_not_before
+        # What a burst leaves waiting must fit the followers' credits twice, so that it is never stopped by them.
+        waits = self.burst and machine.tail_bytes <= machine.room()
+        full = machine.tail_bytes >= machine.flush_threshold()
+        return (self.flush_wanted or (full and not waits)) and not self.flush_not_before
 
 
 def key_of(uid: str, segment: str) -> str:

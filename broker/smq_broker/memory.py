@@ -35,6 +35,11 @@ class Memory:
             )
         return credit
 
+    def adjust(self, segment: str, used: int, kept: int) -> int:
+        """The credit of a followed segment from now on; see FollowerBudget. 0: as before."""
+        with self._lock:
+            return self._follower.adjust(segment, used, kept)
+
     def release(self, segment: str) -> None:
         with self._lock:
             self._follower.release(segment)
@@ -61,4 +66,4 @@ class Memory:
     def granted(self) -> tuple[int, int]:
         """Bytes promised to primaries, and their limit."""
         with self._lock:
-            return sum(self._follower.granted.values()), self._follower.limit
+            return self._follower.promised, self._follower.limit

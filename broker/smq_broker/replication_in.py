@@ -42,11 +42,12 @@ def serve_primary(held: Held, hello: pb.ReplicaHello, reader: Any, writer: Any) 
             with held as machine:
                 before = machine.end
                 end = machine.replicate(message)
+                credit = held.adjust_credit(message.credit)
                 if before < end and chunk.data.get_total_buffer_size() < SMALL:
                     full = held.compactor.add(_places(message))
             if full is not None:
                 compact(full)
-            writer.write(pb.ReplicationReply(end=end).SerializeToString())
+            writer.write(pb.ReplicationReply(end=end, credit=credit).SerializeToString())
     except SmqError as error:
         writer.write(pb.ReplicationReply(end=held.machine.end, error=error_to_pb(error)).SerializeToString())
         raise
@@ -62,7 +63,7 @@ def _message(held: Held, chunk: Any, same: bool) -> ReplicationMessage:
     if chunk.data is None or not header.entries:
         if header.entries or (chunk.data is not None and chunk.data.num_rows):
             raise InvalidRequest("entries and rows of a replicated message belong together")
-        return ReplicationMessage(header.base_offset, (), header.watermark, header.chain_end)
+        return ReplicationMessage(header.base_offset, (), header.watermark, header.chain_end, header.credit)
     batch = held.wire.accept(chunk.data, same)
     rows = [entry.rows for entry in header.entries]
     if sum(rows) != batch.num_rows or not all(rows):
@@ -83,7 +84,7 @@ def _message(held: Held, chunk: Any, same: bool) -> ReplicationMessage:
         )
         entries.append(Entry(first, incoming, entry.appended))
         first += entry.rows
-    return ReplicationMessage(header.base_offset, tuple(entries), header.watermark, header.chain_end)
+    return ReplicationMessage(header.base_offset, tuple(entries), header.watermark, header.chain_end, header.credit)
 
 
 def _places(message: ReplicationMessage) -> list[Place]:

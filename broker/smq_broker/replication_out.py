@@ -58,6 +58,7 @@ class FollowerLink:
         self._sent = 0
         self._answered = 0
         self._news_at: float | None = None
+        self._credit = 0
         self.rests = False
         self._unheard_since: float | None = None
 
@@ -202,7 +203,8 @@ class FollowerLink:
         if woken or not self._answered:
             return None
         machine = self._held.machine
-        return ReplicationMessage(0, (), machine.watermark, machine.chain_end)
+        credit = machine.credit_kept(self.incarnation)
+        return ReplicationMessage(0, (), machine.watermark, machine.chain_end, credit)
 
     # ---- the reading thread
 
@@ -229,7 +231,11 @@ class FollowerLink:
                 self._held.room.notify_all()
                 self._log.info("follower.connected", end=reply.end, credit=reply.credit)
             else:
+                if reply.credit and reply.credit != self._credit:
+                    machine.follower_grants(self.incarnation, reply.credit)
+                    self._held.room.notify_all()
                 machine.follower_acked(self.incarnation, reply.end)
+            self._credit = reply.credit or self._credit
 
     def _break(self, error: SmqError) -> None:
         with self._held.lock:
@@ -259,4 +265,5 @@ def _encode(message: ReplicationMessage) -> bytes:
         ],
         watermark=message.watermark,
         chain_end=message.chain_end,
+        credit=message.credit,
     ).SerializeToString()

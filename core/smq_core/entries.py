@@ -11,6 +11,9 @@ from smq_core.keyspace import KeyRange
 from smq_core.model import Durability, Producers
 from smq_core.producers import BatchId
 
+LARGEST_CHUNK = 64 * 1024 * 1024
+"""A chunk has no more bytes of tail than this, or than ``flush_bytes`` where that is more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
@@ -54,6 +57,8 @@ class ReplicationMessage:
     entries: tuple[Entry, ...]
     watermark: int
     chain_end: int
+    credit: int = 0
+    """The follower's credit that the primary's whole tail is within; 0: it heard of another one, but is not yet."""
 
 
 @dataclass(frozen=True, slots=True)

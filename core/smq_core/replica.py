@@ -23,7 +23,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Literal
 
-from smq_core.entries import Ack, ChunkWrite, Entry, Incoming, ReplicaConfig, ReplicationMessage
+from smq_core.entries import LARGEST_CHUNK, Ack, ChunkWrite, Entry, Incoming, ReplicaConfig, ReplicationMessage
 from smq_core.errors import NotAtEnd, NotOpenYet, ProducerFenced, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.model import Durability, Producers, SealOutcome
 from smq_core.producers import BatchId, ProducerMap
@@ -186,6 +186,10 @@ class SegmentReplica:
         state.told_watermark = state.told_chain_end = -1
         self.follower_acked(follower, end)
 
+    def follower_grants(self, follower: str, credit: int) -> None:
+        """The follower will hold so many bytes of tail from now on, more or fewer than before."""
+        self._followers[follower].credit = credit
+
     def follower_lost(self, follower: str) -> None:
         self._followers[follower].sent = None
 
@@ -214,11 +218,18 @@ class SegmentReplica:
                 size += entry.batch.nbytes
         if not waiting and (state.told_watermark, state.told_chain_end) == (self.watermark, self.chain_end):
             return None
-        message = ReplicationMessage(state.sent, tuple(waiting), self.watermark, self.chain_end)
+        message = ReplicationMessage(
+            state.sent, tuple(waiting), self.watermark, self.chain_end, self.credit_kept(follower)
+        )
         if waiting:
             state.sent = waiting[-1].end
         state.told_watermark, state.told_chain_end = self.watermark, self.chain_end
         return message
+
+    def credit_kept(self, follower: str) -> int:
+        """The credit that was heard of last, once the tail is within it: the follower need not keep more. Else 0."""
+        credit = self._followers[follower].credit or 0
+        return credit if self.tail_bytes <= credit else 0
 
     def follower_acked(self, follower: str, end: int) -> None:
         """The follower holds everything below ``end``."""
@@ -265,11 +276,23 @@ class SegmentReplica:
         )
         if not due:
             return None
-        entries = tuple(e for e in self.tail if e.end <= upto)
+        entries = self._next_entries(upto)
         producers = self._chain_producers.copy()
         producers.apply_all([(entry.batch.id, entry.first) for entry in entries])
         self._chunk_in_flight = ChunkWrite(self.chain_end, entries, producers.snapshot())
         return self._chunk_in_flight
+
+    def _next_entries(self, upto: int) -> tuple[Entry, ...]:
+        """The first entries of the tail that end at ``upto`` at the latest: as many as one chunk may have."""
+        most = max(LARGEST_CHUNK, self.config.flush_bytes)
+        found: list[Entry] = []
+        size = 0
+        for entry in self.tail:
+            size += entry.batch.nbytes
+            if entry.end > upto or (found and size > most):
+                break
+            found.append(entry)
+        return tuple(found)
 
     def flush_threshold(self) -> int:
         """Bytes after which a chunk is written: ``flush_bytes``, or less when the followers grant little."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from smq_core.entries import ChunkWrite, Entry
+from smq_core.entries import LARGEST_CHUNK, ChunkWrite, Entry
 from smq_core.model import ChunkInfo, Producers, SealOutcome
 from smq_core.producers import ProducerMap
 from smq_core.replica import SegmentReplica
@@ -58,7 +58,7 @@ class Held:
 
 
 def seal(
-    segment: str, held: Held, *, known_watermark: int | None = None, max_chunk_bytes: int = 64 * 1024 * 1024
+    segment: str, held: Held, *, known_watermark: int | None = None, max_chunk_bytes: int = LARGEST_CHUNK
 ) -> Generator[Wish, Answer, SealOutcome]:
     """Seals the segment and returns the outcome that the first seal chunk fixed.
 

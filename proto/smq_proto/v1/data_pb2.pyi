@@ -211,7 +211,7 @@ class ProducerReply(_message.Message):
     def __init__(self, opened: _Optional[_Union[ProducerReply.Opened, _Mapping]] = ..., acks: _Optional[_Union[ProducerReply.Acks, _Mapping]] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., heartbeat: _Optional[_Union[ProducerReply.Heartbeat, _Mapping]] = ...) -> None: ...
 
 class ReplicationBatch(_message.Message):
-    __slots__ = ("base_offset", "entries", "watermark", "chain_end")
+    __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit")
     class Entry(_message.Message):
         __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max")
         PRODUCER_FIELD_NUMBER: _ClassVar[int]
@@ -233,11 +233,13 @@ class ReplicationBatch(_message.Message):
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     CHAIN_END_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
     base_offset: int
     entries: _containers.RepeatedCompositeFieldContainer[ReplicationBatch.Entry]
     watermark: int
     chain_end: int
-    def __init__(self, base_offset: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[ReplicationBatch.Entry, _Mapping]]] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ...) -> None: ...
+    credit: int
+    def __init__(self, base_offset: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[ReplicationBatch.Entry, _Mapping]]] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class ReplicationReply(_message.Message):
     __slots__ = ("end", "credit", "error")

@@ -79,3 +79,47 @@ def test_the_budgets_leave_room_for_the_rest():
 def test_the_largest_tails_are_relieved_down_to_half(used: int, expected: list[str]):
     tails = [(5, "small"), (45, "big"), (20, "middle"), (0, "empty")]
     assert to_relieve(tails, used, 100) == expected
+
+
+def test_a_credit_grows_with_its_use_and_leaves_something_for_segments_to_come():
+    budget = FollowerBudget(1000 * MIB)
+    told = budget.grant("a")
+    assert told == 64 * MIB
+    grown = []
+    while (more := budget.adjust("a", used=told // 2 + 1, kept=told)) != told:
+        grown.append(more // MIB)
+        told = more
+    assert grown == [128, 256, 512, 750]
+    assert budget.promised == 750 * MIB
+    assert budget.grant("b") == 250 * MIB // 4, "what is kept for others is given to them"
+    assert budget.adjust("a", used=0, kept=told) < told, "and what is not used is asked back"
+
+
+def test_a_credit_is_not_changed_again_before_its_primary_keeps_within_it():
+    budget = FollowerBudget(1000 * MIB)
+    first = budget.grant("a")
+    assert first is not None
+    told = budget.adjust("a", used=first, kept=first)
+    assert budget.adjust("a", used=told, kept=first) == told
+    assert budget.adjust("a", used=told, kept=0) == told, "a primary that does not know of changes"
+
+
+def test_a_lower_credit_frees_memory_only_when_its_primary_keeps_within_it():
+    budget = FollowerBudget(1000 * MIB)
+    first = budget.grant("a")
+    assert first is not None
+    doubled = budget.adjust("a", used=first, kept=first)
+    assert budget.adjust("a", used=0, kept=doubled) == first
+    assert budget.promised == doubled
+    assert budget.adjust("a", used=0, kept=doubled) == first
+    assert budget.promised == doubled
+    assert budget.adjust("a", used=0, kept=first) == first, "never below the first one"
+    assert budget.promised == first
+
+
+def test_a_segment_that_was_let_go_has_no_credit_to_adjust():
+    budget = FollowerBudget(1000 * MIB)
+    budget.grant("a")
+    budget.release("a")
+    assert budget.adjust("a", used=1, kept=1) == 0
+    assert budget.promised == 0

@@ -15,9 +15,10 @@ def replica(
     replicas: tuple[str, ...] = ("p", "f"),
     durability: Durability = Durability.REPLICATED,
     predecessors: tuple[str, ...] = (),
+    flush_bytes: int = 1000,
 ) -> SegmentReplica:
     config = ReplicaConfig(
-        "s", KeyRange(2, 6), me, replicas, durability, predecessors, flush_bytes=1000, flush_interval=100
+        "s", KeyRange(2, 6), me, replicas, durability, predecessors, flush_bytes=flush_bytes, flush_interval=100
     )
     return SegmentReplica(config)
 
@@ -202,7 +203,7 @@ def test_one_message_has_all_that_waits_and_then_only_news():
     assert primary.replication_for("f") is None
     primary.follower_acked("f", 6)
     assert primary.replication_waits("f") == "news"
-    assert primary.replication_for("f") == ReplicationMessage(6, (), 6, 0)
+    assert primary.replication_for("f") == ReplicationMessage(6, (), 6, 0, credit=1 << 20)
 
 
 def test_a_message_is_limited_but_never_empty_for_it():
@@ -275,7 +276,37 @@ def test_room_is_the_smallest_grant_less_the_tail():
     assert stored().room() > 1 << 60
 
 
+def test_a_lower_credit_is_kept_only_when_the_tail_is_within_it():
+    primary = filled()
+    message = primary.replication_for("f")
+    assert message is not None and message.credit == 1 << 20
+    primary.follower_grants("f", 50)
+    primary.follower_acked("f", 6)
+    news = primary.replication_for("f")
+    assert news is not None and news.credit == 0, "60 bytes wait here, and may be on their way"
+    assert primary.room() == -10
+    chunk = primary.next_chunk(0, force=True)
+    assert chunk is not None
+    primary.chunk_written(chunk)
+    news = primary.replication_for("f")
+    assert news is not None and news.credit == 50 == primary.credit_kept("f")
+
+
 # ---- chunks
+
+
+def test_a_long_tail_is_written_as_several_chunks(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("smq_core.replica.LARGEST_CHUNK", 45)
+    primary = replica(flush_bytes=10)
+    primary.follower_connected("f", 0, 1 << 20)
+    for sequence in range(5):
+        primary.append("stream", batch(sequence), now=0)
+    primary.follower_acked("f", 10)
+    ends = []
+    while chunk := primary.next_chunk(0, force=True):
+        ends.append(chunk.end)
+        primary.chunk_written(chunk)
+    assert ends == [4, 8, 10]
 
 
 def test_a_chunk_is_due_by_size_by_age_or_by_force_and_ends_at_the_watermark():
