@@ -15,6 +15,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 import grpc
 
@@ -86,7 +87,7 @@ class LeaderProcess:
             )
         return self._process
 
-    def start(self, *flags: str) -> LeaderProcess:
+    def start(self, *flags: str, timeout: float = 30.0) -> Self:
         """Starts it and waits until it leads."""
         process = self.launch(*flags)
 
@@ -94,7 +95,7 @@ class LeaderProcess:
             assert process.poll() is None, f"the leader ended:\n{self.log.read_text()[-3000:]}"
             return self.events("leader.ready")[0]
 
-        told = eventually(ready, 30, what=f"the leader is ready; see {self.log}")
+        told = eventually(ready, timeout, what=f"the leader is ready; see {self.log}")
         self.address, self.http = told["address"], f"127.0.0.1:{told['http']}"
         if self._channel is not None:
             self._channel.close()

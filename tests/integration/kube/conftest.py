@@ -38,7 +38,7 @@ def new_operator(
 @pytest.fixture
 def operator(new_operator: Callable[..., KubeLeader]) -> KubeLeader:
     """One that leads."""
-    return new_operator().start()
+    return new_operator().start(timeout=90.0)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from support.kube_leader import RELEASE, KubeLeader, deployment_of, pod_of
 from support.leader_process import manifest
 from support.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 Operators = Callable[..., KubeLeader]
 CRDS = list(documents(Path(__file__).parents[3] / "crds"))
 NARROW = {"operator": {"clusterWide": False}}
@@ -52,7 +52,7 @@ def events(kube: Kube, operator: KubeLeader) -> dict[str, str]:
 def test_the_charts_rights_are_enough(api_server: Cluster, kube: Kube, new_operator: Operators, namespace: str) -> None:
     kubeconfig, subject = user(api_server, namespace)
     give(kube, namespace, subject)
-    operator = new_operator(kubeconfig).start()
+    operator = new_operator(kubeconfig).start(timeout=90.0)
     text = manifest("t").replace('"name"', f'"namespace": "{namespace}", "name"')
     assert operator.apply(text).result == "created"
     eventually(lambda: operator.marked)
@@ -105,7 +105,7 @@ def test_an_older_definition_is_told_but_keeps_nobody_from_leading(definitions: 
     older["spec"]["versions"][0]["additionalPrinterColumns"] = []
     definitions.apply(older)
     eventually(lambda: "lastDecision" not in str(definitions.request("GET", PUBLISHED)), 30)
-    operator = new_operator().start()
+    operator = new_operator().start(timeout=90.0)
     said = failed(operator)["TopicDefinitionOld"]
     assert "topics.seaweedmq.io is older than this operator: it lacks status.lastDecision" in said
     assert "helm upgrade" in said

@@ -18,7 +18,7 @@ from support.kube_leader import KubeLeader, topic
 from support.leader_process import error_of
 from support.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 Operators = Callable[..., KubeLeader]
 
 

@@ -15,7 +15,7 @@ from support.kube_leader import KubeLeader, topic
 from support.leader_process import manifest
 from support.waiting import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 Brokers = Callable[..., BrokerProcess]
 
 
