@@ -16,6 +16,9 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 # Every platform's hashes; versions stay as they are unless UPGRADE is --upgrade.
 PINS = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header $(UPGRADE)
 
+# `make e2e CLUSTER=kind` uses kind in place of the project's own cluster.
+CLUSTER ?= own
+
 # More arguments for pytest, e.g. `make test ARGS="-k chain -x"`.
 ARGS ?=
 
@@ -70,8 +73,8 @@ bench: $(STAMP) ## measure
 chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (cutting the network needs root)
 	$(PY) -m pytest tests/chaos -s $(ARGS)
 
-e2e: cluster-build ## real Pods on real nodes, on this machine (needs root and Go)
-	$(PY) -m pytest tests/e2e $(ARGS)
+e2e: $(if $(filter kind,$(CLUSTER)),$(STAMP),cluster-build) ## real Pods on real nodes, on this machine (needs root and Go); or CLUSTER=kind
+	SMQ_E2E_CLUSTER=$(CLUSTER) $(PY) -m pytest tests/e2e $(if $(filter kind,$(CLUSTER)),--ignore=tests/e2e/test_cluster.py) $(ARGS)
 
 cluster-build: $(STAMP) ## build Kubernetes for tests, once, in some minutes (needs Go)
 	$(PY) -m tests.e2e.cluster build

@@ -11,20 +11,27 @@ import pytest
 from e2e.cluster.binaries import DNS, KUBE, NotBuilt, require
 from e2e.cluster.cluster import Cluster
 from e2e.images.product import archives
+from e2e.kind.kind import KindCluster
 from e2e.release import Release
 
 
 @pytest.fixture(scope="session")
-def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster | KindCluster]:
     """With the images of the product. With SMQ_E2E set to the folder of a cluster that runs already, that one.
 
-    SMQ_E2E_KEEP_IMAGES leaves the images in it as they are, which saves minutes while tests are written.
+    SMQ_E2E_CLUSTER=kind takes one of kind (tests/e2e/kind). SMQ_E2E_KEEP_IMAGES leaves the images of a running one as
+    they are, which saves minutes while tests are written.
     """
     if running := os.environ.get("SMQ_E2E"):
         cluster = Cluster.running(Path(running))
         if not os.environ.get("SMQ_E2E_KEEP_IMAGES"):
             _load(cluster)
         yield cluster
+        return
+    if os.environ.get("SMQ_E2E_CLUSTER") == "kind":
+        with KindCluster(tmp_path_factory.mktemp("kind")) as kind:
+            _load(kind)
+            yield kind
         return
     try:
         require(KUBE, DNS)
@@ -38,7 +45,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def release(two_nodes: Cluster) -> Iterator[Release]:
+def release(two_nodes: Cluster | KindCluster) -> Iterator[Release]:
     """The chart, installed with a SeaweedFS of its own; every Pod is ready."""
     release = Release(two_nodes)
     release.install()
@@ -47,7 +54,7 @@ def release(two_nodes: Cluster) -> Iterator[Release]:
         release.uninstall()
 
 
-def _load(cluster: Cluster) -> None:
+def _load(cluster: Cluster | KindCluster) -> None:
     """Only what the nodes do not have yet: it takes half a minute for each."""
     for archive in archives():
         loaded, state = cluster.folder / f"{archive.name}.loaded", str(archive.stat().st_mtime_ns)

@@ -13,6 +13,7 @@ import smq
 from e2e.cluster.binaries import BIN
 from e2e.cluster.cluster import Cluster
 from e2e.images import product
+from e2e.kind.kind import KindCluster
 from support.chart import CHART
 from support.kube import Kube
 from support.waiting import eventually
@@ -29,8 +30,8 @@ BROKER = SMALL | {"requests": {"cpu": "300m", "memory": "256Mi"}}
 """What it asks for says how much traffic is enough for one more broker: not the little that most tests make."""
 
 
-def values() -> dict[str, Any]:
-    """Small Pods of the images of :mod:`e2e.images`. The store stays on node 1, so that node 2 can be drained."""
+def values(store_node: str) -> dict[str, Any]:
+    """Small Pods of the images of :mod:`e2e.images`. The store stays on one node, so that the other can be drained."""
     image = {part: {"repository": product.name(part).rpartition(":")[0], "tag": "e2e"} for part in product.PARTS}
     repository, _, tag = product.SEAWEED.rpartition(":")
     return {
@@ -38,7 +39,7 @@ def values() -> dict[str, Any]:
             "enabled": True,
             "image": {"repository": repository, "tag": tag},
             "persistence": {"enabled": False},
-            "nodeSelector": {"kubernetes.io/hostname": "node1"},
+            "nodeSelector": {"kubernetes.io/hostname": store_node},
         },
         "external": {"enabled": True, "type": "NodePort"},
         "operator": {"image": image["operator"], "replicas": 2, "resources": SMALL, "extraArgs": QUICK},
@@ -49,9 +50,11 @@ def values() -> dict[str, Any]:
 class Release:
     """``kube`` is the API as admin. Clients here reach Pods and Services by this machine's routes to them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster | KindCluster) -> None:
         self.cluster = cluster
-        self.kube = Kube(cluster.kubeconfig, BIN / "kubectl")
+        self.nodes = cluster.node_names
+        self.values = values(self.nodes[0])
+        self.kube = Kube(cluster.kubeconfig, own if (own := BIN / "kubectl").exists() else None)
 
     def install(self) -> None:
         """Installs it, or upgrades what is there, and waits until every Pod is ready."""
@@ -59,16 +62,16 @@ class Release:
         self.kube.apply(namespace)
         with self._helm() as (config, chart):
             if any(found["name"] == NAME for found in config.list()):
-                config.upgrade(chart, NAME, values(), timeout=60)
+                config.upgrade(chart, NAME, self.values, timeout=60)
                 self.kube.kubectl("-n", SPACE, "rollout", "restart", "deployment")
             else:
-                config.install(chart, NAME, values(), timeout=60)
+                config.install(chart, NAME, self.values, timeout=60)
         self.wait_ready()
 
     def upgrade(self, changed: Mapping[str, Any]) -> None:
         """``helm upgrade`` with other values; a mapping in them replaces only what it names."""
         with self._helm() as (config, chart):
-            config.upgrade(chart, NAME, merged(values(), changed), timeout=60)
+            config.upgrade(chart, NAME, merged(self.values, changed), timeout=60)
 
     def test(self) -> str:
         """``helm test``. Raises HelmError; returns the log of its Pod."""
@@ -92,7 +95,7 @@ class Release:
         status, wanted = fleet.get("status", {}), fleet["spec"]["replicas"]
         settled = status.get("observedGeneration") == fleet["metadata"]["generation"]
         settled = settled and status.get("updatedReplicas") == status.get("replicas") == wanted
-        enough = status.get("readyReplicas", 0) == wanted >= values()["brokers"]["min"]
+        enough = status.get("readyReplicas", 0) == wanted >= self.values["brokers"]["min"]
         operators = self.deployment("operator")["status"]
         led = operators.get("readyReplicas", 0) == operators.get("updatedReplicas", 0) == operators.get("replicas", -1)
         return bool(settled and enough and led and self.leader())

@@ -22,17 +22,19 @@ def test_a_node_is_drained_under_load(release: Release) -> None:
     began = time.monotonic()
     try:
         with load(release, name) as running:
-            release.kube.kubectl("drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=115s")
+            release.kube.kubectl(
+                "drain", release.nodes[1], "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=115s"
+            )
             took = time.monotonic() - began
             release.wait_ready()
-        assert {pod["spec"]["nodeName"] for pod in release.pods("broker")} == {"node1"}
+        assert {pod["spec"]["nodeName"] for pod in release.pods("broker")} == {release.nodes[0]}
     finally:
-        release.kube.kubectl("uncordon", "node2")
-    print(f"drained node2 in {took:.0f} s: longest stall {running.stall:.2f} s")
+        release.kube.kubectl("uncordon", release.nodes[1])
+    print(f"drained a node in {took:.0f} s: longest stall {running.stall:.2f} s")
     assert running.stall < 15
     release.kube.kubectl("-n", "queue", "rollout", "restart", "deployment/smq-broker", "deployment/smq-operator")
     eventually(
-        lambda: {p["spec"]["nodeName"] for p in release.pods("broker")} == {"node1", "node2"}, 180, what="spread"
+        lambda: {p["spec"]["nodeName"] for p in release.pods("broker")} == set(release.nodes), 180, what="spread"
     )
     release.wait_ready()
 
@@ -41,11 +43,11 @@ def test_data_goes_on_while_the_api_server_is_away(release: Release, two_nodes: 
     name = unique("away")
     release.topic(name, **SPEC)
     with load(release, name) as running:
-        two_nodes.daemons.stop("kube-apiserver")
+        two_nodes.stop_api_server()
         gone = time.monotonic()
         while time.monotonic() < gone + AWAY:
             running.go_on(50)
-        two_nodes.control_plane.start_api_server()
+        two_nodes.start_api_server()
         back = time.monotonic()
         release.wait_ready()
         led = time.monotonic() - back

@@ -74,6 +74,17 @@ class Cluster:
         for node in self.nodes:
             node.load(archives)
 
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes)
+
+    def stop_api_server(self) -> None:
+        """It is away until it is started again, where it was."""
+        self.daemons.stop("kube-apiserver")
+
+    def start_api_server(self) -> None:
+        self.control_plane.start_api_server()
+
     def __enter__(self) -> Self:
         try:
             self.up()
