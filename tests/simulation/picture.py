@@ -1,6 +1,7 @@
 """A picture of an elastic history: key space by time, what the leaders did, and what went wrong.
 
-``PYTHONPATH=tests python -m simulation.picture SEED out.svg``, from the root of the repository.
+``PYTHONPATH=tests python -m simulation.picture SEED out.svg``, from the root of the repository; with ``--loop`` before
+the seed, of the history of that seed that runs the leader process's own loop.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from support.sim.checker import Broken
 from support.sim.elastic import ElasticHistory, quicker
 from support.sim.elasticity import staying
 from support.sim.loads import TARGET
+from support.sim.loop_history import LoopHistory
 from support.sim.world import MS, SECOND
 
 EVERY = 0.25
@@ -28,8 +30,9 @@ SMOOTH = 1.0
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit code: 0 also when the history failed, for it is drawn up to there."""
-    seed, path = int(arguments[0]), Path(arguments[1])
-    path.write_text(drawn(seed), encoding="utf-8")
+    *flags, seed, path = arguments
+    kind = LoopHistory if "--loop" in flags else ElasticHistory
+    Path(path).write_text(drawn(int(seed), kind), encoding="utf-8")
     return 0
 
 

@@ -192,13 +192,13 @@ class Broker:
                 if link.silent
             }
             held = sum(h.machine.state is not State.SEALED for h in self.holdings.values())
-            load = BrokerLoad(self._counters(), self.memory_share()) if self.history.reports_load else None
+            load = self.history.load_of(self)
             report = (self.name, self.incarnation, self.address, self.leaving, held, watermarks, silent, load)
             for leader in self._leaders:
                 self.network.call(self.process, leader, "report", report, timeout=SECOND).then(self._answered)
             yield self.world.between(900 * MS, 1100 * MS)
 
-    def _counters(self) -> dict[str, Counters]:
+    def counters(self) -> dict[str, Counters]:
         """What each primary here has taken in."""
         return {
             name: Counters(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from types import ModuleType
+from typing import Any
 
 from smq_core import autoscale, fleet, load, topic_load
 from smq_core import invariants as inv
@@ -18,7 +19,7 @@ from smq_core.fleet import FleetPolicy
 from smq_core.invariants import Violation
 from smq_core.model import Durability, Layout, Reason, Topic, TopicSpec
 from support.sim import loads
-from support.sim.broker import Broker
+from support.sim.broker import Broker, BrokerLoad
 from support.sim.chain import LAYOUT
 from support.sim.deployment import Deployment
 from support.sim.elastic_leader import ElasticLeader
@@ -82,7 +83,7 @@ class ElasticFaults(Faults):
 class ElasticHistory(History):
     checker: ElasticChecker
     checker_kind = ElasticChecker
-    reports_load = True
+    faults_kind = ElasticFaults
     tick = 600 * MS
     leader_pause = 200 * MS, 350 * MS
 
@@ -122,7 +123,7 @@ class ElasticHistory(History):
         for i in range(dice.choice([0, 0, 0, 1, 2])):
             self.members.append(Member(self, "g", f"m{i}"))
         self.groups = ["g"] if self.members else []
-        self.faults = ElasticFaults(self)
+        self.faults = self.faults_kind(self)
 
     def _spec(self, dice: Random) -> TopicSpec:
         many = self.load.name == "many"
@@ -139,6 +140,9 @@ class ElasticHistory(History):
             roll_bytes=dice.choice([1 << 40, 1 << 40, 6_000]),
             roll_age=dice.choice([1 << 60, 1 << 60, 9 * SECOND]),
         )
+
+    def load_of(self, broker: Broker) -> Any:
+        return BrokerLoad(broker.counters(), broker.memory_share())
 
     def make_leader(self, address: str) -> Leader:
         return ElasticLeader(self, address)

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from smq_core import invariants as inv
 from smq_core.model import Durability, Topic, TopicSpec
@@ -51,8 +52,6 @@ class History:
 
     tick = TICK
     leader_pause = 80 * MS, 160 * MS
-    reports_load = False
-    """Do brokers tell leaders what they take in?"""
     checker_kind = Checker
     faults: Faults
     settings: Settings
@@ -171,6 +170,10 @@ class History:
     def start_leader(self, address: str) -> None:
         if address not in self.leaders or not self.leaders[address].process.alive:
             self.leaders[address] = self.make_leader(address)
+
+    def load_of(self, broker: Broker) -> Any:
+        """What this broker reports of its load; nothing, when nothing depends on it."""
+        return None
 
     def make_leader(self, address: str) -> Leader:
         return Leader(self, address)

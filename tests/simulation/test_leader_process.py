@@ -1,0 +1,141 @@
+"""Histories with the leader process's own code in virtual time: its loop, effects, service, groups and fleet.
+
+One seed again: ``PYTHONPATH=tests python -m support.sim.loop_history SEED``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import pytest
+
+from smq_operator.loop import LeaderLoop
+from smq_operator.registry import Registry
+from support.sim import loop_history
+from support.sim.elastic import quicker
+from support.sim.loop_history import LoopHistory
+from support.sim.many import failures
+from support.sim.virtual_asyncio import Job, VirtualLoop
+from support.sim.world import SECOND, Future, Process, World
+
+pytestmark = pytest.mark.simulation
+
+HISTORIES = 100
+CHUNK = 20
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
+def test_the_invariants_hold_with_the_real_loop(first: int, workers: ProcessPoolExecutor) -> None:
+    found = failures(workers, loop_history.run, range(first, first + CHUNK))
+    assert not found, f"{len(found)} of {CHUNK} histories failed; the first:\n{found[0]}"
+
+
+def played(seed: int) -> LoopHistory:
+    with quicker():
+        history = LoopHistory(seed)
+        history.run()
+    return history
+
+
+def test_a_seed_is_one_history() -> None:
+    one, two = played(1), played(1)
+    assert one.world.story.lines == two.world.story.lines
+    assert one.decisions and any("layout.put" in words or "decision" in words for *_, words in one.world.story.lines)
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_that_believes_silence_to_be_death_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unreachable is not gone: what a silent broker holds may not be given up."""
+    original = Registry.check_proofs
+
+    def check_proofs(self: Registry, layouts: Any, *, settled: bool) -> Any:
+        for broker in self.all():
+            if broker.liveness(self.clock()).value == "suspect":  # type: ignore[attr-defined]
+                broker.gone = "it is silent"
+        return original(self, layouts, settled=settled)
+
+    ticking = LeaderLoop._tick
+
+    def tick(self: LeaderLoop, now: int) -> None:
+        self.registry.clock = self.now  # type: ignore[attr-defined]
+        ticking(self, now)
+
+    monkeypatch.setattr(Registry, "check_proofs", check_proofs)
+    monkeypatch.setattr(LeaderLoop, "_tick", tick)
+    assert any(loop_history.run(seed) for seed in range(60))
+
+
+# ---- the event loop in virtual time
+
+
+def in_virtual_time(work: Coroutine[Any, Any, Any], seconds: float = 60) -> tuple[Any, float]:
+    """What the coroutine returns, and when."""
+    world = World(0)
+    loop = VirtualLoop(Process(world, "host", "it"))
+    ended: list[float] = []
+    task = loop.create_task(work)
+    task.add_done_callback(lambda _: ended.append(loop.time()))
+    world.run_until(int(seconds * SECOND))
+    loop.abandon()
+    assert ended, "it has not ended"
+    return task.result(), ended[0]
+
+
+def test_sleep_and_timeouts_take_virtual_time() -> None:
+    async def work() -> str:
+        await asyncio.sleep(10)
+        try:
+            async with asyncio.timeout(5):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            return "timed out"
+        return "never"
+
+    assert in_virtual_time(work()) == ("timed out", 15.0)
+
+
+def test_blocking_calls_take_turns_with_coroutines() -> None:
+    order: list[str] = []
+
+    def block(name: str, microseconds: int) -> str:
+        order.append(f"{name} begins")
+        Job.current().wait(microseconds)
+        answer = Future()
+        answer.set(name)
+        order.append(f"{name} ends")
+        return str(Job.current().wait(answer))
+
+    async def work() -> list[str]:
+        loop = asyncio.get_running_loop()
+        return list(
+            await asyncio.gather(
+                loop.run_in_executor(None, block, "a", 2 * SECOND), loop.run_in_executor(None, block, "b", SECOND)
+            )
+        )
+
+    assert in_virtual_time(work()) == (["a", "b"], 2.0)
+    assert order == ["a begins", "b begins", "b ends", "a ends"]
+
+
+def test_a_process_that_is_killed_leaves_no_thread_behind() -> None:
+    world = World(0)
+    loop = VirtualLoop(Process(world, "host", "it"))
+    ended: list[bool] = []
+
+    def block() -> None:
+        try:
+            Job.current().wait(SECOND)
+        finally:
+            ended.append(True)
+
+    loop.run_in_executor(None, block)
+    world.run_until(SECOND // 2)
+    loop.process.kill()
+    world.run_until(2 * SECOND)
+    assert not ended
+    loop.abandon()
+    assert ended

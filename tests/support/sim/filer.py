@@ -1,0 +1,141 @@
+"""The simulated store as the leader process sees a store: paths and bytes, each call blocking a thread.
+
+Layout, index and commits are what the other simulated processes read and the checker looks at: they are kept as
+objects under the simulation's names, and turned into the real JSON here. Chunks stay objects: Parquet is not simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from smq_core.model import ChunkInfo, Layout
+from smq_storage import conditional, paths
+from smq_storage.conditional import Patience
+from smq_storage.groups import CommittedPositions
+from smq_storage.index import IndexPage
+from smq_storage.objects import AlreadyThere, Changed, Object, ObjectMissing
+from smq_storage.records import from_json, to_json
+from support.sim import grouping
+from support.sim.chain import INDEX, LAYOUT, Stored, path
+from support.sim.store import ConditionFailed, Store
+from support.sim.virtual_asyncio import Job
+from support.sim.world import SECOND, Process
+
+TOPIC, UID = "default/t", "uid"
+
+
+class _Kind(NamedTuple):
+    """Where a document is in the simulation, and how it becomes what the simulation keeps, and back."""
+
+    name: str
+    kept: Callable[[Any], Any]
+    shown: Callable[[Any], bytes]
+
+
+class IndexObject(NamedTuple):
+    """As the simulated readers know it: a writer and the entries; the page itself besides."""
+
+    writer: str
+    entries: tuple[Any, ...]
+    page: IndexPage
+
+
+def _index(data: bytes) -> IndexObject:
+    page = from_json(IndexPage, data)
+    return IndexObject(page.writer, page.entries, page)
+
+
+class Filer:
+    """What ``smq_storage.store.Store`` is, for the blocking calls of one leader process."""
+
+    url = "memory://simulation"
+
+    def __init__(self, store: Store, process: Process) -> None:
+        self.store = store
+        self.process = process
+
+    def get(self, path: str) -> Object:
+        kind = _kind(path)
+        found = Job.current().wait(self.store.get(self.process, kind.name))
+        if found is None:
+            raise ObjectMissing(path)
+        return Object(kind.shown(found[0]), found[1])  # type: ignore[arg-type]
+
+    def put_new(self, path: str, data: Any) -> str:
+        try:
+            return self._put(path, data, None)
+        except ConditionFailed:
+            raise AlreadyThere(path) from None
+
+    def put_if(self, path: str, data: Any, etag: str) -> str:
+        try:
+            return self._put(path, data, etag)
+        except ConditionFailed:
+            raise Changed(path) from None
+
+    def put(self, path: str, data: Any) -> str:
+        """Whatever is there: by a compare-and-swap, again and again."""
+        while True:
+            found = Job.current().wait(self.store.get(self.process, _kind(path).name))
+            try:
+                return self._put(path, data, found[1] if found is not None else None)
+            except ConditionFailed:
+                continue
+
+    def _put(self, path: str, data: Any, etag: str | None) -> str:
+        kind = _kind(path)
+        new: str = Job.current().wait(self.store.put(self.process, kind.name, kind.kept(data), etag))
+        return new
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[Any]:
+        return iter(())
+
+    def patience(self, seconds: float) -> Patience:
+        """So long in virtual time."""
+        world = self.process.world
+        return Patience(seconds, wait=lambda s: Job.current().wait(int(s * SECOND)), clock=lambda: world.now / SECOND)
+
+
+class FilerChain:
+    """What ``smq_storage.chain.Chain`` is to the leader, over the simulation's chunks."""
+
+    def __init__(self, store: Filer, topic: str, uid: str, segment: str) -> None:
+        self._filer = store
+        self._segment = segment
+
+    def latest_hint(self) -> int | None:
+        return None
+
+    def info(self, first: int) -> ChunkInfo | None:
+        found = Job.current().wait(self._filer.store.get(self._filer.process, path(self._segment, first)))
+        return found[0].info if found is not None else None
+
+    def put_seal(self, info: ChunkInfo, patience: Patience, schema: object) -> Any:
+        def look(store: Any, at: str) -> conditional.Found[ChunkInfo]:
+            data, etag = store.get(at)
+            return conditional.Found(data.info, etag)
+
+        return conditional.create(
+            self._filer,  # type: ignore[arg-type]
+            path(self._segment, info.first),
+            Stored(info),  # type: ignore[arg-type]
+            look=look,
+            is_mine=lambda it: (it.writer, it.nonce) == (info.writer, info.nonce),
+            patience=patience,
+        )
+
+    def files(self) -> list[Any]:
+        return []
+
+
+def _kind(name: str) -> _Kind:
+    if name == paths.layout(TOPIC, UID):
+        return _Kind(LAYOUT, lambda data: from_json(Layout, data), to_json)
+    if name == paths.index_page(TOPIC, UID, 0):
+        return _Kind(INDEX, _index, lambda kept: to_json(kept.page))
+    if name.startswith(paths.groups_folder(TOPIC, UID)):
+        return _Kind(grouping.path(paths.group_name(name)), lambda data: from_json(CommittedPositions, data), to_json)
+    if name.startswith("seg/"):
+        return _Kind(name, lambda kept: kept, lambda kept: kept)
+    return _Kind(f"doc/{name}", bytes, bytes)

@@ -1,0 +1,105 @@
+"""Elastic histories whose leaders are the leader process's own code (``loop_leader``). ``run(seed)`` as elsewhere.
+
+What the leader logs is part of the story; what it logs as unexpected fails the history.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import structlog
+
+from smq_operator import effects
+from smq_proto.v1 import data_pb2 as pb
+from support.sim.broker import Broker
+from support.sim.elastic import ElasticFaults, ElasticHistory, quicker
+from support.sim.filer import FilerChain
+from support.sim.history import Failure
+from support.sim.history import run as run_history
+from support.sim.leader import Leader
+from support.sim.loop_leader import LoopLeader
+from support.sim.replica_status import status_of
+
+UNEXPECTED = ("leader.round.failed", "topic.failed", "leader.task.failed", "fleet.failed")
+
+
+class LoopFaults(ElasticFaults):
+    def jump_clock(self) -> None:
+        """Of a broker: the leader process's clock is one that never jumps."""
+        broker = self.world.random.choice(list(self.history.brokers.values()))
+        broker.skew += self.world.between(-10_000_000, 10_000_000)
+        self._tell(f"the clock of {broker.process.name} is off by {broker.skew / 1e6:.3f} s")
+
+
+class LoopHistory(ElasticHistory):
+    faults_kind = LoopFaults
+
+    def __init__(self, seed: int) -> None:
+        self.loops: list[LoopLeader] = []
+        super().__init__(seed)
+
+    def make_leader(self, address: str) -> Leader:
+        leader = LoopLeader(self, address)
+        self.loops.append(leader)
+        return leader  # type: ignore[return-value]
+
+    def load_of(self, broker: Broker) -> pb.BrokerStatus:
+        return status_of(broker, self.topic)
+
+    def run(self) -> None:
+        ids = Random(self.world.seed)
+        with (
+            patch.object(effects, "Chain", FilerChain),
+            patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
+            _logs_to(self),
+        ):
+            try:
+                super().run()
+            finally:
+                for leader in self.loops:
+                    leader.loop.abandon()
+
+    def log(self, leader: str, event: MutableMapping[str, Any]) -> None:
+        words = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "exc_info"))
+        self.world.tell(leader, str(event.get("segment", "")), f"{event['event']} {words}")
+        if event["event"] == "decision":
+            names = event.get("segments", [])
+            what = f"{event['action']} {', '.join(names[:3])}: {event['reason']}"
+            self.decisions.append((self.world.now, leader, what))
+        if event["event"] in UNEXPECTED:
+            error = event.get("exc_info")
+            raise error if isinstance(error, BaseException) else sys.exc_info()[1] or AssertionError(words)
+
+
+@contextmanager
+def _logs_to(history: LoopHistory) -> Iterator[None]:
+    """The operator's log lines become lines of the history's story."""
+
+    def take(logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
+        history.log("leader", event)
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(processors=[take], cache_logger_on_first_use=False)
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+
+
+def run(seed: int) -> Failure | None:
+    """One history from its seed."""
+    with quicker():
+        return run_history(seed, LoopHistory, f"PYTHONPATH=tests python -m simulation.picture --loop {seed} out.svg")
+
+
+if __name__ == "__main__":
+    failure = run(int(sys.argv[1]))
+    print(failure or "all invariants hold")
+    sys.exit(failure is not None)
