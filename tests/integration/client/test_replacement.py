@@ -111,6 +111,34 @@ def test_a_split_while_publishing(cluster: LocalCluster, client: smq.Client, top
     assert stall < 1.0
 
 
+def test_a_segment_takes_messages_until_it_is_sealed(own_cluster: LocalCluster) -> None:
+    """Its successors are planned, but the leader dies before it has anything sealed: publishing does not wait."""
+    own_cluster.create("flights")
+    ledger = Ledger()
+    with own_cluster.connect() as client, client.producer("flights") as producer:
+        ledger.send(producer, 16)
+        producer.flush(20)
+        old = only_segment(client, "flights")
+        (third,) = own_cluster.pids().keys() - set(old.brokers)
+        pid = own_cluster.pids()[third]
+        os.kill(pid, signal.SIGSTOP)  # the leader waits a moment for it to open the successor
+        try:
+            client.admin().move("flights", old.name)
+            eventually(lambda: client.admin().segments("flights")[0].phase == "sealing", pause=0.001)
+            own_cluster.kill_leader()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        for _ in range(30):
+            ledger.send(producer, 1)
+            assert ledger.deliveries[-1].result(5).segment == old.name
+        own_cluster.start()
+        eventually(lambda: only_segment(client, "flights").name != old.name, 20)
+        ledger.send(producer, 16)
+        producer.flush(20)
+        with client.consumer("flights", start="earliest") as consumer:
+            check(ledger, read_back(consumer, ledger.total))
+
+
 def test_merge_and_roll_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic, segments={"min": 1, "max": 16})
     admin = client.admin()
