@@ -21,6 +21,7 @@ from smq_broker.lean import keep_freed_memory, rest_collector, warm_up
 from smq_broker.locator import Locator
 from smq_broker.memory import Memory
 from smq_broker.meters import Meters
+from smq_broker.readiness import Readiness
 from smq_broker.server import BrokerServer
 from smq_broker.session import LeaderSession
 from smq_broker.settings import BrokerSettings, parse_settings
@@ -45,6 +46,8 @@ class Broker:
         self._stop = threading.Event()
         self._signals = 0
         self._not_ready: str | None = "the filer has not been probed yet"
+        self._readiness: Readiness | None = None
+        self._session: LeaderSession | None = None
 
     def on_signal(self, *_: object) -> None:
         """The first one asks to leave, the second one leaves."""
@@ -57,7 +60,7 @@ class Broker:
         settings = self.settings
         registry = CollectorRegistry()
         meters = Meters(registry)
-        health = HealthServer(settings.http, registry, lambda: self._not_ready)
+        health = HealthServer(settings.http, registry, self._why_not_ready)
         store = settings.store().open()
         refusal = self._probe(store, health.address)
         if refusal is not None:
@@ -87,6 +90,8 @@ class Broker:
         session.start()
         relay = self._relay(session, address, registry)
         rest_collector()
+        self._readiness = Readiness(bool(settings.leader), time.monotonic())
+        self._session = session
         self._not_ready = None
         log.info(
             "broker.ready",
@@ -101,6 +106,11 @@ class Broker:
                 self._not_ready = "draining"
         self._leave(holdings, session, news, intake)
         return 0
+
+    def _why_not_ready(self) -> str | None:
+        if self._not_ready is None and self._readiness is not None and self._session is not None:
+            return self._readiness.why_not(self._session.others_drain, time.monotonic())
+        return self._not_ready
 
     def _relay(self, session: LeaderSession, address: str, registry: CollectorRegistry) -> str | None:
         """Where it listens; None when none is wanted, which spares its imports too."""

@@ -62,6 +62,8 @@ class LeaderSession:
         self._silent: list[str] = []
         self._heard: bool | None = None
         self.may_leave = threading.Event()
+        self.others_drain: bool | None = None
+        """Whether another broker drains, as a leader last said; None before any has answered."""
         self.answered_at = time.monotonic()
 
     def leaders(self) -> list[str]:
@@ -120,6 +122,7 @@ class LeaderSession:
             self._note(True, leader)
             self.answered_at = time.monotonic()
             self._holdings.named_by_leader(reply.held)
+            self.others_drain = reply.others_drain
             if reply.may_leave and report.leaving:
                 self.may_leave.set()
             return

@@ -50,7 +50,8 @@ class BrokerService:
         held = desk.loop.held_by(report.incarnation)
         unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
         may_leave = broker.draining and not held and not unwritten and desk.loop.knows_everything
-        return lpb.BrokerReportReply(may_leave=may_leave, held=held)
+        others = any(other.draining and other.gone is None for other in desk.loop.registry.all() if other is not broker)
+        return lpb.BrokerReportReply(may_leave=may_leave, held=held, others_drain=others)
 
     async def _refuse_a_double(self, report: lpb.BrokerReport) -> None:
         """Two living processes of one name would make each other look gone: the later one is told to go."""

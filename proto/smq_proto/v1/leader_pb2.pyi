@@ -34,12 +34,14 @@ class BrokerReport(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., silent: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ...) -> None: ...
 
 class BrokerReportReply(_message.Message):
-    __slots__ = ("may_leave", "held")
+    __slots__ = ("may_leave", "held", "others_drain")
     MAY_LEAVE_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_DRAIN_FIELD_NUMBER: _ClassVar[int]
     may_leave: bool
     held: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, may_leave: _Optional[bool] = ..., held: _Optional[_Iterable[str]] = ...) -> None: ...
+    others_drain: bool
+    def __init__(self, may_leave: _Optional[bool] = ..., held: _Optional[_Iterable[str]] = ..., others_drain: _Optional[bool] = ...) -> None: ...
 
 class HistoryRequest(_message.Message):
     __slots__ = ("topic",)
