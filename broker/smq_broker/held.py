@@ -80,6 +80,8 @@ class Held:
         self.grown = threading.Condition(self.lock)
         self.room = threading.Condition(self.lock)
         self.fenced = threading.Event()
+        self.nudged = threading.Event()
+        """Set when it is worth looking whether the predecessors are sealed: somebody acts as if they were."""
         self.streams: set[AckSink] = set()
         self.links: list[FollowerLink] = []
         self.successors: tuple[Segment, ...] = ()
@@ -218,6 +220,7 @@ class Held:
         state = self.machine.state
         if state in (State.FENCED, State.SEALED):
             self.fenced.set()
+            self.nudged.set()
         if state is State.SEALED:
             self._memory.release(self.key)
             self._memory.release_readers(self.key)

@@ -117,6 +117,7 @@ class ProducerStream:
         """Enters the stream at the segment; False when the segment takes nothing any more."""
         until = time.monotonic() + WAIT_TO_OPEN
         held = self._held
+        held.nudged.set()
         while True:
             with held as machine:
                 held.streams.add(self)

@@ -51,6 +51,9 @@ def serve_primary(held: Held, hello: pb.ReplicaHello, reader: Any, writer: Any) 
     except SmqError as error:
         writer.write(pb.ReplicationReply(end=held.machine.end, error=error_to_pb(error)).SerializeToString())
         raise
+    except OSError as error:
+        # All that is said when the primary, or the way to it, has gone while it was answered.
+        held.log.info("primary.vanished", error=str(error))
     finally:
         with held:
             held.primary_streams -= 1

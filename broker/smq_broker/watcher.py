@@ -49,7 +49,8 @@ def wait_for_predecessors(
 ) -> None:
     """Opens a waiting segment when all its predecessors' seal chunks were read; ends early when it is fenced.
 
-    ``known`` says that this process itself has read or written that segment's seal chunk. Blocks; run it in a thread.
+    ``known`` says that this process itself has read or written that segment's seal chunk. Looks now and then, and at
+    once when a producer comes: most come when they have been told of the seal. Blocks; run it in a thread.
     """
     ends = {name: ChainEnd(chain_of(name)) for name in held.segment.predecessors}
     began = time.monotonic()
@@ -67,7 +68,9 @@ def wait_for_predecessors(
                     machine.predecessor_sealed(name)
         if time.monotonic() - began > FAST_FOR:
             pause = min(pause * 1.5, LONGEST_POLL)
-        held.fenced.wait(pause if held.machine.state is State.WAITING else 0)
+        if held.machine.state is State.WAITING:
+            held.nudged.wait(pause)
+            held.nudged.clear()
     started()
 
 
