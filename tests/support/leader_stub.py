@@ -20,7 +20,7 @@ class LeaderStub(LeaderServicer):
     def __init__(self) -> None:
         self.reports: list[tuple[float, leader_pb.BrokerReport]] = []
         self.held: list[str] = []
-        self.may_leave = False
+        self.may_leave = self.others_drain = False
         self.other: str | None = None
         """Answers that this one is the leader."""
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class LeaderStub(LeaderServicer):
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not the leader")
         with self._lock:
             self.reports.append((time.monotonic(), request))
-        return leader_pb.BrokerReportReply(may_leave=self.may_leave, held=self.held)
+        return leader_pb.BrokerReportReply(may_leave=self.may_leave, held=self.held, others_drain=self.others_drain)
 
     @property
     def last(self) -> leader_pb.BrokerReport:

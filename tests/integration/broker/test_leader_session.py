@@ -79,6 +79,18 @@ def test_a_silent_follower_is_told_within_a_second_or_two(brokers: Brokers, lead
     producer.wait_acked(1)
 
 
+def test_a_new_broker_is_not_ready_while_another_drains(brokers: Brokers, leader: LeaderStub):
+    leader.others_drain = True
+    (one,) = brokers.start("b1", flags=["--leader", leader.address])
+    eventually(lambda: one.get("/readyz") == (503, "another broker drains\n"))
+    assert one.get("/healthz")[0] == 200
+    leader.others_drain = False
+    eventually(lambda: one.get("/readyz") == (200, "ok\n"))
+    leader.others_drain, told = True, len(leader.reports)
+    eventually(lambda: len(leader.reports) >= told + 2)
+    assert one.get("/readyz")[0] == 200, "it was ready already"
+
+
 def test_the_leader_is_found_again_wherever_it_is(brokers: Brokers, leader: LeaderStub):
     with LeaderStub() as second:
         leader.other = second.address
