@@ -19,7 +19,7 @@ import structlog
 
 from smq_core.autoscale import pressure
 from smq_core.decide import Decision
-from smq_core.errors import SmqError, StoreUnavailable, UnknownTopic
+from smq_core.errors import SmqError, StoreUnavailable, Unavailable, UnknownTopic
 from smq_core.leading import Effect, PutLayout, TopicLeader
 from smq_core.model import Layout
 from smq_core.placement import BrokerView
@@ -81,6 +81,7 @@ class LeaderLoop:
         self._kicked = asyncio.Event()
         self._all_due = True
         self._world_changed = True
+        self._looked = False
         self._ticked_at = 0
         self._states: object = None
         self._loads: dict[str, float] = {}
@@ -238,6 +239,7 @@ class LeaderLoop:
     def sync_wishes(self) -> None:
         """Takes in which topics are wished now."""
         wishes, now = self.world.wishes(), self.now()
+        self._looked = True
         for name in [name for name in self.topics if name not in wishes]:
             run = self.topics.pop(name)
             run.removed = True
@@ -298,9 +300,11 @@ class LeaderLoop:
             ) from None
 
     def topic(self, name: str) -> TopicRun:
-        """The topic of that full or bare name. Raises UnknownTopic."""
+        """The topic of that full or bare name. Raises UnknownTopic; Unavailable before the first look at the wishes."""
         full = full_name(name)
         run = self.topics.get(full)
+        if run is None and not self._looked:
+            raise Unavailable("this leader has just begun and does not know its topics yet: try again in a moment")
         if run is None:
             there = ", ".join(sorted(self.topics)) or "none"
             raise UnknownTopic(f"there is no topic {full} (there: {there}): apply its manifest first")
