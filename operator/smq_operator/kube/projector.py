@@ -131,10 +131,11 @@ class Projector:
             del self._kept[name]
         for name, run in loop.topics.items():
             kept = self._kept.setdefault(name, _Kept())
-            kept.trouble = kept.watch.look(run, loop.registry, now) if now - self._began >= self._settle else Trouble()
+            settled = self._settled
+            kept.trouble = kept.watch.look(run, loop.registry, now) if settled else Trouble()
             etag = run.leader.etag if run.leader is not None else None
             wish = (run.problem, run.adopted_wish == run.wish, run.wish.paused)
-            news = (etag, run.index_changes, unread_by(run), wish, kept.trouble)
+            news = (settled, etag, run.index_changes, unread_by(run), wish, kept.trouble)
             if news != kept.news or kept.waiting or run.layout is None:
                 kept.news = news
                 self._due[name] = None
@@ -192,15 +193,21 @@ class Projector:
         namespace = key_of_topic(topic)[0]
         return {name: self._cache.segments[namespace, name] for name in sorted(self._segments.get(topic, ()))}
 
+    @property
+    def _settled(self) -> bool:
+        return self._loop.now() - self._began >= self._settle
+
     def _is_known(self, run: TopicRun, kept: _Kept, topic: Resource) -> bool:
         """False while what the leader does not know yet is no reason to change what is shown."""
+        is_new = not (topic.get("status") or {}).get("segments")
+        if not (is_new or self._settled):
+            return False
         if run.layout is not None and run.index_read:
             kept.without_layout_since = None
             return True
         now = self._loop.now()
         if kept.without_layout_since is None:
             kept.without_layout_since = now
-        is_new = not (topic.get("status") or {}).get("segments")
         return (is_new and run.problem is not None) or now - kept.without_layout_since >= self._settle
 
     def _failed(self, name: str, kept: _Kept, error: Exception) -> None:
