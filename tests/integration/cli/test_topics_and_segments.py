@@ -73,6 +73,7 @@ def test_a_segment_is_split_merged_rolled_and_moved_by_its_short_name(leader: st
     ("arguments", "code", "words"),
     [
         (["split", "{topic}-0-16", "--at", "16"], 1, "between 1 and 15"),
+        (["split", "{topic}-0-16", "--at", "-3"], 1, "the number of a partition"),
         (["split", "{topic}-0-8"], 1, "no open segment {topic}-0-8"),
         (["merge", "{topic}-0-16"], 2, "two or more"),
         (["list", "no-such-topic"], 1, "no topic default/no-such-topic"),
@@ -84,6 +85,23 @@ def test_what_cannot_be_done_is_refused(leader: str, topic: str, arguments: list
 
     assert ran.code == code and words.format(topic=topic) in ran.err, ran
     assert "Traceback" not in ran.err
+
+
+def test_a_topic_is_paused_and_resumed(leader: str, topic: str) -> None:
+    def ready() -> str:
+        lines = smq("topic", "list", leader=leader).lines
+        return next(line for line in lines if line.split()[0] == topic)
+
+    assert smq("topic", "pause", topic, leader=leader).code == 0
+    assert ready().endswith("yes, autoscaling paused")
+    described = smq("topic", "describe", topic, leader=leader).out
+    assert "Autoscaling: paused" in described and f"`smq topic resume {topic}` ends it" in described
+    assert "autoscaling is paused" in smq("top", leader=leader).out, "the decision"
+
+    resumed = smq("topic", "resume", topic, leader=leader)
+    assert (resumed.code, resumed.out) == (0, f"topic {topic}: autoscaling is active\n")
+    assert ready().endswith(" yes")
+    assert smq("topic", "pause", "no-such-topic", leader=leader).code == 1
 
 
 def test_a_deleted_topic_is_gone_and_deleting_asks_first(leader: str, topic: str) -> None:
