@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -63,7 +64,8 @@ class Release:
         with self._helm() as (config, chart):
             if any(found["name"] == NAME for found in config.list()):
                 config.upgrade(chart, NAME, self.values, timeout=60)
-                self.kube.kubectl("-n", SPACE, "rollout", "restart", "deployment")
+                if not os.environ.get("SMQ_E2E_KEEP_IMAGES"):
+                    self.kube.kubectl("-n", SPACE, "rollout", "restart", "deployment")
             else:
                 config.install(chart, NAME, self.values, timeout=60)
         self.wait_ready()
@@ -137,7 +139,7 @@ class Release:
 
     def connect_outside(self) -> smq.Client:
         """A client that knows nothing but the external Service."""
-        return smq.connect(via=f"{self.service('smq-external')}:7071", namespace=SPACE, timeout=60)
+        return smq.connect(via=f"{self.service('smq-external')}:7072", namespace=SPACE, timeout=60)
 
     def service(self, name: str) -> str:
         """The address of a Service of the release."""
