@@ -79,9 +79,16 @@ def _settings(given: argparse.Namespace) -> LocalSettings:
         given.broker_memory,
         tuple(given.broker_arg),
         given.keep_brokers,
-        tuple(shlex.split(given.broker_wrapper)),
+        _words(given.broker_wrapper),
         _duration(given.scale_in_after),
     )
+
+
+def _words(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise InvalidRequest(f"--broker-wrapper {text!r} is no command: {error}") from None
 
 
 def _duration(text: str) -> int | None:

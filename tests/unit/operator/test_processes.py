@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from smq_operator.local import pids
-from smq_operator.local.processes import INCARNATION, Processes
+from smq_operator.local.processes import INCARNATION, Processes, broker_command
 from smq_operator.local.records import Record, read_all
 from support.leader_in_memory import until
 
@@ -82,6 +82,27 @@ def test_a_killed_process_is_proved_dead_and_started_again_under_its_name(tmp_pa
         await processes.stop(5)
 
     run(work, tmp_path)
+
+
+def test_a_wrapper_becomes_the_broker(tmp_path: Path):
+    """What ends is the broker itself, so its end proves what the end of a broker proves."""
+
+    async def work(scene: Scene) -> None:
+        command = ["env", "WRAPPED=yes", sys.executable, "-c", SCRIPT, str(scene.folder), "0.01"]
+        processes = Processes(scene.folder, scene.leader, command, {}, scene.changed)
+        processes.adopt()
+        processes.want(["b"])
+        await until(scene.started)
+        old = scene.record()
+        environment = Path(f"/proc/{old.pid}/environ").read_bytes().split(b"\0")
+        assert b"WRAPPED=yes" in environment and b"SMQ_NAME=b" in environment
+        os.kill(old.pid or 0, signal.SIGKILL)
+        await until(lambda: processes.proof_of_death(old.incarnation), 2)
+        await processes.stop(5)
+
+    run(work, tmp_path)
+    words = broker_command("1Gi", ("--zone=a",), ("nice", "-n", "5"))
+    assert words[:4] == ["nice", "-n", "5", sys.executable] and words[-1] == "--zone=a"
 
 
 def test_a_later_leader_adopts_who_lives_and_knows_who_died(tmp_path: Path):
