@@ -80,6 +80,11 @@ class Projector:
         """How many writes the API server took, Events aside."""
         return self._writer.written
 
+    @property
+    def busy(self) -> bool:
+        """Whether some topic is to be compared, or is being."""
+        return bool(self._due) or any(kept.busy for kept in self._kept.values())
+
     # ---- hints
 
     def _heard(self, kind: Kind, key: Key, resource: Resource | None) -> None:
