@@ -35,11 +35,11 @@ from smq.cli.segments import readable_ends
 
 TOPIC = "flights"
 BROKERS, MOST_BROKERS = 2, 4
-QUIET, FLOOD = 1_000, 60_000
-"""Messages per second; the topic's target is 10,000 for each segment."""
+QUIET, FLOOD = 500, 60_000
+"""Messages per second; the topic's target is 5,000 for each segment, so that a slow machine is flooded too."""
 QUIET_FOR, FLOOD_FOR, KILL_AFTER = 3.0, 30.0, (10.0, 20.0)
 """Seconds; brokers are killed so long after the flood began."""
-LEADER = ("--broker-capacity", "3Mi", "--scale-in-after", "4s")
+LEADER = ("--broker-capacity", "1Mi", "--scale-in-after", "4s")
 """Small brokers, so that this machine can flood them; and little patience, so that a minute shows everything."""
 MANIFEST = Path(__file__).parent / "topics" / "demo.yaml"
 

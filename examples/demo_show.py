@@ -66,7 +66,7 @@ class Show:
         """Shows a count and how far it is."""
         self._progress.append((name, count, total))
 
-    def wait(self, what: str, condition: Callable[[], bool], within: float = 60) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], within: float = 90) -> None:
         """Shows what happens until the condition holds. Raises smq.Unavailable when that takes too long (seconds)."""
         if not self.until(condition, within):
             raise smq.Unavailable(f"waited {within:.0f} s for {what}; the logs were in the demo's folder")
@@ -75,7 +75,7 @@ class Show:
         """Shows what happens for so long; ``check`` may raise."""
         self.until(lambda: not check(), seconds)
 
-    def until(self, condition: Callable[[], bool], within: float = 60) -> bool:
+    def until(self, condition: Callable[[], bool], within: float = 90) -> bool:
         """The same, without an error: False when it took too long."""
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
