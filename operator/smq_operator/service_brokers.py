@@ -12,6 +12,7 @@ from smq_core.load import Counters
 from smq_core.model import Segment
 from smq_operator.desk import Desk
 from smq_operator.refusals import answers, streams
+from smq_operator.registry import Broker
 from smq_operator.topic import TopicRun
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
@@ -50,8 +51,14 @@ class BrokerService:
         held = desk.loop.held_by(report.incarnation)
         unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
         may_leave = broker.draining and not held and not unwritten and desk.loop.knows_everything
-        others = any(other.draining and other.gone is None for other in desk.loop.registry.all() if other is not broker)
+        others = any(self._drains(other) for other in desk.loop.registry.all() if other is not broker)
         return lpb.BrokerReportReply(may_leave=may_leave, held=held, others_drain=others)
+
+    def _drains(self, broker: Broker) -> bool:
+        """Something still has to go from it. One that holds nothing is done, proved to have ended or not."""
+        if not broker.draining or broker.gone is not None:
+            return False
+        return bool(self.desk.loop.held_by(broker.replica.incarnation)) or not self.desk.loop.knows_everything
 
     async def _refuse_a_double(self, report: lpb.BrokerReport) -> None:
         """Two living processes of one name would make each other look gone: the later one is told to go."""

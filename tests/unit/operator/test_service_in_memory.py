@@ -409,3 +409,30 @@ def _only(broken: object, fails: Callable[..., None], real: Callable[..., object
         return fails() if self is broken else real(self, *args)
 
     return method
+
+
+def test_a_rollout_waits_for_a_drain_but_not_for_a_proof_of_death():
+    """Nobody may ever see the end of a broker that left in order: it holds nothing, so the next one may go."""
+
+    async def work(scene: Scene, leader: LeaderInMemory) -> None:
+        layout = leader.loop.topics[TOPIC].layout
+        assert layout is not None
+        leaving = scene.fleet.brokers[layout.segments[0].primary.incarnation]
+        other = next(b for b in scene.fleet.brokers.values() if b is not leaving)
+
+        async def others_drain() -> bool:
+            reply = await leader.call("Report", other.report())
+            assert isinstance(reply, lpb.BrokerReportReply)
+            return reply.others_drain
+
+        assert not await others_drain()
+        leaving.draining = True
+        await leader.call("Report", leaving.report())
+        assert await others_drain(), "it holds a segment yet"
+        incarnation = leaving.replica.incarnation
+        await until(lambda: not leader.loop.held_by(incarnation), what="everything has gone from it")
+        leaving.answers = False
+        assert not await others_drain()
+        assert leader.registry.get(incarnation).gone is None  # type: ignore[union-attr]
+
+    run(work)
