@@ -1,14 +1,11 @@
-"""Keeps out of a broker's memory and time what it has no use for: pandas, page faults, long garbage collections."""
+"""Keeps out of a broker's time what it has no use for: late imports, page faults, long garbage collections."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import importlib.abc
-import importlib.machinery
-import sys
-from collections.abc import Sequence
-from types import ModuleType
+from contextlib import suppress
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -16,27 +13,13 @@ from smq_storage.schemas import TIMESTAMP
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8
 """The numbers of glibc's ``mallopt``."""
+_DONTNEED = 4
+"""Of ``madvise``."""
 MIB = 1024 * 1024
 
 
-class _Refuse(importlib.abc.MetaPathFinder):
-    """Says that pandas is not there."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("a broker does without pandas", name=fullname)
-        return None
-
-
 def warm_up() -> None:
-    """Does Arrow's lazy imports now, without pandas.
-
-    Arrow looks for pandas, when it is installed, at its first conversion of a time: half a second, that no seal may
-    wait, and 35 MB.
-    """
-    sys.meta_path.insert(0, _Refuse())
+    """Does Arrow's lazy imports now: its first conversion of a time looks for pandas (which ``spare`` refuses)."""
     pa.scalar(0, TIMESTAMP)
 
 
@@ -69,5 +52,32 @@ def rest_collector() -> None:
     with 10000 entries, in which nothing is acked. Entries are in no cycles.
     """
     gc.collect()
+    _forget_the_start()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def _forget_the_start() -> None:
+    """Gives back what only imports needed: freed memory, and the code of libraries that is run once.
+
+    Code that nobody wrote to is mapped anew, from the same file, when it is run again.
+    """
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.malloc_trim(0)
+        for start, end in code_areas(Path("/proc/self/smaps").read_text()):
+            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONTNEED)
+
+
+def code_areas(smaps: str) -> list[tuple[int, int]]:
+    """Start and end of the areas of a process that are code of files, without a page of their own."""
+    found = []
+    area: tuple[int, int] | None = None
+    for line in smaps.splitlines():
+        words = line.split(None, 5)
+        if not words[0].endswith(":"):
+            start, end = (int(address, 16) for address in words[0].split("-"))
+            area = (start, end) if words[1] == "r-xp" and words[-1].startswith("/") else None
+        elif area and words[0] == "Anonymous:" and words[1] == "0":
+            found.append(area)
+    return found

@@ -1,6 +1,6 @@
 """current.json and topic.json: which topic of a name is the living one, and what it should be.
 
-Manifests, in which people write what a topic should be, are in ``manifest.py`` and offered from here as well.
+Manifests, in which people write what a topic should be, are in ``manifest.py``: brokers do without them.
 """
 
 from __future__ import annotations
@@ -13,22 +13,16 @@ from smq_core.model import Topic
 from smq_storage import paths
 from smq_storage.conditional import Patience
 from smq_storage.documents import read_document, write_document
-from smq_storage.manifest import TopicManifest, check_change, parse_manifest, parse_resource, to_manifest
 from smq_storage.records import to_json
 from smq_storage.store import Store
 
 __all__ = [
     "Current",
-    "TopicManifest",
-    "check_change",
-    "parse_manifest",
-    "parse_resource",
     "put_current",
     "put_topic",
     "read_current",
     "read_owner",
     "read_topic",
-    "to_manifest",
 ]
 
 DEFAULT_PATIENCE = Patience()

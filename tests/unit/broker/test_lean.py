@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from smq_broker.lean import code_areas
+
 BUFFERS = """
 import resource, sys
 from smq_broker.lean import keep_freed_memory
@@ -17,6 +19,40 @@ for _ in range(20):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
+IMPORTED = """
+import sys
+from smq_broker import spare
+spare.refuse_imports()
+import smq_broker.process
+print(*sys.modules)
+"""
+
+NEEDLESS = {
+    "pandas",
+    "yaml",
+    "rich",
+    "pygments",
+    "jsonschema",
+    "multiprocessing",
+    "click",
+    "typer",
+    "kopf",
+    "kubernetes",
+}
+NEEDLESS |= {
+    "pyarrow.compute",
+    "pyarrow.dataset",
+    "pyarrow._s3fs",
+    "pyarrow._gcsfs",
+    "pyarrow._azurefs",
+    "pyarrow._hdfs",
+}
+
+
+def test_a_broker_imports_nothing_that_it_has_no_use_for():
+    said = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, check=True, text=True).stdout
+    assert set(said.split()) & NEEDLESS == set()
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the page faults of glibc are counted")
 def test_freed_memory_is_used_again():
@@ -25,3 +61,23 @@ def test_freed_memory_is_used_again():
 
     # 16 MiB are 4096 pages: touched once, or in each of 20 rounds.
     assert faults("kept") < 3 * 4096 < faults("given back")
+
+
+SMAPS = """\
+1000-3000 r-xp 00000000 fe:00 12                 /lib/clean code.so
+Size:                  8 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
+3000-4000 r-xp 00000000 fe:00 12                 /lib/patched.so
+Anonymous:             4 kB
+4000-5000 rw-p 00000000 fe:00 12                 /lib/data.so
+Anonymous:             0 kB
+5000-6000 r-xp 00000000 00:00 0                  [vdso]
+Anonymous:             0 kB
+6000-7000 r-xp 00000000 00:00 0
+Anonymous:             0 kB
+"""
+
+
+def test_only_clean_code_of_files_is_given_back():
+    assert code_areas(SMAPS) == [(0x1000, 0x3000)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from smq_core.errors import InvalidManifest
 from smq_core.model import MIB, SECOND, Column, Durability, Topic, TopicSpec
-from smq_storage.topics import TopicManifest, check_change, parse_manifest, parse_resource, to_manifest
+from smq_storage.manifest import TopicManifest, check_change, parse_manifest, parse_resource, to_manifest
 
 FULL = """
 apiVersion: seaweedmq.io/v1alpha1
