@@ -92,7 +92,7 @@ def split_merge(cluster: Cluster, scale: Scale) -> Row:
     with lanes_on(cluster, topic) as lanes, Meter(cluster.groups) as meter:
         writer = lanes.start(RATE)
         wait_for("the first ack", lambda: lanes.started(writer))
-        for number in range(scale.of(100, 10)):
+        for number in range(scale.of(200, 10)):
             time.sleep(0.5)
             wait_for("the change before is done", lambda: cluster.quiet(topic))
             segments = sorted(admin.segments(topic), key=lambda s: s.start)
