@@ -1,7 +1,7 @@
-"""The simulation at length: 10,000 elastic histories and 10,000 of the protocol, none of them among `make test`'s.
+"""The simulation at length: 10,000 elastic histories, 10,000 of the protocol, 1,000 with the leader process's loop.
 
-``--chaos-first SEED`` tries others, ``--chaos-histories N`` more or fewer. A failure prints its seed, its story and the
-command that shows it again.
+None of them is among those of `make test`. ``--chaos-first SEED`` tries others, ``--chaos-histories N`` more or fewer.
+A failure prints its seed, its story and the command that shows it again.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 
-from support.sim import elastic, history
+from support.sim import elastic, history, loop_history
 from support.sim.many import failures, workers
 
 pytestmark = [pytest.mark.chaos, pytest.mark.simulation, pytest.mark.slow]
 
-KINDS: dict[str, Any] = {"elastic": elastic.run, "protocol": history.run}
+KINDS: dict[str, tuple[Any, int]] = {
+    "elastic": (elastic.run, 1),
+    "protocol": (history.run, 1),
+    "leader-process": (loop_history.run, 10),
+}
+"""How one history runs, and which share of the number is run: one in so many."""
 SLICES = 10
 
 
@@ -30,7 +35,8 @@ def pool() -> Any:
 @pytest.mark.parametrize("part", range(SLICES))
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_invariants_hold(kind: str, part: int, pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> None:
-    number = int(request.config.getoption("--chaos-histories", 10_000)) // SLICES
+    run, share = KINDS[kind]
+    number = int(request.config.getoption("--chaos-histories", 10_000)) // SLICES // share
     first = int(request.config.getoption("--chaos-first", 1_000_000)) + part * number
-    found = failures(pool, KINDS[kind], range(first, first + number))
+    found = failures(pool, run, range(first, first + number))
     assert not found, f"{len(found)} of {number} {kind} histories failed; the first:\n{found[0]}"

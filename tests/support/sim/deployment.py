@@ -89,4 +89,11 @@ class Deployment:
             del self.history.brokers[broker.address]
             return
         broker.process.run(broker.leave)
-        self.world.after(GRACE, lambda: self.history.kill_broker(broker))
+        in_peace = self.history.faults.over
+        self.world.after(GRACE, lambda: self._grace_is_over(broker, in_peace))
+
+    def _grace_is_over(self, broker: Broker, in_peace: bool) -> None:
+        """While nothing is broken a broker drains in time; else it may have to be killed."""
+        if broker.process.alive and in_peace:
+            self.history.checker.still_there(broker)
+        self.history.kill_broker(broker)

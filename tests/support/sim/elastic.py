@@ -65,6 +65,26 @@ class ElasticFaults(Faults):
             self.history, self.world, self.over, self.kinds = history, history.world, False, []
         else:
             super().__init__(history)
+            if self.world.seed % 4 == 2:
+                self.world.after(history.horizon // 3, lambda: self._do(self.throttle))
+
+    def _do(self, kind: Callable[[], None]) -> None:
+        """Between two brokers that died and those that come there may be none to choose from."""
+        if self.history.brokers:
+            super()._do(kind)
+
+    def throttle(self) -> None:
+        """For a while the store answers slowly, and mostly that it is asked too much."""
+        store = self.history.store
+        faults, before = store.faults, (store.faults.refused, store.faults.failed_get, store.pace)
+        faults.refused, faults.failed_get, store.pace = 0.6, 0.4, store.pace * 5
+        self._tell("the store throttles")
+
+        def ends() -> None:
+            faults.refused, faults.failed_get, store.pace = before
+            self._tell("the store throttles no more")
+
+        self._later(self.world.between(SECOND, 6 * SECOND), ends)
 
     def terminate_broker(self) -> None:
         """One is deleted, or all are: others start in their place."""

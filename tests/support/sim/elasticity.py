@@ -100,6 +100,10 @@ class ElasticChecker(Checker):
             if name not in self.seals and holding.machine.end:
                 self._broken(name, f"{broker.incarnation} may leave and holds {holding.machine.end} of its messages")
 
+    def still_there(self, broker: Broker) -> None:
+        held = [name for name in broker.holdings if name not in self.seals]
+        self._broken(broker.incarnation, f"it was asked to go long ago, nothing is broken, and it still holds {held}")
+
     def _broken(self, subject: str, what: str) -> None:
         self.must([Violation(13, subject, what)])
 
