@@ -25,7 +25,8 @@ def test_a_flood_does_not_split_a_paused_topic(seaweed: SeaweedProcess, prefix: 
             flood = Publishing(producer, ledger, at_once=10)
 
             def withheld() -> bool:
-                return any("load asks for a split of flood-0-64-0" in c.message for c in admin.topic("flood").conditions)
+                told = [c.message for c in admin.topic("flood").conditions]
+                return any("load asks for a split of flood-0-64-0" in message for message in told)
 
             eventually(withheld, 30, what="load asks for a split")
             # By hand everything goes on, and what it opens is not cut either.
