@@ -6,6 +6,7 @@ A list costs one read; it is repeated after a watch began anew, after the API se
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 
 import structlog
@@ -19,6 +20,8 @@ from smq_operator.kube.kinds import TOPICS, Kind
 log = structlog.get_logger()
 
 AGAIN_EVERY = 300.0
+AT_FIRST = (2.0, 10.0, 30.0)
+"""Until a watch has begun it says nothing, and of a kind of which there is nothing it never says that it has begun."""
 SOON = 1.0
 """So that one list answers for many watches that begin anew together."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
@@ -58,9 +61,10 @@ class Sync:
 
     async def keep(self) -> None:
         """Lists again when it should; runs until it is cancelled."""
+        pauses = itertools.chain(AT_FIRST, itertools.repeat(AGAIN_EVERY))
         while True:
             try:
-                async with asyncio.timeout(AGAIN_EVERY):
+                async with asyncio.timeout(next(pauses)):
                     await self._asked.wait()
                 await asyncio.sleep(SOON)
             except TimeoutError:

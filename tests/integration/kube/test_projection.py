@@ -133,17 +133,17 @@ def test_what_is_edited_or_deleted_comes_back(scene: Scene) -> None:
                 now = (await scene.segments()).get(name, segment)
                 return now["metadata"]["uid"] != segment["metadata"]["uid"] and now.get("status", {}).get("phase")
 
-            assert await seen(again, 5, "the deleted Segment is back") == "Open"
+            assert await seen(again, 20, "the deleted Segment is back") == "Open"
             for edit in ({"phase": "Sealed", "endOffset": 3}, {"brokers": []}):
                 await asyncio.to_thread(scene.kube.patch, segment, {"status": edit}, status=True)
-                await seen(lambda: _same(scene, name, segment["status"]), 5, "the status of the Segment")
+                await seen(lambda: _same(scene, name, segment["status"]), 20, "the status of the Segment")
             orphaned = {"metadata": {"ownerReferences": []}}
             await asyncio.to_thread(scene.kube.patch, segment, orphaned)
-            await seen(lambda: _owned(scene, name), 5, "the owner is back")
+            await seen(lambda: _owned(scene, name), 20, "the owner is back")
             topic = await scene.the_topic()
             for edit in ({"brokers": 99, "segments": {"open": 50}}, {"conditions": []}):
                 await asyncio.to_thread(scene.kube.patch, topic, {"status": edit}, status=True)
-                await seen(lambda: _status_is(scene, topic["status"]), 5, "the status of the Topic")
+                await seen(lambda: _status_is(scene, topic["status"]), 20, "the status of the Topic")
 
     asyncio.run(main())
 
@@ -183,7 +183,7 @@ def test_a_segment_that_somebody_makes_up_goes_and_one_of_no_topic_stays(scene: 
             async def gone() -> object:
                 return "flights-0-16-77" not in await scene.segments()
 
-            await seen(gone, 5, "the made-up Segment goes")
+            await seen(gone, 20, "the made-up Segment goes")
             assert "nothing-0-16-77" in await scene.segments()
 
     asyncio.run(main())
