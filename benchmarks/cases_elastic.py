@@ -6,7 +6,7 @@ import itertools
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from benchmarks.cluster import Cluster, ClusterSpec, wait_for
@@ -27,8 +27,9 @@ WHOLE = (
 
 @contextmanager
 def lanes_on(cluster: Cluster, topic: str) -> Iterator[Lanes]:
-    with tempfile.TemporaryDirectory() as folder:
-        yield Lanes(cluster.leader, topic, Path(folder))
+    """Writers on the topic, ended in any case."""
+    with tempfile.TemporaryDirectory() as folder, closing(Lanes(cluster.leader, topic, Path(folder))) as lanes:
+        yield lanes
 
 
 def whole(found: dict[str, int]) -> dict[str, float]:

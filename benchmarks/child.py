@@ -53,6 +53,13 @@ class Child:
         """SIGTERM; ``result`` still has to be called."""
         self._process.send_signal(signal.SIGTERM)
 
+    def kill(self) -> None:
+        """Ends it, whatever it does; nothing is asked of it any more."""
+        if self._process.returncode is None:
+            self._process.kill()
+            self._process.wait()
+            Child._living.pop(self.pid, None)
+
     def wait(self, seconds: float = 900.0) -> str:
         """Waits for its end and returns what it printed; ``cpu`` has its CPU seconds then. Raises LoadFailed.
 

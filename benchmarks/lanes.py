@@ -182,6 +182,11 @@ class Lanes:
         messages = sum(row["messages"] for row in self._ended.values())
         return {"messages": messages, "writers": list(self._ended.values()), **found}
 
+    def close(self) -> None:
+        """Kills what still runs."""
+        for child in self._writers:
+            child.kill()
+
     def _times(self, number: int) -> Path:
         return self._folder / f"writer-{number}.npy"
 
