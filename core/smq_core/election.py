@@ -70,6 +70,11 @@ class Candidate:
         """A write came too late, somebody was faster: what is known of the Lease is old."""
         self._read_at = None
 
+    def forbidden(self, now: int) -> None:
+        """The API server answers, and does not let it renew: others may, so it has lost when its time is over."""
+        if self.overdue(now):
+            self.leads, self.lost = False, True
+
     def act(self, now: int) -> Act:
         """What is to be done now."""
         if self.lost:

@@ -7,6 +7,7 @@ and again when it is over. It is looked at now and then, so nothing need be rest
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +26,10 @@ log = structlog.get_logger()
 AGAIN_EVERY = 30.0
 BLOCKED_AGAIN_EVERY = 3.0
 SHOWN = 6
+STAYS = 3.0
+"""Seconds between two looks at why the operator is not ready: what is the same twice is told."""
+_RANDOM = re.compile(r"[0-9a-f]{16,}|[0-9.]+ ?[nµm]?s\b")
+"""What differs from one message to the next though nothing else does: names made at random, durations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,24 @@ class Checks:
         while True:
             await asyncio.sleep(AGAIN_EVERY)
             await self.look()
+
+    async def tell(self, why_not_ready: Callable[[], str]) -> None:
+        """Events for what keeps the operator from being ready for a while, such as a filer that refuses it."""
+        told = before = ""
+        while True:
+            await asyncio.sleep(STAYS)
+            why = why_not_ready()
+            now = _RANDOM.sub("", why)
+            if now and now == before and now != told:
+                told = now
+                try:
+                    pod = await self._api.find(PODS, self._kube.pod, self._kube.home) if self._kube.pod else None
+                except KubeError as error:
+                    log.debug("event.not.written", message=error.message)
+                    pod = None
+                if pod is not None:
+                    self._events.tell(Happened(About.of(PODS, pod), "NotReady", why, warning=True))
+            before = now
 
     async def look(self) -> list[Finding]:
         """Looks once and tells what is new."""

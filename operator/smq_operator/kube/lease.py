@@ -187,6 +187,8 @@ class Seat:
     def _failed(self, error: Exception) -> None:
         message = str(error) or f"the API server did not answer within {CALL_WITHIN} s"
         unreachable = isinstance(error, (Unreachable, TimeoutError))
+        if not unreachable:
+            self.candidate.forbidden(self._now())
         kind = "away" if unreachable else message
         self._trouble = f"the Lease {self._name} cannot be had: {message}"
         if kind != self._away:

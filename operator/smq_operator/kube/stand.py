@@ -56,6 +56,7 @@ class Stand:
         seat.back = sync.again
         deaths.heard = self._heard
         desk.loop.spawn(events.keep())
+        desk.loop.spawn(checks.tell(lambda: desk.not_ready))
 
     async def elected(self) -> None:
         await self._checks.passed(self._waits)

@@ -34,7 +34,7 @@ def test_data_goes_on_and_the_leader_leads_on(
         new_broker(name, operator, standby)
     kube.create(topic(namespace))
     full = f"{namespace}/t"
-    eventually(lambda: operator.locate(full).layout.segments, 20)
+    eventually(lambda: operator.locate(full).layout.segments, 60)
     plane = api_server.control_plane
     with smq.connect(operator.listen) as client, client.producer(full) as producer:
         producer.send(b"before", key=b"k").result(timeout=10)
@@ -68,7 +68,7 @@ def test_an_operator_waits_for_an_api_server_that_is_away_at_its_start(
     plane.daemons.stop("kube-apiserver")
     try:
         operator.launch()
-        eventually(lambda: "waiting for the API server" in operator.http_get("/readyz")[1], 30)
+        eventually(lambda: "waiting for the API server" in operator.http_get("/readyz")[1], 90)
     finally:
         plane.start_api_server()
-    eventually(lambda: operator.events("leader.ready"), 40)
+    eventually(lambda: operator.events("leader.ready"), 90)

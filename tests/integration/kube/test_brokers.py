@@ -54,12 +54,12 @@ def test_the_death_of_all_replicas_is_believed_when_their_pods_are_gone(
     old = [new_broker(name, operator) for name in ("a", "b")]
     kube.create(topic(namespace, flush={"bytes": "1Gi", "interval": "1h"}))
     full = f"{namespace}/t"
-    first = eventually(lambda: operator.locate(full).layout.segments, 20)
+    first = eventually(lambda: operator.locate(full).layout.segments, 60)
     for broker in old:
         broker.kill()
     for name in ("c", "d"):
         new_broker(name, operator)
-    eventually(lambda: {b.state for b in operator.brokers() if b.name in "ab"} == {"suspect"}, 20)
+    eventually(lambda: {b.state for b in operator.brokers() if b.name in "ab"} == {"suspect"}, 60)
     names = [segment.name for segment in first]
     assert [s.name for s in operator.locate(full).layout.segments][: len(names)] == names, "silence proves nothing"
     assert proofs(operator) == {}
@@ -70,7 +70,7 @@ def test_the_death_of_all_replicas_is_believed_when_their_pods_are_gone(
         segments = operator.locate(full).layout.segments
         return {r.broker for s in segments for r in s.replicas} == {"c", "d"}
 
-    eventually(replaced, 20)
+    eventually(replaced, 60)
     assert set(proofs(operator)) == {broker.incarnation for broker in old}
     assert all("was deleted" in proof for proof in proofs(operator).values())
 
@@ -81,7 +81,7 @@ def test_a_next_leader_knows_that_pods_are_gone_which_it_never_saw(
     operator = new_operator().start(timeout=90.0)
     old = [new_broker(name, operator) for name in ("a", "b")]
     kube.create(topic(namespace))
-    eventually(lambda: operator.locate(f"{namespace}/t").layout.segments, 20)
+    eventually(lambda: operator.locate(f"{namespace}/t").layout.segments, 60)
     operator.kill()
     for broker in old:
         broker.kill()
@@ -94,7 +94,7 @@ def test_a_next_leader_knows_that_pods_are_gone_which_it_never_saw(
         segments = other.locate(f"{namespace}/t").layout.segments
         return {r.broker for s in segments for r in s.replicas} == {"c", "d"}
 
-    eventually(replaced, 30)
+    eventually(replaced, 60)
 
 
 def test_a_restarted_container_makes_the_one_before_gone(
@@ -107,7 +107,7 @@ def test_a_restarted_container_makes_the_one_before_gone(
     status = {"name": "broker", "image": "none", "imageID": "", "ready": False, "restartCount": 1}
     status |= {"lastState": crashed, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
     kube.patch(pod_of("a", namespace, "broker"), {"status": {"containerStatuses": [status]}}, status=True)
-    eventually(lambda: "container in Pod a has ended" in proofs(operator)[broker.incarnation], 20)
+    eventually(lambda: "container in Pod a has ended" in proofs(operator)[broker.incarnation], 60)
 
 
 def test_by_force_on_a_node_that_is_not_ready_is_no_proof_and_its_removal_is(
@@ -121,8 +121,8 @@ def test_by_force_on_a_node_that_is_not_ready_is_no_proof_and_its_removal_is(
         pod = pod_of("a", namespace, "broker")
         kube.request("DELETE", kube.path(pod), {"gracePeriodSeconds": 0})
         assert kube.find(pod) is None
-        eventually(lambda: [b.state for b in operator.brokers()] == ["suspect"], 20)
+        eventually(lambda: [b.state for b in operator.brokers()] == ["suspect"], 60)
         assert proofs(operator) == {}
     finally:
         kube.delete(node)
-    eventually(lambda: "was removed" in proofs(operator)[broker.incarnation], 20)
+    eventually(lambda: "was removed" in proofs(operator)[broker.incarnation], 60)

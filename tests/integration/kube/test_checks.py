@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,17 +67,17 @@ def test_a_right_that_is_missing_is_named_until_it_is_given(
     kubeconfig, subject = user(api_server, namespace)
     operator = new_operator(kubeconfig)
     operator.launch()
-    eventually(lambda: f"list topics.seaweedmq.io in namespace {namespace}" in operator.http_get("/readyz")[1], 20)
+    eventually(lambda: f"list topics.seaweedmq.io in namespace {namespace}" in operator.http_get("/readyz")[1], 90)
     roles = give(kube, namespace, subject)
     own = copy.deepcopy(roles["smq-operator"])
     own["rules"] = [rule for rule in own["rules"] if "leases" not in rule["resources"]]
     kube.replace(own)
     wanted = f'create leases of API group "coordination.k8s.io" in namespace {namespace}'
-    eventually(lambda: wanted in operator.http_get("/readyz")[1], 20)
+    eventually(lambda: wanted in operator.http_get("/readyz")[1], 90)
     assert wanted in failed(operator)["RightsMissing"]
     eventually(lambda: wanted in events(kube, operator)["RightsMissing"])
     kube.replace(roles["smq-operator"])
-    eventually(lambda: operator.events("leader.ready"), 30)
+    eventually(lambda: operator.events("leader.ready"), 90)
     assert operator.process.poll() is None
 
 
@@ -90,12 +91,12 @@ def definitions(kube: Kube) -> Iterator[Kube]:
 def test_definitions_that_are_missing_are_waited_for(definitions: Kube, new_operator: Operators) -> None:
     for crd in CRDS:
         definitions.delete(crd)
-    eventually(lambda: all(definitions.find(crd) is None for crd in CRDS), 30)
+    eventually(lambda: all(definitions.find(crd) is None for crd in CRDS), 90)
     operator = new_operator()
     operator.launch()
-    eventually(lambda: "install the definitions" in operator.http_get("/readyz")[1], 20)
+    eventually(lambda: "install the definitions" in operator.http_get("/readyz")[1], 90)
     definitions.install_crds(CRDS)
-    eventually(lambda: operator.events("leader.ready"), 40)
+    eventually(lambda: operator.events("leader.ready"), 90)
 
 
 def test_an_older_definition_is_told_but_keeps_nobody_from_leading(definitions: Kube, new_operator: Operators) -> None:
@@ -104,12 +105,20 @@ def test_an_older_definition_is_told_but_keeps_nobody_from_leading(definitions: 
     del status["lastDecision"]
     older["spec"]["versions"][0]["additionalPrinterColumns"] = []
     definitions.apply(older)
-    eventually(lambda: "lastDecision" not in str(definitions.request("GET", PUBLISHED)), 30)
+    eventually(lambda: "lastDecision" not in str(definitions.request("GET", PUBLISHED)), 90)
     operator = new_operator().start(timeout=90.0)
     said = failed(operator)["TopicDefinitionOld"]
     assert "topics.seaweedmq.io is older than this operator: it lacks status.lastDecision" in said
     assert "helm upgrade" in said
     eventually(lambda: "status.lastDecision" in events(definitions, operator)["TopicDefinitionOld"])
+
+
+def test_a_filer_that_cannot_be_used_is_told(kube: Kube, new_operator: Operators) -> None:
+    operator = new_operator()
+    operator.store = replace(operator.store, endpoint="http://127.0.0.1:9")
+    operator.launch()
+    eventually(lambda: "127.0.0.1:9" in operator.http_get("/readyz")[1], 60)
+    eventually(lambda: "the filer does not answer" in events(kube, operator)["NotReady"], 60)
 
 
 def test_of_two_releases_in_a_namespace_the_first_one_leads(
@@ -120,11 +129,11 @@ def test_of_two_releases_in_a_namespace_the_first_one_leads(
     kube.patch(first, {"spec": {"replicas": 0}})
     operator = new_operator()
     operator.launch()
-    why = eventually(lambda: text if "release first" in (text := operator.http_get("/readyz")[1]) else "", 20)
+    why = eventually(lambda: text if "release first" in (text := operator.http_get("/readyz")[1]) else "", 90)
     assert f"release {RELEASE}" in why and "Keep one release" in why
     eventually(lambda: "release first" in events(kube, operator)["TwoReleases"])
     kube.delete(first)
-    eventually(lambda: operator.events("leader.ready"), 30)
+    eventually(lambda: operator.events("leader.ready"), 90)
 
 
 def test_a_standby_pod_is_not_marked_whatever_its_label_says(
@@ -134,4 +143,4 @@ def test_a_standby_pod_is_not_marked_whatever_its_label_says(
     pod = kube.get(pod_of(other.pod, namespace, "operator"))
     kube.patch(pod, {"metadata": {"labels": {"seaweedmq.io/leader": "true"}}})
     other.launch()
-    eventually(lambda: not other.marked and operator.marked, 20)
+    eventually(lambda: not other.marked and operator.marked, 90)

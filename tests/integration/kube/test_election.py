@@ -39,7 +39,7 @@ def standby(new_operator: Operators, leader: KubeLeader) -> KubeLeader:
     """Another operator that has seen the leader."""
     other = new_operator()
     other.launch()
-    eventually(lambda: refusal(other).details["leader"] == leader.listen, 30)
+    eventually(lambda: refusal(other).details["leader"] == leader.listen, 90)
     return other
 
 
@@ -68,7 +68,7 @@ def test_a_killed_leader_is_followed_and_the_next_one_decides(
     for name in ("a", "b"):
         new_broker(name, operator, other)
     kube.create(topic(namespace))
-    eventually(lambda: operator.locate(f"{namespace}/t").layout.segments, 20)
+    eventually(lambda: operator.locate(f"{namespace}/t").layout.segments, 60)
     operator.kill()
     killed = time.monotonic()
     kube.create(topic(namespace, "u"))

@@ -37,15 +37,15 @@ def test_a_topic_is_led_from_its_resource_until_it_is_deleted(
     for name in ("a", "b"):
         new_broker(name, operator)
     made = kube.create(topic(namespace))
-    reply = eventually(lambda: located(operator, "t"), 20)
+    reply = eventually(lambda: located(operator, "t"), 60)
     assert reply.topic.uid == made["metadata"]["uid"]
     assert {r.broker for s in reply.layout.segments for r in s.replicas} == {"a", "b"}
     kube.patch(made, {"spec": {"segments": {"min": 4}}})
-    eventually(lambda: sum(not s.successors for s in located(operator, "t").layout.segments) >= 4, 20)
+    eventually(lambda: sum(not s.successors for s in located(operator, "t").layout.segments) >= 4, 60)
     kube.delete(made)
     eventually(lambda: "t" not in topics(operator), 10)
     again = kube.create(topic(namespace))
-    eventually(lambda: located(operator, "t").topic.uid == again["metadata"]["uid"], 20)
+    eventually(lambda: located(operator, "t").topic.uid == again["metadata"]["uid"], 60)
 
 
 def test_people_make_pause_and_delete_topics_by_the_control_api(
