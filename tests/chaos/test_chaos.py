@@ -53,6 +53,7 @@ def test_nothing_is_lost_repeated_or_reordered(request: pytest.FixtureRequest, t
         ]
         readers = [stage.client("reader.py", cluster.address, "chaos", path) for path in delivered]
         try:
+            eventually(lambda: all(path.read_text() for path in acked), 60, what="every writer's first ack")
             run_faults(faults, seconds)
             for process in writers:
                 process.send_signal(signal.SIGTERM)
