@@ -36,6 +36,8 @@ Data: TypeAlias = "Buffer | Sequence[Buffer]"
 
 T = TypeVar("T")
 
+_FULL = "; if this goes on, look whether the filer has free space and what its log says"
+
 __all__ = [
     "AlreadyThere",
     "Changed",
@@ -160,8 +162,9 @@ class Store:
                     f"AWS_SECRET_ACCESS_KEY to a key that may read, write, list and delete there "
                     f"({_first_line(error)})"
                 ) from None
+            hint = _FULL if _may_be_full(error) else ""
             raise StoreUnavailable(
-                f"no clear answer from {self._where} for {path!r}: {_first_line(error)}", path=path
+                f"no clear answer from {self._where} for {path!r}: {_first_line(error)}{hint}", path=path
             ) from None
 
 
@@ -206,6 +209,12 @@ def _is_denied(error: Exception) -> bool:
     # Listings report a refusal as a general error.
     kinds = (PermissionDeniedError, UnauthenticatedError)
     return isinstance(error, kinds) or any(f"status code: {status}" in str(error) for status in (401, 403))
+
+
+def _may_be_full(error: Exception) -> bool:
+    """SeaweedFS answers 500 to every write when its disk is full, others 507; why is in their logs only."""
+    text = str(error)
+    return "Error performing PUT" in text and any(f"status code: {status}" in text for status in (500, 507))
 
 
 def _first_line(error: Exception) -> str:
