@@ -1,0 +1,101 @@
+"""The filer's disk is full: acks stop before memory does, the log says what to do, and with space all goes on."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from smq_storage.chain import Chain
+from smq_storage.seaweed import SeaweedProcess
+from support.broker_process import Brokers, make_segment, make_topic
+from support.raw_flight import RawProducer, rows
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+ROWS = 64
+SIZE = 4096
+
+
+class SmallDisk:
+    """A file system of its own for SeaweedFS."""
+
+    def __init__(self, folder: Path, megabytes: int) -> None:
+        self.folder = folder
+        self._mount(f"size={megabytes}m", "tmpfs", folder)
+
+    def grow(self, megabytes: int) -> None:
+        self._mount(f"remount,size={megabytes}m", folder=self.folder)
+
+    def _mount(self, options: str, source: str = "", folder: Path | None = None) -> None:
+        words = ["-t", "tmpfs", source] if source else []
+        subprocess.run(["mount", "-o", options, *words, str(folder)], check=True, capture_output=True, text=True)
+
+    def close(self) -> None:
+        subprocess.run(["umount", "-l", str(self.folder)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        small = SmallDisk(folder, 48)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", None) or error
+        pytest.skip(f"a small disk is made by mounting a tmpfs, which needs root and CAP_SYS_ADMIN: {said}")
+    yield small
+    small.close()
+
+
+def test_a_full_disk_stops_acks_and_loses_nothing(disk: SmallDisk, tmp_path: Path):
+    with SeaweedProcess(disk.folder) as seaweed:
+        settings = seaweed.settings("full", timeout=3.0)
+        brokers = Brokers(tmp_path, settings)
+        try:
+            one, two = brokers.start("b1", "b2", flags=["--memory", "32Mi"])
+            topic = make_topic(flush_bytes=1 << 20)
+            segment = make_segment(topic, one.replica, two.replica)
+            for broker in (one, two):
+                broker.open(topic, segment)
+            producer = RawProducer(one.address, topic, segment)
+            sent: list[list[bytes]] = []
+
+            def send() -> None:
+                sent.append([os.urandom(SIZE) for _ in range(ROWS)])
+                producer.send(rows(sent[-1]))
+
+            # What cannot be compressed, a quarter of a megabyte at a time, until the disk is full.
+            while not one.events("chunk.store_unavailable"):
+                assert len(sent) < 400, "100 MB are on a disk of 48"
+                send()
+                eventually(lambda: len(sent) - 1 in producer.acked or one.events("chunk.store_unavailable"), 30)
+            told = one.events("chunk.store_unavailable")[0]["error"]
+            assert "free space" in told, told
+
+            # Acks go on out of memory until the tails are full, then they stop.
+            feeding = threading.Thread(target=lambda: [send() for _ in range(60)], daemon=True)
+            feeding.start()
+            eventually(lambda: "smq_producer_waits_total 0" not in one.get("/metrics")[1], 60)
+            assert one.report(segment).state == "open"
+
+            disk.grow(512)
+            feeding.join(60)
+            assert not feeding.is_alive(), "producers go on when there is space"
+            producer.wait_acked(len(sent) - 1, 90)
+            assert one.seal(topic, segment).end == len(sent) * ROWS
+            chain = Chain(settings.open(), topic.name, topic.uid, segment.name)
+            found = [value for info in chain.walk() if info.rows for value in _values(chain, info.first)]
+            assert found == [value for batch in sent for value in batch]
+        finally:
+            brokers.stop()
+
+
+def _values(chain: Chain, first: int) -> list[bytes]:
+    read = chain.read(first)
+    assert read is not None
+    values: list[bytes] = read[1].column("value").to_pylist()
+    return values
