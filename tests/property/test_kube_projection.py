@@ -62,7 +62,7 @@ def _other_owner(shelf: Shelf, name: str) -> None:
 
 
 def _edit_spec(shelf: Shelf, name: str) -> None:
-    shelf.segments[name]["spec"] = {"topic": "flights", "number": 7}
+    shelf.segments[name]["spec"] = {"topic": "flights", "number": 10**9}
 
 
 def _forge(shelf: Shelf, name: str) -> None:
@@ -79,7 +79,7 @@ DRIFTS: list[Callable[[Shelf, str], None]] = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(states(), states(), st.data())
 def test_it_comes_to_rest_as_it_shall_be(before: TopicFacts, after: TopicFacts, data: st.DataObject) -> None:
     shelf = Shelf()
