@@ -9,13 +9,14 @@ import structlog
 from smq_core.errors import SmqError
 from smq_operator.effects import BrokerCalls
 from smq_operator.loop import LeaderLoop
-from smq_operator.registry import Broker
+from smq_operator.registry import SILENT_AFTER, Broker
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1.leader_pb2 import Empty
 
 log = structlog.get_logger()
 
 ANSWER_WITHIN = 0.3
+"""Seconds; more for a broker that was suspected in vain before."""
 ASK_AGAIN_AFTER = 0.5
 
 
@@ -37,8 +38,9 @@ class Doubts:
 
     async def answers(self, broker: Broker) -> bool:
         """True when the process at the broker's address answers and is this incarnation."""
+        patience = ANSWER_WITHIN * broker.patience / SILENT_AFTER
         try:
-            body = await self._brokers.call(broker.replica, "status", Empty(), timeout=ANSWER_WITHIN, urgent=True)
+            body = await self._brokers.call(broker.replica, "status", Empty(), timeout=patience, urgent=True)
             return pb.BrokerStatus.FromString(body).incarnation == broker.replica.incarnation
         except SmqError:
             return False
@@ -50,6 +52,7 @@ class Doubts:
                 if await self.answers(broker):
                     if broker.doubted:
                         log.info("broker.answers.again", broker=broker.replica.broker, incarnation=incarnation)
+                        broker.lives(self._loop.now())
                     broker.doubted = False
                     return
                 if not broker.doubted:

@@ -3,6 +3,9 @@
 Only in memory. An incarnation is ALIVE while it reports, SUSPECT when it falls silent or a peer's complaint was
 confirmed by asking it directly, and GONE by proof alone: the world has one, or a newer incarnation of the same broker
 registered. GONE is for ever.
+
+Who was SUSPECT and then speaks again was only slow: next time it is waited for longer. Otherwise a cluster that has too
+little CPU would fail over again and again, which costs the CPU that it lacks.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
 SILENT_AFTER = 2_500_000
+LONGEST_PATIENCE = 20_000_000
+CALM_AFTER = 60_000_000
+"""Without another false alarm for so long, the patience with a broker halves again."""
 
 
 @dataclass(slots=True)
@@ -32,6 +38,9 @@ class Broker:
     heard_at: int = 0
     status: pb.BrokerStatus = field(default_factory=pb.BrokerStatus)
     draining: bool = False
+    patience: int = SILENT_AFTER
+    """So long it may be silent."""
+    calmed_at: int = 0
     doubted: bool = False
     """It was asked directly and did not answer; reports alone do not clear it, an answer does."""
     gone: str | None = None
@@ -40,9 +49,16 @@ class Broker:
     def liveness(self, now: int) -> Liveness:
         if self.gone is not None:
             return Liveness.GONE
-        if self.doubted or now - self.heard_at > SILENT_AFTER:
+        if self.doubted or now - self.heard_at > self.patience:
             return Liveness.SUSPECT
         return Liveness.ALIVE
+
+    def lives(self, now: int) -> None:
+        """It said something: whoever was SUSPECT until now was so in vain."""
+        if self.liveness(now) is Liveness.SUSPECT:
+            self.patience, self.calmed_at = min(2 * self.patience, LONGEST_PATIENCE), now
+        elif self.patience > SILENT_AFTER and now - self.calmed_at >= CALM_AFTER:
+            self.patience, self.calmed_at = max(self.patience // 2, SILENT_AFTER), now
 
 
 class Registry:
@@ -61,14 +77,15 @@ class Registry:
         """
         if not (report.broker and report.incarnation and report.address):
             raise InvalidRequest("a report needs the broker's name, incarnation and address")
-        broker = self._brokers.get(report.incarnation)
-        if broker is None:
-            broker = self._register(report)
+        known = self._brokers.get(report.incarnation)
+        broker = known or self._register(report)
         if broker.gone is not None:
             raise WrongIncarnation(
                 f"incarnation {report.incarnation} of broker {report.broker} was given up ({broker.gone}): "
                 "stop this process; a new one may take the name"
             )
+        if known is not None and not broker.doubted:
+            broker.lives(now)
         broker.heard_at = now
         broker.status = report.status
         broker.node, broker.zone = report.node, report.zone

@@ -9,7 +9,7 @@ from smq_core.keyspace import KeyRange
 from smq_core.layout import Successor, create
 from smq_core.model import Durability, Layout, Replica
 from smq_core.sealing import Liveness
-from smq_operator.registry import SILENT_AFTER, Registry, work_of
+from smq_operator.registry import LONGEST_PATIENCE, SILENT_AFTER, Registry, work_of
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from support.leader_in_memory import FakeWorld
@@ -55,6 +55,22 @@ def test_a_broker_is_alive_while_it_reports(registry: Registry):
     assert liveness(registry, "b-1", SILENT_AFTER + 1) is Liveness.SUSPECT
     registry.report(report("b", "b-1"), SILENT_AFTER + 2)
     assert liveness(registry, "b-1", SILENT_AFTER + 3) is Liveness.ALIVE
+
+
+def test_who_was_suspected_in_vain_is_waited_for_longer_until_things_are_calm(registry: Registry):
+    now = 0
+    registry.report(report("b", "b-1"), now)
+    for wait in (SILENT_AFTER, 2 * SILENT_AFTER, 4 * SILENT_AFTER, LONGEST_PATIENCE, LONGEST_PATIENCE):
+        assert liveness(registry, "b-1", now + wait) is Liveness.ALIVE
+        now += wait + 1
+        assert liveness(registry, "b-1", now) is Liveness.SUSPECT
+        registry.report(report("b", "b-1"), now)
+    for wait in (LONGEST_PATIENCE // 2, LONGEST_PATIENCE // 4, LONGEST_PATIENCE // 8, SILENT_AFTER):
+        for _ in range(60):
+            now += 1_000_000
+            registry.report(report("b", "b-1"), now)
+        assert liveness(registry, "b-1", now + wait) is Liveness.ALIVE
+        assert liveness(registry, "b-1", now + wait + 1) is Liveness.SUSPECT
 
 
 def test_a_doubt_is_not_cleared_by_reports(registry: Registry):

@@ -9,6 +9,7 @@ import pytest
 
 from smq_core.model import Phase
 from smq_operator import deaf, orphans
+from smq_operator.registry import SILENT_AFTER
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage import groups as group_files
@@ -272,6 +273,7 @@ def test_a_complaint_is_checked_by_asking(monkeypatch: pytest.MonkeyPatch):
         assert layout is not None
         victim.answers = True
         await until(lambda: not broker.doubted, 2, "it is asked until it answers")
+        assert broker.patience > SILENT_AFTER, "next time it is waited for longer"
 
     run(work)
 
