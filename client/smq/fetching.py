@@ -24,6 +24,8 @@ log = logging.getLogger("smq")
 
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.5
+WARN_AFTER = 5.0
+"""Seconds without a word from replicas or filer after which, each time, a warning says what is in the way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Fetcher:
         self._at_boundary = plan.position == 0
         self._stream: TailStream | None = None
         self._stop = threading.Event()
+        self._well_at = time.monotonic()
         inbox.open(self)
         self._thread = threading.Thread(target=self._run, name=f"smq-fetch-{self.segment}", daemon=True)
         self._thread.start()
@@ -99,7 +102,7 @@ class Fetcher:
                     if self._read_once():
                         return
                 except SmqError as error:
-                    log.info("reading %s: %s", self.segment, error.message)
+                    self._tell(error)
                     if not isinstance(error, Unavailable) and not error.retry and self._hopeless(error):
                         self._inbox.put(self, Failed(error))
                         return
@@ -108,6 +111,13 @@ class Fetcher:
         except Exception as error:
             log.exception("reading %s failed", self.segment)
             self._inbox.put(self, Failed(SmqError(f"reading {self.segment} failed: {error}")))
+
+    def _tell(self, error: SmqError) -> None:
+        if time.monotonic() - self._well_at < WARN_AFTER:
+            log.info("reading %s: %s", self.segment, error.message)
+        else:
+            log.warning("reading %s does not go on, it is tried again: %s", self.segment, error.message)
+            self._well_at = time.monotonic()
 
     @staticmethod
     def _hopeless(error: SmqError) -> bool:
@@ -138,6 +148,8 @@ class Fetcher:
             for frame in stream.frames(self.position):
                 self.watermark = max(self.watermark, frame.watermark)
                 self.heard = True
+                if frame.trimmed_to is None:
+                    self._well_at = time.monotonic()
                 if frame.table is not None:
                     self._at_boundary = False
                     if not self._put(frame.table, frame.first):
@@ -172,6 +184,7 @@ class Fetcher:
                 return True
             first: int | None = self.position if self._at_boundary else chain.find(self.position)
             found = chain.read(first) if first is not None else None
+            self._well_at = time.monotonic()
             if found is None:
                 return self._at_end_of_chain(chain)
             info, table = found

@@ -12,6 +12,7 @@ import pytest
 
 import smq
 from support.local_cluster import LocalCluster
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -149,3 +150,23 @@ def test_a_closed_producer_and_consumer(cluster: LocalCluster, client: smq.Clien
         consumer.poll(0)
     with pytest.raises(smq.InvalidRequest, match="group"):
         client.consumer(topic).commit()
+
+
+def test_a_filer_that_cannot_be_reached_is_told_while_it_is_tried_again(
+    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smq.fetching.WARN_AFTER", 0.5)
+    cluster.create(topic)
+    with cluster.connect() as client:
+        with client.producer(topic) as producer:
+            producer.send(b"old")
+        [segment] = client.admin().segments(topic)
+        client.admin().roll(topic, segment.name)
+    nowhere = smq.connect(cluster.address, filer_url=cluster.store.url, filer_endpoint="http://127.0.0.1:1")
+    with nowhere as client, client.consumer(topic) as consumer:
+
+        def told() -> bool:
+            assert consumer.poll(0.1) is None
+            return any("does not go on" in r.getMessage() for r in caplog.records if r.levelno >= 30)
+
+        eventually(told, 20, what="a warning says what is in the way")
