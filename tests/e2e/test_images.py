@@ -23,7 +23,7 @@ def engine() -> Iterator[Engine]:
         pytest.skip("the base image is made by root")
     try:
         with Engine() as engine:
-            for archive in archives():
+            for archive in archives(engine):
                 engine.load(archive)
             yield engine
     except NoEngine as missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -13,6 +14,9 @@ from typing import Self
 
 from e2e.cluster.binaries import CACHE
 from e2e.cluster.daemons import Daemons, NotReady, wait_until
+
+TRIES = 3
+"""On a busy machine containerd often needs longer than the 15 s that dockerd gives it."""
 
 PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")
 
@@ -35,6 +39,12 @@ class Engine:
             return self
         if os.geteuid() != 0 or shutil.which("dockerd") is None:
             raise NoEngine("no Docker engine answers: start it, or as root: apt-get install docker.io")
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(NoEngine):
+                return self._start()
+        return self._start()
+
+    def _start(self) -> Self:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="smq-docker-"))
         self._host = f"unix://{folder}/docker.sock"
         self._daemons = Daemons(folder, attached=False)  # killed, it would leave its containerd behind

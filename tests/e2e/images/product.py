@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import subprocess
@@ -29,15 +30,19 @@ def name(part: str) -> str:
     return f"localhost/seaweedmq-{part}:e2e"
 
 
-def archives() -> list[Path]:
-    """Broker, operator and SeaweedFS as docker-archive files: by their Dockerfiles, or by hand without Docker."""
+def archives(running: Engine | None = None) -> list[Path]:
+    """Broker, operator and SeaweedFS as docker-archive files: by their Dockerfiles, or by hand without Docker.
+
+    With an engine that runs already, always by their Dockerfiles.
+    """
     made = {part: IMAGES / f"product-{part}.tar" for part in PARTS}
     states = {part: _state(part) for part in PARTS}
-    stale = [part for part, archive in made.items() if _kept(archive) not in (states[part], states[part] + BY_HAND)]
+    also = BY_HAND if running is None else ""
+    stale = [part for part, archive in made.items() if _kept(archive) not in (states[part], states[part] + also)]
     if stale:
         IMAGES.mkdir(parents=True, exist_ok=True)
         try:
-            with Engine() as engine:
+            with contextlib.nullcontext(running) if running is not None else Engine() as engine:
                 engine.load(python_base())
                 for part in stale:
                     _build(engine, part, made[part])
