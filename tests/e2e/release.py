@@ -147,12 +147,12 @@ class Release:
         return str(self.kube.get(named)["spec"]["clusterIP"])
 
     def topic(self, name: str, **spec: Any) -> dict[str, Any]:
-        """Applies a Topic and waits until it is Ready."""
+        """Applies a Topic and waits until it is Ready; returns it as the API server has it."""
         named = {"name": name, "namespace": SPACE}
         topic = {"apiVersion": "seaweedmq.io/v1alpha1", "kind": "Topic", "metadata": named, "spec": spec}
         self.kube.apply(topic)
         eventually(lambda: condition(self.kube.get(topic), "Ready") == "True", 60, what=f"{name} is Ready", pause=0.2)
-        return topic
+        return self.kube.get(topic)
 
     def segments(self, topic: str, phase: str = "Open") -> list[dict[str, Any]]:
         found = self.kube.list("seaweedmq.io/v1alpha1", "Segment", SPACE)
