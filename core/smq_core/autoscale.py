@@ -63,6 +63,11 @@ def pressure(rates: Rates, spec: TopicSpec) -> float:
     )
 
 
+def lasting(load: SegmentLoad, spec: TopicSpec) -> float:
+    """The pressure that was there and is there: neither a moment's peak nor what has ended already."""
+    return min(pressure(load.fast, spec), pressure(load.slow, spec))
+
+
 @dataclass(slots=True)
 class Autoscaler:
     """Remembers since when each segment is above the split line or quiet. Times are microseconds."""

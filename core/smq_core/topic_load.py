@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from smq_core.autoscale import Autoscaler, Change, HotPartition, Split, pressure
+from smq_core.autoscale import Autoscaler, Change, HotPartition, Split, lasting
 from smq_core.decide import Roll
 from smq_core.load import SECOND, Counters, SegmentLoad, slow_window
 from smq_core.model import Layout, Phase, Segment, TopicSpec
@@ -109,7 +109,7 @@ class TopicLoad:
             return []
         self._looked_at = now
         settled = [s for s in healthy if now - s.opened_at >= SETTLE_AFTER_CHANGE]
-        known = {name: pressure(load.slow, spec) for name, load in self.segments.items() if load.observed}
+        known = {name: lasting(load, spec) for name, load in self.segments.items() if load.observed}
         if not settled or not known:
             return []
         usual = sum(known.values()) / len(known)

@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-from smq_core.autoscale import pressure
+from smq_core.autoscale import lasting
 from smq_core.decide import Decision
 from smq_core.errors import SmqError, StoreUnavailable, Unavailable, UnknownTopic
 from smq_core.leading import Effect, PutLayout, TopicLeader
@@ -335,7 +335,7 @@ class LeaderLoop:
                 continue
             spec, loads = run.leader.topic.spec, run.leader.load.segments
             try:
-                pressures = {name: pressure(load.slow, spec) for name, load in loads.items()}
+                pressures = {name: lasting(load, spec) for name, load in loads.items()}
             except Exception as error:
                 self._set_aside(run, error)
                 continue

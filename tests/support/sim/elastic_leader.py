@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from smq_core.autoscale import pressure
+from smq_core.autoscale import lasting
 from smq_core.fleet import Fleet, FleetLoad, to_drain
 from smq_core.leading import PutLayout
 from smq_core.load import Rates
@@ -81,7 +81,7 @@ class ElasticLeader(Leader):
                 for rank, replica in enumerate(segment.replicas):
                     self._work[replica.incarnation] += 2 if rank == 0 else 1
         spec = self.machine.topic.spec
-        loads = {name: pressure(load.slow, spec) for name, load in self.machine.load.segments.items()}
+        loads = {name: lasting(load, spec) for name, load in self.machine.load.segments.items()}
         self._traffic = carried(segments, loads)
         return super().views()
 

@@ -87,6 +87,15 @@ def test_a_new_broker_gets_some_of_the_work() -> None:
     assert not load.changes(SPEC, layout, alive(A, B, C), 21 * SECOND), "the moves have had no time to help"
 
 
+def test_nothing_moves_for_a_load_that_has_ended() -> None:
+    layout, load = layout_of(8, A, B), TopicLoad()
+    report(load, layout, range(60), *[700] * 8)
+    for second in range(60, 75):
+        for segment in layout.segments:
+            load.observe(segment.name, Counters(700 * 59, 700 * 59, 1), second * SECOND)
+    assert not load.changes(SPEC, layout, alive(A, B, C), 75 * SECOND), "the last minute's rate is half a target still"
+
+
 def test_a_falling_rate_has_a_falling_slope() -> None:
     load, total = SegmentLoad(), 0
     for second, rate in enumerate([1_000] * 5 + [100] * 3):
