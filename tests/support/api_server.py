@@ -12,6 +12,7 @@ import pytest
 from e2e.cluster.binaries import BIN, KUBE, NotBuilt, require
 from e2e.cluster.cluster import Cluster
 from support.kube import Kube, documents
+from support.waiting import eventually
 
 CRDS = Path(__file__).parents[2] / "crds"
 
@@ -49,5 +50,7 @@ def namespace(kube: Kube) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:12]}"
     resource = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     kube.create(resource)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+    eventually(lambda: kube.find(account), 60, what="a controller has given it the account that Pods need")
     yield name
     kube.delete(resource)
