@@ -1,7 +1,8 @@
 """Who leads: one candidate's view of the Lease, and what it should do now.
 
 No clocks are compared. A candidate notes by its own monotonic clock when it last saw the Lease change; a holder that
-was not seen to renew for the Lease's whole duration is taken to be gone. The Lease saves work and fences nothing: the
+was not seen to renew for the Lease's whole duration, though it was looked at, is taken to be gone: while the API server
+is away nobody can renew, so that time says nothing against the holder. The Lease saves work and fences nothing: the
 layouts' etags do. So a holder that cannot reach the API server leads on: nobody can take the Lease there either, and
 when somebody could after all, both notice by the layouts.
 """
@@ -48,14 +49,15 @@ class Candidate:
     leads: bool = False
     lost: bool = False
     """It led, and saw another in its place; it must end."""
-    _changed_at: int = 0
+    _silent_since: int = 0
+    """Since when the Lease has been looked at without a gap, and has not changed."""
     _read_at: int | None = None
     _renewed_at: int = 0
 
     def seen(self, lease: Lease | None, now: int) -> None:
         """The Lease was read so."""
-        if self._read_at is None or lease is None or self.lease is None or lease.version != self.lease.version:
-            self._changed_at = now
+        if self._away(now) or lease is None or self.lease is None or lease.version != self.lease.version:
+            self._silent_since = now
         self.lease, self._read_at = lease, now
         if self.leads and lease is not None and lease.holder != self.me:
             self.leads, self.lost = False, True
@@ -63,7 +65,7 @@ class Candidate:
     def written(self, lease: Lease, now: int) -> None:
         """Its own write succeeded: it is the holder since ``now``, the time before the write was sent."""
         self.lease = lease
-        self._read_at = self._changed_at = self._renewed_at = now
+        self._read_at = self._silent_since = self._renewed_at = now
         self.leads = True
 
     def refused(self) -> None:
@@ -85,7 +87,7 @@ class Candidate:
             if self.lease is None:
                 return Act.TAKE  # somebody deleted it
             return Act.RENEW if now - self._renewed_at >= self.renew_every else Act.NOTHING
-        if self._free(now):
+        if self._free() and not self._away(now):
             return Act.TAKE
         return Act.READ if now - self._read_at >= self.read_every else Act.NOTHING
 
@@ -93,8 +95,12 @@ class Candidate:
         """It leads, but by the Lease others may think that it is gone."""
         return self.leads and now - self._renewed_at > self.duration
 
-    def _free(self, now: int) -> bool:
+    def _away(self, now: int) -> bool:
+        """The Lease was not looked at for so long that its holder may have been as unable to renew it."""
+        return self._read_at is None or now - self._read_at >= self.duration // 2
+
+    def _free(self) -> bool:
         lease = self.lease
-        if lease is None or not lease.holder or lease.holder == self.me:
+        if lease is None or not lease.holder or lease.holder == self.me or self._read_at is None:
             return True
-        return now - self._changed_at > max(lease.duration, SECOND)
+        return self._read_at - self._silent_since > max(lease.duration, SECOND)

@@ -125,12 +125,15 @@ def test_a_holder_that_may_not_renew_any_more_ends_when_its_time_is_over() -> No
     assert a.candidate.lost and not a.candidate.leads
 
 
-def test_when_nobody_reaches_the_api_server_the_holder_stays() -> None:
+@pytest.mark.parametrize("away", [4, 8, 12, 40, 4000])
+def test_when_nobody_reaches_the_api_server_the_holder_stays_though_another_is_back_first(away: int) -> None:
     _, a, b = pair()
     now = run([a, b], 0, 10)
     a.connected = b.connected = False
-    now = run([a, b], now, 40)
-    a.connected = b.connected = True
+    now = run([a, b], now, away)
+    b.connected = True
+    now = run([a, b], now, 4)
+    a.connected = True
     run([a, b], now, 20)
     assert a.candidate.leads and not b.candidate.leads
 
