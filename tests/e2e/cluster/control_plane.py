@@ -101,6 +101,12 @@ class ControlPlane:
         self._start("kube-apiserver", flags)
         self._wait(lambda: self.get("/readyz") == 200, 90, "the API server is ready", "kube-apiserver", "etcd")
 
+    def wake_controllers(self) -> None:
+        """Starts them anew after the API server was away: by themselves they may wait a minute before they ask again."""
+        for name in self._client_flags():
+            self.daemons.stop(name, signal.SIGKILL)
+        self._start_clients()
+
     def get(self, path: str) -> int:
         """The HTTP status of a GET as admin; 0 when nobody answers."""
         context = ssl.create_default_context(cafile=str(self.authority.certificate("ca")))

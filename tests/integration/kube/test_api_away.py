@@ -52,10 +52,11 @@ def test_data_goes_on_and_the_leader_leads_on(
             assert slowest < 5
         finally:
             plane.start_api_server()
+            plane.wake_controllers()
         kube.create(topic(namespace, "later"))
         eventually(lambda: operator.locate(f"{namespace}/later").layout.segments, 60, what="news come again")
         producer.send(b"after", key=b"k").result(timeout=10)
-    assert operator.process.poll() is None and standby.process.poll() is None
+    assert operator.process.poll() is None and standby.process.poll() is None, "the same one leads"
     assert not operator.events("leader.lost") and not standby.events("leader.ready")
     assert not operator.events("topic.removed")
 
@@ -71,4 +72,5 @@ def test_an_operator_waits_for_an_api_server_that_is_away_at_its_start(
         eventually(lambda: "waiting for the API server" in operator.http_get("/readyz")[1], 90)
     finally:
         plane.start_api_server()
+        plane.wake_controllers()
     eventually(lambda: operator.events("leader.ready"), 90)
