@@ -12,7 +12,7 @@ from benchmarks.elastic.checks import hurried, settled_since, unevenness
 from benchmarks.elastic.model import Model, World, world_for
 from benchmarks.elastic.record import Record
 from benchmarks.elastic.shapes import SHAPES, Shape, make
-from smq_core.load import SECOND
+from smq_core.model import SECOND
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from smq_core.fleet import Fleet, FleetLoad, FleetPolicy, to_drain
-from smq_core.load import SECOND
-from smq_core.model import Layout, Replica
+from smq_core.model import SECOND, Layout, Replica
 from smq_core.placement import BrokerView
 from smq_core.rebalance import FOLLOWER
 

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 from benchmarks.elastic.record import Event, Record
 from smq_core.autoscale import MAKE_ROOM_AFTER
-from smq_core.load import SECOND
-from smq_core.model import TopicSpec
+from smq_core.model import SECOND, TopicSpec
 
 SCALING = ("split", "merge")
 

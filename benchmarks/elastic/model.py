@@ -22,8 +22,8 @@ from smq_core.decide import Decision
 from smq_core.fleet import FleetLoad, FleetPolicy
 from smq_core.keyspace import KeyRange, covers_exactly, union
 from smq_core.leading import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout, TopicLeader
-from smq_core.load import SECOND, Counters
-from smq_core.model import Layout, SealOutcome, Segment, Topic, TopicSpec
+from smq_core.load import Counters
+from smq_core.model import SECOND, Layout, SealOutcome, Segment, Topic, TopicSpec
 from smq_core.rebalance import FOLLOWER
 from smq_core.sealing import AskReplica, SealFromFiler
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import Successor, create
 from smq_core.leading import OpenReplica, PutLayout, TopicLeader
-from smq_core.load import SECOND, Counters
-from smq_core.model import Durability, Layout, Replica, SealOutcome, Topic, TopicSpec
+from smq_core.load import Counters
+from smq_core.model import SECOND, Durability, Layout, Replica, SealOutcome, Topic, TopicSpec
 from smq_core.placement import BrokerView
 
 ROUNDS = 5

@@ -13,8 +13,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from smq_core.cutting import cut_by_load, cut_evenly
-from smq_core.load import SECOND, Rates, SegmentLoad
-from smq_core.model import Segment, TopicSpec
+from smq_core.load import Rates, SegmentLoad
+from smq_core.model import SECOND, Segment, TopicSpec
 
 TARGET_BATCHES = 2_000
 """Batches per second that one segment should carry at most: a batch has a fixed cost, whatever its size."""

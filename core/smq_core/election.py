@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-SECOND = 1_000_000
+from smq_core.model import SECOND
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from smq_core.load import SECOND
+from smq_core.model import SECOND
 from smq_core.placement import BrokerView
 from smq_core.sealing import Liveness
 

@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-SECOND = 1_000_000
+from smq_core.model import SECOND
+
 FAST_WINDOW = 2 * SECOND
 SLOW_WINDOW = 30 * SECOND
 MAX_RATE = 1e12

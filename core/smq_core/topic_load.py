@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from smq_core.autoscale import Autoscaler, Change, HotPartition, Split, lasting
 from smq_core.decide import Roll
-from smq_core.load import SECOND, Counters, SegmentLoad, slow_window
-from smq_core.model import Layout, Phase, Segment, TopicSpec
+from smq_core.load import Counters, SegmentLoad, slow_window
+from smq_core.model import SECOND, Layout, Phase, Segment, TopicSpec
 from smq_core.placement import BrokerView
 from smq_core.rebalance import Move, to_move
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from smq_core.autoscale import Autoscaler, HotPartition, Merge, Split, pressure
 from smq_core.cutting import cut_by_load, cut_evenly, per_partition
 from smq_core.keyspace import KeyRange, covers_exactly, union
-from smq_core.load import SECOND, Counters, Rates, SegmentLoad
-from smq_core.model import Durability, Phase, Segment, TopicSpec
+from smq_core.load import Counters, Rates, SegmentLoad
+from smq_core.model import SECOND, Durability, Phase, Segment, TopicSpec
 
 SLICES = 64
 SPEC = TopicSpec(partitions=1024, max_segments=64, target_messages_per_second=1000, merge_after=60 * SECOND)

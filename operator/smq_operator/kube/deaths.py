@@ -20,11 +20,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from smq_core.model import SECOND
 from smq_core.starts import Start, start_of
 from smq_operator.kube.cache import Cache
 from smq_operator.kube.kinds import NODES, PODS, Key, Kind, Resource, key_of
 
-SECOND = 1_000_000
 NODE_NOTICED_WITHIN = 60 * SECOND
 """A Node that has failed still looks Ready for up to 50 s."""
 CLOCK_MARGIN = 60

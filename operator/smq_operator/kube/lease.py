@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import structlog
 
-from smq_core.election import SECOND, Act, Candidate, Lease
+from smq_core.election import Act, Candidate, Lease
+from smq_core.model import SECOND
 from smq_operator.kube.api import KubeApi
 from smq_operator.kube.cache import Cache
 from smq_operator.kube.errors import Conflict, KubeError, NotFound, Unreachable

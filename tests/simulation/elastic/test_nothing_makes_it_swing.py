@@ -10,8 +10,7 @@ from benchmarks.elastic.checks import hurried, scaling, settled_since
 from benchmarks.elastic.model import Model, World
 from benchmarks.elastic.shapes import Shape
 from smq_core.fleet import FleetPolicy
-from smq_core.load import SECOND
-from smq_core.model import TopicSpec
+from smq_core.model import SECOND, TopicSpec
 
 PARTITIONS = 64
 TARGET = 1_000.0

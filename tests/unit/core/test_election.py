@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from smq_core.election import SECOND, Act, Candidate, Lease
+from smq_core.election import Act, Candidate, Lease
+from smq_core.model import SECOND
 
 
 @dataclass

@@ -8,8 +8,8 @@ from smq_core.autoscale import Merge, Split
 from smq_core.decide import Roll
 from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import SealPlan, Successor, create, plan
-from smq_core.load import SECOND, Counters, SegmentLoad
-from smq_core.model import Durability, Layout, Reason, Replica, TopicSpec
+from smq_core.load import Counters, SegmentLoad
+from smq_core.model import SECOND, Durability, Layout, Reason, Replica, TopicSpec
 from smq_core.placement import BrokerView
 from smq_core.rebalance import Move
 from smq_core.topic_load import TopicLoad
