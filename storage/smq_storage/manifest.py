@@ -5,6 +5,7 @@ Every mistake is answered by InvalidManifest, which names the field, says what i
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -98,6 +99,35 @@ def parse_resource(body: Mapping[str, Any], default_namespace: str = DEFAULT_NAM
         _spec(model.spec),
         str(autoscaling) if autoscaling is not None else None,
     )
+
+
+def parse_served(body: Mapping[str, Any]) -> tuple[TopicManifest, list[str]]:
+    """A Topic resource that an API server took, and the fields of it that nobody here knows; the rest is followed.
+
+    There are such fields while the definition is newer than this program: in the middle of an upgrade, or when only
+    the program went back. Raises InvalidManifest for everything else.
+    """
+    try:
+        return parse_resource(body), []
+    except InvalidManifest:
+        unknown = _unknown(body)
+        if not unknown:
+            raise
+    known = copy.deepcopy({key: value for key, value in body.items() if key != "status"})
+    for path in unknown:
+        inside: Any = known
+        for part in path[:-1]:
+            inside = inside[part]
+        del inside[path[-1]]
+    return parse_resource(known), [_path(path) for path in unknown]
+
+
+def _unknown(body: Mapping[str, Any]) -> list[tuple[int | str, ...]]:
+    try:
+        ManifestModel.model_validate(body)
+    except ValidationError as error:
+        return [mistake["loc"] for mistake in error.errors(include_url=False) if mistake["type"] == "extra_forbidden"]
+    return []
 
 
 def check_annotations(manifest: TopicManifest) -> None:

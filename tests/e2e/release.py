@@ -6,6 +6,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import helm_python as helm
@@ -70,9 +71,9 @@ class Release:
                 config.install(chart, NAME, self.values, timeout=60)
         self.wait_ready()
 
-    def upgrade(self, changed: Mapping[str, Any]) -> None:
-        """``helm upgrade`` with other values; a mapping in them replaces only what it names."""
-        with self._helm() as (config, chart):
+    def upgrade(self, changed: Mapping[str, Any], folder: Path = CHART) -> None:
+        """``helm upgrade`` with other values, to the chart in ``folder``; a mapping replaces only what it names."""
+        with self._helm(folder) as (config, chart):
             config.upgrade(chart, NAME, merged(self.values, changed), timeout=60)
 
     def test(self) -> str:
@@ -164,10 +165,10 @@ class Release:
         return sorted(found, key=lambda e: e["metadata"]["creationTimestamp"])
 
     @contextlib.contextmanager
-    def _helm(self) -> Iterator[tuple[helm.Config, helm.Chart]]:
+    def _helm(self, folder: Path = CHART) -> Iterator[tuple[helm.Config, helm.Chart]]:
         with (
             helm.Config(kubeconfig_path=str(self.cluster.kubeconfig), namespace=SPACE) as config,
-            helm.Chart.load(CHART) as chart,
+            helm.Chart.load(folder) as chart,
         ):
             yield config, chart
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from e2e.load import load
-from e2e.release import SPACE, Release, unique
+from e2e.newer_chart import VERSION, newer_chart
+from e2e.release import SPACE, Release, condition, unique
+from smq_operator.kube.definitions import PUBLISHED
+from support.kube import Refused
+from support.kube_leader import topic
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -25,6 +33,56 @@ def test_an_upgrade_under_load_loses_nothing_and_leaves_the_number_of_brokers_al
     print(f"upgraded with all Pods replaced: longest stall {running.stall:.2f} s")
     release.upgrade({})
     release.wait_ready(300)
+
+
+def test_an_upgrade_of_the_definitions_under_load_brings_a_new_field_and_touches_no_topic(
+    release: Release, tmp_path: Path
+) -> None:
+    kube, name = release.kube, unique("defined")
+    release.topic(name, **SPEC)
+    early, late = topic(SPACE, unique("early"), tier="Cold"), topic(SPACE, unique("late"), tier="Cold")
+    with pytest.raises(Refused, match=r'unknown field "spec\.tier"'):
+        kube.create(early)
+    kube.kubectl("create", "--validate=ignore", "-f", "-", stdin=json.dumps(early))
+    eventually(lambda: condition(kube.get(early), "Ready") == "True", 60, what="it is Ready without the field")
+    before = topics(release)
+    assert "tier" not in before[early["metadata"]["name"]]["spec"]
+    pods = {pod["metadata"]["uid"] for part in ("broker", "operator") for pod in release.pods(part)}
+    with load(release, name) as running:
+        everything = {"brokers": {"logLevel": "debug"}, "operator": {"logLevel": "debug"}}
+        release.upgrade(everything, newer_chart(tmp_path))
+        eventually(lambda: '"tier"' in json.dumps(kube.request("GET", PUBLISHED)), 30, what="the field is published")
+        release.topic(late["metadata"]["name"], **late["spec"])
+        release.wait_ready(300)
+        running.go_on()
+    stall = running.stall
+    assert release.deployment("broker")["metadata"]["labels"]["helm.sh/chart"] == f"seaweedmq-{VERSION}"
+    assert not pods & {pod["metadata"]["uid"] for part in ("broker", "operator") for pod in release.pods(part)}
+    assert kube.get(late)["spec"]["tier"] == "Cold"
+    assert condition(kube.get(late), "ManifestRefused") == "True", "an operator that does not know the field says so"
+    assert {known: topics(release)[known] for known in before} == before
+    with pytest.raises(Refused, match="Unsupported value"):
+        kube.patch(late, {"spec": {"tier": "Warm"}})
+    assert "SealBlocked" not in {event["reason"] for event in release.events(late["metadata"]["name"])}
+    with load(release, late["metadata"]["name"]) as running:
+        release.upgrade({})
+        eventually(lambda: "tier" not in kube.get(late)["spec"], 30, what="the field is gone again")
+        release.wait_ready(300)
+    print(f"a new field in the definition: longest stall {stall:.2f} s, and back: {running.stall:.2f} s")
+    assert {known: topics(release)[known] for known in before} == before
+    assert condition(kube.get(late), "Ready") == "True"
+
+
+def topics(release: Release) -> dict[str, dict[str, Any]]:
+    """What people wrote into each Topic, and which one it is: by name, without what the leader tells of it."""
+    kept = ("uid", "generation", "creationTimestamp", "labels", "annotations", "ownerReferences", "finalizers")
+    return {
+        found["metadata"]["name"]: {
+            "metadata": {key: value for key, value in found["metadata"].items() if key in kept},
+            "spec": found["spec"],
+        }
+        for found in release.kube.list("seaweedmq.io/v1alpha1", "Topic", SPACE)
+    }
 
 
 def test_a_segment_that_somebody_deletes_or_edits_comes_back_as_it_is(release: Release) -> None:

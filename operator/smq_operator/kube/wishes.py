@@ -1,4 +1,8 @@
-"""Topic resources as wishes. One that cannot be followed keeps its last good spec and says why."""
+"""Topic resources as wishes. One that cannot be followed keeps its last good spec and says why.
+
+Of one with fields that this operator does not know, since the definition is newer, the rest is followed: a topic that
+is not led would not be handed over either when brokers are replaced.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import replace
 from smq_core.errors import InvalidManifest
 from smq_operator.kube.kinds import Key, Resource
 from smq_operator.world import Problem, Wish
-from smq_storage.manifest import parse_resource
+from smq_storage.manifest import parse_served
 
 
 class Wishes:
@@ -27,7 +31,7 @@ class Wishes:
             return
         uid: str = topic["metadata"]["uid"]
         try:
-            manifest = parse_resource(topic)
+            manifest, unknown = parse_served(topic)
         except InvalidManifest as error:
             self._problems[name] = Problem(f"topic {name}", error.message)
             old = self._wishes.get(name)
@@ -37,10 +41,19 @@ class Wishes:
                 self._wishes.pop(name, None)
             return
         self._problems.pop(name, None)
-        self._wishes[name] = Wish(name, manifest.spec, uid=uid, paused=manifest.paused)
+        problem = _not_known(unknown) if unknown else None
+        self._wishes[name] = Wish(name, manifest.spec, uid=uid, problem=problem, paused=manifest.paused)
 
     def all(self) -> Mapping[str, Wish]:
         return self._wishes
 
     def problems(self) -> list[Problem]:
         return [self._problems[name] for name in sorted(self._problems)]
+
+
+def _not_known(fields: list[str]) -> str:
+    which = ", ".join(fields)
+    return (
+        f"this operator is older than the definition of Topic, and does not know {which}: the rest of the spec is "
+        "followed. Upgrade the operator, or take it out"
+    )

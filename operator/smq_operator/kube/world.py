@@ -26,7 +26,7 @@ from smq_operator.kube.settings import COMPONENT, KubeSettings
 from smq_operator.kube.sync import Sync
 from smq_operator.kube.wishes import Wishes
 from smq_operator.world import Problem, Wish
-from smq_storage.manifest import AUTOSCALING, PAUSED, check_change, parse_manifest, parse_resource
+from smq_storage.manifest import AUTOSCALING, PAUSED, check_change, parse_manifest, parse_served
 
 log = structlog.get_logger()
 
@@ -115,7 +115,7 @@ class KubeWorld:
         try:
             old = await self._api.find(TOPICS, wish.name, wish.namespace)
             if old is not None:
-                check_change(parse_resource(old).spec, wish.spec)
+                check_change(parse_served(old)[0].spec, wish.spec)
             new = await self._api.apply(TOPICS, body)
         except KubeError as error:
             raise _refusal(error, f"topic {wish.full_name}", "kubectl apply") from error

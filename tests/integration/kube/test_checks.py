@@ -14,7 +14,7 @@ from e2e.cluster.cluster import Cluster
 from smq_operator.kube.definitions import PUBLISHED
 from support.chart import of_kind, render
 from support.kube import Kube, documents
-from support.kube_leader import RELEASE, KubeLeader, deployment_of, pod_of
+from support.kube_leader import RELEASE, KubeLeader, deployment_of, pod_of, topic
 from support.leader_process import manifest
 from support.waiting import eventually
 
@@ -111,6 +111,27 @@ def test_an_older_definition_is_told_but_keeps_nobody_from_leading(definitions: 
     assert "topics.seaweedmq.io is older than this operator: it lacks status.lastDecision" in said
     assert "helm upgrade" in said
     eventually(lambda: "status.lastDecision" in events(definitions, operator)["TopicDefinitionOld"])
+
+
+def test_topics_are_led_while_the_definition_is_newer_than_the_operator(
+    definitions: Kube, new_operator: Operators, namespace: str
+) -> None:
+    """A default of the new field is in every Topic at once, whoever wrote it when."""
+    made = definitions.create(topic(namespace))
+    newer = copy.deepcopy(next(crd for crd in CRDS if crd["spec"]["names"]["kind"] == "Topic"))
+    spec = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    spec["tier"] = {"type": "string", "default": "Hot"}
+    definitions.apply(newer)
+    eventually(lambda: definitions.get(made)["spec"].get("tier") == "Hot", 90)
+    operator = new_operator().start(timeout=90.0)
+
+    def told() -> str:
+        conditions = definitions.get(made).get("status", {}).get("conditions", [])
+        return next((c["message"] for c in conditions if c["type"] == "ManifestRefused" and c["status"] == "True"), "")
+
+    said = eventually(told, 30)
+    assert "does not know spec.tier: the rest of the spec is followed" in said
+    assert operator.events("topic.adopted")
 
 
 def test_a_filer_that_cannot_be_used_is_told(kube: Kube, new_operator: Operators) -> None:

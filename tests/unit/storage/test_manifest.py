@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from smq_core.errors import InvalidManifest
 from smq_core.model import MIB, SECOND, Column, Durability, Topic, TopicSpec
-from smq_storage.manifest import TopicManifest, check_change, parse_manifest, parse_resource, to_manifest
+from smq_storage.manifest import TopicManifest, check_change, parse_manifest, parse_resource, parse_served, to_manifest
 
 FULL = """
 apiVersion: seaweedmq.io/v1alpha1
@@ -283,3 +283,20 @@ def test_any_spec_comes_back_from_its_manifest(spec: TopicSpec) -> None:
 def test_a_manifest_is_written_in_the_units_of_people() -> None:
     text = to_manifest(parse_manifest(FULL))
     assert "bytesPerSecond: 32Mi" in text and "mergeAfter: 5m" in text and "bytes: 1Ti" in text
+
+
+def test_fields_of_a_newer_definition_are_left_out_and_named() -> None:
+    columns = [{"name": "a", "type": "string", "unit": "m"}, {"name": "b", "type": "int64"}]
+    body = yaml.safe_load(with_spec(partitions=8, tier="Cold", roll={"age": "1h", "to": {"where": 1}}, schema=columns))
+    known = [{"name": "a", "type": "string"}, {"name": "b", "type": "int64"}]
+    given = yaml.safe_dump(body)
+    manifest, unknown = parse_served(body)
+    assert manifest == parse_manifest(with_spec(partitions=8, roll={"age": "1h"}, schema=known))
+    assert unknown == ["spec.schema[0].unit", "spec.roll.to", "spec.tier"]
+    assert yaml.safe_dump(body) == given, "it belongs to somebody else"
+    assert parse_served(yaml.safe_load(SHORT)) == (parse_manifest(SHORT), [])
+
+
+def test_a_mistake_beside_a_field_of_a_newer_definition_is_one() -> None:
+    with pytest.raises(InvalidManifest, match="must be at most partitions"):
+        parse_served(yaml.safe_load(with_spec(partitions=8, tier="Cold", segments={"max": 9})))
