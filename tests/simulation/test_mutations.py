@@ -1,21 +1,27 @@
-"""The simulation notices when the protocol is broken: each mutation makes some history fail, which else passes."""
+"""The simulation notices when a rule is broken: each mutation makes some history fail, which else passes."""
+
+from collections.abc import Callable
 
 import pytest
 
-from simulation.mutations import MUTATIONS
-from support.sim.history import run
+from simulation import elastic_mutations, mutations
+from support.sim import elastic, history
 
 pytestmark = pytest.mark.simulation
 
-SEEDS = 400
-"""Each mutation is caught within so many histories."""
+Run = Callable[[int], object]
+RULES = [
+    *(pytest.param(rule, history.run, 400, id=name) for name, rule in mutations.MUTATIONS.items()),
+    *(pytest.param(rule, elastic.run, 120, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
+]
+"""With the histories that notice it, and within how many of them."""
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_a_broken_rule_is_noticed(name: str) -> None:
+@pytest.mark.parametrize(("rule", "run", "within"), RULES)
+def test_a_broken_rule_is_noticed(rule: Callable[[pytest.MonkeyPatch], None], run: Run, within: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        MUTATIONS[name](patch)
-        caught = next((seed for seed in range(SEEDS) if run(seed)), None)
-    assert caught is not None, f"{SEEDS} histories passed although this rule was broken: {MUTATIONS[name].__doc__}"
+        rule(patch)
+        caught = next((seed for seed in range(within) if run(seed)), None)
+    assert caught is not None, f"{within} histories passed although this rule was broken: {rule.__doc__}"
     assert run(caught) is None, "the history fails without the mutation too"
