@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-from benchmarks import cases_elastic, child
-from benchmarks.cases_faults import filer_outage
+from benchmarks import cases_elastic, cases_faults, child
 from benchmarks.cluster import Cluster, ClusterSpec
 from benchmarks.meter import Meter, memory_mb
 from benchmarks.model import Case, Figure, Row, Scale, throughput
@@ -211,16 +210,5 @@ CASES = (
         memory_segments,
         once=True,
     ),
-    Case(
-        "filer-outage",
-        "SeaweedFS away for 30 s under full load",
-        (
-            Figure("of_limit", "highest RSS / memory limit", 1.0, higher=False),
-            Figure("lost", "acked and lost", 0.0, higher=False),
-            Figure("doubled", "doubled", 0.0, higher=False),
-            Figure("acks_resumed_s", "acks again after, s", higher=False),
-        ),
-        filer_outage,
-        once=True,
-    ),
+    *cases_faults.CASES,
 )

@@ -3,46 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
 
 from benchmarks.cluster import Cluster, ClusterSpec, wait_for
 from benchmarks.deployment import Deployment
-from benchmarks.lanes import Lanes, stalls
+from benchmarks.lanes import Lanes
 from benchmarks.meter import Meter
-from benchmarks.model import Case, Figure, Row, Scale
+from benchmarks.model import WHOLE, Case, Figure, Row, Scale, whole
 from benchmarks.pace import quantiles
 from benchmarks.peers.cases import kafka_failover
 
 RATE = 5_000
-WHOLE = (
-    Figure("lost", "acked and lost", 0.0, higher=False),
-    Figure("doubled", "doubled", 0.0, higher=False),
-    Figure("disorder", "out of order within a key", 0.0, higher=False),
-)
-
-
-@contextmanager
-def lanes_on(cluster: Cluster, topic: str) -> Iterator[Lanes]:
-    """Writers on the topic, ended in any case."""
-    with tempfile.TemporaryDirectory() as folder, closing(Lanes(cluster.leader, topic, Path(folder))) as lanes:
-        yield lanes
-
-
-def whole(found: dict[str, int]) -> dict[str, float]:
-    return {figure.key: float(found[figure.key]) for figure in WHOLE}
 
 
 def failover(cluster: Cluster, scale: Scale) -> Row:
     """Kills whoever leads the segment, each time when the one killed before is back and has a part in it again."""
     topic = cluster.topic(1)
     killed: list[float] = []
-    with lanes_on(cluster, topic) as lanes, Meter(cluster.groups) as meter:
+    with Lanes(cluster.leader, topic) as lanes, Meter(cluster.groups) as meter:
         writer = lanes.start(RATE)
-        wait_for("the first ack", lambda: lanes.started(writer))
         for _ in range(scale.of(50, 5)):
             time.sleep(1.5)
             wait_for("the last one killed is back", lambda: cluster.quiet(topic))
@@ -50,7 +29,7 @@ def failover(cluster: Cluster, scale: Scale) -> Row:
         time.sleep(2)
         lanes.stop(writer)
         found = lanes.result()
-        taken = stalls(lanes.acks(writer), killed)
+        taken = lanes.stalls(writer, killed)
     ms = quantiles(taken)
     figures = {
         "stall_p50_s": ms["p50_ms"] / 1e3,
@@ -67,9 +46,8 @@ def rolling_restart(cluster: Cluster, scale: Scale) -> Row:
     rounds = scale.of(3, 1)
     with Deployment(cluster, 4) as deployment:
         topic = cluster.topic(4)
-        with lanes_on(cluster, topic) as lanes, Meter(deployment.groups) as meter:
+        with Lanes(cluster.leader, topic) as lanes, Meter(deployment.groups) as meter:
             writer = lanes.start(RATE)
-            wait_for("the first ack", lambda: lanes.started(writer))
             time.sleep(2)
             began = time.monotonic()
             terminated = [at for _ in range(rounds) for at in deployment.restart()]
@@ -78,7 +56,7 @@ def rolling_restart(cluster: Cluster, scale: Scale) -> Row:
             time.sleep(2)
             lanes.stop(writer)
             found = lanes.result()
-            taken = stalls(lanes.acks(writer), [began, *terminated])
+            taken = lanes.stalls(writer, [began, *terminated])
     figures = {"stall_max_ms": max(taken) * 1e3, "rollout_s": seconds / rounds, **whole(found)}
     notes = {"restarts": len(terminated), "stalls_ms": [round(s * 1e3) for s in taken], **found}
     return Row(figures, meter.row(lanes.cpu), notes)
@@ -90,9 +68,8 @@ def split_merge(cluster: Cluster, scale: Scale) -> Row:
     admin = cluster.client.admin()
     asked: list[float] = []
     kinds: list[str] = []
-    with lanes_on(cluster, topic) as lanes, Meter(cluster.groups) as meter:
+    with Lanes(cluster.leader, topic) as lanes, Meter(cluster.groups) as meter:
         writer = lanes.start(RATE)
-        wait_for("the first ack", lambda: lanes.started(writer))
         for number in range(scale.of(200, 10)):
             time.sleep(0.5)
             wait_for("the change before is done", lambda: cluster.quiet(topic))
@@ -109,7 +86,7 @@ def split_merge(cluster: Cluster, scale: Scale) -> Row:
         time.sleep(1)
         lanes.stop(writer)
         found = lanes.result()
-        taken = stalls(lanes.acks(writer), asked)
+        taken = lanes.stalls(writer, asked)
     ms = quantiles(taken)
     figures = {
         "stall_p50_ms": ms["p50_ms"],
@@ -128,12 +105,10 @@ BASE, FLOOD, MOST = 200, 5_000, 8
 def flood(cluster: Cluster, scale: Scale) -> Row:
     """A fifth of the target from one writer all the time; then another one with five times the target, for a while."""
     topic = cluster.topic(1, most=MOST, scaling=FLOOD_SCALING)
-    with lanes_on(cluster, topic) as lanes, Meter(cluster.groups) as meter:
+    with Lanes(cluster.leader, topic) as lanes, Meter(cluster.groups) as meter:
         base = lanes.start(BASE, lanes=8)
-        wait_for("the first ack", lambda: lanes.started(base))
         time.sleep(5)
         torrent = lanes.start(FLOOD)
-        wait_for("the first ack of the flood", lambda: lanes.started(torrent))
         wait_for(f"{MOST} segments", lambda: _open(cluster, topic) >= MOST and cluster.quiet(topic), 120)
         reached = time.monotonic()
         time.sleep(scale.of(10, 2))
@@ -143,10 +118,10 @@ def flood(cluster: Cluster, scale: Scale) -> Row:
         back = time.monotonic()
         time.sleep(1)
         lanes.stop(base)
-        began = lanes.began(torrent)
+        began = float(lanes.times(torrent)[0][1])
         found = lanes.result()
-        rising = max(stalls(lanes.acks(torrent), [began]))
-        falling = max(stalls(lanes.acks(base), [ebbed], lanes=8))
+        rising = max(lanes.stalls(torrent, [began]))
+        falling = max(lanes.stalls(base, [ebbed], lanes=8))
     figures = {
         "seconds_to_8": reached - began,
         "stall_max_ms": rising * 1e3,

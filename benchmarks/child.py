@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -48,6 +49,14 @@ class Child:
     def running(self) -> bool:
         """False once it has ended; ``result`` still has to be called."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def started(self, seconds: float = 60.0) -> None:
+        """Waits until it has printed ``started``, or ended: then ``result`` says why. Raises TimeoutError."""
+        until = time.monotonic() + seconds
+        while "started" not in self.text() and self.running():
+            if time.monotonic() > until:
+                raise TimeoutError(f"{' '.join(self._argv)[:300]} has not started within {seconds:.0f} s")
+            time.sleep(0.05)
 
     def terminate(self) -> None:
         """SIGTERM; ``result`` still has to be called."""

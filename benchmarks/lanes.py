@@ -13,11 +13,13 @@ import argparse
 import json
 import signal
 import sys
+import tempfile
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ import pyarrow.compute as pc
 
 import smq
 from benchmarks.child import Child
+from benchmarks.pace import paced
 
 LANES = 64
 """Of a writer at most, and a multiple of how many each has."""
@@ -65,7 +68,7 @@ def write(client: smq.Client, args: argparse.Namespace) -> Row:
         sent.append(time.monotonic())
         acked.append(sent[0])
         print("started", flush=True)
-        for number in _paced(args.rate, stop):
+        for number, _ in enumerate(paced(args.rate, stopped=stop.is_set), 1):
             acked.append(float("nan"))
             sent.append(time.monotonic())
             value = b"%0*d" % (DIGITS, args.writer * WRITER + number) + pad
@@ -81,17 +84,6 @@ def write(client: smq.Client, args: argparse.Namespace) -> Row:
         "longest_ack_s": float(np.nanmax(times[1] - times[0])),
         "longest_unsent_s": float(np.diff(times[0]).max(initial=0.0)),
     }
-
-
-def _paced(rate: float, stop: threading.Event) -> Iterator[int]:
-    """1, 2, … ``rate`` a second until ``stop``; what is late comes at once, so that the rate holds on the whole."""
-    start, done = time.perf_counter(), 1
-    while not stop.is_set():
-        due = int((time.perf_counter() - start) * rate) + 1
-        while done < due:
-            yield done
-            done += 1
-        time.sleep(0.001)
 
 
 def read(client: smq.Client, args: argparse.Namespace) -> Row:
@@ -137,26 +129,31 @@ def _disorder(numbers: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> in
 
 
 class Lanes:
-    """One or more writers on a topic, and what became of what they sent. ``folder`` takes their notes."""
+    """A context manager: one or more writers on a topic, and what became of what they sent. Its end is theirs."""
 
-    def __init__(self, leader: str, topic: str, folder: Path) -> None:
-        self._leader, self._topic, self._folder = leader, topic, folder
+    def __init__(self, leader: str, topic: str) -> None:
+        self._leader, self._topic = leader, topic
+        self._folder = tempfile.TemporaryDirectory()
         self._writers: list[Child] = []
         self._ended: dict[int, Row] = {}
         self.cpu = 0.0
 
-    def start(self, rate: int, *, lanes: int = LANES) -> int:
-        """Starts one more writer; returns its number at once. ``rate`` in messages per second."""
+    def __enter__(self) -> Lanes:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for child in self._writers:
+            child.kill()
+        self._folder.cleanup()
+
+    def start(self, rate: float, *, lanes: int = LANES) -> int:
+        """Starts one more writer; returns its number when a message was acked. ``rate`` in messages a second."""
         number = len(self._writers)
         words = ("--writer", number, "--rate", rate, "--lanes", lanes, "--times", self._times(number))
         argv = [sys.executable, "-m", "benchmarks.lanes", "write", self._leader, self._topic, *map(str, words)]
         self._writers.append(Child(argv))
+        self._writers[number].started()
         return number
-
-    def started(self, number: int) -> bool:
-        """True when its first message was acked, or it failed."""
-        child = self._writers[number]
-        return "started" in child.text() or not child.running()
 
     def stop(self, number: int) -> None:
         """Ends it and waits until all that it sent had an outcome. Raises LoadFailed."""
@@ -165,14 +162,14 @@ class Lanes:
         self._ended[number] = child.result()
         self.cpu += child.cpu
 
-    def acks(self, number: int) -> Floats:
-        """When message n was acked, by CLOCK_MONOTONIC, or NaN; after ``stop``."""
-        acks: Floats = np.load(self._times(number))[1]
-        return acks
+    def times(self, number: int) -> tuple[Floats, Floats]:
+        """When message n was sent, and when it was acked or NaN, by CLOCK_MONOTONIC; after ``stop``."""
+        sent, acked = np.load(self._times(number))
+        return sent, acked
 
-    def began(self, number: int) -> float:
-        """When its steady rate began, by CLOCK_MONOTONIC; after ``stop``."""
-        return float(np.load(self._times(number))[0][1])
+    def stalls(self, number: int, events: list[float], *, lanes: int = LANES) -> list[float]:
+        """``stalls`` of that writer's acks; after ``stop``."""
+        return stalls(self.times(number)[1], events, lanes)
 
     def result(self) -> Row:
         """Reads everything back: ``lost``, ``doubled``, ``disorder``, ``messages`` and the writers' own words."""
@@ -182,13 +179,8 @@ class Lanes:
         messages = sum(row["messages"] for row in self._ended.values())
         return {"messages": messages, "writers": list(self._ended.values()), **found}
 
-    def close(self) -> None:
-        """Kills what still runs."""
-        for child in self._writers:
-            child.kill()
-
     def _times(self, number: int) -> Path:
-        return self._folder / f"writer-{number}.npy"
+        return Path(self._folder.name) / f"writer-{number}.npy"
 
 
 def stalls(acks: Floats, events: list[float], lanes: int = LANES) -> list[float]:

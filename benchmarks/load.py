@@ -3,9 +3,7 @@
 write     whole tables, as many bytes or seconds as told
 send      one message after the other, every receipt looked at
 latency   a fixed rate without lingering: from ``send`` to its receipt
-steady    a fixed rate of numbered messages through whatever happens: when each ack came
 consume   from the earliest message on, batch by batch
-numbers   reads what ``steady`` wrote and counts each number
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from collections import deque
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 import smq
@@ -29,8 +25,6 @@ from benchmarks.pace import paced, quantiles
 Row = dict[str, object]
 WAITING = 50_000
 """How many messages after it was sent a message's receipt is looked at."""
-NUMBER = 12
-"""Digits of the number with which each message of ``steady`` begins."""
 
 
 def write(client: smq.Client, args: argparse.Namespace) -> Row:
@@ -92,40 +86,6 @@ def latency(client: smq.Client, args: argparse.Namespace) -> Row:
     return {"seconds": seconds, "rows": args.count, **quantiles(taken[args.count // 5 :].tolist())}
 
 
-def steady(client: smq.Client, args: argparse.Namespace) -> Row:
-    """Prints ``started`` first; the times of acks (CLOCK_MONOTONIC) are written to ``--times`` as float64."""
-    pad = b"x" * (args.size - NUMBER)
-    acked = np.full(args.count, np.nan)
-    sent = np.full(args.count, np.nan)
-    errors: list[str] = []
-
-    def arrived(number: int) -> Callable[[smq.Delivery[smq.Receipt]], None]:
-        def call(delivery: smq.Delivery[smq.Receipt]) -> None:
-            error = delivery.exception(0)
-            if error is not None:
-                errors.append(repr(error))
-            else:
-                acked[number] = time.monotonic()
-
-        return call
-
-    with client.producer(args.topic, linger=args.linger, timeout=120) as producer:
-        producer.send(b"%0*d" % (NUMBER, 0) + pad).result(60)
-        print("started", flush=True)
-        for number in paced(args.rate, args.count):
-            sent[number] = time.monotonic()
-            producer.send(b"%0*d" % (NUMBER, number + 1) + pad).add_done_callback(arrived(number))
-        producer.flush(180)
-    good = ~np.isnan(acked)
-    np.save(args.times, np.sort(acked[good]))
-    return {
-        "acked": int(good.sum()),
-        "errors": len(errors),
-        "first_error": errors[0] if errors else None,
-        "longest_ack_s": float((acked - sent)[good].max()),
-    }
-
-
 def consume(client: smq.Client, args: argparse.Namespace) -> Row:
     """The clock starts when the first batch is there; its rows do not count."""
     rows = size = 0
@@ -144,31 +104,7 @@ def consume(client: smq.Client, args: argparse.Namespace) -> Row:
     return {"seconds": seconds, "rows": rows, "bytes": size, "first_batch_s": start - asked}
 
 
-def numbers(client: smq.Client, args: argparse.Namespace) -> Row:
-    """How many of the numbers 0 .. count were read, how often more than once, and which are missing."""
-    seen = np.zeros(args.count + 1, np.int32)
-    with client.consumer(args.topic, start="earliest") as consumer:
-        quiet = time.monotonic()
-        while time.monotonic() - quiet < 5.0:
-            batch = consumer.poll(1.0)
-            if batch is None:
-                continue
-            quiet = time.monotonic()
-            np.add.at(seen, _numbers(batch.table["value"]), 1)
-    missing = np.flatnonzero(seen == 0)
-    return {
-        "distinct": int((seen > 0).sum()),
-        "doubled": int((seen > 1).sum()),
-        "missing": len(missing),
-        "first_missing": missing[:10].tolist(),
-    }
-
-
-def _numbers(values: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    return np.asarray(pc.binary_slice(values, 0, NUMBER).cast(pa.string()).cast(pa.int64()))
-
-
-WHATS = {f.__name__: f for f in (write, send, latency, steady, consume, numbers)}
+WHATS = {f.__name__: f for f in (write, send, latency, consume)}
 
 
 def main() -> None:
@@ -185,7 +121,6 @@ def main() -> None:
     parser.add_argument("--batch-bytes", type=int, default=1 << 20)
     parser.add_argument("--table-bytes", type=int, default=8 << 20)
     parser.add_argument("--window", type=int, default=32 << 20)
-    parser.add_argument("--times")
     args = parser.parse_args()
     with smq.connect(args.leader) as client:
         row = WHATS[args.what](client, args)

@@ -40,6 +40,19 @@ class Figure:
         return value >= self.target if self.higher else value <= self.target
 
 
+WHOLE = (
+    Figure("lost", "acked and lost", 0.0, higher=False),
+    Figure("doubled", "doubled", 0.0, higher=False),
+    Figure("disorder", "out of order within a key", 0.0, higher=False),
+)
+"""What reading everything back must find."""
+
+
+def whole(found: Mapping[str, int]) -> dict[str, float]:
+    """The figures of WHOLE."""
+    return {figure.key: float(found[figure.key]) for figure in WHOLE}
+
+
 @dataclass(slots=True)
 class Row:
     """One run of one case by one queue."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+AT_ONCE = 1_000
+"""How many may come before it is looked whether to stop."""
 
 
-def paced(rate: float, count: int) -> Iterator[int]:
-    """0 .. count - 1, ``rate`` a second; what is late comes at once, so that the rate holds on the whole."""
+def paced(rate: float, count: float = math.inf, stopped: Callable[[], bool] = lambda: False) -> Iterator[int]:
+    """0 .. count - 1, ``rate`` a second, until ``stopped``; what is late comes at once: the rate holds on the whole."""
     start = time.perf_counter()
     done = 0
-    while done < count:
-        due = min(count, int((time.perf_counter() - start) * rate) + 1)
+    while done < count and not stopped():
+        due = min(count, done + AT_ONCE, int((time.perf_counter() - start) * rate) + 1)
         while done < due:
             yield done
             done += 1

@@ -178,7 +178,7 @@ def kafka_failover(kafka: Kafka, scale: Scale) -> Row:
             times = Path(folder) / "acks.txt"
             words = ("--count", count, "--rate", rate, "--partitions", 1, "--times", times)
             load = own.load("steady", topic, *words)
-            wait_for("the load", lambda: "started" in load.text() or not load.running(), 60)
+            load.started()
             killed = []
             for _ in range(kills):
                 time.sleep(every / 2)
