@@ -4,7 +4,7 @@ No clocks are compared. A candidate notes by its own monotonic clock when it las
 was not seen to renew for the Lease's whole duration, though it was looked at, is taken to be gone: while the API server
 is away nobody can renew, so that time says nothing against the holder. The Lease saves work and fences nothing: the
 layouts' etags do. So a holder that cannot reach the API server leads on: nobody can take the Lease there either, and
-when somebody could after all, both notice by the layouts.
+when somebody could after all, the one that cannot renew learns it from that one, and ends.
 """
 
 from __future__ import annotations
@@ -72,8 +72,10 @@ class Candidate:
         """A write came too late, somebody was faster: what is known of the Lease is old."""
         self._read_at = None
 
-    def forbidden(self, now: int) -> None:
-        """The API server answers, and does not let it renew: others may, so it has lost when its time is over."""
+    def doubted(self, now: int) -> None:
+        """The API server answers and does not let it renew, or another says that it leads: so it has lost when its
+        time is over.
+        """
         if self.overdue(now):
             self.leads, self.lost = False, True
 

@@ -70,7 +70,13 @@ class KubeLeader(LeaderProcess):
 
     def make_pod(self) -> dict[str, Any]:
         """The Pod that it thinks it runs in."""
-        return self.kube.create(pod_of(self.pod, self.namespace, "operator"))
+        container = {"name": "operator", "image": "none", "ports": [{"name": "grpc", "containerPort": self._port}]}
+        return self.kube.create(pod_of(self.pod, self.namespace, "operator", containers=[container]))
+
+    def tell_address(self) -> None:
+        """What a kubelet would write: where this operator's Pod is reached."""
+        status = {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+        self.kube.patch(pod_of(self.pod, self.namespace, "operator"), {"status": status}, status=True)
 
     @property
     def marked(self) -> bool:

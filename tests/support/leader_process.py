@@ -89,10 +89,14 @@ class LeaderProcess:
 
     def start(self, *flags: str, timeout: float = 30.0) -> Self:
         """Starts it and waits until it leads."""
-        process = self.launch(*flags)
+        self.launch(*flags)
+        return self.wait_ready(timeout)
+
+    def wait_ready(self, timeout: float = 30.0) -> Self:
+        """Returns when it leads."""
 
         def ready() -> dict[str, str]:
-            assert process.poll() is None, f"the leader ended:\n{self.log.read_text()[-3000:]}"
+            assert self.process.poll() is None, f"the leader ended:\n{self.log.read_text()[-3000:]}"
             return self.events("leader.ready")[0]
 
         told = eventually(ready, timeout, what=f"the leader is ready; see {self.log}")

@@ -19,6 +19,7 @@ from smq_operator.kube.api import KubeApi
 from smq_operator.kube.cache import Cache
 from smq_operator.kube.errors import Conflict, KubeError, NotFound, Unreachable
 from smq_operator.kube.kinds import LEASES, PODS, Resource
+from smq_operator.kube.peers import leading_peer
 
 log = structlog.get_logger()
 
@@ -47,6 +48,8 @@ class Seat:
         self._marked: dict[str, str] = {}
         """By Pod: the version at which it was last marked, or unmarked."""
         self._unmarked = ""
+        self._successor = ""
+        """An operator that says it leads, though this one could not see it take the Lease."""
 
     async def run(self, changed: Callable[[], None]) -> None:
         """Takes part until it is cancelled, or has led and lost; ``changed`` is called after every look."""
@@ -60,6 +63,7 @@ class Seat:
                 self.candidate.refused()
             except (KubeError, TimeoutError) as error:
                 self._failed(error)
+                await self._ask_peers()
                 await asyncio.sleep(AFTER_FAILURE)
             changed()
             await asyncio.sleep(LOOK_EVERY)
@@ -67,8 +71,11 @@ class Seat:
     @property
     def holder(self) -> str:
         """Where the leader is reached, as far as is known; empty when there is none."""
+        if self._successor:
+            return self._successor
         lease = self.candidate.lease
-        return lease.address if lease is not None and lease.holder and not self.candidate.leads else ""
+        another = lease is not None and lease.holder not in ("", self.candidate.me)
+        return lease.address if another else ""
 
     @property
     def identity(self) -> str:
@@ -179,6 +186,12 @@ class Seat:
 
     # ---- the API server comes and goes
 
+    async def _ask_peers(self) -> None:
+        if self.candidate.overdue(self._now()):
+            self._successor = await leading_peer(self._cache, self._pod)
+            if self._successor:
+                self.candidate.doubted(self._now())
+
     def _heard(self) -> None:
         if self._away:
             self._away = self._trouble = ""
@@ -189,7 +202,7 @@ class Seat:
         message = str(error) or f"the API server did not answer within {CALL_WITHIN} s"
         unreachable = isinstance(error, (Unreachable, TimeoutError))
         if not unreachable:
-            self.candidate.forbidden(self._now())
+            self.candidate.doubted(self._now())
         kind = "away" if unreachable else message
         self._trouble = f"the Lease {self._name} cannot be had: {message}"
         if kind != self._away:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from e2e.cluster.cluster import Cluster
 from smq_core.errors import NotLeader
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
@@ -17,6 +19,7 @@ from support.kube import Kube
 from support.kube_leader import KubeLeader, topic
 from support.leader_process import error_of
 from support.waiting import eventually
+from support.wire import Wire
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 Operators = Callable[..., KubeLeader]
@@ -93,6 +96,35 @@ def test_a_leader_that_stood_still_sees_that_it_is_none_and_ends(operator: KubeL
     operator.resume()
     assert operator.process.wait(20) == 1
     assert operator.events("leader.lost")[0]["leader"] == other.listen
+
+
+def test_a_leader_cut_off_from_the_api_server_ends_when_another_leads(
+    new_operator: Operators,
+    new_broker: Callable[..., BrokerProcess],
+    api_server: Cluster,
+    kube: Kube,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    plane = api_server.control_plane
+    other = new_operator()
+    other.tell_address()
+    with Wire(plane.host, plane.port) as wire:
+        through = tmp_path / "kubeconfig"
+        through.write_text(kube.kubeconfig.read_text().replace(plane.url, f"https://{wire.address}"))
+        alone = new_operator(through).start(timeout=90.0)
+        other.launch()
+        for name in ("a", "b"):
+            new_broker(name, alone, other)
+        kube.create(topic(namespace))
+        full = f"{namespace}/t"
+        segment = eventually(lambda: alone.locate(full).layout.segments, 60)[0].name
+        wire.cut()
+        other.wait_ready()
+        assert alone.process.wait(20) == 1
+        assert alone.events("leader.lost")[0]["leader"] == other.listen
+        segments = eventually(lambda: other.locate(full).layout.segments, 20)
+        assert [s.name for s in segments] == [segment], "the brokers are with the other now, and nothing had to move"
 
 
 def test_a_lease_that_somebody_deletes_is_made_again(operator: KubeLeader, kube: Kube, namespace: str) -> None:

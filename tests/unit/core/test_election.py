@@ -120,9 +120,9 @@ def test_a_holder_without_the_api_server_leads_on_until_it_sees_another() -> Non
 def test_a_holder_that_may_not_renew_any_more_ends_when_its_time_is_over() -> None:
     _, a, b = pair()
     now = run([a, b], 0, 10)
-    a.candidate.forbidden(now)
+    a.candidate.doubted(now)
     assert a.candidate.leads, "it is the holder still"
-    a.candidate.forbidden(now + 13 * SECOND)
+    a.candidate.doubted(now + 13 * SECOND)
     assert a.candidate.lost and not a.candidate.leads
 
 
