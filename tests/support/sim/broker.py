@@ -24,10 +24,14 @@ TICK = 200 * MS
 
 
 class BrokerLoad(NamedTuple):
-    """What a broker reports of its load: each primary's counters, and how full its memory is."""
+    """What a broker reports of its load: each primary's counters, and how full its memory is.
+
+    ``begun`` are the segments that wait for no predecessor (any more).
+    """
 
     segments: dict[str, Counters]
     memory: float
+    begun: frozenset[str]
 
 
 class Broker:
@@ -210,6 +214,10 @@ class Broker:
             for name, holding in self.holdings.items()
             if holding.machine.config.is_primary and holding.machine.state is not State.SEALED
         }
+
+    def begun(self) -> frozenset[str]:
+        held = self.holdings.items()
+        return frozenset(n for n, h in held if h.machine.state not in (State.SEALED, State.WAITING))
 
     def memory_share(self) -> float:
         """How full its memory for its own segments is."""

@@ -5,7 +5,7 @@ It sees everything as it really is: the store without its lies, every replica's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from smq_core import invariants as inv
@@ -13,10 +13,11 @@ from smq_core.entries import Ack, Entry
 from smq_core.groups import Group
 from smq_core.invariants import Message, Row, Violation
 from smq_core.keyspace import KeyRange
-from smq_core.model import Durability, Layout, SealOutcome
+from smq_core.model import Durability, Layout, SealOutcome, TopicSpec
 from smq_core.producing import Delivered
-from support.sim.chain import LAYOUT, Stored
+from support.sim.chain import INDEX, LAYOUT, Stored
 from support.sim.messages import Piece, rows
+from support.sim.retained import Retained
 from support.sim.store import Store
 from support.sim.world import World
 
@@ -34,9 +35,13 @@ class Broken(Exception):
 
 
 class Checker:
+    spec: TopicSpec | None = None
+    """Known where retention is at work."""
+
     def __init__(self, world: World, store: Store) -> None:
         self.world = world
         self.store = store
+        self.retained = Retained(self)
         self.holdings: dict[str, list[Holding]] = {}
         self.everyone: dict[str, tuple[str, ...]] = {}
         self.predecessors: dict[str, tuple[str, ...]] = {}
@@ -66,14 +71,19 @@ class Checker:
     # ---- the store
 
     def _stored(self, path: str, value: Any) -> None:
-        if path == LAYOUT:
+        if value is None:
+            self.retained.deleted(path)
+        elif path == LAYOUT:
             self._layout(value)
+        elif path == INDEX:
+            self.retained.index_put(value, self.spec)
         elif path.startswith("seg/"):
             self._chunk(value)
         elif path.startswith("group/"):
             name = path.removeprefix("group/")
             self.must(inv.commits_grow(name, self.committed.get(name, {}), value.positions))
             self.committed[name] = dict(value.positions)
+            self.retained.born.setdefault(name, self.world.now)
 
     def _layout(self, layout: Layout) -> None:
         self.must(inv.ring_is_covered(layout))
@@ -214,12 +224,16 @@ class Checker:
         self.must(inv.one_owner(name, owners, group.generation, group.assignment))
         ends = {segment: outcome.end for segment, outcome in self.seals.items()}
         committed = self.committed.get(name, {})
-        # A position implies that everything before its segment is committed to its end.
-        passed = committed | {p: ends.get(p, 0) for p in self._ancestors(committed)}
+        # A position implies that everything before its segment is committed to its end; so does its removal.
+        passed = committed | {p: ends.get(p, 0) for p in (*self._ancestors(committed), *self.retained.rows)}
         for segment, member in group.assignment.items():
             if (group.generation, segment) not in owners:
                 owners[group.generation, segment] = member
                 self.must(inv.predecessors_committed(name, segment, self._filled(segment), passed, ends))
+
+    def has_read(self, positions: Mapping[str, int], segment: str) -> bool:
+        """Whether these positions say that the (sealed) segment was read to its end."""
+        return positions.get(segment, -1) >= self.seals[segment].end or segment in self._ancestors(positions)
 
     def _ancestors(self, names: Iterable[str]) -> set[str]:
         found: set[str] = set()

@@ -7,24 +7,28 @@ few times shorter than real ones (``QUICKER``), so that a history is a minute lo
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from smq_core import autoscale, fleet, load, topic_load
 from smq_core import invariants as inv
 from smq_core.fleet import FleetPolicy
 from smq_core.invariants import Violation
 from smq_core.model import Durability, Layout, Reason, Topic, TopicSpec
-from support.sim import loads
+from smq_operator import retain
+from support.sim import loads, retaining
 from support.sim.broker import Broker, BrokerLoad
 from support.sim.chain import LAYOUT
 from support.sim.deployment import Deployment
 from support.sim.elastic_leader import ElasticLeader
 from support.sim.elasticity import ElasticChecker, staying
 from support.sim.faults import Faults
+from support.sim.filer import FilerChain
 from support.sim.final import check_all, waiting_for
 from support.sim.history import Failure, History
 from support.sim.history import run as run_history
@@ -34,6 +38,7 @@ from support.sim.member import Member
 from support.sim.messages import Settings
 from support.sim.producer import Producer
 from support.sim.reader import ReaderNode
+from support.sim.virtual_asyncio import VirtualLoop
 from support.sim.world import MS, SECOND
 
 PEACE = 120 * SECOND
@@ -107,6 +112,12 @@ class ElasticHistory(History):
     tick = 600 * MS
     leader_pause = 200 * MS, 350 * MS
 
+    def __init__(self, seed: int) -> None:
+        self.limits = retaining.draw(seed)
+        self.loops: list[VirtualLoop] = []
+        """Those of leaders: what waits in them is ended in the end."""
+        super().__init__(seed)
+
     def draw(self, dice: Random) -> None:
         self.decisions: list[tuple[int, str, str]] = []
         self.settings = Settings(
@@ -119,7 +130,7 @@ class ElasticHistory(History):
         )
         self.load = loads.draw(dice, self.settings.partitions)
         self.horizon = int(self.load.seconds * SECOND)
-        self.topic = Topic("default/t", "uid", self._spec(dice))
+        self.topic = Topic("default/t", "uid", self.limits.of(self._spec(dice)))
         self.policy = FleetPolicy(
             minimum=dice.choice([2, 3]),
             maximum=dice.choice([4, 5, 6]),
@@ -140,9 +151,11 @@ class ElasticHistory(History):
         for i in range(self.number_of_producers):
             self.producers.append(self.make_producer(f"p{i}", 0, self.horizon // STEP))
         self.readers.append(ReaderNode(self, "r0", {}, dice.choice([500, 1500]) * MS, []))
-        for i in range(dice.choice([0, 0, 0, 1, 2])):
+        for i in range(dice.choice([0, 1, 2] if self.limits.on else [0, 0, 0, 1, 2])):
             self.members.append(Member(self, "g", f"m{i}"))
         self.groups = ["g"] if self.members else []
+        if self.limits.on:
+            retaining.begin(self)
         self.faults = self.faults_kind(self)
 
     def _spec(self, dice: Random) -> TopicSpec:
@@ -162,7 +175,7 @@ class ElasticHistory(History):
         )
 
     def load_of(self, broker: Broker) -> Any:
-        return BrokerLoad(broker.counters(), broker.memory_share())
+        return BrokerLoad(broker.counters(), broker.memory_share(), broker.begun())
 
     def make_leader(self, address: str) -> Leader:
         return ElasticLeader(self, address)
@@ -176,6 +189,18 @@ class ElasticHistory(History):
     # ---- running
 
     def run(self) -> None:
+        ids = Random(self.world.seed)
+        with (
+            patch.object(retain, "Chain", FilerChain),
+            patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
+        ):
+            try:
+                self._play()
+            finally:
+                for loop in self.loops:
+                    loop.abandon()
+
+    def _play(self) -> None:
         world = self.world
         world.run_until(self.horizon)
         self.faults.end()
@@ -189,6 +214,9 @@ class ElasticHistory(History):
             if segment.number >= before and segment.opened_because is not Reason.ROLL:
                 words = f"it was made at rest: {segment.opened_because.value}"
                 self.checker.must([Violation(13, segment.name, words)])
+        if self.limits.on:
+            self._until(lambda: self.checker.retained.waiting(self.topic.spec, world.now), SECOND)
+            self.readers.append(ReaderNode(self, "late", {}, 500 * MS, []))
         self._wake()
         self._until(lambda: waiting_for(self), 500 * MS)
         check_all(self)

@@ -19,6 +19,7 @@ from smq_core.placement import BrokerView
 from smq_core.rebalance import FOLLOWER, carried
 from smq_core.sealing import Liveness
 from support.sim.leader import Heard, Leader
+from support.sim.retaining import Retainer
 from support.sim.world import MS, SECOND, Steps
 
 if TYPE_CHECKING:
@@ -37,11 +38,16 @@ class ElasticLeader(Leader):
         self._traffic: Mapping[str, float] = {}
         self._kicked = False
         self.process.start(self._keep_fleet())
+        self.retainer = Retainer(self)
+        if history.limits.on:
+            history.loops.append(self.retainer.loop)
+            self.process.start(self.retainer.keep())
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
         incarnation, load = report[1], report[7]
         layout = self.machine.layout
         self.memory[incarnation] = load.memory
+        self.retainer.begun[incarnation] = load.begun
         for name, counters in load.segments.items():
             if layout is not None and name in layout and layout.segment(name).primary.incarnation == incarnation:
                 self.machine.load.observe(name, counters, self.clock())

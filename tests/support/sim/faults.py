@@ -131,6 +131,10 @@ class Faults:
     def pause_reader(self) -> None:
         self._pause(self.world.random.choice(self.history.readers).process, 8 * SECOND)
 
+    def pause_member(self) -> None:
+        if self.history.members and not self.over:
+            self._pause(self.world.random.choice(self.history.members).process, 12 * SECOND)
+
     def cut(self) -> None:
         """One direction between two hosts, or both, or everything of one host."""
         history, dice = self.history, self.world.random

@@ -7,17 +7,19 @@ objects under the simulation's names, and turned into the real JSON here. Chunks
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from smq_core.errors import StoreUnavailable
 from smq_core.model import ChunkInfo, Layout
 from smq_storage import conditional, paths
 from smq_storage.conditional import Patience
 from smq_storage.groups import CommittedPositions
 from smq_storage.index import IndexPage
-from smq_storage.objects import AlreadyThere, Changed, Object, ObjectMissing
+from smq_storage.objects import AlreadyThere, Changed, Listed, Object, ObjectMissing
 from smq_storage.records import from_json, to_json
 from support.sim import grouping
-from support.sim.chain import INDEX, LAYOUT, Stored, path
+from support.sim.chain import INDEX, LAYOUT, Stored, folder, path
 from support.sim.store import ConditionFailed, Store
 from support.sim.virtual_asyncio import Job
 from support.sim.world import SECOND, Process
@@ -31,19 +33,6 @@ class _Kind(NamedTuple):
     name: str
     kept: Callable[[Any], Any]
     shown: Callable[[Any], bytes]
-
-
-class IndexObject(NamedTuple):
-    """As the simulated readers know it: a writer and the entries; the page itself besides."""
-
-    writer: str
-    entries: tuple[Any, ...]
-    page: IndexPage
-
-
-def _index(data: bytes) -> IndexObject:
-    page = from_json(IndexPage, data)
-    return IndexObject(page.writer, page.entries, page)
 
 
 class Filer:
@@ -88,8 +77,17 @@ class Filer:
         new: str = Job.current().wait(self.store.put(self.process, kind.name, kind.kept(data), etag))
         return new
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[Any]:
-        return iter(())
+    def delete(self, path: str) -> None:
+        try:
+            Job.current().wait(self.store.delete(self.process, _kind(path).name))
+        except ConditionFailed as error:
+            raise StoreUnavailable(error.message) from None
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[Listed]:
+        """Chunks by the simulation's paths, groups by the real ones; nothing else is listed."""
+        for name in Job.current().wait(self.store.list(self.process, _folder(prefix))):
+            path = paths.group(TOPIC, UID, name.removeprefix("group/")) if name.startswith("group/") else name
+            yield Listed(path, 0, datetime.fromtimestamp(0, UTC))
 
     def patience(self, seconds: float) -> Patience:
         """So long in virtual time."""
@@ -106,6 +104,15 @@ class FilerChain:
 
     def latest_hint(self) -> int | None:
         return None
+
+    def path(self, first: int) -> str:
+        return path(self._segment, first)
+
+    def walk(self) -> Iterator[ChunkInfo]:
+        at: int | None = 0
+        while at is not None and (info := self.info(at)):
+            yield info
+            at = None if info.sealed else info.end
 
     def info(self, first: int) -> ChunkInfo | None:
         found = Job.current().wait(self._filer.store.get(self._filer.process, path(self._segment, first)))
@@ -133,9 +140,15 @@ def _kind(name: str) -> _Kind:
     if name == paths.layout(TOPIC, UID):
         return _Kind(LAYOUT, lambda data: from_json(Layout, data), to_json)
     if name == paths.index_page(TOPIC, UID, 0):
-        return _Kind(INDEX, _index, lambda kept: to_json(kept.page))
+        return _Kind(INDEX, lambda data: from_json(IndexPage, data), to_json)
     if name.startswith(paths.groups_folder(TOPIC, UID)):
         return _Kind(grouping.path(paths.group_name(name)), lambda data: from_json(CommittedPositions, data), to_json)
     if name.startswith("seg/"):
         return _Kind(name, lambda kept: kept, lambda kept: kept)
     return _Kind(f"doc/{name}", bytes, bytes)
+
+
+def _folder(prefix: str) -> str:
+    if prefix == paths.groups_folder(TOPIC, UID):
+        return "group/"
+    return folder(prefix.rpartition("/")[2]) if prefix.startswith(paths.topic_folder(TOPIC, UID)) else f"doc/{prefix}"

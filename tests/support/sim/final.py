@@ -8,22 +8,17 @@ from typing import TYPE_CHECKING
 from smq_core import invariants as inv
 from smq_core.invariants import Row
 from smq_core.model import Layout
-from support.sim.chain import LAYOUT, folder, true_chain
-from support.sim.messages import rows
+from support.sim.chain import LAYOUT, folder
 from support.sim.reader import ReaderNode
+from support.sim.retained import log_of
 
 if TYPE_CHECKING:
     from support.sim.history import History
 
 
 def final_log(history: History) -> list[Row]:
-    """Every row that the chains contain, segment by segment."""
-    return [
-        Row(name, offset, message)
-        for name in history.checker.everyone
-        for stored in true_chain(history.store, name)
-        for offset, message in rows(stored.entries)
-    ]
+    """Every row that the chains contain, or did until they were removed, segment by segment."""
+    return [row for name in history.checker.everyone for row in log_of(history.checker, name)]
 
 
 def waiting_for(history: History) -> dict[str, str]:
@@ -49,7 +44,8 @@ def waiting_for(history: History) -> dict[str, str]:
                 waiting[name] = f"{holding.process.name} does not know that it is sealed: {machine.state}"
             elif machine.chain_end != machine.end:
                 waiting[name] = f"{holding.process.name} has not written {machine.chain_end}..{machine.end}"
-    ends = {name: outcome.end for name, outcome in checker.seals.items()}
+    removed = checker.retained.rows
+    ends = {name: outcome.end for name, outcome in checker.seals.items() if name not in removed}
     for name in (s.name for s in layout.segments):
         ends.setdefault(name, checker.chain_ends.get(name, 0))
     if waiting:
@@ -76,7 +72,7 @@ def check_all(history: History) -> None:
     """The invariants that look at a whole history."""
     checker = history.checker
     log = final_log(history)
-    for name in checker.everyone:
+    for name in checker.everyone.keys() - checker.retained.rows.keys():
         folder_ = folder(name)
         objects = {int(p.removeprefix(folder_)): history.store.truth(p).info for p in history.store.paths(folder_)}
         checker.must(inv.chain_is_whole(name, objects, sealed=name in checker.seals))
@@ -95,13 +91,14 @@ def check_all(history: History) -> None:
     for reader in history.readers:
         checker.must(inv.order_holds(_kept(history, reader.rows), checker.acked_at))
         checker.must(inv.delivered_is_stable(reader.rows, log, checker.lost))
-        expected_rows = {(row.segment, row.offset) for row in log}
+        expected_rows = {(row.segment, row.offset) for row in log if row.segment not in checker.retained.rows}
         missed = expected_rows - {(row.segment, row.offset) for row in reader.rows}
         if reader.process.alive and missed:
             checker.must([inv.Violation(12, reader.name, f"never read {sorted(missed)[:5]}")])
         twice = len(reader.rows) - len({(row.segment, row.offset) for row in reader.rows})
         checker.must([inv.Violation(2, reader.name, f"{twice} rows were read twice")] if twice else [])
         checker.must([inv.Violation(1, reader.name, words) for words in _unreported(history, reader)])
+    checker.retained.check(history.readers)
     for member in history.members:
         checker.must(inv.delivered_is_stable(member.rows, log, checker.lost))
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from smq_core.dag import Reader, index_is_behind, nodes_of
 from smq_core.errors import SmqError, StaleGeneration, StoreUnavailable, Unavailable
 from smq_core.groups import Group
+from smq_core.numbers import Numbers
+from smq_storage.index import IndexPage
 from support.sim import conditional
 from support.sim.chain import INDEX
 from support.sim.world import Future, Steps
@@ -77,11 +79,11 @@ class GroupHost:
 
     def _rejoin(self, name: str, member: str, generation: int) -> Steps:
         """To a group that is loaded: a join does not wait for a commit that is being written."""
-        nodes = yield from self._nodes()
+        nodes, removed = yield from self._nodes()
         it = self.groups.get(name)
         if it is None:
             raise Unavailable(f"group {name} is served by another leader now: ask again")
-        self._refresh(it, nodes)
+        self._refresh(it, nodes, removed)
         if it.group.pending and not it.group.in_flight and not self._busy:
             self.ask(("write", name))  # what could not be written is written later, whether or not somebody waits
         return self._join(name, it, member, generation)
@@ -124,31 +126,31 @@ class GroupHost:
         if layout is None:
             raise Unavailable("there is no layout yet")
         page = yield leader.store.get(leader.process, INDEX)
-        sealed = page[0][1] if page is not None else ()
-        if index_is_behind(layout, sealed):
+        index = page[0] if page is not None else IndexPage()
+        if index_is_behind(layout, index.entries, index.removed):
             raise Unavailable("the store shows an old index: ask again")
-        return nodes_of(sealed, layout)
+        return nodes_of(index.entries, layout), index.removed
 
-    def _refresh(self, it: Loaded, nodes: Any) -> None:
+    def _refresh(self, it: Loaded, nodes: Any, removed: Numbers) -> None:
         it.group.expire(self.leader.clock())
-        it.group.update(nodes, self.leader.clock())
+        it.group.update(nodes, self.leader.clock(), removed)
 
     def _loaded(self, name: str) -> Steps:
         leader = self.leader
-        nodes = yield from self._nodes()
+        nodes, removed = yield from self._nodes()
         if name not in self.groups:
             found = yield leader.store.get(leader.process, path(name))
             kept, etag = found if found is not None else (Committed(0, {}, ""), None)
             generation = (kept.generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
             group = Group(name, generation, Reader(positions=dict(kept.positions)))
-            group.update(nodes, leader.clock())
+            group.update(nodes, leader.clock(), removed)
             mine = Committed(generation, dict(group.reader.committed()), leader.world.unique("g"))
             result = yield from self._put(name, mine, etag)
             if not isinstance(result, conditional.Written):
                 raise Unavailable(f"group {name} is served by another leader: ask again")
             self.groups[name] = Loaded(group, result.etag)
         it = self.groups[name]
-        self._refresh(it, nodes)
+        self._refresh(it, nodes, removed)
         return it
 
     def _put(self, name: str, value: Committed, etag: str | None) -> Steps:

@@ -5,16 +5,18 @@ It has reports of brokers, and proof of deaths from the supervisor (reaped proce
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from smq_core import sealer
 from smq_core.errors import NotHeld, SmqError, StoreUnavailable, WrongIncarnation
 from smq_core.leading import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout, TopicLeader
 from smq_core.model import Replica
+from smq_core.numbers import contains
 from smq_core.placement import BrokerView
 from smq_core.sealer import Held
 from smq_core.sealing import AskReplica, Liveness, SealFromFiler
+from smq_storage.index import IndexPage
 from support.sim import conditional
 from support.sim.chain import INDEX, LAYOUT, Chain
 from support.sim.grouping import GroupHost
@@ -222,19 +224,20 @@ class Leader:
             self.machine.sealed(outcome)
 
     def _append_index(self, effect: AppendIndex) -> Steps:
-        """Entries whose names are there already are passed over; repeated until all are in."""
+        """Entries that are there already, or were removed, are passed over; repeated until all are in."""
         names = [entry.name for entry in effect.entries]
         try:
             while True:
                 found = yield self.store.get(self.process, INDEX)
-                entries, etag = (found[0][1], found[1]) if found is not None else ((), None)
-                known = {entry.name for entry in entries}
-                missing = tuple(entry for entry in effect.entries if entry.name not in known)
-                if not missing:
+                before, etag = found if found is not None else (IndexPage(), None)
+                known = {entry.name for entry in before.entries}
+                new = [e for e in effect.entries if e.name not in known and not contains(before.removed, e.number)]
+                if not new:
                     break
-                page = (self.world.unique("i"), entries + missing)
+                entries = (*before.entries, *(replace(entry, bytes=entry.end) for entry in new))
+                page = replace(before, writer=self.world.unique("i"), entries=entries)
                 yield from conditional.settle(
-                    self.store, self.process, INDEX, page, etag, lambda it, page=page: it[0] == page[0]
+                    self.store, self.process, INDEX, page, etag, lambda it, page=page: it.writer == page.writer
                 )
         except StoreUnavailable:
             self.machine.index_failed(self.clock())

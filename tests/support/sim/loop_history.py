@@ -6,10 +6,8 @@ What the leader logs is part of the story; what it logs as unexpected fails the 
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
-from random import Random
 from typing import Any
 from unittest.mock import patch
 
@@ -40,30 +38,17 @@ class LoopFaults(ElasticFaults):
 class LoopHistory(ElasticHistory):
     faults_kind = LoopFaults
 
-    def __init__(self, seed: int) -> None:
-        self.loops: list[LoopLeader] = []
-        super().__init__(seed)
-
     def make_leader(self, address: str) -> Leader:
         leader = LoopLeader(self, address)
-        self.loops.append(leader)
+        self.loops.append(leader.loop)
         return leader  # type: ignore[return-value]
 
     def load_of(self, broker: Broker) -> pb.BrokerStatus:
         return status_of(broker, self.topic)
 
     def run(self) -> None:
-        ids = Random(self.world.seed)
-        with (
-            patch.object(effects, "Chain", FilerChain),
-            patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
-            _logs_to(self),
-        ):
-            try:
-                super().run()
-            finally:
-                for leader in self.loops:
-                    leader.loop.abandon()
+        with patch.object(effects, "Chain", FilerChain), _logs_to(self):
+            super().run()
 
     def log(self, leader: str, event: MutableMapping[str, Any]) -> None:
         words = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "exc_info"))

@@ -12,10 +12,12 @@ from smq_core.decide import Request
 from smq_core.errors import Unavailable
 from smq_core.leading import TopicLeader
 from smq_core.model import Replica
+from smq_operator.collect import Collector
 from smq_operator.deaf import Deaf
 from smq_operator.desk import Desk
 from smq_operator.doubts import Doubts
 from smq_operator.effects import Effects
+from smq_operator.endings import Endings
 from smq_operator.fleet import FleetKeeper
 from smq_operator.groups import Groups
 from smq_operator.loop import LeaderLoop
@@ -28,6 +30,7 @@ from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import PROTOCOL, outcome_to_pb, segment_from_pb
 from smq_storage.store import StoreSettings
 from support.sim.filer import Filer
+from support.sim.retaining import PACE
 from support.sim.virtual_asyncio import VirtualLoop
 from support.sim.world import SECOND, Process, Steps
 
@@ -136,11 +139,15 @@ class LoopLeader:
             self.groups,
             Orphans(self.leading, calls),
             Deaf(self.leading),
+            Endings(self.leading, calls, patience),
             StoreSettings(filer.url),
         )
         self.service = LeaderService(self.desk)
         self._idle = TopicLeader(history.topic, lambda: "")
         self.network.listening[address] = self.process
+        if history.limits.on:
+            collector = Collector(self.leading, self.groups, PACE, patience)
+            self.loop.create_task(collector.keep())
         for work in (self.leading.run(), self.groups.keep(), FleetKeeper(self.leading, history.policy).keep()):
             self.loop.create_task(work)
 

@@ -8,6 +8,7 @@ from smq_core.dag import Reader, index_is_behind, nodes_of
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.invariants import Row
 from smq_core.model import Layout, SealOutcome
+from smq_storage.index import IndexPage
 from support.sim.chain import INDEX, LAYOUT, Chain
 from support.sim.messages import rows
 from support.sim.world import SECOND, Process, Steps
@@ -37,12 +38,15 @@ class SegmentReader:
             page = yield store.get(self.process, INDEX)
         except StoreUnavailable:
             return
-        sealed = page[0][1] if page is not None else ()
-        if index_is_behind(found[0], sealed):
+        index = page[0] if page is not None else IndexPage()
+        if index_is_behind(found[0], index.entries, index.removed):
             return
         if self.layout is None or found[0].version >= self.layout.version:
             self.layout = found[0]
-            self.reader.update(nodes_of(sealed, self.layout))
+            nodes = nodes_of(index.entries, self.layout)
+            for name in [name for name in self.reader.nodes if name not in nodes]:
+                del self.reader.nodes[name]  # retention has removed it
+            self.reader.update(nodes)
 
     def read(self, segment: str) -> Steps:
         """What can be read of it now, from its position on: rows, in order."""

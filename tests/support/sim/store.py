@@ -1,8 +1,8 @@
 """The object store: create-only and compare-and-swap PUTs, as unreliable as a store may be.
 
 A PUT may be applied with its answer lost, land after its time limit, or fail without effect, also with a false
-"already there". A GET may show what was there a moment ago; a LIST is always a little old. What the store never does:
-two winners for one name, or a change of an object by a PUT whose condition does not hold.
+"already there"; so may a DELETE. A GET may show what was there a moment ago; a LIST is always a little old. What the
+store never does: two winners for one name, or a change of an object by a PUT whose condition does not hold.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from support.sim.world import MS, SECOND, Future, Process, World
 
 HOST = "filer"
 TIME_LIMIT = 1 * SECOND
+WHATEVER = "*"
+"""The etag of a request without a condition."""
 
 
 class ConditionFailed(SmqError):
@@ -25,9 +27,9 @@ class ConditionFailed(SmqError):
 
 @dataclass(slots=True)
 class Thing:
-    """An object: its versions as (written at, value, etag), the newest last."""
+    """An object: its versions as (written at, value, etag), the newest last. A deleted one: None, None."""
 
-    versions: list[tuple[int, Any, str]]
+    versions: list[tuple[int, Any, str | None]]
 
 
 @dataclass(slots=True)
@@ -60,7 +62,11 @@ class Store:
         return thing.versions[-1][1] if thing is not None else None
 
     def paths(self, prefix: str) -> list[str]:
-        return [path for path in self.things if path.startswith(prefix)]
+        return [path for path in self.things if path.startswith(prefix) and self.truth(path) is not None]
+
+    def put_at_once(self, path: str, value: Any) -> None:
+        """Before anything begins."""
+        self._apply(path, value, None)
 
     # ---- requests
 
@@ -103,6 +109,10 @@ class Store:
         world.after(arrives, arrive)
         return answer
 
+    def delete(self, caller: Process, path: str) -> Future:
+        """Whatever is there, if anything is. Fails as ``put`` does."""
+        return self.put(caller, path, None, WHATEVER)
+
     def get(self, caller: Process, path: str) -> Future:
         """Answers (value, etag), or None when nothing is there."""
         world, faults = self.world, self.faults
@@ -129,7 +139,8 @@ class Store:
         if self.faults.away or (caller.host, HOST) in self.network.cuts:
             return answer
         as_of = world.now - world.between(0, self.faults.stale)
-        found = sorted(path for path in self.paths(prefix) if self._as_of(path, as_of) is not None)
+        below = [path for path in self.things if path.startswith(prefix)]
+        found = sorted(path for path in below if self._as_of(path, as_of) is not None)
         self._reply(caller, answer, 4 * MS, found)
         return answer
 
@@ -148,8 +159,10 @@ class Store:
 
     def _apply(self, path: str, value: Any, etag: str | None) -> str | None:
         thing = self.things.get(path)
-        if (thing.versions[-1][2] if thing is not None else None) != etag:
+        if etag != WHATEVER and (thing.versions[-1][2] if thing is not None else None) != etag:
             return None
+        if value is None:
+            return self._delete(path)
         new = self.world.unique("e")
         if thing is None:
             self.things[path] = Thing([(self.world.now, value, new)])
@@ -159,11 +172,18 @@ class Store:
             watcher(path, value)
         return new
 
+    def _delete(self, path: str) -> str:
+        if self.truth(path) is not None:
+            self.things[path].versions.append((self.world.now, None, None))
+            for watcher in self.watchers:
+                watcher(path, None)
+        return "gone"
+
     def _as_of(self, path: str, time: int) -> tuple[Any, str] | None:
         thing = self.things.get(path)
         if thing is None:
             return None
         for at, value, etag in reversed(thing.versions):
             if at <= time:
-                return value, etag
+                return (value, etag) if etag is not None else None
         return None
