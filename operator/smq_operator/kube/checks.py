@@ -7,6 +7,7 @@ and again when it is over. It is looked at now and then, so nothing need be rest
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ import structlog
 
 from smq_operator.kube import definitions, rights
 from smq_operator.kube.api import KubeApi
-from smq_operator.kube.cache import Cache
 from smq_operator.kube.errors import Forbidden, KubeError
 from smq_operator.kube.events import About, EventWriter, Happened
 from smq_operator.kube.kinds import CRDS, DEPLOYMENTS, PODS, SEGMENTS, TOPICS, Resource
-from smq_operator.kube.settings import COMPONENT, INSTANCE, NAME, KubeSettings
+from smq_operator.kube.rivals import SELECTOR, rival_of
+from smq_operator.kube.settings import KubeSettings
 
 log = structlog.get_logger()
 
@@ -34,20 +35,20 @@ _RANDOM = re.compile(r"[0-9a-f]{16,}|[0-9.]+ ?[nµm]?s\b")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``blocks``: the operator cannot lead while it is so."""
+    """``blocks``: the operator cannot lead while it is so. ``also``: an Event is written about that too."""
 
     reason: str
     message: str
     blocks: bool = False
+    also: About | None = None
 
 
 class Checks:
     """See the module's docstring."""
 
-    def __init__(self, api: KubeApi, kube: KubeSettings, cache: Cache, events: EventWriter) -> None:
+    def __init__(self, api: KubeApi, kube: KubeSettings, events: EventWriter) -> None:
         self._api = api
         self._kube = kube
-        self._cache = cache
         self._events = events
         self._told: dict[str, Finding] = {}
 
@@ -72,13 +73,7 @@ class Checks:
             now = _RANDOM.sub("", why)
             if now and now == before and now != told:
                 told = now
-                try:
-                    pod = await self._api.find(PODS, self._kube.pod, self._kube.home) if self._kube.pod else None
-                except KubeError as error:
-                    log.debug("event.not.written", message=error.message)
-                    pod = None
-                if pod is not None:
-                    self._events.tell(Happened(About.of(PODS, pod), "NotReady", why, warning=True))
+                await self._event("NotReady", why, warning=True)
             before = now
 
     async def look(self) -> list[Finding]:
@@ -92,10 +87,12 @@ class Checks:
         for reason, finding in now.items():
             if self._told.get(reason) != finding:
                 log.error("check.failed", reason=reason, message=finding.message)
-                self._event(reason, finding.message, warning=True)
+                await self._event(reason, finding.message, warning=True)
+                if finding.also is not None:
+                    self._events.tell(Happened(finding.also, reason, finding.message, warning=True))
         for reason in [reason for reason in self._told if reason not in now]:
             log.info("check.passed", reason=reason)
-            self._event(reason, "this is over", warning=False)
+            await self._event(reason, "this is over", warning=False)
         self._told = now
         return found
 
@@ -130,33 +127,28 @@ class Checks:
         ]
 
     async def _rivals(self) -> list[Finding]:
-        """Operators of other releases in this Namespace lead the same Topics: the oldest release has them."""
-        selector = f"{NAME}=seaweedmq,{COMPONENT}=operator"
-        found, _ = await self._api.list(DEPLOYMENTS, self._kube.home, selector)
-        ours = [_age(each) for each in found if _release(each) == self._kube.release]
-        others = [each for each in found if _release(each) != self._kube.release]
-        if not others:
+        """Operators of other releases that would lead the same Topics."""
+        rival = rival_of(self._kube, await self._operators())
+        if rival is None:
             return []
-        oldest = min(others, key=_age)
-        first = bool(ours) and min(ours) < _age(oldest)
-        message = (
-            f"release {_release(oldest)} in namespace {self._kube.home} would lead the same Topics as release "
-            f"{self._kube.release}: "
-            + ("this one was there first, and leads" if first else "it was there first, and leads")
-            + ". Keep one release, or install the other in a Namespace of its own with operator.clusterWide=false"
-        )
-        return [Finding("TwoReleases", message, blocks=not first)]
+        also = About.of(DEPLOYMENTS, rival.deployment)
+        return [
+            Finding("TwoReleases", rival.message, not rival.first, also if also.namespace != self._kube.home else None)
+        ]
 
-    def _event(self, reason: str, message: str, *, warning: bool) -> None:
-        pod = self._cache.pods.get((self._kube.home, self._kube.pod))
+    async def _operators(self) -> list[Resource]:
+        """Deployments of operators: in all Namespaces if Topics of all are led and the right is there, else at home."""
+        if not self._kube.namespace:
+            with contextlib.suppress(Forbidden):  # the right that is missing is told by another check
+                return (await self._api.list(DEPLOYMENTS, "", SELECTOR))[0]
+        return (await self._api.list(DEPLOYMENTS, self._kube.home, SELECTOR))[0]
+
+    async def _event(self, reason: str, message: str, *, warning: bool) -> None:
+        """About this operator's Pod, of which the cache may not know yet."""
+        try:
+            pod = await self._api.find(PODS, self._kube.pod, self._kube.home) if self._kube.pod else None
+        except KubeError as error:
+            log.debug("event.not.written", message=error.message)
+            return
         if pod is not None:
             self._events.tell(Happened(About.of(PODS, pod), reason, message, warning))
-
-
-def _release(deployment: Resource) -> str:
-    release: str = deployment["metadata"]["labels"].get(INSTANCE, "")
-    return release
-
-
-def _age(deployment: Resource) -> tuple[str, str]:
-    return deployment["metadata"]["creationTimestamp"], deployment["metadata"]["name"]

@@ -36,6 +36,8 @@ def rights_of(kube: KubeSettings) -> list[Right]:
         *(Right(verb, SEGMENTS, led) for verb in read),
         *(Right(verb, PODS, home) for verb in read),
         *(Right(verb, DEPLOYMENTS, home) for verb in read),
+        # Without this one, other releases that lead the same Topics are seen in this Namespace only.
+        *([] if led else [Right("list", DEPLOYMENTS, "", essential=False)]),
         Right("create", LEASES, home),
         *(Right(verb, LEASES, home, name=kube.lease) for verb in ("get", "update")),
         Right("patch", PODS, home),

@@ -58,7 +58,7 @@ async def run(settings: Settings, kube: KubeSettings) -> None:
     def stand(desk: Desk) -> Candidacy:
         seat = Seat(api, cache, clock.now, kube.home, kube.lease, kube.pod, told)
         events = EventWriter(api, kube.pod or "operator", uuid.uuid4().hex[:12], clock.now)
-        checks = Checks(api, kube, cache, events)
+        checks = Checks(api, kube, events)
         return Stand(desk, api, cache, world, sync, deaths, seat, events, checks)
 
     try:

@@ -72,6 +72,9 @@ def test_the_operator_may_do_its_work_and_nothing_else(kube: Kube, namespace: st
         assert may(namespace, "apps", "deployments", "patch", "scale")
         assert may(namespace, "coordination.k8s.io", "leases", "update", name="rights-operator")
         assert may("default", "seaweedmq.io", "topics", "list") is wide
+        assert may("default", "apps", "deployments", "list") is wide
+        assert not may("default", "apps", "deployments", "get")
+        assert not may("default", "apps", "deployments", "patch", "scale")
         assert not may(namespace, "coordination.k8s.io", "leases", "update", name="another")
         assert not may(namespace, "seaweedmq.io", "topics", "update")
         assert not may(namespace, "", "secrets", "get")

@@ -157,6 +157,66 @@ def test_of_two_releases_in_a_namespace_the_first_one_leads(
     eventually(lambda: operator.events("leader.ready"), 90)
 
 
+@pytest.fixture
+def elsewhere(kube: Kube, namespace: str) -> Iterator[str]:
+    """Another Namespace, of another team."""
+    resource = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"a-{namespace}"}}
+    kube.create(resource)
+    yield resource["metadata"]["name"]
+    kube.delete(resource)
+
+
+def test_of_two_releases_that_lead_all_namespaces_the_first_one_leads(
+    kube: Kube, new_operator: Operators, namespace: str, elsewhere: str
+) -> None:
+    first = kube.create(deployment_of(elsewhere, "operator", release="first"))
+    kube.create(deployment_of(namespace, "operator"))
+    operator = new_operator()
+    operator.launch("--namespace=")
+    wanted = f"release first in namespace {elsewhere}"
+    why = eventually(lambda: text if wanted in (text := operator.http_get("/readyz")[1]) else "", 90)
+    assert f"{elsewhere} was there first, and leads" in why
+    assert "helm upgrade with operator.clusterWide=false" in why
+    eventually(lambda: wanted in events(kube, operator)["TwoReleases"])
+    kube.delete(first)
+    eventually(lambda: operator.events("leader.ready"), 90)
+
+
+def test_the_first_of_two_releases_leads_on_and_tells_the_other(
+    kube: Kube, new_operator: Operators, namespace: str, elsewhere: str
+) -> None:
+    kube.create(deployment_of(namespace, "operator"))
+    second = deployment_of(elsewhere, "operator", release="second")
+    second["spec"]["template"]["spec"]["containers"][0]["args"] = ["kube", f"--namespace={elsewhere}"]
+    own = kube.get(deployment_of(namespace, "operator"))["metadata"]["creationTimestamp"]
+    eventually(lambda: _made_after(kube, second, own), 30, what="it is the younger one", pause=0.3)
+    operator = new_operator()
+    operator.launch("--namespace=")
+    eventually(lambda: operator.events("leader.ready"), 90)
+    assert "second in namespace" in failed(operator)["TwoReleases"]
+    eventually(lambda: "second in namespace" in events(kube, operator)["TwoReleases"])
+
+    def told() -> bool:
+        return any(
+            event["reason"] == "TwoReleases" and "the other cannot see it: both lead" in event["message"]
+            for event in kube.list("v1", "Event", elsewhere)
+            if event["involvedObject"]["name"] == second["metadata"]["name"]
+        )
+
+    eventually(told, 30, what="the other release has an Event that says so")
+
+
+def _made_after(kube: Kube, deployment: dict[str, Any], than: str) -> bool:
+    """Ages are whole seconds: makes it anew until it is in a later one."""
+    made = kube.find(deployment)
+    if made is None:
+        made = kube.create(deployment)
+    if made["metadata"]["creationTimestamp"] > than:
+        return True
+    kube.delete(deployment)
+    return False
+
+
 def test_a_standby_pod_is_not_marked_whatever_its_label_says(
     operator: KubeLeader, new_operator: Operators, kube: Kube, namespace: str
 ) -> None:
