@@ -7,7 +7,7 @@ import time
 from benchmarks import cases_elastic, cases_faults, child
 from benchmarks.cluster import Cluster, ClusterSpec
 from benchmarks.meter import Meter, memory_mb
-from benchmarks.model import Case, Figure, Row, Scale, throughput
+from benchmarks.model import Case, Figure, Row, Scale, latencies, throughput
 from benchmarks.peers import cases as peers
 
 MB = 10**6
@@ -65,7 +65,7 @@ def latency(cluster: Cluster, scale: Scale) -> Row:
     topic = cluster.topic(1)
     words = ("--size", 1000, "--rate", 1000, "--linger", 0, "--count", scale.of(30_000, 6_000))
     result, meter = _load(cluster, "latency", topic, *words)
-    return Row({k: v for k, v in result.items() if str(k).endswith("_ms")}, meter)  # type: ignore[misc]
+    return Row(latencies(result, meter), meter)
 
 
 def _tail(size: int, cluster: Cluster, scale: Scale) -> Row:
@@ -190,6 +190,7 @@ CASES = (
             Figure("p50_ms", "p50 ms", 3.0, higher=False),
             Figure("p99_ms", "p99 ms", 10.0, higher=False),
             Figure("p999_ms", "p99.9 ms", higher=False),
+            PER_CPU,
         ),
         latency,
         peers={"kafka": peers.kafka_latency, "weed mq": peers.weed_latency},

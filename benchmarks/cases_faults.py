@@ -28,7 +28,7 @@ def filer_outage(cluster: Cluster, scale: Scale) -> Row:
         time.sleep(scale.of(10, 5))
         gone = time.monotonic()
         cluster.seaweed.kill()
-        time.sleep(scale.of(30, 8))
+        time.sleep(scale.of(30, 12))
         cluster.seaweed.start()
         back = time.monotonic()
         time.sleep(scale.of(20, 10))

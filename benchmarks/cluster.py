@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import smq
 from benchmarks.child import ROOT
 from benchmarks.meter import Groups
+from benchmarks.standing import Standing
 from smq_storage.seaweed import SeaweedProcess
 
 _TOPICS = itertools.count(1)
@@ -59,12 +58,12 @@ def wait_for(what: str, condition: Callable[[], bool], seconds: float = 60.0) ->
         time.sleep(0.05)
 
 
-class Cluster:
-    """A context manager; ``folder`` is emptied before and removed afterwards."""
+class Cluster(Standing):
+    """A context manager."""
 
     def __init__(self, folder: Path, spec: ClusterSpec) -> None:
+        super().__init__(folder)
         self.spec = spec
-        self.folder = folder.resolve()
         self.leader = f"127.0.0.1:{free_port()}"
         self.seaweed = SeaweedProcess(self.folder / "seaweedfs")
         self._operator: subprocess.Popen[bytes] | None = None
@@ -72,23 +71,12 @@ class Cluster:
 
     # ---- life
 
-    def __enter__(self) -> Cluster:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        (self.folder / "seaweedfs").mkdir(parents=True)
+    def _begin(self) -> None:
+        (self.folder / "seaweedfs").mkdir()
         self.seaweed.start()
-        try:
-            self._start_operator()
-            self._client = smq.connect(self.leader, timeout=20)
-            wait_for(f"{self.spec.brokers} brokers alive (see {self.folder})", self._all_alive)
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop()
-        if error is None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        self._start_operator()
+        self._client = smq.connect(self.leader, timeout=20)
+        wait_for(f"{self.spec.brokers} brokers alive (see {self.folder})", self._all_alive)
 
     def _start_operator(self) -> None:
         settings = self.seaweed.settings("bench")
@@ -104,7 +92,7 @@ class Cluster:
                 stderr=log,
             )
 
-    def _stop(self) -> None:
+    def _end(self) -> None:
         if self._client is not None:
             self._client.close()
         # Nothing of this data is needed again: the end need not be a graceful one.

@@ -93,6 +93,12 @@ def throughput(result: Mapping[str, Any], meter: Mapping[str, float]) -> dict[st
     return found
 
 
+def latencies(result: Mapping[str, Any], meter: Mapping[str, float]) -> dict[str, float]:
+    """Quantiles of what a load reported, and records per CPU second of the brokers."""
+    found = {key: float(value) for key, value in result.items() if key.endswith("_ms")}
+    return found | {"per_broker_cpu_s": throughput(result, meter)["per_broker_cpu_s"]}
+
+
 def typical(rows: list[Row], key: str) -> tuple[float, float, float, bool] | None:
     """Median, least and greatest of a figure, and whether every run was noisy; quiet runs alone if there are any."""
     having = [r for r in rows if key in r.figures]

@@ -95,16 +95,17 @@ class Options:
 
 
 def measure(case: Case, options: Options, peers: Peers, results: Results) -> None:
-    """All runs of one case, ours and the peers' in turn."""
+    """All runs of one case, ours and the peers' in turn; a peer that failed is not asked again."""
     console.print(f"\n[bold]{case.name}[/bold]: {case.about}")
     scale = options.scale
+    failed: set[str] = set()
     with cluster_of(case) as cluster:
         for run in range(1, (1 if case.once else options.runs) + 1):
             keep(results, case, OURS, run, partial(case.ours, cluster, scale), options)
             for name, function in case.peers.items():
-                there, peer = peers.get(name)
-                if there:
-                    keep(results, case, name, run, partial(function, peer, scale), options)
+                there, peer = peers.get(name) if name not in failed else (False, None)
+                if there and not keep(results, case, name, run, partial(function, peer, scale), options):
+                    failed.add(name)
         misses = results.misses(case)
         if misses and options.profile:
             console.print(f"missed: {', '.join(misses)}; once more under a profiler:")
@@ -119,8 +120,8 @@ def cluster_of(case: Case) -> Cluster:
     return Cluster(WORK / "smq", case.cluster)
 
 
-def keep(results: Results, case: Case, who: str, run: int, function: Callable[[], Row], options: Options) -> None:
-    """One run, repeated while it is noisy; a failure is shown and the next thing goes on."""
+def keep(results: Results, case: Case, who: str, run: int, function: Callable[[], Row], options: Options) -> bool:
+    """One run, repeated while it is noisy. False: it failed, which is shown, and the next thing goes on."""
     for _ in range(1 + options.again):
         settle(options.patience)
         start = time.monotonic()
@@ -128,12 +129,13 @@ def keep(results: Results, case: Case, who: str, run: int, function: Callable[[]
             row = function()
         except (LoadFailed, TimeoutError, AssertionError) as error:
             console.print(f"  {who:<11} run {run} [red]failed[/red] after {time.monotonic() - start:.0f} s: {error}")
-            return
+            return False
         row.case, row.who, row.run = case.name, who, run
         results.add(row)
         console.print(f"  {who:<11} {told(case, row)}")
         if not row.noisy:
-            return
+            break
+    return True
 
 
 def told(case: Case, row: Row) -> str:

@@ -14,12 +14,14 @@ from benchmarks import relay
 from benchmarks.child import Child
 from benchmarks.cluster import wait_for
 from benchmarks.meter import Meter
-from benchmarks.model import Row, Scale, throughput
+from benchmarks.model import Row, Scale, latencies, throughput
 from benchmarks.pace import longest_gaps
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.weed_queue import WeedQueue
 
 MB = 10**6
+PATIENCE = 150.0
+"""Seconds after which a load on a peer has failed: some stand still for ever."""
 Queue = Kafka | WeedQueue
 
 
@@ -35,14 +37,18 @@ def relay_1k(_: None, scale: Scale) -> Row:
 # ---- one record at a time through the Python client
 
 
-def _produce(queue: Queue, size: int, count: int, *words: object) -> Row:
-    topic = queue.topic()
-    events = queue.folder / f"events-{size}.txt"
+def _load(queue: Queue, topic: str, what: str, *words: object) -> tuple[dict[str, Any], dict[str, float]]:
+    """What a load on that topic reports, and what it took; the topic is dropped."""
     with Meter(queue.groups) as meter:
-        load = queue.load("produce", topic, "--payload", events, "--count", count, *words)
-        result = load.result()
+        load = queue.load(what, topic, *words)
+        result = load.result(PATIENCE)
     queue.drop(topic)
-    row = meter.row(load.cpu)
+    return result, meter.row(load.cpu)
+
+
+def _produce(queue: Queue, size: int, count: int, *words: object) -> Row:
+    events = queue.folder / f"events-{size}.txt"
+    result, row = _load(queue, queue.topic(), "produce", "--payload", events, "--count", count, *words)
     return Row(throughput(result, row), row)
 
 
@@ -67,14 +73,10 @@ def weed_write_100b(queue: WeedQueue, scale: Scale) -> Row:
 
 
 def _latency(queue: Queue, count: int) -> Row:
-    topic = queue.topic()
     events = queue.folder / "events-1000.txt"
     words = ("--payload", events, "--count", count, "--rate", 1000, "--linger-ms", 0)
-    with Meter(queue.groups) as meter:
-        load = queue.load("latency", topic, *words)
-        result = load.result()
-    queue.drop(topic)
-    return Row({k: v for k, v in result.items() if k.endswith("_ms")}, meter.row(load.cpu))
+    result, row = _load(queue, queue.topic(), "latency", *words)
+    return Row(latencies(result, row), row)
 
 
 def kafka_latency(kafka: Kafka, scale: Scale) -> Row:
@@ -94,11 +96,7 @@ def _read(queue: Queue, size: int, count: int) -> Row:
         queue.produce_java(topic, size, count).wait()
     else:
         queue.load("produce", topic, "--payload", queue.folder / f"events-{size}.txt", "--count", count).result()
-    with Meter(queue.groups) as meter:
-        load = queue.load("consume", topic, "--count", count)
-        result = load.result(240)
-    queue.drop(topic)
-    row = meter.row(load.cpu)
+    result, row = _load(queue, topic, "consume", "--count", count)
     return Row(throughput(result, row), row)
 
 

@@ -5,18 +5,17 @@ Kafka's own defaults otherwise: 1 GB of heap, no fsync, batches as its clients m
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
-from types import TracebackType
 
 from benchmarks import payload, tools
 from benchmarks.child import Child
 from benchmarks.cluster import free_port, wait_for
 from benchmarks.meter import Groups, memory_mb
+from benchmarks.standing import Standing
 from benchmarks.tools import Missing
 
 HERE = Path(__file__).resolve().parent
@@ -49,14 +48,14 @@ def libraries() -> Path:
     return folder
 
 
-class Kafka:
+class Kafka(Standing):
     """``brokers`` nodes. With two, only the first is a controller (two voters lose their quorum with either); with
     three each is both, so that any may be killed."""
 
     name = "kafka"
 
     def __init__(self, folder: Path, brokers: int = 2, min_insync: int = 2, extra: str = "") -> None:
-        self.folder = folder.resolve()
+        super().__init__(folder)
         self.brokers = brokers
         self._min_insync = min_insync
         self._extra = extra
@@ -71,9 +70,7 @@ class Kafka:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self._ports)
 
-    def __enter__(self) -> Kafka:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
+    def _begin(self) -> None:
         for size in payload.SIZES:
             payload.write_file(self.folder, size)
         cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -83,21 +80,11 @@ class Kafka:
             config = self._configure(node)
             tools.run([*self._java("-Xmx256m"), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)])
             self.start(node)
-        try:
-            wait_for(f"{self.brokers} Kafka brokers (see {self.folder})", self._all_up, 90)
-            self.idle = {
-                "rss_mb": max(memory_mb(pid) for pid in self.groups()["broker"]),
-                "own_mb": max(memory_mb(pid, "RssAnon") for pid in self.groups()["broker"]),
-            }
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop()
-        if error is None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        wait_for(f"{self.brokers} Kafka brokers (see {self.folder})", self._all_up, 90)
+        self.idle = {
+            "rss_mb": max(memory_mb(pid) for pid in self.groups()["broker"]),
+            "own_mb": max(memory_mb(pid, "RssAnon") for pid in self.groups()["broker"]),
+        }
 
     def start(self, node: int) -> None:
         """Starts the node, also again after it was killed. The flags are those of kafka-server-start.sh."""
@@ -188,7 +175,7 @@ class Kafka:
                 raise RuntimeError(f"Kafka's node {node} ended at its start; see {self.folder / f'node{node}.log'}")
         return int(self.load("brokers", "-").result()["brokers"]) == self.brokers
 
-    def _stop(self) -> None:
+    def _end(self) -> None:
         for process in self._processes.values():
             process.kill()
             process.wait()

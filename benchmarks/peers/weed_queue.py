@@ -13,13 +13,13 @@ import socket
 import subprocess
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from benchmarks import payload, tools
 from benchmarks.child import Child
 from benchmarks.cluster import wait_for
 from benchmarks.meter import Groups
 from benchmarks.peers.kafka import LOADS
+from benchmarks.standing import Standing
 from benchmarks.tools import Missing
 from smq_core.errors import StoreUnavailable
 from smq_storage.seaweed import find_weed
@@ -28,13 +28,13 @@ GATEWAY_PORT = 9093
 _TOPICS = itertools.count(1)
 
 
-class WeedQueue:
+class WeedQueue(Standing):
     """Two brokers: the second follows the first; one gateway."""
 
     name = "weed mq"
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
+        super().__init__(folder)
         self._python = tools.python()
         try:
             self._weed = str(find_weed())
@@ -51,39 +51,28 @@ class WeedQueue:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{GATEWAY_PORT}"
 
-    def __enter__(self) -> WeedQueue:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        (self.folder / "data").mkdir(parents=True)
+    def _begin(self) -> None:
+        (self.folder / "data").mkdir()
         self._sockets = Path(tempfile.mkdtemp(prefix="smq-weed-"))  # a socket's path must be short
         for size in payload.SIZES:
             payload.write_file(self.folder, size)
         master = f"127.0.0.1:{self._master}"
-        try:
-            self._start(
-                *("server", f"-dir={self.folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
-                *(f"-master.port={self._master}", f"-volume.port={self._volume}", "-volume.max=0"),
-                *("-filer", f"-filer.port={self._filer}", "-s3=false", "-master.telemetry=false"),
-                *("-master.volumeSizeLimitMB=1024", f"-filer.localSocket={self._sockets / 'filer.sock'}"),
-            )
-            wait_for("SeaweedFS' filer", lambda: not _free(self._filer), 60)
-            for number, port in enumerate(self._brokers, 1):
-                self._start("mq.broker", "-ip=127.0.0.1", f"-port={port}", f"-master={master}", name=f"broker{number}")
-            wait_for("SeaweedFS' brokers", lambda: not any(_free(port) for port in self._brokers), 60)
-            wait_for("a balancer among SeaweedFS' brokers", self._knows_topics, 60)
-            self._start(
-                *("mq.kafka.gateway", "-ip=127.0.0.1", f"-port={GATEWAY_PORT}", f"-master={master}"),
-                *("-default-partitions=2", f"-schema-registry-url=http://127.0.0.1:{self._unused}"),
-            )
-            wait_for("SeaweedFS' Kafka gateway", lambda: not _free(GATEWAY_PORT), 60)
-        except BaseException:
-            self._stop()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop()
-        if error is None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        self._start(
+            *("server", f"-dir={self.folder / 'data'}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"),
+            *(f"-master.port={self._master}", f"-volume.port={self._volume}", "-volume.max=0"),
+            *("-filer", f"-filer.port={self._filer}", "-s3=false", "-master.telemetry=false"),
+            *("-master.volumeSizeLimitMB=1024", f"-filer.localSocket={self._sockets / 'filer.sock'}"),
+        )
+        wait_for("SeaweedFS' filer", lambda: not _free(self._filer), 60)
+        for number, port in enumerate(self._brokers, 1):
+            self._start("mq.broker", "-ip=127.0.0.1", f"-port={port}", f"-master={master}", name=f"broker{number}")
+        wait_for("SeaweedFS' brokers", lambda: not any(_free(port) for port in self._brokers), 60)
+        wait_for("a balancer among SeaweedFS' brokers", self._knows_topics, 60)
+        self._start(
+            *("mq.kafka.gateway", "-ip=127.0.0.1", f"-port={GATEWAY_PORT}", f"-master={master}"),
+            *("-default-partitions=2", f"-schema-registry-url=http://127.0.0.1:{self._unused}"),
+        )
+        wait_for("SeaweedFS' Kafka gateway", lambda: not _free(GATEWAY_PORT), 60)
 
     def groups(self) -> Groups:
         """The gateway is counted as broker: it does the protocol's work."""
@@ -127,7 +116,7 @@ class WeedQueue:
                 [self._weed, *words], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
-    def _stop(self) -> None:
+    def _end(self) -> None:
         for process in self._processes.values():
             process.kill()
             process.wait()
