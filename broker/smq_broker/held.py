@@ -14,6 +14,7 @@ from smq_broker.memory import Memory
 from smq_broker.pace import is_burst
 from smq_broker.payloads import Compactor
 from smq_core.entries import Ack, ChunkWrite, ReplicaConfig
+from smq_core.errors import UnknownTopic
 from smq_core.model import ChunkInfo, Durability, Segment, Topic
 from smq_core.replica import SegmentReplica, State
 from smq_storage.chain import Chain
@@ -85,6 +86,8 @@ class Held:
         self.streams: set[AckSink] = set()
         self.links: list[FollowerLink] = []
         self.successors: tuple[Segment, ...] = ()
+        self.deleted = False
+        """The topic is deleted: producers are told so, instead of an outcome that nobody goes on from."""
         self.credit = 0
         self.flush_upto = 0
         self.flush_queued = False
@@ -112,6 +115,15 @@ class Held:
     def key(self) -> str:
         """Unique among all topics that ever were: a topic that is made again counts its segments anew."""
         return key_of(self.topic.uid, self.segment.name)
+
+    def topic_is_deleted(self) -> UnknownTopic:
+        """What producers are told once ``deleted`` is set."""
+        name = self.topic.name
+        return UnknownTopic(
+            f"topic {name} was deleted: what was not acked before is not taken any more. Stop this producer, or make "
+            "the topic anew (`smq apply` or `kubectl apply`) and open a new one",
+            topic=name,
+        )
 
     @property
     def bytes_in(self) -> int:

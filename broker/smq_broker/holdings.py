@@ -18,6 +18,7 @@ from smq_broker.meters import Meters
 from smq_broker.replication_out import FollowerLink
 from smq_broker.sealing import Sealers
 from smq_broker.watcher import SealWatcher, wait_for_predecessors
+from smq_core.ending import REASON as DELETED
 from smq_core.errors import InvalidRequest, NotHeld, SmqError, Unavailable, WrongIncarnation
 from smq_core.model import Durability, SealOutcome, Segment, Topic
 from smq_core.replica import State
@@ -180,6 +181,8 @@ class Holdings:
             raise NotHeld(
                 f"this broker does not hold {request.segment} and will never open it", segment=request.segment
             )
+        if request.reason == DELETED:
+            held.deleted = True
         outcome = self.sealers.seal(
             held, tuple(successors), request.reason, seconds=SEAL_ANSWER_WITHIN, given_up=context.is_cancelled
         )

@@ -224,6 +224,9 @@ class ProducerStream:
         if self._error is not None and ended:
             self._write(pb.ProducerReply(error=error_to_pb(self._error)))
             return False
+        if self._held.deleted and machine.state in (State.FENCED, State.SEALED):
+            self._write(pb.ProducerReply(error=error_to_pb(self._held.topic_is_deleted())))
+            return False
         if machine.state is State.SEALED:
             assert machine.outcome is not None
             told = outcome_to_pb(machine.outcome, only=self._producer, successors=self._held.successors)

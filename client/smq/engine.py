@@ -205,6 +205,8 @@ class Engine:
                     calls = self._sealed(outcome_from_pb(reply.sealed), successors)
                 elif kind == "error":
                     runner.failure = error_from_pb(reply.error)
+                    if isinstance(runner.failure, UnknownTopic):
+                        fatal = runner.failure  # nothing that comes later can change it
             except SmqError as error:
                 fatal = error
         _run(calls)

@@ -14,7 +14,7 @@ import structlog
 
 from smq_core.decide import Decision
 from smq_core.errors import SmqError
-from smq_core.model import Topic
+from smq_core.model import SECOND, Topic
 from smq_core.retention import Removal, Verdict, expired
 from smq_operator.collect_deleted import Living, collect_deleted, note_vanished
 from smq_operator.collect_strays import collect_strays
@@ -30,6 +30,8 @@ from smq_storage.conditional import Patience
 log = structlog.get_logger()
 
 TICK = 0.5
+FIRST_LOOK = 15 * SECOND
+"""So soon a new leader looks for topics that were deleted while nobody led: their segments still take messages."""
 NAMED = 5
 """So many segments a decision's words name."""
 
@@ -52,12 +54,13 @@ class Collector:
         self.removed_bytes: Counter[str] = Counter()
         self.files: Counter[str] = Counter()
         self.failures = 0
-        loop.on_removed = self._topic_removed
+        loop.on_removed.append(self._topic_removed)
 
     async def keep(self) -> None:
         """Runs for as long as this leader leads."""
         now = self._loop.now()
-        self._deleted_at, self._vanished_at = now + self._pace.every, now + self._pace.look_every
+        self._deleted_at = now + self._pace.every
+        self._vanished_at = now + min(self._pace.look_every, FIRST_LOOK)
         while True:
             await asyncio.sleep(TICK)
             for run in list(self._loop.topics.values()):

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from smq_core.errors import Conflict
 from smq_core.model import SECOND
-from smq_operator.lifecycle import note_deletion
+from smq_operator.lifecycle import note_deletion, retire
 from smq_storage import paths
 from smq_storage.conditional import Patience
 from smq_storage.retired import Retired, list_retired, read_retired, withdraw_retired
 from smq_storage.store import Store
-from smq_storage.topics import put_current, read_current, read_owner
+from smq_storage.topics import put_current, read_current, read_living
 
 LATECOMERS = 3600 * SECOND
 """So long a record stays after the data is gone: a PUT that lands late is deleted too."""
@@ -111,10 +111,12 @@ def note_vanished(store: Store, living: Living, owner: str, now: int, patience: 
         if namespace.startswith("_"):
             continue
         for topic in store.folders(namespace):
-            current = read_current(store, topic) if topic not in living.names else None
-            if current is None or not current[0] or read_owner(store, topic) != owner:
+            current = read_living(store, topic) if topic not in living.names else None
+            if current is None or current.owner != owner:
                 continue
-            if read_retired(store, current[0]) is None:
-                note_deletion(store, topic, current[0], patience, now)
+            if read_retired(store, current.uid) is None:
+                note_deletion(store, topic, current.uid, patience, now)
                 found.append(topic)
+            if current.given:
+                retire(store, topic, current.uid, patience, now)  # it never comes back: its segments are sealed now
     return found

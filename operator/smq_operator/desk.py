@@ -8,6 +8,7 @@ from smq_core.errors import NotLeader, Unavailable
 from smq_operator.calls import Brokers
 from smq_operator.deaf import Deaf
 from smq_operator.doubts import Doubts
+from smq_operator.endings import Endings
 from smq_operator.groups import Groups
 from smq_operator.loop import LeaderLoop
 from smq_operator.orphans import Orphans
@@ -23,6 +24,7 @@ class Desk:
     groups: Groups
     orphans: Orphans
     deaf: Deaf
+    endings: Endings
     store_settings: StoreSettings
     not_ready: str = ""
     """Why nothing can be answered now; empty when this leader leads."""

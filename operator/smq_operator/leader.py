@@ -20,6 +20,7 @@ from smq_operator.deaf import Deaf
 from smq_operator.desk import Desk
 from smq_operator.doubts import Doubts
 from smq_operator.effects import Effects
+from smq_operator.endings import Endings
 from smq_operator.fleet import FleetKeeper
 from smq_operator.groups import Groups
 from smq_operator.http import HttpServer
@@ -92,7 +93,8 @@ async def lead(
     groups = Groups(loop, patience)
     collector = Collector(loop, groups, settings.collecting, patience)
     doubts, orphans = Doubts(loop, brokers), Orphans(loop, brokers)
-    desk = Desk(loop, brokers, doubts, groups, orphans, Deaf(loop), settings.store, not_ready="starting")
+    endings = Endings(loop, brokers, patience)
+    desk = Desk(loop, brokers, doubts, groups, orphans, Deaf(loop), endings, settings.store, not_ready="starting")
     http = HttpServer(lambda: desk.not_ready, Metrics(desk, collector).exposition)
     candidacy = stand(desk) if stand is not None else None
     leading: asyncio.Task[None] | None = None
@@ -109,6 +111,7 @@ async def lead(
             leading = asyncio.create_task(loop.run())
             loop.spawn(groups.keep())
             loop.spawn(collector.keep())
+            loop.spawn(endings.keep())
             if elastic is not None:
                 loop.spawn(FleetKeeper(loop, elastic).keep())
             for task in candidacy.beside() if candidacy is not None else ():

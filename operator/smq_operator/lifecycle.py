@@ -15,7 +15,7 @@ from smq_storage.conditional import Patience
 from smq_storage.manifest import check_change
 from smq_storage.retired import Retired, read_retired, withdraw_retired, write_retired
 from smq_storage.store import Store
-from smq_storage.topics import put_current, put_topic, read_current, read_owner, read_topic
+from smq_storage.topics import put_current, put_topic, read_current, read_living, read_topic
 
 _TRIES = 10
 
@@ -81,12 +81,15 @@ def _settle_uid(store: Store, wish: Wish, patience: Patience, now: int, owner: s
         current = read_current(store, wish.name)
         uid, etag = current if current is not None else ("", None)
         wanted = wish.uid or uid or uuid.uuid4().hex
-        if uid == wanted and (not owner or read_owner(store, wish.name) == owner):
-            return uid
+        given = wish.uid is not None
+        if uid == wanted:
+            known = read_living(store, wish.name)
+            if known is not None and (not owner or known.owner == owner) and known.given >= given:
+                return uid
         if uid and uid != wanted:
             note_deletion(store, wish.name, uid, patience, now)
         try:
-            put_current(store, wish.name, wanted, etag, patience, owner)
+            put_current(store, wish.name, wanted, etag, patience, owner, given)
             return wanted
         except Conflict:
             continue

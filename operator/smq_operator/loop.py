@@ -69,7 +69,7 @@ class LeaderLoop:
         self.told: list[Callable[[TopicRun], None]] = []
         """Called with each topic that is announced to those who watch it."""
         self.rounds = 0
-        self.on_removed: Callable[[TopicRun], None] = lambda run: None
+        self.on_removed: list[Callable[[TopicRun], None]] = []
         """Called when a topic is wished no more."""
         self.owner = ""
         """Names this world in the topics that it wishes."""
@@ -246,7 +246,8 @@ class LeaderLoop:
             self._views = self._held = None
             self._announce(run)
             log.info("topic.removed", topic=name)
-            self.on_removed(run)
+            for tell in self.on_removed:
+                tell(run)
         for name, wish in wishes.items():
             run = self.topics.setdefault(name, TopicRun(wish))
             if run.wish.paused != wish.paused:

@@ -15,6 +15,7 @@ from smq_core.sealing import Liveness
 from smq_operator.asking import accept_loss, ask
 from smq_operator.desk import Desk
 from smq_operator.lifecycle import retire
+from smq_operator.loop import full_name
 from smq_operator.refusals import answers
 from smq_operator.topic import TopicRun
 from smq_proto.v1 import data_pb2 as pb
@@ -27,6 +28,8 @@ log = structlog.get_logger()
 
 DRAIN_TIMEOUT = 2.0
 WRITTEN_WITHIN = 5.0
+SEALED_WITHIN = 8.0
+"""Less than clients wait for an answer, so that they hear what keeps a deleted topic's segments from being sealed."""
 
 
 class PeopleService:
@@ -49,13 +52,21 @@ class PeopleService:
 
     @answers
     async def DeleteTopic(self, request: pb.LocateRequest) -> lpb.Empty:
-        loop = self.desk.loop
+        """Answers when every segment is sealed: from then on nobody gets an ack of this topic."""
+        loop, endings = self.desk.loop, self.desk.endings
+        going_on = endings.of(full_name(request.topic))
+        if going_on is not None and full_name(request.topic) not in loop.topics:
+            await endings.wait(going_on, SEALED_WITHIN)
+            return lpb.Empty()
         run = loop.topic(request.topic)
         if run.topic is not None:
             # First the filer: when that fails nothing was changed, and deleting can be tried again.
             await loop.effects.in_pool(retire, loop.store, run.name, run.topic.uid, Patience(5.0), loop.now())
         await loop.world.delete(run.name)
         loop.sync_wishes()
+        if run.topic is not None:
+            endings.begin(run.name, run.topic.uid)
+            await endings.wait(run.topic.uid, SEALED_WITHIN)
         return lpb.Empty()
 
     @answers

@@ -7,6 +7,7 @@ without having seen the deletion. A topic that lives again (its manifest came ba
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from smq_storage import paths
@@ -19,13 +20,17 @@ DEFAULT_PATIENCE = Patience()
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """A topic that was deleted. ``retired_at`` is in microseconds; ``delete_data`` is its policy when it was."""
+    """A topic that was deleted. ``retired_at`` is in microseconds; ``delete_data`` is its policy when it was.
+
+    ``sealed``: every segment of it has its seal chunk, so nothing is acked any more.
+    """
 
     topic: str
     uid: str
     retired_at: int
     delete_data: bool
     writer: str = ""
+    sealed: bool = False
 
 
 def write_retired(store: Store, retired: Retired, patience: Patience = DEFAULT_PATIENCE) -> None:
@@ -39,6 +44,18 @@ def read_retired(store: Store, uid: str) -> Retired | None:
     """The record of that uid, or None. Raises StoreUnavailable."""
     found = read_document(store, paths.retired(uid), Retired)
     return found[0] if found else None
+
+
+def mark_sealed(store: Store, uid: str, patience: Patience = DEFAULT_PATIENCE) -> None:
+    """Writes down that every segment is sealed, where there is a record. Raises StoreUnavailable."""
+    path = paths.retired(uid)
+    while (found := read_document(store, path, Retired)) is not None and not found[0].sealed:
+        mine = replace(found[0], writer=uuid.uuid4().hex, sealed=True)
+        write_document(store, path, mine, found[1], is_mine=_by(mine.writer), patience=patience)
+
+
+def _by(writer: str) -> Callable[[Retired], bool]:
+    return lambda it: it.writer == writer
 
 
 def list_retired(store: Store) -> list[str]:

@@ -21,7 +21,7 @@ __all__ = [
     "put_current",
     "put_topic",
     "read_current",
-    "read_owner",
+    "read_living",
     "read_topic",
 ]
 
@@ -32,12 +32,14 @@ DEFAULT_PATIENCE = Patience()
 class Current:
     """The uid of the living topic; empty: none lives. ``writer`` is unique for each write.
 
-    ``owner`` names the world (a folder of manifests, a cluster) that wished it; empty: nobody said.
+    ``owner`` names the world (a folder of manifests, a cluster) that wished it; empty: nobody said. ``given``: that
+    world gave the uid, so a topic that is deleted there never comes back under it.
     """
 
     uid: str
     writer: str = ""
     owner: str = ""
+    given: bool = False
 
 
 def read_current(store: Store, topic: str) -> tuple[str, str] | None:
@@ -46,10 +48,10 @@ def read_current(store: Store, topic: str) -> tuple[str, str] | None:
     return (found[0].uid, found[1]) if found else None
 
 
-def read_owner(store: Store, topic: str) -> str:
-    """Which world wished the living topic; empty when there is none, or nobody said."""
+def read_living(store: Store, topic: str) -> Current | None:
+    """All that is known of the living topic of that name, or None when there is none."""
     found = read_document(store, paths.current(topic), Current)
-    return found[0].owner if found and found[0].uid else ""
+    return found[0] if found and found[0].uid else None
 
 
 def put_current(
@@ -59,12 +61,13 @@ def put_current(
     etag: str | None,
     patience: Patience = DEFAULT_PATIENCE,
     owner: str = "",
+    given: bool = False,
 ) -> str:
     """Makes ``uid`` the living topic in the place of what has that etag (None: there must be none). Returns the etag.
 
     Raises Conflict when something else is there by now, StoreUnavailable when the outcome is unknown.
     """
-    mine = Current(uid, uuid.uuid4().hex, owner)
+    mine = Current(uid, uuid.uuid4().hex, owner, given)
     new = write_document(
         store, paths.current(topic), mine, etag, is_mine=lambda it: it.writer == mine.writer, patience=patience
     )

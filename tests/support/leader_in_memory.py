@@ -19,6 +19,7 @@ from smq_operator.deaf import Deaf
 from smq_operator.desk import Desk
 from smq_operator.doubts import Doubts
 from smq_operator.effects import Effects
+from smq_operator.endings import Endings
 from smq_operator.groups import Groups
 from smq_operator.loop import LeaderLoop
 from smq_operator.orphans import Orphans
@@ -135,6 +136,7 @@ class LeaderInMemory:
             Groups(self.loop, patience),
             Orphans(self.loop, fleet),
             Deaf(self.loop),
+            Endings(self.loop, fleet, patience),
             StoreSettings(store.url),
         )
         self.service = LeaderService(self.desk)
@@ -167,6 +169,7 @@ async def leading(*leaders: LeaderInMemory) -> AsyncIterator[None]:
     tasks = [asyncio.create_task(leader.loop.run()) for leader in leaders]
     tasks += [asyncio.create_task(reports()), *(asyncio.create_task(it.desk.groups.keep()) for it in leaders)]
     tasks += [asyncio.create_task(it.collector.keep()) for it in leaders]
+    tasks += [asyncio.create_task(it.desk.endings.keep()) for it in leaders]
     try:
         yield
     finally:

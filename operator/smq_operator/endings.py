@@ -1,0 +1,237 @@
+"""Deleted topics end: their segments are sealed where they are, so that nothing more is acked.
+
+What is to be ended is in the filer: a record of the deletion that does not say ``sealed``, of a uid that is not the
+living one of its name any more. So a leader that was stopped anywhere is followed by one that goes on. (A topic whose
+manifest merely vanished keeps its name for a while; it may come back, and is left alone.) The record says ``sealed``
+when the layout, read again after the last seal, has no segment without a seal chunk: a PUT of the layout that was under
+way when the topic was deleted is found too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import structlog
+
+from smq_core.ending import REASON, Ending
+from smq_core.errors import NotHeld, SmqError, Unavailable
+from smq_core.model import Layout, Replica, SealOutcome, Topic, TopicSpec
+from smq_core.sealing import AskReplica, Liveness, SealFromFiler
+from smq_operator.effects import SEAL_TIMEOUT, BrokerCalls, seal_in_filer
+from smq_operator.lifecycle import retire
+from smq_operator.loop import SETTLE, LeaderLoop
+from smq_operator.topic import TopicRun
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL, outcome_from_pb
+from smq_storage import layouts
+from smq_storage.chain import Chain
+from smq_storage.conditional import Patience
+from smq_storage.retired import list_retired, mark_sealed, read_retired
+from smq_storage.store import Store
+from smq_storage.topics import read_current, read_topic
+
+log = structlog.get_logger()
+
+LOOK_EVERY = 10.0
+AGAIN_AFTER = 0.5
+TICK = 0.1
+
+
+@dataclass(slots=True)
+class _Under:
+    """One topic that is being ended. ``done`` is set when it is, or when there is nothing to be ended."""
+
+    name: str
+    uid: str
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    ending: Ending | None = None
+    problem: str = ""
+
+
+class Endings:
+    """See the module's docstring. Use it on the event loop."""
+
+    def __init__(self, loop: LeaderLoop, brokers: BrokerCalls, patience: Patience) -> None:
+        self._loop = loop
+        self._brokers = brokers
+        self._patience = patience
+        self._under: dict[str, _Under] = {}
+        self._ended: set[str] = set()
+        self._since = loop.now()
+        loop.on_removed.append(self.removed)
+
+    async def keep(self) -> None:
+        """Goes on with what an earlier leader began, and with what failed; runs for as long as this leader leads."""
+        self._since = self._loop.now()
+        while True:
+            try:
+                for name, uid in await self._loop.effects.in_pool(_unsealed, self._loop.store, self._ended):
+                    self.begin(name, uid)
+            except SmqError as error:
+                log.warning("endings.unknown", error=error.code, message=error.message)
+            await asyncio.sleep(LOOK_EVERY)
+
+    def begin(self, name: str, uid: str) -> None:
+        """Ends this topic, which is deleted, beside the loop. Repeating it is harmless."""
+        if uid not in self._under and not self._lives(uid):
+            it = self._under[uid] = _Under(name, uid)
+            self._loop.spawn(self._end(it))
+
+    def removed(self, run: TopicRun) -> None:
+        """A topic is wished no more. Where the world gives uids it never comes back under this one."""
+        if run.topic is not None and run.wish.uid == run.topic.uid:
+            self.begin(run.name, run.topic.uid)
+
+    def of(self, name: str) -> str | None:
+        """The uid of the topic of that full name that is being ended now."""
+        return next((it.uid for it in self._under.values() if it.name == name), None)
+
+    async def wait(self, uid: str, timeout: float) -> None:
+        """Returns when no broker acks anything of it any more. Raises Unavailable after ``timeout`` seconds."""
+        it = self._under.get(uid)
+        if it is None:
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                await it.done.wait()
+        except TimeoutError:
+            raise Unavailable(_still(it)) from None
+
+    # ---- inside
+
+    async def _end(self, it: _Under) -> None:
+        try:
+            while not self._lives(it.uid):
+                try:
+                    await self._once(it)
+                    break
+                except SmqError as error:
+                    it.problem = error.message
+                    log.warning("topic.ending.failed", topic=it.name, uid=it.uid, message=error.message)
+                except Exception as error:
+                    it.problem = f"unexpected: {error}"
+                    log.exception("topic.ending.failed", topic=it.name, uid=it.uid)
+                await asyncio.sleep(AGAIN_AFTER)
+            it.done.set()
+        finally:
+            del self._under[it.uid]
+
+    async def _once(self, it: _Under) -> None:
+        in_pool, store = self._loop.effects.in_pool, self._loop.store
+        await in_pool(retire, store, it.name, it.uid, self._patience, self._loop.now())
+        sealed: set[str] = set()
+        while True:
+            topic, layout = await in_pool(_read, store, it.name, it.uid)
+            if layout is None or all(segment.name in sealed for segment in layout.segments):
+                break
+            it.ending = Ending(layout)
+            await self._seal(it, it.ending, topic)
+            sealed = {segment.name for segment in layout.segments}
+        await in_pool(mark_sealed, store, it.uid, self._patience)
+        self._ended.add(it.uid)
+        log.info("topic.ended", topic=it.name, uid=it.uid, segments=sorted(sealed))
+
+    async def _seal(self, it: _Under, ending: Ending, topic: Topic) -> None:
+        """Until every segment of this layout is sealed."""
+        layout = ending.layout
+        for segment in layout.segments:
+            if any(self._liveness(r) is not Liveness.ALIVE for r in segment.replicas):
+                # Perhaps it was sealed long ago, and those who held it are no more.
+                info = await self._loop.effects.in_pool(Chain(self._loop.store, it.name, it.uid, segment.name).seal)
+                if info is not None:
+                    ending.sealed(SealOutcome(segment.name, info.first, info.producers, info.lost))
+        replicas = {r.incarnation: r for segment in layout.segments for r in segment.replicas}
+        running: set[asyncio.Task[None]] = set()
+        while ending.unsealed and not self._lives(it.uid):
+            for step in ending.step(self._loop.now(), lambda name: self._liveness(replicas[name])):
+                running.add(self._loop.spawn(self._carry_out(ending, topic, step)))
+            if running:
+                _, running = await asyncio.wait(running, timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                await asyncio.sleep(TICK)
+        for step in ending.step(self._loop.now(), lambda name: self._liveness(replicas[name])):
+            self._loop.spawn(self._carry_out(ending, topic, step))  # the others let go; nobody waits for them
+
+    async def _carry_out(self, ending: Ending, topic: Topic, step: AskReplica | SealFromFiler) -> None:
+        name = step.segment
+        try:
+            if isinstance(step, SealFromFiler):
+                me, store = self._loop.effects.me, self._loop.store
+                outcome = await self._loop.effects.in_pool(
+                    seal_in_filer, store, topic, name, me, step.known_watermark, self._patience
+                )
+            else:
+                request = pb.SealSegment(
+                    protocol=PROTOCOL,
+                    topic=topic.name,
+                    uid=topic.uid,
+                    segment=name,
+                    incarnation=step.replica.incarnation,
+                    reason=REASON,
+                )
+                body = await self._brokers.call(step.replica, "seal", request, timeout=SEAL_TIMEOUT)
+                outcome = outcome_from_pb(pb.SealOutcome.FromString(body))
+        except Exception as error:  # every step gets an answer, so that it is tried again
+            code = error.code if isinstance(error, SmqError) else type(error).__name__
+            log.warning("segment.end.failed", topic=topic.name, segment=name, error=code, message=str(error))
+            if isinstance(step, SealFromFiler):
+                ending.filer_failed(name, self._loop.now())
+            else:
+                held_not = isinstance(error, NotHeld)
+                ending.refused(name, step.replica.incarnation, self._loop.now(), not_held=held_not)
+        else:
+            ending.sealed(outcome)
+
+    def _lives(self, uid: str) -> bool:
+        return any(
+            uid in (run.wish.uid, run.topic.uid if run.topic is not None else None)
+            for run in self._loop.topics.values()
+        )
+
+    def _liveness(self, replica: Replica) -> Liveness:
+        """As the registry says; of one that it has forgotten, or never heard of, as the world proves."""
+        known = self._loop.registry.get(replica.incarnation)
+        if known is not None:
+            return known.liveness(self._loop.now())
+        if self._loop.world.proof_of_death(replica.incarnation) is not None:
+            return Liveness.GONE
+        if self._loop.now() - self._since < SETTLE:
+            return Liveness.SUSPECT  # it may have had no time to report yet
+        newer = any(other.gone is None for other in self._loop.registry.named(replica.broker))
+        return Liveness.GONE if newer else Liveness.SUSPECT
+
+
+def _read(store: Store, name: str, uid: str) -> tuple[Topic, Layout | None]:
+    found = layouts.read_layout(store, name, uid)
+    return read_topic(store, name, uid) or Topic(name, uid, TopicSpec()), found[0] if found is not None else None
+
+
+def _unsealed(store: Store, ended: set[str]) -> list[tuple[str, str]]:
+    """The deleted topics that are still to be ended: name and uid. ``ended`` gains those that need no more looking."""
+    found = []
+    for uid in list_retired(store):
+        retired = read_retired(store, uid) if uid not in ended else None
+        if retired is None:
+            continue
+        if retired.sealed:
+            ended.add(uid)
+            continue
+        current = read_current(store, retired.topic)
+        if current is not None and current[0] != uid:
+            found.append((retired.topic, uid))
+    return found
+
+
+def _still(it: _Under) -> str:
+    """What keeps a topic from ending, and what to do."""
+    what = f"topic {it.name} is deleted, but not all of its segments are sealed yet"
+    if it.ending is not None and it.ending.blocked:
+        silent = sorted({name for blocked in it.ending.blocked.values() for name in blocked.waiting_for})
+        what += (
+            f": {', '.join(sorted(it.ending.blocked))} may still be written to at replicas that do not answer and are "
+            f"not proved gone ({', '.join(silent)})"
+        )
+    elif it.problem:
+        what += f": {it.problem}"
+    return what + ". It goes on by itself; delete it again to wait for it, and let no producer write to it before"

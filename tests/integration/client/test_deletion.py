@@ -1,0 +1,85 @@
+"""A topic is deleted while a producer writes to it: whoever was told that it is done has seen the last ack."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+import smq
+from smq_storage.chain import Chain
+from smq_storage.topics import read_current
+from support.local_cluster import LocalCluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+ON_THE_WIRE = 0.5
+"""Seconds: an ack that a broker sent before may be taken in by a busy machine only then."""
+
+
+class Writer:
+    """Writes without a pause until it is told that it cannot, and remembers when each ack came."""
+
+    def __init__(self, producer: smq.Producer) -> None:
+        self._producer = producer
+        self.acks: list[tuple[float, float, smq.Receipt]] = []
+        """When the message was sent, when its ack came, and the ack."""
+        self.refused: BaseException | None = None
+        self.refused_at = 0.0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        try:
+            while True:
+                sent = time.monotonic()
+                delivery = self._producer.send(b"x" * 100, key=str(number).encode())
+                delivery.add_done_callback(lambda done, sent=sent: self._note(done, sent))
+                number += 1
+                if number % 50 == 0:
+                    delivery.result(30)
+        except smq.SmqError as error:
+            self.refused, self.refused_at = error, time.monotonic()
+
+    def _note(self, done: smq.Delivery[smq.Receipt], sent: float) -> None:
+        if done.exception(0) is None:
+            self.acks.append((sent, time.monotonic(), done.result(0)))
+
+    def join(self) -> None:
+        self._thread.join(20)
+        assert not self._thread.is_alive(), "the writer was told nothing"
+        with contextlib.suppress(smq.UnknownTopic):
+            self._producer.close()
+
+
+@pytest.mark.parametrize("durability", ["Replicated", "Stored"])
+def test_no_ack_comes_after_a_deletion_was_answered(cluster: LocalCluster, topic: str, durability: str) -> None:
+    replicas = 2 if durability == "Replicated" else 1
+    cluster.create(topic, durability=durability, replicas=replicas, segments={"min": 2, "max": 4})
+    store, name = cluster.store.open(), f"default/{topic}"
+    with cluster.connect() as writing, cluster.connect() as deleting:
+        current = read_current(store, name)
+        assert current is not None
+        segments = [segment.name for segment in deleting.admin().segments(topic)]
+        writer = Writer(writing.producer(topic))
+        eventually(lambda: len(writer.acks) > 500, 30, what="the producer writes")
+        deleting.admin().delete(topic)
+        answered = time.monotonic()
+        writer.join()
+        late = [(sent, acked) for sent, acked, _ in writer.acks if sent > answered or acked > answered + ON_THE_WIRE]
+        assert not late, "acked after the deletion was told as done"
+        assert isinstance(writer.refused, smq.UnknownTopic)
+        assert f"topic {name} was deleted" in writer.refused.message and "open a new one" in writer.refused.message
+        assert writer.refused_at < answered + 2, "it is told at once, not by silence"
+        ends = {}
+        for segment in segments:
+            seal = Chain(store, name, current[0], segment).seal()
+            assert seal is not None, f"{segment} is sealed"
+            ends[segment] = seal.first
+        assert all(receipt.offset < ends[receipt.segment] for _, _, receipt in writer.acks), "an ack that is in no file"
+        with pytest.raises(smq.UnknownTopic):
+            deleting.producer(topic)
