@@ -17,7 +17,10 @@ TAIL_SEGMENTS = 16
 TAIL_MB = 24
 """Per segment: below what makes a broker write the tail out."""
 
-PER_CPU = Figure("per_broker_cpu_s", "records per broker CPU s")
+PER_CPU = (
+    Figure("per_broker_cpu_s", "records per broker CPU s"),
+    Figure("per_server_cpu_s", "with SeaweedFS and leader"),
+)
 
 
 def _load(cluster: Cluster, what: str, topic: str, *words: object) -> tuple[dict[str, object], dict[str, float]]:
@@ -128,7 +131,7 @@ CASES = (
     Case(
         "write-1k",
         "1 KB, whole tables, one producer, 2 replicas: a burst",
-        (Figure("mb_s", "MB/s acked", 200.0, floor=("relay", 0.5)), PER_CPU),
+        (Figure("mb_s", "MB/s acked", 200.0, floor=("relay", 0.5)), *PER_CPU),
         write_1k,
         ClusterSpec(memory="4Gi"),
         {
@@ -141,13 +144,13 @@ CASES = (
     Case(
         "sustained-1k",
         "1 KB, whole tables, as fast as taken until all is in SeaweedFS",
-        (Figure("flushed_mb_s", "MB/s in SeaweedFS", 100.0), Figure("mb_s", "MB/s acked"), PER_CPU),
+        (Figure("flushed_mb_s", "MB/s in SeaweedFS", 100.0), Figure("mb_s", "MB/s acked"), *PER_CPU),
         sustained_1k,
     ),
     Case(
         "write-100b",
         "100 B, whole tables, one producer, 2 replicas",
-        (Figure("per_s", "messages/s acked", 1e6), PER_CPU),
+        (Figure("per_s", "messages/s acked", 1e6), *PER_CPU),
         write_100b,
         ClusterSpec(memory="4Gi"),
         {"kafka": peers.kafka_write_100b, "kafka java": peers.java_write_100b, "weed mq": peers.weed_write_100b},
@@ -155,7 +158,7 @@ CASES = (
     Case(
         "send-100b",
         "100 B, send() one by one, a receipt for each",
-        (Figure("per_s", "messages/s with receipts", 300e3), PER_CPU),
+        (Figure("per_s", "messages/s with receipts", 300e3), *PER_CPU),
         send_100b,
         ClusterSpec(memory="4Gi"),
         {"kafka": peers.kafka_send_100b},
@@ -163,7 +166,7 @@ CASES = (
     Case(
         "tail-1k",
         "1 KB, one consumer, from the brokers' memory",
-        (Figure("mb_s", "MB/s", 400.0), PER_CPU),
+        (Figure("mb_s", "MB/s", 400.0), *PER_CPU),
         tail_1k,
         ClusterSpec(memory="4Gi"),
         {"kafka": peers.kafka_read_1k, "kafka java": peers.java_read_1k, "weed mq": peers.weed_read_1k},
@@ -171,14 +174,14 @@ CASES = (
     Case(
         "filer-1k",
         "1 KB, one consumer, from SeaweedFS",
-        (Figure("mb_s", "MB/s", 300.0), PER_CPU),
+        (Figure("mb_s", "MB/s", 300.0), *PER_CPU),
         filer_1k,
         peers={"kafka": peers.kafka_read_1k, "kafka java": peers.java_read_1k},
     ),
     Case(
         "tail-100b",
         "100 B, one consumer by batch, from the brokers' memory",
-        (Figure("per_s", "messages/s", 2e6), PER_CPU),
+        (Figure("per_s", "messages/s", 2e6), *PER_CPU),
         tail_100b,
         ClusterSpec(memory="4Gi"),
         {"kafka": peers.kafka_read_100b, "kafka java": peers.java_read_100b},
@@ -190,7 +193,7 @@ CASES = (
             Figure("p50_ms", "p50 ms", 3.0, higher=False),
             Figure("p99_ms", "p99 ms", 10.0, higher=False),
             Figure("p999_ms", "p99.9 ms", higher=False),
-            PER_CPU,
+            *PER_CPU,
         ),
         latency,
         peers={"kafka": peers.kafka_latency, "weed mq": peers.weed_latency},

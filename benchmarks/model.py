@@ -84,19 +84,24 @@ class Case:
 
 
 def throughput(result: Mapping[str, Any], meter: Mapping[str, float]) -> dict[str, float]:
-    """Rates of what a load reported, and records per CPU second of the brokers."""
+    """Rates of what a load reported, and records per CPU second: see ``per_cpu``."""
     rows, seconds = float(result["rows"]), float(result["seconds"])
-    broker = max(0.01, meter["broker_cpu_s"])
-    found = {"per_s": rows / seconds, "per_broker_cpu_s": rows / broker}
+    found = {"per_s": rows / seconds} | per_cpu(rows, meter)
     if "bytes" in result:
         found["mb_s"] = float(result["bytes"]) / seconds / 1e6
     return found
 
 
 def latencies(result: Mapping[str, Any], meter: Mapping[str, float]) -> dict[str, float]:
-    """Quantiles of what a load reported, and records per CPU second of the brokers."""
+    """Quantiles of what a load reported, and records per CPU second."""
     found = {key: float(value) for key, value in result.items() if key.endswith("_ms")}
-    return found | {"per_broker_cpu_s": throughput(result, meter)["per_broker_cpu_s"]}
+    return found | per_cpu(float(result["rows"]), meter)
+
+
+def per_cpu(rows: float, meter: Mapping[str, float]) -> dict[str, float]:
+    """Records per CPU second of the brokers, and of all servers: stores and leaders too."""
+    servers = sum(seconds for name, seconds in meter.items() if name.endswith("_cpu_s") and name != "client_cpu_s")
+    return {"per_broker_cpu_s": rows / max(0.01, meter["broker_cpu_s"]), "per_server_cpu_s": rows / max(0.01, servers)}
 
 
 def typical(rows: list[Row], key: str) -> tuple[float, float, float, bool] | None:
