@@ -74,8 +74,9 @@ class Seat:
         if self._successor:
             return self._successor
         lease = self.candidate.lease
-        another = lease is not None and lease.holder not in ("", self.candidate.me)
-        return lease.address if another else ""
+        if lease is None or lease.holder in ("", self.candidate.me):
+            return ""
+        return lease.address
 
     @property
     def identity(self) -> str:
