@@ -153,7 +153,7 @@ CASES = (
         (Figure("per_s", "messages/s acked", 1e6), *PER_CPU),
         write_100b,
         ClusterSpec(memory="4Gi"),
-        {"kafka": peers.kafka_write_100b, "kafka java": peers.java_write_100b, "weed mq": peers.weed_write_100b},
+        {"kafka": peers.kafka_write_100b, "kafka java": peers.java_write_100b},
     ),
     Case(
         "send-100b",

@@ -1,6 +1,6 @@
 """``make bench``: measures this queue and its peers on this machine, and compares ratios within the run.
 
-    python -m benchmarks.run                         everything, three runs each, about an hour
+    python -m benchmarks.run                         everything, three runs each: an hour or more
     python -m benchmarks.run --quick                 a look at everything, a few minutes
     python -m benchmarks.run --only write-1k --no-peers
     python -m benchmarks.run --list

@@ -68,10 +68,6 @@ def weed_write_1k(queue: WeedQueue, scale: Scale) -> Row:
     return _produce(queue, 1000, scale.of(40_000, 10_000))
 
 
-def weed_write_100b(queue: WeedQueue, scale: Scale) -> Row:
-    return _produce(queue, 100, scale.of(40_000, 10_000))
-
-
 def _latency(queue: Queue, count: int) -> Row:
     events = queue.folder / "events-1000.txt"
     words = ("--payload", events, "--count", count, "--rate", 1000, "--linger-ms", 0)
