@@ -226,7 +226,9 @@ class ChunkInfo:
 
     ``nonce`` is unique for each attempt to write: with it a writer recognises its own object when it is read back.
     ``producers`` is the state of every live producer at the chunk's end. ``lost`` is the range of offsets that a
-    seal from the filer reports as lost, when that is known.
+    seal from the filer reports as lost, when that is known. ``upload`` is the name below ``_uploads/`` of the file
+    whose rows the chunk stands for, when it has none of its own; nothing writes such chunks yet, but whoever collects
+    uploads looks there.
     """
 
     segment: str
@@ -237,6 +239,7 @@ class ChunkInfo:
     sealed: bool = False
     producers: Producers = field(default_factory=dict)
     lost: tuple[int, int] | None = None
+    upload: str | None = None
 
     @property
     def end(self) -> int:

@@ -18,6 +18,7 @@ from smq_core.model import SECOND, Topic
 from smq_core.retention import Removal, Verdict, expired
 from smq_operator.collect_deleted import Living, collect_deleted, note_vanished
 from smq_operator.collect_strays import collect_strays
+from smq_operator.collect_uploads import collect_uploads
 from smq_operator.collecting import Patience as Pace
 from smq_operator.groups import Groups
 from smq_operator.lifecycle import note_deletion
@@ -156,6 +157,10 @@ class Collector:
             if (topic.uid, name) not in self._unknown:
                 self._unknown.add((topic.uid, name))
                 log.warning("collect.unknown", topic=topic.name, uid=topic.uid, folder=name, advice="not touched")
+        count = await self._loop.effects.in_pool(collect_uploads, self._loop.store, topic, self._pace.strays)
+        if count:
+            self.files["upload"] += count
+            log.info("collect.uploads", topic=topic.name, files=count, reason="old, and no chunk refers to them")
 
     # ---- deleted topics
 

@@ -5,6 +5,11 @@ free for another topic. Whoever leads goes by these records alone. Before anythi
 say that the uid is not the living one of its name; while it is (the topic's manifest vanished, and nobody asked for its
 deletion) the name is taken from it first, by compare-and-swap: a manifest that comes back later makes a new topic.
 
+A blank ``current.json`` stays for ever: one small file for each name that ever was. It must: whoever makes a topic of
+that name again replaces it on condition of its etag, and the store's client can delete only without a condition. A
+deletion that is decided on before that and lands after it would take the name from a topic that lives, and its data
+with it; no age of the file makes that impossible.
+
 These functions block on the store.
 """
 

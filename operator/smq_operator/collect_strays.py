@@ -5,7 +5,7 @@ listing was too old to show a file. A listing only proposes; what justifies a de
 that retention removed the segment (its number is never used again), and neither the index nor the layout has it. A
 segment that is about to be opened is in the layout before anyone writes to it, so it is never among those.
 
-Files below ``_uploads/`` are left alone.
+Files below ``_uploads/`` are ``collect_uploads.py``'s.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def collect_strays(store: Store, topic: Topic, stay: int) -> Strays:
         if not is_removed(name, known.index.removed):
             unknown.append(name)
             continue
-        count = sum(_delete_old(store, o.path, before) for o in store.list(paths.segment_folder(*_at(topic), name)))
+        count = sum(delete_old(store, o.path, before) for o in store.list(paths.segment_folder(*_at(topic), name)))
         if count:
             deleted[name] = count
     return Strays(deleted, unknown)
@@ -56,7 +56,8 @@ def _at(topic: Topic) -> tuple[str, str]:
     return topic.name, topic.uid
 
 
-def _delete_old(store: Store, path: str, before: datetime) -> bool:
+def delete_old(store: Store, path: str, before: datetime) -> bool:
+    """Deletes the object when it is not younger than that; False when it is, or when there is none."""
     try:
         if store.head(path).modified > before:
             return False

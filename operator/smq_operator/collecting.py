@@ -17,7 +17,8 @@ class Patience:
     ``every``: the pace of retention, and of looking for deleted topics whose time has come. ``removed_files``: so long
     files stay after their segment left the index, for readers that are in the middle of them. ``deleted_topics``: so
     long a deleted topic's data stays. ``strays``: so old a file must be before it is taken for one that nobody will
-    ever refer to. ``look_every``: the pace of looking for those, and for topics that were deleted while nobody led.
+    ever refer to; so for uploads. ``look_every``: the pace of looking for those, and for topics that were deleted while
+    nobody led.
     """
 
     every: int = 10 * SECOND

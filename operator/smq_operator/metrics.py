@@ -46,7 +46,7 @@ class _LeaderCollector(PrometheusCollector):
             size.add_metric([name], it.removed_bytes[name])
             held.add_metric([name], len(run.held))
         files = CounterMetricFamily("smq_leader_collected_files", "Files deleted, by what they were.", labels=["kind"])
-        for kind in ("removed", "deleted topic", "stray"):
+        for kind in ("removed", "deleted topic", "stray", "upload"):
             files.add_metric([kind], it.files[kind])
         failures = CounterMetricFamily("smq_leader_collect_failures", "Collecting that failed.", value=it.failures)
         yield from (removed, size, held, files, failures)

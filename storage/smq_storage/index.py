@@ -7,6 +7,10 @@ Retention moves an entry of a page to the same page's ``gone`` and its number to
 stays for ever: with it a reader tells a predecessor that was removed from one that an old index does not have yet, and
 a late append does not bring an entry back. ``gone`` says whose files are still to be deleted, so that whoever leads
 next goes on with that, and keeps the last ends for readers that come back.
+
+A page that retention has emptied stays too, at most some ten kilobytes for 256 segments. Its ``removed`` keeps a late
+append from bringing an entry back, and a reader from waiting for a predecessor that is gone; and the pages behind it
+are found only through it.
 """
 
 from __future__ import annotations

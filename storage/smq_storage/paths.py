@@ -79,6 +79,11 @@ def upload(topic: str, uid: str, name: str) -> str:
     return f"{topic}/{uid}/_uploads/{name}.parquet"
 
 
+def upload_name(path: str) -> str:
+    """What a reference calls the upload at this path: the file's name below ``_uploads/``."""
+    return path.partition("/_uploads/")[2]
+
+
 def groups_folder(topic: str, uid: str) -> str:
     return f"{topic}/{uid}/_groups"
 
