@@ -1,0 +1,81 @@
+"""The Lease, by histories with candidates that stop and an API server that goes away: see ``lease_history``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from smq_core.election import Candidate
+from support.sim import lease_history
+from support.sim.lease_history import LeaseHistory
+
+pytestmark = pytest.mark.simulation
+
+HISTORIES = 600
+
+
+def test_the_promises_are_kept() -> None:
+    found = [failure for seed in range(HISTORIES) if (failure := lease_history.run(seed))]
+    assert not found, f"{len(found)} of {HISTORIES} histories failed; the first:\n{found[0]}"
+
+
+def test_there_is_something_to_promise() -> None:
+    """In most histories the API server goes away for longer than the Lease lasts, or the leader stops."""
+    stops, leaders = 0, 0
+    for seed in range(40):
+        history = LeaseHistory(seed)
+        history.run()
+        stops += history.stops
+        leaders += len({runner.candidate.me for runner in history.runners if runner.leads})
+    assert 10 < stops < 30
+    assert leaders == 40
+
+
+Patch = pytest.MonkeyPatch
+
+
+def counts_outages_as_silence(patch: Patch) -> None:
+    patch.setattr(Candidate, "_away", lambda self, now: False)
+
+
+def takes_it_without_waiting(patch: Patch) -> None:
+    patch.setattr(Candidate, "_free", lambda self: True)
+
+
+def never_takes_what_has_a_holder(patch: Patch) -> None:
+    patch.setattr(Candidate, "_free", lambda self: self.lease is None)
+
+
+def does_not_see_that_it_was_displaced(patch: Patch) -> None:
+    original = Candidate.seen
+
+    def seen(self: Candidate, lease: Any, now: int) -> None:
+        led = self.leads
+        original(self, lease, now)
+        self.leads, self.lost = led, False
+
+    patch.setattr(Candidate, "seen", seen)
+
+
+def forgets_that_a_write_was_refused(patch: Patch) -> None:
+    patch.setattr(Candidate, "refused", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        counts_outages_as_silence,
+        takes_it_without_waiting,
+        never_takes_what_has_a_holder,
+        does_not_see_that_it_was_displaced,
+        forgets_that_a_write_was_refused,
+    ],
+)
+def test_a_broken_rule_is_noticed(break_it: Callable[[Patch], None]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        break_it(patch)
+        caught = next((seed for seed in range(100) if lease_history.run(seed)), None)
+    assert caught is not None
+    assert lease_history.run(caught) is None
