@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from smq_core import autoscale, decide, fleet, topic_load
+from smq_core import autoscale, decide, fleet, retention, topic_load
 from smq_core.autoscale import Autoscaler
 from smq_core.fleet import Fleet, FleetPolicy, Wanted
 from smq_core.load import SegmentLoad
 from smq_core.placement import BrokerView
 from smq_core.rebalance import Move
 from smq_core.replica import SegmentReplica
+from smq_core.retention import expired
 from smq_core.sealing import Liveness
 from smq_core.topic_load import TopicLoad
+from smq_operator import retain
+from smq_storage import index
 from support.sim.elastic_leader import ElasticLeader
 
 Patch = pytest.MonkeyPatch
@@ -251,3 +255,48 @@ def never_scale_in(patch: Patch) -> None:
         return found if found.brokers >= have else Wanted(have, "")
 
     patch.setattr(Fleet, "wanted", wanted)
+
+
+# ---- retention
+
+
+@mutation
+def remove_what_a_group_has_still_to_read(patch: Patch) -> None:
+    """With ``unread: Keep`` a segment stays until every living group has read it."""
+    patch.setattr(retention, "_is_living", lambda *args: False)
+
+
+@mutation
+def delete_the_files_before_the_entry(patch: Patch) -> None:
+    """An entry leaves the index before its files are deleted."""
+    original = retain.remove_expired
+
+    def remove_expired(store: Any, topic: Any, groups: Any, begun: Any, now: int, patience: Any) -> Any:
+        for removal in expired(topic.spec, index.read(store, topic.name, topic.uid), groups, now).removals:
+            retain.delete_segment(store, topic, removal.segment.name)
+        return original(store, topic, groups, begun, now, patience)
+
+    patch.setattr(retain, "remove_expired", remove_expired)
+
+
+@mutation
+def remove_what_the_layout_still_has(patch: Patch) -> None:
+    """A segment goes only when it has left the layout, and its successors do not need its seal any more."""
+    original = retain.truth
+
+    def truth(store: Any, topic: Any) -> Any:
+        found = original(store, topic)
+        return found and retain.Truth(found.index, replace(found.layout, segments=()))
+
+    patch.setattr(retain, "truth", truth)
+
+
+@mutation
+def remove_a_segment_before_its_predecessors(patch: Patch) -> None:
+    """The oldest segments go first."""
+    original = retain.expired
+
+    def anywhere(spec: Any, sealed: Any, groups: Any, now: int, needed: Any = ()) -> Any:
+        return original(spec, [replace(entry, predecessors=()) for entry in sealed], groups, now, needed)
+
+    patch.setattr(retain, "expired", anywhere)

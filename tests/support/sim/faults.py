@@ -131,9 +131,10 @@ class Faults:
     def pause_reader(self) -> None:
         self._pause(self.world.random.choice(self.history.readers).process, 8 * SECOND)
 
-    def pause_member(self) -> None:
-        if self.history.members and not self.over:
-            self._pause(self.world.random.choice(self.history.members).process, 12 * SECOND)
+    def pause_members(self, longest: int) -> None:
+        """All of them, so that their group falls behind."""
+        for member in self.history.members if not self.over else ():
+            self._pause(member.process, longest)
 
     def cut(self) -> None:
         """One direction between two hosts, or both, or everything of one host."""

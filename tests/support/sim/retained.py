@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from support.sim.checker import Checker
     from support.sim.reader import ReaderNode
 
-NEWBORN = 20 * SECOND
-"""A group may begin while somebody removes what it did not know of."""
+LISTED_AFTER = 2 * SECOND
+"""A group that has just begun is not seen in a listing yet."""
 LATE = 15 * SECOND
 
 
@@ -36,6 +36,8 @@ class Retained:
         self.checker = checker
         self.rows: dict[str, list[Row]] = {}
         self.born: dict[str, int] = {}
+        self.decided: dict[int, int] = {}
+        """When, in true time, a leader began to decide, by its own clock."""
         self._page = IndexPage()
         self._emptied: dict[str, int] = {}
 
@@ -63,7 +65,7 @@ class Retained:
     ) -> None:
         checker, name = self.checker, entry.name
         if note is None or not note.files:
-            self._broken(name, "it leaves the index, and nobody is told to delete its files")
+            return self._broken(name, "it leaves the index, and nobody is told to delete its files")
         layout = checker.store.truth(LAYOUT)
         if name not in checker.seals or (isinstance(layout, Layout) and name in layout):
             self._broken(name, "it is removed while the layout has it")
@@ -73,8 +75,9 @@ class Retained:
         self.rows[name] = log_of(checker, name)
         if not spec.retention_keeps_unread or not entry.end:
             return
+        decided = self.decided.get(note.removed_at, note.removed_at)
         for group, positions in checker.committed.items():
-            if checker.world.now - self.born[group] > NEWBORN and not checker.has_read(positions, name):
+            if self.born[group] < decided - LISTED_AFTER and not checker.has_read(positions, name):
                 self._broken(name, f"it is removed, and group {group} has still to read it: {positions}")
 
     def deleted(self, path: str) -> None:

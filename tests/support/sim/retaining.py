@@ -16,6 +16,7 @@ from smq_core.retention import GroupState, expired
 from smq_operator import retain
 from smq_operator.collecting import Patience as Pace
 from smq_storage import paths
+from smq_storage.index import IndexPage
 from smq_storage.records import to_json
 from smq_storage.topics import Current
 from support.sim.chain import INDEX
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from support.sim.elastic_leader import ElasticLeader
 
 FOR_EVER = 1 << 60
+LOOK_EVERY = SECOND // 2
 PACE = Pace(every=2 * SECOND, removed_files=15 * SECOND, look_every=FOR_EVER)
 """Files stay for longer than anybody stands still, as they do outside of the simulation."""
 
@@ -58,8 +60,8 @@ def draw(seed: int) -> Limits:
     dice = Random(f"retention {seed}")
     if dice.random() < 0.6:
         return Limits(on=False)
-    age = dice.choice([None, 2, 5, 9])
-    messages = dice.choice([0, 40, 300]) if age is None or dice.random() < 0.3 else None
+    age = dice.choice([None, None, 2, 5, 9])
+    messages = dice.choice([0, 0, 40, 300]) if age is None or dice.random() < 0.3 else None
     return Limits(True, age * SECOND if age is not None else None, messages, dice.random() < 0.7)
 
 
@@ -68,8 +70,9 @@ def begin(history: ElasticHistory) -> None:
     history.store.put_at_once(f"doc/{paths.current(TOPIC)}", to_json(Current(UID)))
     world = history.world
     world.after(history.horizon * 2 // 3, lambda: history.readers.append(ReaderNode(history, "r1", {}, SECOND, [])))
-    for _ in range(world.random.choice([0, 0, 2, 5])):
-        world.after(world.between(0, history.horizon), lambda: history.faults.pause_member())
+    for _ in range(world.random.choice([0, 1, 2])):
+        at, stands = world.between(0, history.horizon), world.between(3 * SECOND, 25 * SECOND)
+        world.after(at, lambda stands=stands: history.faults.pause_members(stands))
 
 
 class Retainer:
@@ -84,27 +87,30 @@ class Retainer:
 
     def keep(self) -> Steps:
         world = self.leader.world
+        looked_at, known = 0, ""
         while True:
-            yield world.between(PACE.every * 3 // 4, PACE.every * 5 // 4)
+            yield world.between(LOOK_EVERY * 3 // 4, LOOK_EVERY * 5 // 4)
             try:
-                yield from self._pass()
+                found = yield self.leader.store.get(self.leader.process, INDEX)
+                if found is None or (found[1] == known and world.now - looked_at < PACE.every):
+                    continue
+                looked_at, known = world.now, found[1]
+                yield from self._pass(found[0])
             except SmqError as error:
                 world.tell(self.leader.process.name, "", f"retention is put off: {error.message}")
 
-    def _pass(self) -> Steps:
+    def _pass(self, page: IndexPage) -> Steps:
         leader, topic = self.leader, self.leader.machine.topic
         now = leader.clock()
-        found = yield leader.store.get(leader.process, INDEX)
-        if found is None:
-            return
-        if expired(topic.spec, found[0].entries, [], now).removals:
+        leader.checker.retained.decided[now] = leader.world.now
+        if expired(topic.spec, page.entries, [], now).removals:
             groups = yield from self._groups()
             begun = {(incarnation, name) for incarnation, names in self.begun.items() for name in names}
             verdict = yield self._do(retain.remove_expired, self._filer, topic, groups, begun, now, self._patience)
             for removal in verdict.removals:
                 leader.world.tell(leader.process.name, removal.segment.name, f"removed: {removal.because}")
         before = now - PACE.removed_files
-        if any(it.files and it.removed_at <= before for it in found[0].gone):
+        if any(it.files and it.removed_at <= before for it in page.gone):
             done, count = yield self._do(retain.delete_files, self._filer, topic, before, self._patience)
             for it in done:
                 leader.world.tell(leader.process.name, it.name, f"its files are deleted, {count} with others")
