@@ -19,8 +19,9 @@ PINS = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate
 # `make e2e CLUSTER=kind` uses kind in place of the project's own cluster.
 CLUSTER ?= own
 
-# More arguments for pytest, e.g. `make test ARGS="-k chain -x"`.
+# More arguments for pytest, e.g. `make test ARGS="-k chain -x"`; WORKERS=0 runs the tests one after the other.
 ARGS ?=
+WORKERS ?= 2
 
 .PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports format test demo bench chaos e2e cluster-build pins clean
 
@@ -62,7 +63,7 @@ format: $(STAMP) ## let ruff fix and format
 	$(VENV)/bin/ruff format .
 
 test: $(STAMP) ## every test that needs no Kubernetes nodes and kills nothing
-	$(PY) -m pytest tests -m "not chaos and not e2e" $(ARGS)
+	$(PY) -m pytest tests -m "not chaos and not e2e" -n $(WORKERS) --dist loadfile $(ARGS)
 
 demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all local processes
 	$(PY) -m examples.demo
