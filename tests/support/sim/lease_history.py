@@ -1,7 +1,7 @@
 """One history of the Lease: three candidates, and an API server that goes away, answers slowly and loses answers.
 
-Each candidate does what ``smq_operator.kube.lease.Seat`` does with core's Candidate, with its time limits. ``run(seed)``
-returns None, or what went wrong in words. Three promises:
+Each candidate does what ``smq_operator.kube.lease.Seat`` does with core's Candidate, with its time limits.
+``run(seed)`` returns None, or what went wrong in words. Three promises:
 
 * A leader that lives and is not stopped is displaced by no outage of the API server, of any length. Outages are at
   least ``APART`` apart: so long a candidate may need to notice that the API server answers again.
