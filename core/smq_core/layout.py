@@ -13,7 +13,7 @@ of its own, and turns to ``sealing`` in the activation that would have opened it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from smq_core.keyspace import KeyRange, covers_exactly, union
@@ -126,10 +126,12 @@ def activate(layout: Layout, sealed: Iterable[str], *, writer: str) -> Layout:
     return checked(replace(layout, version=layout.version + 1, segments=tuple(segments), writer=writer))
 
 
-def accept_losses(layout: Layout, names: Iterable[str], *, writer: str) -> Layout:
-    """Marks these segments; whoever leads then goes on without their replicas."""
-    given_up = set(names)
-    segments = tuple(replace(s, loss_accepted=True) if s.name in given_up else s for s in layout.segments)
+def accept_losses(layout: Layout, watermarks: Mapping[str, int | None], *, writer: str) -> Layout:
+    """Marks these segments, with the watermarks that are known; whoever leads then goes on without their replicas."""
+    segments = tuple(
+        replace(s, loss_accepted=True, known_watermark=watermarks[s.name]) if s.name in watermarks else s
+        for s in layout.segments
+    )
     return checked(replace(layout, version=layout.version + 1, segments=segments, writer=writer))
 
 

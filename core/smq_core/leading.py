@@ -201,7 +201,8 @@ class TopicLeader:
                 continue
             if segment.loss_accepted:
                 sealing.accept_loss()
-            sealing.known_watermark = self.watermarks.get(segment.name)
+            known = (self.watermarks.get(segment.name), segment.known_watermark)
+            sealing.known_watermark = max((it for it in known if it is not None), default=None)
             step = sealing.next_step(now, liveness)
             self.blocked.pop(segment.name, None)
             if isinstance(step, Blocked):
@@ -258,7 +259,11 @@ class TopicLeader:
         leaving = layouts.activatable(layout, done)
         if leaving:
             layout = layouts.activate(layout, leaving, writer=writer)
-        given_up = {s.name for s in layout.segments if s.name in self._losses and not s.loss_accepted}
+        given_up = {
+            s.name: self.watermarks.get(s.name)
+            for s in layout.segments
+            if s.name in self._losses and not s.loss_accepted
+        }
         if given_up:
             layout = layouts.accept_losses(layout, given_up, writer=writer)
             self._decided(now, "accept loss", tuple(sorted(given_up)), "a person gives up what cannot be reached")

@@ -123,6 +123,8 @@ class Segment:
     opened_at: int = 0
     loss_accepted: bool = False
     """A person lets its seal go on without what replicas hold that cannot be reached."""
+    known_watermark: int | None = None
+    """Up to where was known, when that was accepted, that messages were acked: whoever leads then tells the loss."""
 
     @property
     def primary(self) -> Replica:

@@ -236,6 +236,17 @@ def test_a_leader_that_follows_knows_of_an_accepted_loss():
     assert SealFromFiler("t-0-16-0", None) in effects and "t-0-16-0" not in scene.layout
 
 
+def test_a_leader_that_follows_tells_what_is_lost_though_it_never_heard_of_it():
+    old = blocked(Scene(brokers=4).begun())
+    old.leader.watermarks["t-0-16-0"] = 42
+    old.leader.accept_loss("t-0-16-0")
+    (put,) = old.step()
+    assert isinstance(put, PutLayout)
+    scene = Scene(brokers=4)
+    scene.stored, scene.etag, scene.brokers = put.layout, old.etag + 1, old.brokers
+    assert SealFromFiler("t-0-16-0", 42) in scene.run()
+
+
 def test_a_new_leader_decides_nothing_before_it_has_heard_of_the_replicas():
     old = Scene().begun()
     scene = Scene()
