@@ -1,118 +1,138 @@
-"""How long the leader needs to show many topics on a real API server, what a restart costs, what it writes at rest.
+"""What ``smq-operator kube`` needs for many topics: memory, the time after a restart, what it writes at rest.
 
-``python -m benchmarks.kube_shown --topics 1000``: with an API server of its own (``make cluster-build`` first), brokers
-and a store in memory, so that the leader with its projections is what is measured. The memory is that of all of them.
+``python -m benchmarks.kube_shown --topics 1000``: a real operator process over an API server of its own (``make
+cluster-build`` first) and SeaweedFS. The brokers are the tests' ones in memory, in this process, behind real ports.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import logging
+import re
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-
-import structlog
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from benchmarks.fleet import ServedFleet  # noqa: E402
+from benchmarks.meter import cpu_seconds, memory_mb  # noqa: E402
 from e2e.cluster.binaries import BIN  # noqa: E402
 from e2e.cluster.cluster import Cluster  # noqa: E402
-from smq_storage.store import open_store  # noqa: E402
-from support import shown  # noqa: E402
-from support.bad_manifests import manifest  # noqa: E402
-from support.fake_fleet import FakeFleet  # noqa: E402
+from smq_storage.seaweed import SeaweedProcess  # noqa: E402
 from support.kube import Kube, documents  # noqa: E402
-from support.leader_in_memory import LeaderInMemory  # noqa: E402
+from support.kube_leader import KubeLeader, topic  # noqa: E402
+from support.waiting import eventually  # noqa: E402
 
-SEGMENTS = 2
-REST = 20.0
-REPORT_EVERY = 1.0
+API = "seaweedmq.io/v1alpha1"
 NAMESPACE = "default"
+SEGMENTS = 2
+BROKERS = 4
+AT_A_TIME = 50
+"""Topics that are made before all are waited for: the brokers of this process are slower than real ones."""
+REST = 20.0
+LOST = 10
+"""One of so many topics loses its Segments while the operator is away: when they are back, all was compared."""
+REQUESTS = re.compile(
+    r'apiserver_request_total\{[^}]*resource="(?:topics|segments|events)"[^}]*verb="(?:POST|PUT|PATCH|APPLY|DELETE)"[^}]*\}'
+    r" (\S+)"
+)
 
 
-@asynccontextmanager
-async def leading(leader: LeaderInMemory) -> AsyncIterator[None]:
-    """As tests do it, but with as many reports of brokers as real ones send."""
-
-    async def reports() -> None:
-        while True:
-            await leader.hear()
-            await asyncio.sleep(REPORT_EVERY)
-
-    tasks = [asyncio.create_task(leader.loop.run()), asyncio.create_task(reports())]
-    try:
-        yield
-    finally:
-        await leader.loop.stop()
-        for task in tasks:
-            task.cancel()
+def writes(kube: Kube) -> int:
+    """How many writes of Topics, Segments and Events the API server was asked for, whoever asked."""
+    return sum(int(float(count)) for count in REQUESTS.findall(kube.request("GET", "/metrics")["message"]))
 
 
-def memory() -> int:
-    """MiB of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) // 1024
-
-
-def is_shown(leader: shown.ShownLeader, topics: int) -> bool:
-    """Every topic is led, every segment is shown as open, and nothing is to be compared."""
-    if sum(run.layout is not None for run in leader.loop.topics.values()) < topics or leader.shown.busy:
+def is_shown(kube: Kube, topics: int) -> bool:
+    """Every topic says that it has its segments, and every segment is shown as open. Asks the API server alone."""
+    counts = [t.get("status", {}).get("segments", {}).get("open") for t in kube.list(API, "Topic", NAMESPACE)]
+    if counts != [SEGMENTS] * topics:
         return False
-    phases = [s.get("status", {}).get("phase") for s in leader.cache.segments.values()]
-    counted = [t for t in leader.cache.topics.values() if t.get("status", {}).get("segments")]
-    return phases.count("Open") == topics * SEGMENTS and len(counted) == topics
+    phases = [s.get("status", {}).get("phase") for s in kube.list(API, "Segment", NAMESPACE)]
+    return phases.count("Open") == topics * SEGMENTS
 
 
-async def measure(kubeconfig: Path, kube: Kube, topics: int) -> None:
-    store = open_store("memory://")
-    fleet = FakeFleet(store)
-    for number in range(4):
-        fleet.add(f"b{number}")
+def tell(operator: KubeLeader, what: str) -> None:
+    pid = operator.process.pid
+    pss = re.search(r"^Pss: +(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    assert pss is not None
+    rss, anonymous, highest = (memory_mb(pid, line) for line in ("VmRSS", "RssAnon", "VmHWM"))
+    print(
+        f"{what}: RSS {rss:.0f} MB (highest so far {highest:.0f}), PSS {int(pss[1]) * 1024 / 1e6:.0f}, "
+        f"of its own {anonymous:.0f}; {cpu_seconds([pid]):.1f} s of CPU since its start",
+        flush=True,
+    )
 
-    def make(number: int) -> None:
-        made = manifest({"partitions": 16, "segments": {"min": SEGMENTS}}, name=f"t{number}")
-        made["metadata"]["namespace"] = NAMESPACE
-        kube.create(made)
 
-    before = memory()
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(make, range(topics)))
-    print(f"{topics} Topics of {SEGMENTS} segments; {before} MiB before")
-    for what in ("first start", "restart"):
-        leader = shown.ShownLeader(kubeconfig, NAMESPACE, fleet, store)
-        began, cpu = time.monotonic(), time.process_time()
-        async with shown.showing(leader, settle=5_000_000):
-            while not is_shown(leader, topics) or time.monotonic() - began < 6:
-                await asyncio.sleep(0.2)
-            print(
-                f"{what}: {time.monotonic() - began:.1f} s, {time.process_time() - cpu:.1f} s of CPU, "
-                f"{leader.api.writes} writes, {memory()} MiB"
-            )
-            written, cpu = leader.api.writes, time.process_time()
-            await asyncio.sleep(REST)
-            print(
-                f"at rest for {REST:.0f} s: {leader.api.writes - written} writes, "
-                f"{time.process_time() - cpu:.2f} s of CPU, {memory()} MiB"
-            )
+def rest(operator: KubeLeader, kube: Kube) -> None:
+    """What it does when there is nothing to do."""
+    pid = operator.process.pid
+    eventually(lambda: _writes_within(kube, 5.0) == 0, 120.0, what="it has no more to write")
+    written, cpu = writes(kube), cpu_seconds([pid])
+    time.sleep(REST)
+    spent = cpu_seconds([pid]) - cpu
+    print(f"at rest for {REST:.0f} s: {writes(kube) - written} writes, {spent / REST:.2f} cores", flush=True)
+    tell(operator, "then")
+
+
+def _writes_within(kube: Kube, seconds: float) -> int:
+    before = writes(kube)
+    time.sleep(seconds)
+    return writes(kube) - before
+
+
+def lose_segments(kube: Kube, topics: int) -> int:
+    """Deletes the Segments of some topics; how many those are."""
+    prefixes = tuple(f"t{number}-" for number in range(0, topics, LOST))
+    lost = [s for s in kube.list(API, "Segment", NAMESPACE) if s["metadata"]["name"].startswith(prefixes)]
+    for segment in lost:
+        kube.delete(segment)
+    return len(lost)
+
+
+def measure(operator: KubeLeader, kube: Kube, topics: int) -> None:
+    operator.make_pod()
+    operator.start(timeout=90.0)
+    tell(operator, "without topics")
+    began = time.monotonic()
+    for number in range(topics):
+        kube.create(topic(NAMESPACE, f"t{number}", partitions=16, segments={"min": SEGMENTS}))
+        if (number + 1) % AT_A_TIME == 0 or number + 1 == topics:
+            eventually(partial(is_shown, kube, number + 1), 300.0, what="all are shown", pause=0.5)
+    tell(operator, f"{topics} Topics of {SEGMENTS} segments, shown after {time.monotonic() - began:.0f} s")
+    rest(operator, kube)
+    for how in ("told to stop", "killed"):
+        operator.kill() if how == "killed" else operator.terminate()
+        lost = lose_segments(kube, topics)
+        began = time.monotonic()
+        operator.start(timeout=90.0)
+        led = time.monotonic() - began
+        eventually(lambda: is_shown(kube, topics), 300.0, what="all are shown again", pause=0.5)
+        took = time.monotonic() - began
+        tell(
+            operator, f"{how} and started again: leads after {led:.1f} s, {lost} lost Segments back after {took:.1f} s"
+        )
+        rest(operator, kube)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--topics", type=int, default=1000)
     topics: int = parser.parse_args().topics
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    shown.leading = leading  # type: ignore[assignment]
-    with tempfile.TemporaryDirectory() as folder, Cluster(Path(folder)) as cluster:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        folder = Path(name)
+        cluster = stack.enter_context(Cluster(folder / "cluster"))
         kube = Kube(cluster.kubeconfig, BIN / "kubectl")
         kube.install_crds(list(documents(ROOT / "crds")))
-        asyncio.run(measure(cluster.kubeconfig, kube, topics))
+        settings = stack.enter_context(SeaweedProcess(folder / "seaweed")).settings("", timeout=15.0)
+        operator = KubeLeader(folder / "operator", kube, settings, NAMESPACE)
+        stack.callback(operator.stop)
+        stack.enter_context(ServedFleet(settings.open(), BROKERS, operator.listen))
+        measure(operator, kube, topics)
 
 
 if __name__ == "__main__":

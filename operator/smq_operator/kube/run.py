@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import uuid
 
 from smq_operator import clock
@@ -24,9 +22,7 @@ from smq_operator.kube.world import KubeWorld
 from smq_operator.leader import Candidacy, lead
 from smq_operator.settings import Settings
 from smq_operator.world import World
-
-ARENA_MAX = -8
-"""glibc's number of that setting."""
+from smq_storage import glibc
 
 
 def scopes(kube: KubeSettings) -> list[Scope]:
@@ -69,11 +65,6 @@ async def run(settings: Settings, kube: KubeSettings) -> None:
 
 
 def main(settings: Settings, kube: KubeSettings) -> None:
-    _few_arenas()
+    # Hundreds of threads that mostly wait need no heaps of their own: each would keep what it freed.
+    glibc.set_malloc({glibc.ARENA_MAX: 2})
     asyncio.run(run(settings, kube))
-
-
-def _few_arenas() -> None:
-    """Hundreds of threads that mostly wait need no heaps of their own: each would keep what it freed."""
-    with contextlib.suppress(OSError, AttributeError):  # no glibc
-        ctypes.CDLL(None).mallopt(ARENA_MAX, 2)

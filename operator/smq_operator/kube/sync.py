@@ -16,6 +16,7 @@ from smq_operator.kube.cache import Cache
 from smq_operator.kube.errors import Forbidden, KubeError, NotFound, Unauthorized, Unreachable
 from smq_operator.kube.feed import Feed, Scope
 from smq_operator.kube.kinds import TOPICS, Kind
+from smq_storage import glibc
 
 log = structlog.get_logger()
 
@@ -73,6 +74,8 @@ class Sync:
             due, self._due = self._due, set()
             try:
                 await self._list(due)
+                # Answers are large, and so is what a start leaves behind.
+                await asyncio.to_thread(glibc.give_back)
             except KubeError as error:
                 log.warning("kube.list.failed", error=type(error).__name__, message=error.message)
                 self._due |= due

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from smq_broker.lean import code_areas
+from smq_storage.glibc import code_areas
 
 BUFFERS = """
 import resource, sys
