@@ -11,6 +11,7 @@ import pytest
 from smq_core import autoscale, decide, fleet, retention, topic_load
 from smq_core.autoscale import Autoscaler
 from smq_core.fleet import Fleet, FleetPolicy, Wanted
+from smq_core.leading import TopicLeader
 from smq_core.load import SegmentLoad
 from smq_core.placement import BrokerView
 from smq_core.rebalance import Move
@@ -156,6 +157,27 @@ def the_slow_rate_never_falls(patch: Patch) -> None:
         return taken
 
     patch.setattr(SegmentLoad, "observe", observe)
+
+
+@mutation
+def scale_while_it_is_paused(patch: Patch) -> None:
+    """While autoscaling is paused, load changes nothing."""
+    original = TopicLoad.changes
+
+    def changes(self: TopicLoad, *rest: Any) -> Any:
+        paused, self.paused = self.paused, False
+        found = original(self, *rest)
+        self.paused = paused
+        return found
+
+    patch.setattr(TopicLoad, "changes", changes)
+
+
+@mutation
+def a_pause_stops_everything(patch: Patch) -> None:
+    """While autoscaling is paused, failover and what is asked for by hand go on."""
+    original = TopicLeader._change
+    patch.setattr(TopicLeader, "_change", lambda self, *rest: [] if self.paused else original(self, *rest))
 
 
 # ---- seals and successors

@@ -36,6 +36,7 @@ from support.sim.leader import Leader
 from support.sim.loaded import STEP, LoadedProducer
 from support.sim.member import Member
 from support.sim.messages import Settings
+from support.sim.pausing import Pausing
 from support.sim.producer import Producer
 from support.sim.reader import ReaderNode
 from support.sim.virtual_asyncio import VirtualLoop
@@ -73,7 +74,7 @@ class ElasticFaults(Faults):
             if self.world.seed % 4 == 2:
                 self.world.after(history.horizon // 3, lambda: self._do(self.throttle))
 
-    def _do(self, kind: Callable[[], None]) -> None:
+    def _do(self, kind: Callable[[], object]) -> None:
         """Between two brokers that died and those that come there may be none to choose from."""
         if self.history.brokers:
             super()._do(kind)
@@ -157,6 +158,8 @@ class ElasticHistory(History):
         if self.limits.on:
             retaining.begin(self)
         self.faults = self.faults_kind(self)
+        self.pausing = Pausing(self)
+        checker.by_hand = self.pausing.drawn
 
     def _spec(self, dice: Random) -> TopicSpec:
         many = self.load.name == "many"
@@ -205,6 +208,7 @@ class ElasticHistory(History):
         world.run_until(self.horizon)
         self.faults.end()
         self._until(lambda: waiting_for(self), 500 * MS)
+        self.pausing.end()
         self._calm()
         world.run_until(world.now + NEWS)
         self._until(self._above_the_least, SECOND)
@@ -262,7 +266,7 @@ class ElasticHistory(History):
         """Without faults, a load above the target for long is met by more segments."""
         spec, faults = self.topic.spec, self.faults
         assert isinstance(faults, ElasticFaults)
-        if not faults.none or spec.max_segments == spec.min_segments:
+        if not faults.none or self.pausing.drawn or spec.max_segments == spec.min_segments:
             return
         long = spec.split_after / SECOND + 5
         line = 1.6 * loads.TARGET * spec.min_segments

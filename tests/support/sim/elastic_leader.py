@@ -63,9 +63,13 @@ class ElasticLeader(Leader):
 
     def step(self) -> None:
         self._kicked = False
+        pausing = self.history.pausing
+        if self.history.deployment.reached_by(self.process):
+            self.machine.paused = pausing.on
         super().step()
         same: dict[tuple[str, str], list[str]] = {}
         for decision in self.machine.decisions:
+            pausing.decided(self.process, decision)
             same.setdefault((decision.action, decision.reason), []).extend(decision.segments)
         self.machine.decisions.clear()
         for (action, reason), names in same.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from smq_core.decide import Request
@@ -209,26 +209,27 @@ class Faults:
         if self.history.members:
             self.history.restart_member(self.world.random.randrange(len(self.history.members)))
 
-    def request(self) -> None:
-        """A person asks a leader for something."""
+    def request(self, actions: Sequence[str] = ()) -> Request | None:
+        """A person asks a leader for something: one of ``actions``, or of what is usual."""
         dice = self.world.random
         leader = dice.choice(list(self.history.leaders.values()))
         layout = leader.machine.layout
         if layout is None:
-            return
+            return None
         segments = sorted(accepting(layout), key=lambda s: s.range)
-        action = dice.choice(self.requests)
+        action = dice.choice(actions or self.requests)
         at = dice.randrange(len(segments))
         if action == "split" and len(segments[at].range) < 2:
-            return
+            return None
         chosen = segments[at : at + 2] if action == "merge" else segments[at : at + 1]
         request = Request(action, tuple(s.name for s in chosen))
         self._tell(f"asks {leader.process.name} to {action} {', '.join(request.segments)}")
         leader.machine.requests.append(request)
+        return request
 
     # ---- inside
 
-    def _do(self, kind: Callable[[], None]) -> None:
+    def _do(self, kind: Callable[[], object]) -> None:
         if not self.over:
             kind()
 

@@ -46,10 +46,13 @@ class SimulatedWorld:
     def __init__(self, leader: LoopLeader) -> None:
         self.leader = leader
         self._wanted = leader.history.deployment.wanted
+        self._paused = False
 
     def wishes(self) -> Mapping[str, Wish]:
         topic = self.leader.history.topic
-        return {topic.name: Wish(topic.name, topic.spec, topic.uid)}
+        if self._deployment.reached_by(self.leader.process):
+            self._paused = self.leader.history.pausing.on
+        return {topic.name: Wish(topic.name, topic.spec, topic.uid, paused=self._paused)}
 
     def problems(self) -> list[Problem]:
         return []
