@@ -31,6 +31,12 @@ class Child:
         """The pids of loads that run now and have ``word`` in their command line, by what they do."""
         return {f"load {pid}": pid for pid, child in list(cls._living.items()) if word in child._argv}
 
+    @classmethod
+    def kill_all(cls) -> None:
+        """Ends every load that still runs: for when the measurement is broken off."""
+        for child in list(cls._living.values()):
+            child.kill()
+
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self._argv = [str(word) for word in argv]
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as this object
@@ -81,7 +87,7 @@ class Child:
             _, status, usage = os.wait4(self.pid, 0)
         finally:
             watchdog.cancel()
-            Child._living.pop(self.pid, None)
+        Child._living.pop(self.pid, None)  # one that nobody waits for any more is for kill_all
         self._process.returncode = os.waitstatus_to_exitcode(status)
         self.cpu = usage.ru_utime + usage.ru_stime
         text = self.text()

@@ -178,7 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     runs = args.runs or (1 if args.quick else 3)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exit by exception ends what was started
     options = Options(Scale(args.quick), runs, not args.no_profile, args.patience, args.again)
-    with Peers(options.scale, not args.no_peers) as peers:
+    with ExitStack() as ends, Peers(options.scale, not args.no_peers) as peers:
+        ends.callback(Child.kill_all)
         for case in chosen:
             try:
                 measure(case, options, peers, results)
