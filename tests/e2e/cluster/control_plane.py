@@ -102,7 +102,7 @@ class ControlPlane:
         self._wait(lambda: self.get("/readyz") == 200, 90, "the API server is ready", "kube-apiserver", "etcd")
 
     def wake_controllers(self) -> None:
-        """Starts them anew after the API server was away: by themselves they may wait a minute before they ask again."""
+        """Starts them anew after the API server was away: alone they may wait a minute before they ask again."""
         for name in self._client_flags():
             self.daemons.stop(name, signal.SIGKILL)
         self._start_clients()
