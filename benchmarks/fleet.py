@@ -21,6 +21,7 @@ from smq_storage.store import Store
 from support.fake_fleet import FakeBroker
 
 REPORT_EVERY = 0.5
+"""Real brokers report each second; these share one interpreter, and should not be taken for silent."""
 
 
 class ServedBroker(fl.FlightServerBase):
@@ -61,7 +62,7 @@ class ServedBroker(fl.FlightServerBase):
 
 
 class ServedFleet:
-    """``count`` brokers that report to ``leader`` each second, from ``with`` to its end."""
+    """``count`` brokers that report to ``leader``, from ``with`` to its end."""
 
     def __init__(self, store: Store, count: int, leader: str) -> None:
         self._brokers: Sequence[ServedBroker] = [ServedBroker(f"b{number}", store) for number in range(count)]
