@@ -71,7 +71,7 @@ class Stand:
         log.error(
             "leader.lost",
             leader=self._seat.holder,
-            message="another operator holds the Lease; this process ends, and stands by when it is started again",
+            message="another operator leads; this process ends, and stands by when it is started again",
         )
 
     async def leave(self) -> None:
