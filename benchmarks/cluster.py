@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import smq
 from benchmarks.child import ROOT
 from benchmarks.meter import Groups
 from benchmarks.standing import Standing
+from smq_storage.ports import free_port
 from smq_storage.seaweed import SeaweedProcess
 
 _TOPICS = itertools.count(1)
@@ -235,13 +235,6 @@ class Cluster(Standing):
             for load in broker.segments
             if load.topic.endswith(f"/{topic}")
         )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _kill(pid: int) -> None:

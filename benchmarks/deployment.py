@@ -13,8 +13,9 @@ import urllib.request
 from types import TracebackType
 
 from benchmarks.child import ROOT
-from benchmarks.cluster import Cluster, free_port, wait_for
+from benchmarks.cluster import Cluster, wait_for
 from benchmarks.meter import Groups
+from smq_storage.ports import free_port
 
 
 class _Pod:

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from benchmarks import payload, tools
 from benchmarks.child import Child
-from benchmarks.cluster import free_port, wait_for
+from benchmarks.cluster import wait_for
 from benchmarks.meter import Groups, memory_mb
 from benchmarks.standing import Standing
 from benchmarks.tools import Missing
+from smq_storage.ports import free_ports
 
 HERE = Path(__file__).resolve().parent
 LOADS = HERE / "kafka_load.py"
@@ -63,7 +64,7 @@ class Kafka(Standing):
         self.idle: dict[str, float] = {}
         self._jars = libraries()
         self._python = tools.python()
-        ports = [free_port() for _ in range(2 * brokers)]
+        ports = free_ports(2 * brokers)
         self._ports, self._controllers = ports[:brokers], ports[brokers:]
 
     @property

@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from smq_core.errors import StoreUnavailable
+from smq_storage.ports import free_ports
 from smq_storage.store import Store, StoreSettings
 
 HOST = "127.0.0.1"
@@ -69,7 +68,7 @@ class SeaweedProcess:
         self._host = host
         self._wrapper = list(wrapper)
         self._keys = (access_key, secret_key)
-        self._ports = _free_ports(2 * len(_SERVICES))
+        self._ports = free_ports(2 * len(_SERVICES))
         self._process: subprocess.Popen[bytes] | None = None
         self._sockets: Path | None = None
 
@@ -193,18 +192,3 @@ class SeaweedProcess:
         if self._sockets is not None:
             shutil.rmtree(self._sockets, ignore_errors=True)
             self._sockets = None
-
-
-def _free_ports(count: int) -> list[int]:
-    """Distinct ports that are free now, outside the range from which systems give ports to outgoing connections.
-
-    So nobody takes them by chance while the process is down.
-    """
-    ports: list[int] = []
-    for port in random.SystemRandom().sample(range(10_000, 32_000), 1000):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise StoreUnavailable("this machine has no free ports")

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from smq_storage.ports import free_port
 from smq_storage.store import StoreSettings
 from support.broker_process import BrokerProcess
 from support.kube import Kube
-from support.leader_process import LeaderProcess, free_port
+from support.leader_process import LeaderProcess
 
 RELEASE = "smq"
 LABELS = {"app.kubernetes.io/name": "seaweedmq", "app.kubernetes.io/instance": RELEASE}

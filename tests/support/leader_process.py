@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
 from smq_proto.wire import error_from_pb
+from smq_storage.ports import free_port
 from smq_storage.store import StoreSettings
 from support.waiting import eventually
 
@@ -42,13 +42,6 @@ def error_of(refusal: grpc.RpcError) -> SmqError:
         if key == "smq-error-bin":
             return error_from_pb(pb.Error.FromString(value))
     raise AssertionError(f"no smq-error-bin in the trailer of {refusal!r}")
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 class LeaderProcess:

@@ -6,21 +6,15 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import smq
+from smq_storage.ports import free_port
 from smq_storage.store import StoreSettings
 from support.waiting import eventually
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def manifest(name: str, **spec: object) -> str:

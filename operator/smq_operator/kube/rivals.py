@@ -27,7 +27,7 @@ class Rival:
 
 def rival_of(kube: KubeSettings, operators: Iterable[Resource]) -> Rival | None:
     """``operators`` are the operators' Deployments of all releases that can be seen."""
-    every = list(operators)
+    every = [each for each in operators if "deletionTimestamp" not in each["metadata"]]
     ours = [each for each in every if _is_ours(kube, each)]
     others = sorted((each for each in every if not _is_ours(kube, each) and _overlaps(kube, each)), key=_age)
     if not others:

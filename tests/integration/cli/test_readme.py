@@ -7,7 +7,6 @@ tests and by people, and take minutes.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from smq_storage.ports import free_port
 from support.cli import environment, smq
 from support.waiting import eventually
 
@@ -96,7 +96,7 @@ def test_the_python_block_runs(leader: str, tmp_path: Path) -> None:
 def wait_when_needed(command: str) -> str:
     """A person sees that `smq dev` is ready before typing on; and port 7070 may be taken on this machine."""
     if command.startswith("smq dev"):
-        port = 20_000 + os.getpid() % 10_000
+        port = free_port()
         started = (
             command.split("#")[0]
             .replace("smq dev", f"smq dev --listen 127.0.0.1:{port}")

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import smq
+from smq_storage.ports import free_port
 from smq_storage.seaweed import SeaweedProcess
-from support.local_cluster import LocalCluster, free_port
+from support.local_cluster import LocalCluster
 from support.waiting import eventually
 
 OUTSIDE = """

@@ -46,8 +46,12 @@ def failed(operator: KubeLeader) -> dict[str, str]:
 
 
 def events(kube: Kube, operator: KubeLeader) -> dict[str, str]:
-    found = kube.list("v1", "Event", operator.namespace)
-    return {e["reason"]: e["message"] for e in found if e["involvedObject"]["name"] == operator.pod}
+    """By reason: the messages of all Events about the operator's Pod."""
+    found: dict[str, str] = {}
+    for event in kube.list("v1", "Event", operator.namespace):
+        if event["involvedObject"]["name"] == operator.pod:
+            found[event["reason"]] = f"{found.get(event['reason'], '')}{event['message']}\n"
+    return found
 
 
 def test_the_charts_rights_are_enough(api_server: Cluster, kube: Kube, new_operator: Operators, namespace: str) -> None:

@@ -87,3 +87,10 @@ def test_of_two_of_the_same_second_both_see_the_same_one_first() -> None:
 def test_one_whose_own_deployment_is_not_there_gives_way() -> None:
     found = rival_of(WIDE, [operator("other", "away", 1)])
     assert found is not None and not found.first
+
+
+def test_one_that_is_being_deleted_is_no_rival() -> None:
+    other = operator("other", "home", 1)
+    assert rival_of(WIDE, [operator("smq", "home", 9), other]) is not None
+    other["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:30Z"
+    assert rival_of(WIDE, [operator("smq", "home", 9), other]) is None
