@@ -76,6 +76,8 @@ class Engine:
         self._asking: threading.Thread | None = None
         self._asker = OutcomeAsker(self._known.topic.name, self._known.topic.uid, producer_id, view.network)
         self._end = threading.Event()
+        self.settled: Callable[[], None] = lambda: None
+        """Called without the lock after some batches have got their outcomes."""
         self.lanes.know(self._known.layout.segments)
         view.listen(self._layout_changed)
         self._keeper = threading.Thread(target=self._keep, name=f"smq-producer-{view.name}", daemon=True)
@@ -210,6 +212,7 @@ class Engine:
             except SmqError as error:
                 fatal = error
         _run(calls)
+        self.settled()
         if fatal is not None:
             self._unresolvable(stream, fatal)
 

@@ -37,14 +37,22 @@ if TYPE_CHECKING:
 SPARE_BYTES = 64 << 10
 """Of a broker's limit for a batch: what its columns need beside a message's own bytes."""
 
+MOST_AT_ONCE = 4
+"""Without lingering a batch leaves at once while fewer than so many have no outcome; else it waits for one of them.
+What is late would only get later by a batch for each message."""
+
+PATIENCE = 0.01
+"""How long it waits at most, in seconds: those without an outcome may be another segment's."""
+
 Headers = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 
 
 class Producer:
     """Made by :meth:`smq.Client.producer`. Safe from many threads; what one thread sends stays in its order per key.
 
-    Messages are batched: they leave after ``linger`` seconds or when a batch is full. When the program falls silent
-    nothing is lost, ``close`` (or the end of the ``with`` block) delivers all that was handed over.
+    Messages are batched: they leave after ``linger`` seconds or when a batch is full; with a linger of 0 at once, unless
+    several batches have no outcome yet. When the program falls silent nothing is lost, ``close`` (or the end of the
+    ``with`` block) delivers all that was handed over.
     """
 
     def __init__(
@@ -77,7 +85,8 @@ class Producer:
         self._ready: deque[Accumulation] = deque()
         self._fates: deque[Fate] = deque()
         self._error: BaseException | None = None
-        self._closed = False
+        self._closed = self._waits = False
+        self._engine.settled = self._some_settled
         self._sender = threading.Thread(target=self._send_all, name=f"smq-sender-{view.name}", daemon=True)
         self._sender.start()
 
@@ -235,7 +244,7 @@ class Producer:
                 while not self._ready and not self._closed:
                     left = None
                     if self._current is not None:
-                        left = self._current.born + self._linger - time.monotonic()
+                        left = self._wait_left(self._current)
                         if left <= 0:
                             break
                     self._due.wait(left)
@@ -261,7 +270,23 @@ class Producer:
 
     def _lingered(self) -> bool:
         current = self._current
-        return current is not None and (self._closed or time.monotonic() - current.born >= self._linger)
+        return current is not None and (self._closed or self._wait_left(current) <= 0)
+
+    def _wait_left(self, current: Accumulation) -> float:
+        """For how many seconds this batch has still to wait. The caller holds the lock."""
+        age = time.monotonic() - current.born
+        if self._linger or age >= PATIENCE:
+            return max(0.0, self._linger - age)
+        self._waits = True  # before it is looked, so that no outcome is missed
+        while self._fates and self._fates[0].left == 0:
+            self._forget(self._fates.popleft())
+        self._waits = len(self._fates) > MOST_AT_ONCE
+        return PATIENCE - age if self._waits else 0.0
+
+    def _some_settled(self) -> None:
+        if self._waits:
+            with self._lock:
+                self._due.notify()
 
     def _forget(self, fate: Fate) -> None:
         self._error = self._error or fate.first_error()
