@@ -50,9 +50,9 @@ Headers = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 class Producer:
     """Made by :meth:`smq.Client.producer`. Safe from many threads; what one thread sends stays in its order per key.
 
-    Messages are batched: they leave after ``linger`` seconds or when a batch is full; with a linger of 0 at once, unless
-    several batches have no outcome yet. When the program falls silent nothing is lost, ``close`` (or the end of the
-    ``with`` block) delivers all that was handed over.
+    Messages are batched: they leave after ``linger`` seconds or when a batch is full; with a linger of 0 at once,
+    unless several batches have no outcome yet. When the program falls silent nothing is lost, ``close`` (or the end of
+    the ``with`` block) delivers all that was handed over.
     """
 
     def __init__(
