@@ -20,7 +20,7 @@ import structlog
 from smq_core.autoscale import lasting
 from smq_core.decide import Decision
 from smq_core.errors import SmqError, StoreUnavailable, Unavailable, UnknownTopic
-from smq_core.leading import Effect, PutLayout, TopicLeader
+from smq_core.leading import Effect, OpenReplica, PutLayout, TopicLeader
 from smq_core.model import Layout
 from smq_core.placement import BrokerView
 from smq_core.rebalance import carried
@@ -199,6 +199,12 @@ class LeaderLoop:
         self._loads, self._views = self._traffic(), None
 
     def _start(self, run: TopicRun, leader: TopicLeader, effect: Effect) -> None:
+        if isinstance(effect, OpenReplica):
+            name, incarnation = effect.segment.name, effect.replica.incarnation
+            if self.registry.holds(incarnation, leader.topic.uid, name):  # an earlier leader opened it
+                leader.opened(name, incarnation)
+                self.kick(run)
+                return
         if isinstance(effect, PutLayout):
             run.expected = effect.layout
             self._views = self._held = None  # what is being given out counts for the next topic already

@@ -22,6 +22,9 @@ from smq_operator.world import World
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
+TAKING = ("waiting", "open")
+"""States of a segment at a broker that takes messages of it, or will."""
+
 SILENT_AFTER = 2_500_000
 LONGEST_PATIENCE = 20_000_000
 CALM_AFTER = 60_000_000
@@ -45,6 +48,14 @@ class Broker:
     """It was asked directly and did not answer; reports alone do not clear it, an answer does."""
     gone: str | None = None
     """The proof, in words."""
+    _told: tuple[pb.BrokerStatus, frozenset[tuple[str, str]]] | None = None
+
+    def holds(self, uid: str, segment: str) -> bool:
+        """Whether its last report said that it holds this segment of the topic with that uid, and takes messages."""
+        if self._told is None or self._told[0] is not self.status:
+            taking = ((s.uid, s.segment) for s in self.status.segments if s.state in TAKING)
+            self._told = self.status, frozenset(taking)
+        return (uid, segment) in self._told[1]
 
     def liveness(self, now: int) -> Liveness:
         if self.gone is not None:
@@ -148,6 +159,11 @@ class Registry:
 
     def get(self, incarnation: str) -> Broker | None:
         return self._brokers.get(incarnation)
+
+    def holds(self, incarnation: str, uid: str, segment: str) -> bool:
+        """See :meth:`Broker.holds`."""
+        broker = self._brokers.get(incarnation)
+        return broker is not None and broker.holds(uid, segment)
 
     def named(self, name: str) -> list[Broker]:
         return [b for b in self._brokers.values() if b.replica.broker == name]

@@ -12,7 +12,7 @@ from smq_core.load import Counters
 from smq_core.model import Segment
 from smq_operator.desk import Desk
 from smq_operator.refusals import answers, streams
-from smq_operator.registry import Broker
+from smq_operator.registry import TAKING, Broker
 from smq_operator.topic import TopicRun
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
@@ -156,7 +156,7 @@ def _learn(run: TopicRun, report: pb.SegmentReport, incarnation: str, now: int) 
         if why is not None and known is None:
             broker = segment.primary.broker
             log.warning("report.ignored", topic=run.name, segment=report.segment, broker=broker, message=why)
-    if ours and report.state in ("waiting", "open") and not leader.holds(report.segment, incarnation):
+    if ours and report.state in TAKING and not leader.holds(report.segment, incarnation):
         leader.opened(report.segment, incarnation)
         return True
     return False
