@@ -21,7 +21,7 @@ from smq_core.autoscale import lasting
 from smq_core.decide import Decision
 from smq_core.errors import SmqError, StoreUnavailable, Unavailable, UnknownTopic
 from smq_core.leading import Effect, OpenReplica, PutLayout, TopicLeader
-from smq_core.model import Layout
+from smq_core.model import SECOND, Layout
 from smq_core.placement import BrokerView
 from smq_core.rebalance import carried
 from smq_operator.effects import Effects
@@ -85,6 +85,7 @@ class LeaderLoop:
         self._ticked_at = 0
         self._states: object = None
         self._loads: dict[str, float] = {}
+        self._weighed_at = -SECOND
         self._views: dict[str, BrokerView] | None = None
         self._held: dict[str, list[str]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -196,7 +197,9 @@ class LeaderLoop:
             self.effects.gone(broker.replica.incarnation)
         if self.knows_everything:
             self.registry.forget({r.incarnation for v in self._expected() for s in v.segments for r in s.replicas}, now)
-        self._loads, self._views = self._traffic(), None
+        self._views = None
+        if now - self._weighed_at >= SECOND:  # brokers report as often
+            self._weighed_at, self._loads = now, self._traffic()
 
     def _start(self, run: TopicRun, leader: TopicLeader, effect: Effect) -> None:
         if isinstance(effect, OpenReplica):

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.simulation
 Run = Callable[[int], object]
 RULES = [
     *(pytest.param(rule, history.run, 400, id=name) for name, rule in mutations.MUTATIONS.items()),
-    *(pytest.param(rule, elastic.run, 120, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
 ]
 """With the histories that notice it, and within how many of them."""
 

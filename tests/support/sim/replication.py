@@ -26,6 +26,8 @@ class ReplicaLink:
         self.stream: Stream | None = None
         self.heard_at = holding.broker.world.now
         self._sent_at = 0
+        self._owed_since: int | None = None
+        """Since when an answer is waited for."""
         self._stopped = False
         self.connect()
 
@@ -43,12 +45,12 @@ class ReplicaLink:
             broker.incarnation,
         )
         self.stream = stream
-        self._sent_at = broker.world.now
+        self._asks()
         stream.client_hears = lambda message: self.hear(stream, message)
 
     def hear(self, stream: Stream, message: Any) -> None:
         machine = self.holding.machine
-        self.heard_at = self.holding.broker.world.now
+        self.heard_at, self._owed_since = self.holding.broker.world.now, None
         match message:
             case ("hello", int(end), int(credit)):
                 try:
@@ -70,8 +72,12 @@ class ReplicaLink:
             message = self.holding.machine.replication_for(self.follower.incarnation, max_bytes=1000)
             if message is None:
                 return
-            self._sent_at = self.holding.broker.world.now
+            self._asks()
             stream.up(message)
+
+    def _asks(self) -> None:
+        self._sent_at = self.holding.broker.world.now
+        self._owed_since = self._owed_since or self._sent_at
 
     def tick(self) -> None:
         now = self.holding.broker.world.now
@@ -80,12 +86,13 @@ class ReplicaLink:
         if now - self.heard_at > 2 * SECOND and now - self._sent_at > 500 * MS:
             self.broke(self.stream)
         elif now - self._sent_at > SECOND:
-            self._sent_at = now
+            self._asks()
             self.stream.up("ping")
 
     @property
     def silent(self) -> bool:
-        return self.holding.broker.world.now - self.heard_at > SILENT_AFTER + SECOND
+        since = self._owed_since
+        return since is not None and self.holding.broker.world.now - since > SILENT_AFTER
 
     def broke(self, stream: Stream) -> None:
         if stream is not self.stream:
