@@ -51,6 +51,21 @@ def index_is_behind(layout: Layout, sealed: Collection[SealedSegment], removed: 
     return bool(unexplained(layout, sealed, removed))
 
 
+def layout_is_behind(layout: Layout, sealed: Collection[SealedSegment], removed: Numbers = NONE) -> bool:
+    """True when a layout that was read is older than the index: that knows of segments, or of seals, of which this does
+    not. What followed those segments would seem to follow nothing that is still there: read the layout again.
+    """
+    if any(entry.number >= layout.next_number for entry in sealed) or any(
+        stop > layout.next_number for _, stop in removed
+    ):
+        return True
+    entries = {entry.name for entry in sealed}
+    return any(
+        is_removed(segment.name, removed) or (segment.name in entries and not segment.successors)
+        for segment in layout.segments
+    )
+
+
 def unexplained(layout: Layout, sealed: Collection[SealedSegment], removed: Numbers = NONE) -> set[str]:
     """The predecessors that are neither there nor said to be removed."""
     nodes = nodes_of(sealed, layout)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from smq_core.dag import index_is_behind
+from smq_core.dag import index_is_behind, layout_is_behind
 from smq_core.model import Layout, RemovedSegment, Topic
 from smq_core.retention import GroupState, Removal, Verdict, expired
 from smq_storage import index, layouts, paths
@@ -33,7 +33,7 @@ Held = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the filer says of a topic that lives: the index was read before the layout, and is not behind it."""
+    """What the filer says of a topic that lives: the index was read before the layout; neither is behind the other."""
 
     index: Index
     layout: Layout
@@ -46,7 +46,8 @@ def truth(store: Store, topic: Topic) -> Truth | None:
     current = read_current(store, topic.name)
     if layout is None or current is None or current[0] != topic.uid:
         return None
-    if index_is_behind(layout[0], found.entries, found.removed):
+    known = (layout[0], found.entries, found.removed)
+    if index_is_behind(*known) or layout_is_behind(*known):
         return None
     return Truth(found, layout[0])
 
@@ -68,8 +69,8 @@ def remove_expired(
         if (segment.primary.incarnation, segment.name) not in begun
         for name in segment.predecessors
     }
-    sealed = [entry for entry in known.index.entries if entry.name not in known.layout]
-    verdict = expired(topic.spec, sealed, groups, now, needed)
+    needed |= {entry.name for entry in known.index.entries if entry.name in known.layout}
+    verdict = expired(topic.spec, known.index.entries, groups, now, needed)
     removals = verdict.removals[:MAX_PER_PASS]
     if removals:
         index.remove(store, topic.name, topic.uid, [_note(removal, now) for removal in removals], patience)

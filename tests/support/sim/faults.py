@@ -87,6 +87,8 @@ class Faults:
     # ---- kinds
 
     def kill_broker(self) -> None:
+        if not self.history.brokers:
+            return  # all have left, and the next ones are about to start
         broker = self.world.random.choice(list(self.history.brokers.values()))
         self._tell(f"kill {broker.incarnation}")
         self.history.kill_broker(broker)

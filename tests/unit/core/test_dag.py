@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smq_core.dag import Loss, Node, Reader, index_is_behind
+from smq_core.dag import Loss, Node, Reader, index_is_behind, layout_is_behind
 from smq_core.keyspace import KeyRange
 from smq_core.model import Durability, Layout, Phase, Reason, SealedSegment, Segment
 
@@ -140,6 +142,18 @@ def test_an_index_that_lacks_a_predecessor_is_behind_unless_retention_removed_it
     assert not index_is_behind(layout, whole[1:], ((0, 1),))
     assert not index_is_behind(layout, [], ((0, 3),))
     assert index_is_behind(layout, [], ((0, 2),))
+
+
+def test_a_layout_that_does_not_know_what_the_index_has_is_behind() -> None:
+    layout = living(3)
+    assert not layout_is_behind(layout, [entry(0), entry(1), entry(2)])
+    assert not layout_is_behind(layout, [], ((0, 3),))
+    assert layout_is_behind(layout, [entry(2), entry(4)]), "it has not heard of that one"
+    assert layout_is_behind(layout, [], ((0, 5),)), "nor of one that was removed"
+    assert layout_is_behind(layout, [entry(3)]), "nor that its own one is being replaced"
+    assert layout_is_behind(layout, [], ((0, 4),)), "nor that it was removed"
+    sealing = replace(layout.segments[0], phase=Phase.SEALING, successors=("t-0-8-4",))
+    assert not layout_is_behind(replace(layout, segments=(sealing,)), [entry(3)]), "the index hears of a seal first"
 
 
 def test_an_index_with_more_than_left_the_layout_does_not_hide_what_is_missing() -> None:

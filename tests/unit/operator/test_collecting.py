@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from smq_operator.lifecycle import adopt, note_deletion, retire
 from smq_operator.local.identity import folder_id
 from smq_operator.retain import delete_files, remove_expired
 from smq_operator.world import Wish
-from smq_storage import index, paths
+from smq_storage import index, layouts, paths
 from smq_storage.conditional import Patience
 from smq_storage.retired import list_retired, read_retired
 from smq_storage.store import Listed, Store, open_store
@@ -48,6 +49,18 @@ def test_the_predecessor_of_a_segment_that_has_still_to_open_stays(store: Store)
     assert removed(store) == [name_of(0), name_of(1)]
     remove_expired(store, topic, [], BEGUN, 100 * SECOND, PATIENCE)
     assert removed(store) == [name_of(0), name_of(1), name_of(2)]
+
+
+def test_a_layout_that_was_read_too_old_removes_nothing(store: Store) -> None:
+    topic = make_topic(store, 3, retention_age=1)
+    found = layouts.read_layout(store, topic.name, topic.uid)
+    assert found is not None
+    (living,) = found[0].segments
+    first = replace(living, name=name_of(0), number=0, predecessors=())
+    old = replace(found[0], segments=(first,), next_number=1)
+    layouts.put_layout(store, old, found[1], PATIENCE)
+    remove_expired(store, topic, [], BEGUN, 100 * SECOND, PATIENCE)
+    assert removed(store) == []
 
 
 def test_files_stay_for_a_while_after_their_segment_was_removed(store: Store) -> None:
