@@ -8,6 +8,7 @@ position: nobody gets into a segment before.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from smq_core.layout import number_of
@@ -81,6 +82,15 @@ def is_removed(segment: str, removed: Numbers) -> bool:
         return False
 
 
+def _latest(segments: Iterable[str]) -> int:
+    """The highest number among these segments; -1 when none has one. What follows a segment has a higher number."""
+    found = -1
+    for segment in segments:
+        with suppress(ValueError):
+            found = max(found, number_of(segment))
+    return found
+
+
 @dataclass(slots=True)
 class Reader:
     """How far one reader (or one group) has come in the DAG."""
@@ -89,6 +99,7 @@ class Reader:
     positions: dict[str, int] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     _passed: set[str] = field(default_factory=set)
+    _newest: int = -1
 
     def update(self, nodes: Mapping[str, Node]) -> None:
         """Newer knowledge of the DAG. Ends never change, so known ones are kept; a new one may show a loss."""
@@ -99,6 +110,7 @@ class Reader:
                 if node.end is not None:
                     self.ended(name, node.end)
         self._passed = self._ancestors(self.positions)
+        self._newest = _latest(self.nodes)
 
     def ended(self, segment: str, end: int) -> None:
         """The segment is sealed at this end. A position beyond it was delivered and is lost: it counts as read."""
@@ -131,7 +143,10 @@ class Reader:
         return True
 
     def readable(self) -> list[str]:
-        """The segments to read now: not read to the end, all predecessors read."""
+        """The segments to read now: not read to the end, all predecessors read. None while what is known of the DAG is
+        older than a position: what that position implies to be read would be read again."""
+        if _latest(self.positions) > self._newest:
+            return []
         return [
             name
             for name, node in self.nodes.items()

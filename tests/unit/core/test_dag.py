@@ -121,6 +121,16 @@ def test_whoever_has_a_position_in_a_segment_has_read_all_before_it(start: dict[
     assert reader.readable() == ["b"]
 
 
+def test_nothing_is_read_while_the_dag_is_older_than_a_position() -> None:
+    reader = Reader(positions={"t-0-8-2": 4})
+    first, second = Node("t-0-8-0", (), 9), Node("t-0-8-1", ("t-0-8-0",))
+    reader.update(chain(first, second))
+    assert reader.readable() == [], "all of this was read before"
+    third = Node("t-0-8-2", ("t-0-8-1",))
+    reader.update(chain(first, Node("t-0-8-1", ("t-0-8-0",), 9), third))
+    assert reader.readable() == ["t-0-8-2"]
+
+
 def entry(number: int) -> SealedSegment:
     """Segment ``number`` of a chain, sealed."""
     before = (f"t-0-8-{number - 1}",) if number else ()
