@@ -149,8 +149,7 @@ class Producer:
     def _begin(self) -> Accumulation:
         if self._closed:
             raise InvalidRequest("the producer is closed")
-        while self._fates and self._fates[0].left == 0:
-            self._forget(self._fates.popleft())
+        self._forget_settled()
         current = self._current = Accumulation(Fate(OPEN_ENDED, self._engine.lock), time.monotonic())
         self._fates.append(current.fate)
         self._due.notify()
@@ -193,8 +192,7 @@ class Producer:
                     self._hand_over(all_of_it=True)
                     batch, places = self._shaper.wire(part, hashed, time.time_ns() // 1000, self._keyless)
                     with self._lock:
-                        while self._fates and self._fates[0].left == 0:
-                            self._forget(self._fates.popleft())
+                        self._forget_settled()
                         self._fates.append(fate)
                     self._engine.submit(Piece(batch, fate, None, part.nbytes, time.monotonic()), places)
                 fates.append(fate)
@@ -217,8 +215,7 @@ class Producer:
             except TimeoutError:
                 raise timed_out(patience) from None
         with self._lock:
-            while self._fates and self._fates[0].left == 0:
-                self._forget(self._fates.popleft())
+            self._forget_settled()
             error, self._error = self._error, None
         if error is not None:
             raise error
@@ -278,8 +275,7 @@ class Producer:
         if self._linger or age >= PATIENCE:
             return max(0.0, self._linger - age)
         self._waits = True  # before it is looked, so that no outcome is missed
-        while self._fates and self._fates[0].left == 0:
-            self._forget(self._fates.popleft())
+        self._forget_settled()
         self._waits = len(self._fates) > MOST_AT_ONCE
         return PATIENCE - age if self._waits else 0.0
 
@@ -288,8 +284,11 @@ class Producer:
             with self._lock:
                 self._due.notify()
 
-    def _forget(self, fate: Fate) -> None:
-        self._error = self._error or fate.first_error()
+    def _forget_settled(self) -> None:
+        """Lets go of the oldest batches that have their outcome; keeps the first error. The caller holds the lock."""
+        while self._fates and self._fates[0].left == 0:
+            fate = self._fates.popleft()
+            self._error = self._error or fate.first_error()
 
     def would_block(self) -> bool:
         """Whether ``send`` would wait now, because ``max_in_flight`` bytes are on the way."""
