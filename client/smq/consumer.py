@@ -17,7 +17,7 @@ from smq.inbox import Failed, Gone, Inbox, Item, Rows
 from smq.losses import data_lost
 from smq.membership import Membership
 from smq.starting import begin, check_start
-from smq_core.dag import Reader, nodes_of
+from smq_core.dag import Reader, latest_of, nodes_of
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model import SealedSegment
 from smq_proto.v1 import leader_pb2 as lpb
@@ -89,6 +89,8 @@ class Consumer:
         self._closed = False
         self._last_commit = time.monotonic()
         self._end = threading.Event()
+        if isinstance(start, Mapping):
+            view.catch_up(latest_of(start))
         self._refresh()
         self._since = begin(view, self._reader, start, self._sealed.values(), self._ends) if group is None else 0
         # What counted as read from the start on: its losses are not this reader's.

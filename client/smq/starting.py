@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from smq.view import TopicView
-from smq_core.dag import Loss, Reader
+from smq_core.dag import Loss, Reader, latest_of
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model import SealedSegment, Segment
 from smq_proto.flight import call
@@ -48,7 +48,9 @@ def begin(
     Raises Unavailable when the ends of living segments cannot be learnt.
     """
     if isinstance(start, Mapping):
-        reader.positions.update(start)
+        # Nothing follows a segment that there never was: its position says of no other that it was read.
+        known = view.known.layout.next_number
+        reader.positions.update({name: offset for name, offset in start.items() if latest_of((name,)) < known})
         reader.update({})
         for name, position in start.items():
             node = reader.nodes.get(name)

@@ -128,6 +128,12 @@ class TopicView:
         found = index.load(self.store(), self.name, self.known.topic.uid)
         return Past({s.name: s for s in found.entries}, found.removed, {s.name: s.end for s in found.gone})
 
+    def catch_up(self, number: int) -> None:
+        """Asks the files when the layout that was told has no segment of that number yet. Raises Unavailable."""
+        if number >= self.known.layout.next_number:
+            self.store()
+            self._read_files()
+
     def store(self) -> Store:
         """The files. Raises Unavailable when nobody told where they are."""
         with self._changed:

@@ -82,7 +82,7 @@ def is_removed(segment: str, removed: Numbers) -> bool:
         return False
 
 
-def _latest(segments: Iterable[str]) -> int:
+def latest_of(segments: Iterable[str]) -> int:
     """The highest number among these segments; -1 when none has one. What follows a segment has a higher number."""
     found = -1
     for segment in segments:
@@ -110,7 +110,7 @@ class Reader:
                 if node.end is not None:
                     self.ended(name, node.end)
         self._passed = self._ancestors(self.positions)
-        self._newest = _latest(self.nodes)
+        self._newest = latest_of(self.nodes)
 
     def ended(self, segment: str, end: int) -> None:
         """The segment is sealed at this end. A position beyond it was delivered and is lost: it counts as read."""
@@ -145,7 +145,7 @@ class Reader:
     def readable(self) -> list[str]:
         """The segments to read now: not read to the end, all predecessors read. None while what is known of the DAG is
         older than a position: what that position implies to be read would be read again."""
-        if _latest(self.positions) > self._newest:
+        if latest_of(self.positions) > self._newest:
             return []
         return [
             name
