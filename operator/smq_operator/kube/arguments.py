@@ -10,6 +10,7 @@ from typing import Any
 from smq_core.errors import InvalidRequest
 from smq_operator.kube.settings import KubeSettings
 from smq_operator.settings import DEFAULT_PORT, Settings
+from smq_storage.units import parse_duration
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -21,6 +22,7 @@ def add_flags(modes: Any, environment: Mapping[str, str]) -> argparse.ArgumentPa
     text("--namespace", default="", help="lead the Topics of this Namespace only; default: of all")
     text("--listen", default=f"0.0.0.0:{DEFAULT_PORT}", help="host:port of the control API; port 0 takes a free one")
     text("--http", default="0.0.0.0:8080", help="host:port of /healthz, /readyz and /metrics")
+    text("--node-grace", default="60s", help="a Node that has failed looks Ready for less (60s)")
     parser.set_defaults(environment=environment)
     return parser
 
@@ -46,4 +48,11 @@ def settings_of(given: argparse.Namespace, environment: Mapping[str, str]) -> Ku
         raise InvalidRequest("say in which Namespace the release is: set POD_NAMESPACE")
     if not given.release:
         raise InvalidRequest("--release is the name of the Helm release, such as smq")
-    return KubeSettings(given.release, home, given.namespace, environment.get("POD_NAME", ""))
+    return KubeSettings(given.release, home, given.namespace, environment.get("POD_NAME", ""), _grace(given.node_grace))
+
+
+def _grace(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise InvalidRequest(f"--node-grace: {error}") from error

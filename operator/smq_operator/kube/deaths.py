@@ -7,7 +7,7 @@ Unreachable is no proof, and neither is that a Pod is missing from a cache that 
 - the Pod is still there, and its status says that the container in which this incarnation ran has ended;
 - the Node of the Pod was removed from the cluster;
 - the Pod was deleted without its containers being seen to end (by force, or nobody was watching), and its Node, which
-  ends what the API server does not know, has been Ready for a minute since. While the Node is not, the process may
+  ends what the API server does not know, has been Ready for the ``grace`` since. While the Node is not, the process may
   well run on, cut off with it, so there is no proof.
 
 A person's word (a Pod deleted by force, a Node removed) is doubted for as long as the incarnation reports.
@@ -20,13 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from smq_core.model import SECOND
 from smq_core.starts import Start, start_of
 from smq_operator.kube.cache import Cache
 from smq_operator.kube.kinds import NODES, PODS, Key, Kind, Resource, key_of
 
-NODE_NOTICED_WITHIN = 60 * SECOND
-"""A Node that has failed still looks Ready for up to 50 s."""
 CLOCK_MARGIN = 60
 """Seconds: a Node's clock may have been set back by less while a container was restarted."""
 REMEMBERED = 20_000
@@ -44,12 +41,16 @@ class _Departed:
 
 
 class Deaths:
-    """See the module's docstring. ``listed`` asks for a new list of Pods; ``heard`` says whether one reports."""
+    """See the module's docstring. ``listed`` asks for a new list of Pods; ``heard`` says whether one reports.
 
-    def __init__(self, cache: Cache, clock: Callable[[], int], listed: Callable[[], None]) -> None:
+    ``grace`` (microseconds): a Node that has failed still looks Ready for less.
+    """
+
+    def __init__(self, cache: Cache, clock: Callable[[], int], listed: Callable[[], None], grace: int) -> None:
         self._cache = cache
         self._now = clock
         self._ask_for_list = listed
+        self._grace = grace
         self.heard: Callable[[str], bool] = lambda incarnation: False
         self._uids: dict[Key, str] = {}
         self._living: dict[str, Resource] = {}
@@ -147,7 +148,7 @@ class Deaths:
         if self.heard(incarnation):
             return None
         if NODES not in self._cache.synced:
-            return words if self._now() - pod.at >= NODE_NOTICED_WITHIN else None
+            return words if self._now() - pod.at >= self._grace else None
         if pod.node and pod.node not in self._ready_since:
             return f"{words}, and its Node {pod.node} was removed"
         nodes = [self._ready_since.get(pod.node)] if pod.node else list(self._ready_since.values())
@@ -155,7 +156,7 @@ class Deaths:
             return None
         since = max([pod.at, *(since for since in nodes if since is not None)])
         where = f"its Node {pod.node} is" if pod.node else "all Nodes are"
-        return f"{words}, and {where} Ready" if self._now() - since >= NODE_NOTICED_WITHIN else None
+        return f"{words}, and {where} Ready" if self._now() - since >= self._grace else None
 
 
 def _is_broker(pod: Resource) -> bool:

@@ -42,7 +42,7 @@ async def run(settings: Settings, kube: KubeSettings) -> None:
     """Stands by and leads until SIGTERM. Raises what ``leader.lead`` does, and KubeError when no API is to be found."""
     api, cache = KubeApi.connect(), Cache()
     sync = Sync(api, cache, clock.now, scopes(kube))
-    deaths = Deaths(cache, clock.now, sync.again)
+    deaths = Deaths(cache, clock.now, sync.again, kube.node_grace)
     world = KubeWorld(api, cache, sync, deaths, kube)
     told = ""
 

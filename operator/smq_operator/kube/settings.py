@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from smq_core.model import SECOND
+
+NODE_GRACE = 60 * SECOND
+"""The controller manager's --node-monitor-grace-period is 50 s."""
 NAME, INSTANCE, COMPONENT = (f"app.kubernetes.io/{word}" for word in ("name", "instance", "component"))
 
 
@@ -11,13 +15,15 @@ NAME, INSTANCE, COMPONENT = (f"app.kubernetes.io/{word}" for word in ("name", "i
 class KubeSettings:
     """``home`` is the Namespace of the release, its brokers and this Pod; ``pod`` is empty outside of a Pod.
 
-    ``namespace`` is the one whose Topics are led; empty: those of all.
+    ``namespace`` is the one whose Topics are led; empty: those of all. A Node that has failed looks Ready for less than
+    ``node_grace`` (microseconds).
     """
 
     release: str
     home: str
     namespace: str = ""
     pod: str = ""
+    node_grace: int = NODE_GRACE
 
     @property
     def name(self) -> str:

@@ -86,7 +86,7 @@ def test_a_next_leader_knows_that_pods_are_gone_which_it_never_saw(
     for broker in old:
         broker.kill()
         kube.delete(pod_of(broker.name, namespace, "broker"))
-    other = new_operator().start(timeout=90.0)
+    other = new_operator().start("--node-grace", "5s", timeout=90.0)
     for name in ("c", "d"):
         new_broker(name, other)
 

@@ -11,6 +11,7 @@ from smq_core.starts import name_start
 from smq_operator.kube.cache import Cache
 from smq_operator.kube.deaths import Deaths
 from smq_operator.kube.kinds import NODES, PODS, Resource
+from smq_operator.kube.settings import NODE_GRACE
 
 SECOND = 1_000_000
 BEGAN = 1_700_000_000
@@ -32,7 +33,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.cache = Cache()
-        self.deaths = Deaths(self.cache, lambda: self.now, lambda: self.listed.append(self.now))
+        self.deaths = Deaths(self.cache, lambda: self.now, lambda: self.listed.append(self.now), NODE_GRACE)
         self.deaths.heard = self.reporting.__contains__
         self.cache.replace(PODS, [], 0)
         self.cache.replace(NODES, [], 0)
