@@ -208,7 +208,9 @@ class Admin:
     def split(self, topic: str, segment: str, at: int | Sequence[int] = ()) -> None:
         """Asks for a split at the given partitions (strictly inside the range); without any: in the middle.
 
-        Returns when the request is taken; ``segments()`` shows when it is done.
+        Returns when that is written down, so that whoever leads goes on with it; ``segments()`` shows when it is done.
+        Raises InvalidRequest when something else was done with the segment first, Unavailable while no broker can take
+        it on. So do ``merge``, ``move`` and ``roll``.
         """
         self._plan(topic, "split", [segment], [at] if isinstance(at, int) else at)
 

@@ -51,6 +51,7 @@ class LeaderLink:
         """
         deadline = time.monotonic() + (timeout if timeout is not None else self._timeout)
         tried: set[str] = set()
+        told: Unavailable | None = None
         while True:
             address = self._address()
             left = max(0.05, deadline - time.monotonic())
@@ -65,8 +66,11 @@ class LeaderLink:
             if isinstance(failure, NotLeader) or not getattr(failure, "answered", False):
                 self._next(address, failure)
                 tried.add(address)
-            elif time.monotonic() >= deadline:
-                raise failure
+            else:
+                told = failure  # it leads, and says what it waits for
+                tried.add(address)
+            if told is not None and time.monotonic() >= deadline:
+                raise told
             if time.monotonic() >= deadline or self._closed:
                 raise Unavailable(
                     f"no leader answered at {', '.join(sorted(tried | set(self._given)))}: {failure.message}"

@@ -49,6 +49,14 @@ class Request:
     boundaries: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The requests that no plan carries out: those that wait, those that cannot be done any more and why."""
+
+    waiting: list[Request]
+    given_up: dict[Request, str]
+
+
 def check_request(layout: Layout, request: Request) -> None:
     """Raises ValueError, in words for the person who asked, when the request cannot be carried out."""
     if request.action not in ("split", "merge", "move", "roll"):
@@ -81,8 +89,8 @@ def decide(
     refused: Iterable[tuple[str, str]] = (),
     changes: Sequence[Change | Move | Roll] = (),
     now: int,
-) -> tuple[list[SealPlan], list[Decision], list[Request]]:
-    """One round. Returns the plans, a decision in words for each, and the requests that have to wait.
+) -> tuple[list[SealPlan], list[Decision], Followed]:
+    """One round. Returns the plans, a decision in words for each, and what became of the other requests.
 
     ``refused`` are (segment, incarnation) pairs: that broker will never open that segment. ``changes`` is what load
     and age ask for.
@@ -90,12 +98,12 @@ def decide(
     no = set(refused)
     round_ = _Round(spec, layout, Placer(brokers, avoid={incarnation for _, incarnation in no}))
     round_.leave_brokers(brokers, no)
-    waiting = round_.follow(requests)
+    waiting, given_up = round_.follow(requests)
     round_.restore_replicas(brokers)
     round_.change(changes)
     plans = round_.plans
     decisions = [Decision(now, layout.topic, p.reason.value.lower(), p.segments, p.because) for p in plans]
-    return plans, decisions, waiting
+    return plans, decisions, Followed(waiting, given_up)
 
 
 class _Round:
@@ -122,20 +130,33 @@ class _Round:
             if self._seal([segment], [segment.range], reason, because) and reason is Reason.DRAIN:
                 moving += 1
 
-    def follow(self, requests: Sequence[Request]) -> list[Request]:
-        """Carries out what people asked for; returns what has to wait. What cannot be done any more is dropped."""
-        waiting = []
+    def follow(self, requests: Sequence[Request]) -> tuple[list[Request], dict[Request, str]]:
+        """Carries out what people asked for; returns what has to wait, and what something else came before."""
+        waiting, given_up = [], {}
         for request in requests:
             try:
                 check_request(self._layout, request)
-            except ValueError:
+            except ValueError as error:
+                if not self._is_done(request):
+                    given_up[request] = str(error)
                 continue
             asked = [self._free[name] for name in request.segments if name in self._free]
             parts = _requested_parts(asked, request) if len(asked) == len(request.segments) else []
             because, away = f"{request.action} asked for by hand", request.action == "move"
             if not parts or not self._seal(asked, parts, Reason.MANUAL, because, away=away):
                 waiting.append(request)
-        return waiting
+        return waiting, given_up
+
+    def _is_done(self, request: Request) -> bool:
+        """Whatever seals a segment rolls it, and moves it as well as may be. A split or a merge may have been made, by
+        another reason, or by a PUT of the layout that was applied though nobody heard of it."""
+        if request.action in ("roll", "move"):
+            return True
+        there = [self._layout.segment(name) for name in request.segments if name in self._layout]
+        becomes = {s.successors for s in there}
+        if len(there) < len(request.segments) or len(becomes) > 1:
+            return False
+        return all(len(names) > 1 if request.action == "split" else len(names) == 1 for names in becomes)
 
     def restore_replicas(self, brokers: Mapping[str, BrokerView]) -> None:
         for segment in self._open():

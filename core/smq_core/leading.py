@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from smq_core import layout as layouts
-from smq_core.decide import Decision, Request, decide
+from smq_core.decide import Decision, Request, check_request, decide
 from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import Successor
 from smq_core.model import Durability, Layout, Phase, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
@@ -22,6 +22,7 @@ from smq_core.topic_load import TopicLoad
 
 RETRY_OPEN_AFTER = 500_000
 SUCCESSORS_HEAD_START = 1_000_000
+KEPT_REFUSALS = 100
 RESYNC_AFTER = 30_000_000
 """A former leader's PUT may land after this one has read the layout: it is read again now and then."""
 
@@ -96,8 +97,12 @@ class TopicLeader:
     _reading: bool = False
     _read_at: int = 0
     _putting: bool = False
+    given_up: dict[Request, str] = field(default_factory=dict)
+    """The last requests that something else came before, and why they cannot be done."""
     _asked: list[Request] = field(default_factory=list)
     """Requests that the layout which is being put carries out."""
+    _next: Layout | None = None
+    """The layout that is being put."""
     _losses: set[str] = field(default_factory=set)
     """Segments whose loss a person has accepted, until the layout says so."""
     _indexing: bool = False
@@ -254,24 +259,23 @@ class TopicLeader:
         """One PUT for everything that can change now: sealed segments leave, new decisions enter."""
         assert self.layout is not None
         layout = self.layout
-        writer = self.unique()
         done = {name for name in self._outcomes() if name in self._indexed}
         leaving = layouts.activatable(layout, done)
         if leaving:
-            layout = layouts.activate(layout, leaving, writer=writer)
+            layout = layouts.activate(layout, leaving, writer=self.unique())
         given_up = {
             s.name: self.watermarks.get(s.name)
             for s in layout.segments
             if s.name in self._losses and not s.loss_accepted
         }
         if given_up:
-            layout = layouts.accept_losses(layout, given_up, writer=writer)
+            layout = layouts.accept_losses(layout, given_up, writer=self.unique())
             self._decided(now, "accept loss", tuple(sorted(given_up)), "a person gives up what cannot be reached")
         if now < self.settles_at and not _all_known(layout, brokers):
             brokers = {}
         refused = {key for key, opening in self._openings.items() if opening.refused}
         asked = self.requests
-        plans, decisions, self.requests = decide(
+        plans, decisions, followed = decide(
             self.topic.spec,
             layout,
             brokers,
@@ -280,16 +284,20 @@ class TopicLeader:
             changes=self.load.changes(self.topic.spec, layout, brokers, now),
             now=now,
         )
+        self.requests = followed.waiting
+        for request, why in followed.given_up.items():
+            self._give_up(now, request, why)
         if plans:
-            layout = layouts.plan(layout, plans, now=now, writer=writer)
+            layout = layouts.plan(layout, plans, now=now, writer=self.unique())
             for decision in decisions:
                 self.decisions.append(replace(decision, topic=self.topic.name))
             del self.decisions[:-100]
         if layout is self.layout:
             return []
         self._putting = True
-        self._asked = [request for request in asked if request not in self.requests]
-        return [PutLayout(replace(layout, version=self.layout.version + 1), self.etag)]
+        self._asked = [r for r in asked if r not in self.requests and r not in followed.given_up]
+        self._next = replace(layout, version=self.layout.version + 1)
+        return [PutLayout(self._next, self.etag)]
 
     # ---- answers
 
@@ -310,14 +318,14 @@ class TopicLeader:
         self._retry_at = now + 200_000
 
     def layout_put(self, layout: Layout, etag: str) -> None:
-        self._putting = False
+        self._putting, self._next = False, None
         self._asked = []
         self.layout, self.etag = layout, etag
         self._forget()
 
     def layout_lost(self, now: int, *, unclear: bool = False) -> None:
         """Another leader's PUT came first, or nobody knows: think again from what the filer says."""
-        self._putting = False
+        self._putting, self._next = False, None
         self.requests, self._asked = self._asked + self.requests, []
         self._known = False
         self._retry_at = now + 200_000 if unclear else now
@@ -331,6 +339,16 @@ class TopicLeader:
     def knows_layout(self) -> bool:
         """True when the filer has said which layout the topic has, or that it has none yet."""
         return self._known
+
+    @property
+    def rests(self) -> bool:
+        """True when nothing is asked for or under way: a step changes something only by load, age or the brokers."""
+        if not self._known or self.layout is None or self._putting or self._indexing or self.requests or self._losses:
+            return False
+        for s in self.layout.segments:
+            if s.phase is not Phase.OPEN or s.successors or s.name not in self._open_everywhere:
+                return False
+        return True
 
     def holds(self, segment: str, incarnation: str) -> bool:
         """True when this incarnation said that it holds the segment."""
@@ -374,6 +392,27 @@ class TopicLeader:
         sealing = self._sealings.get(segment)
         return segment in self._losses or (sealing is not None and sealing.loss_accepted)
 
+    def ask(self, request: Request) -> None:
+        """Takes what a person asks for; asking again for what waits changes nothing.
+
+        Raises ValueError, in words for the person who asked, when it cannot be done, or something else is being done.
+        """
+        if self.waits(request):
+            return
+        if self.layout is None:
+            raise ValueError(f"topic {self.topic.name} has no segments yet")
+        check_request(self.layout, request)
+        if self._next is not None:
+            check_request(self._next, request)
+        if any(set(request.segments) & set(other.segments) for other in self.requests):
+            raise ValueError(f"something is asked for {', '.join(request.segments)} already: wait for it")
+        self.given_up.pop(request, None)
+        self.requests.append(request)
+
+    def waits(self, request: Request) -> bool:
+        """True from when it is asked for until the layout says that it is done, or it is given up."""
+        return request in self.requests or request in self._asked
+
     def is_asked(self, request: Request) -> bool:
         """True while the same is asked of its first segment, and not in the layout yet."""
         waiting = (r for r in (*self.requests, *self._asked) if r.action == request.action)
@@ -412,6 +451,13 @@ class TopicLeader:
         self.blocked = {key: value for key, value in self.blocked.items() if key in names}
         self.watermarks = {key: value for key, value in self.watermarks.items() if key in names}
         self._indexed &= names
+
+    def _give_up(self, now: int, request: Request, why: str) -> None:
+        self.given_up[request] = why
+        while len(self.given_up) > KEPT_REFUSALS:
+            del self.given_up[next(iter(self.given_up))]
+        words = f"the {request.action} asked for by hand cannot be done any more: {why}"
+        self._decided(now, "refused", request.segments, words)
 
     def _decided(self, now: int, action: str, segments: tuple[str, ...], reason: str) -> None:
         self.decisions.append(Decision(now, self.topic.name, action, segments, reason))

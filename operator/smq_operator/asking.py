@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 
-from smq_core.decide import Request, check_request
-from smq_core.errors import InvalidRequest, NoBrokers, UnknownSegment
+from smq_core.decide import Request
+from smq_core.errors import InvalidRequest, NoBrokers, Unavailable, UnknownSegment
 from smq_core.model import Segment
 from smq_operator.loop import LeaderLoop
 from smq_operator.topic import TopicRun
@@ -13,9 +15,13 @@ from smq_operator.topic import TopicRun
 log = structlog.get_logger()
 
 
-def ask(loop: LeaderLoop, topic: str, wanted: Request) -> None:
+WRITTEN_WITHIN = 5.0
+
+
+def ask(loop: LeaderLoop, topic: str, wanted: Request) -> Request:
     """A split, merge, move or roll that is carried out at the next chance. Segments may lack their numbers.
 
+    Returns it with the segments' full names.
     Raises UnknownTopic, NoBrokers while the topic has no segments, InvalidRequest when it cannot be done.
     """
     run = loop.topic(topic)
@@ -24,13 +30,34 @@ def ask(loop: LeaderLoop, topic: str, wanted: Request) -> None:
     names = tuple(found.name if (found := run.find(name)) is not None else name for name in wanted.segments)
     wanted = Request(wanted.action, names, wanted.boundaries)
     try:
-        check_request(run.layout, wanted)
+        run.leader.ask(wanted)
     except ValueError as error:
         raise InvalidRequest(str(error)) from None
-    if any(set(names) & set(waiting.segments) for waiting in run.leader.requests):
-        raise InvalidRequest(f"something is asked for {', '.join(names)} already: wait for it")
-    run.leader.requests.append(wanted)
     loop.kick(run)
+    return wanted
+
+
+async def written(run: TopicRun, wanted: Request) -> None:
+    """Returns when the layout carries out what was asked for: from then on whoever leads goes on with it.
+
+    Raises InvalidRequest when something else came before it, Unavailable while it waits.
+    """
+    leader, names = run.leader, ", ".join(wanted.segments)
+    assert leader is not None
+    try:
+        async with asyncio.timeout(WRITTEN_WITHIN):
+            while run.leader is leader and leader.waits(wanted) and not run.removed:
+                await run.change()
+    except TimeoutError:
+        raise Unavailable(
+            f"the {wanted.action} of {names} waits: there is no broker that could take it on, or the filer does not "
+            "answer. It is done as soon as that ends, unless this leader ends before: ask again to be sure"
+        ) from None
+    if run.leader is not leader or run.removed:
+        raise Unavailable(f"the {wanted.action} of {names}: the topic is led anew since it was asked for, ask again")
+    why = leader.given_up.get(wanted)
+    if why is not None:
+        raise InvalidRequest(f"the {wanted.action} of {names} cannot be done any more: {why}")
 
 
 def accept_loss(loop: LeaderLoop, topic: str, segment: str) -> str:

@@ -45,5 +45,8 @@ class Deaf:
                 )
                 if common and segment.phase is Phase.OPEN and not segment.successors and run.leader is not None:
                     log.warning("segment.cut.apart", topic=run.name, segment=segment.name)
-                    run.leader.requests.append(Request("move", (segment.name,)))
+                    try:
+                        run.leader.ask(Request("move", (segment.name,)))
+                    except ValueError as error:
+                        log.info("segment.cut.apart.later", segment=segment.name, message=str(error))
         self._loop.kick()

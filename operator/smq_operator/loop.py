@@ -35,8 +35,6 @@ from smq_storage.store import Store
 log = structlog.get_logger()
 
 TICK = 0.1
-LOOK_EVERY = 300_000
-"""Microseconds between two looks at a topic where nothing happens; where something does it is every tick."""
 SETTLE = 3_000_000
 STOOD_STILL = 1_000_000
 FLEET_STARTS_WITHIN = 15_000_000
@@ -164,11 +162,10 @@ class LeaderLoop:
         for run in list(self.topics.values()):
             if run.leader is None or now < run.retry_at or not (every or run.due or now >= run.look_at):
                 continue
-            run.due, run.look_at = False, now + LOOK_EVERY
+            run.due = False
             try:
                 effects = run.leader.step(now, {} if starting and run.layout is None else self.views())
-                if effects or not run.quiet:
-                    run.look_at = now
+                run.look_at = now if effects else run.look_after(now)
                 self._tell(run)
                 for effect in effects:
                     self._start(run, run.leader, effect)
@@ -219,7 +216,9 @@ class LeaderLoop:
         assert leader is not None
         for decision in leader.decisions:
             self.note(decision)
-        leader.decisions.clear()
+        if leader.decisions:
+            leader.decisions.clear()
+            run.announce()  # whoever asked for something may have to hear that it cannot be done any more
         shown = (leader.etag, run.index_changes)
         if shown != run.shown:
             run.shown = shown

@@ -12,7 +12,7 @@ from smq_core.decide import Request
 from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailable
 from smq_core.model import Durability
 from smq_core.sealing import Liveness
-from smq_operator.asking import accept_loss, ask
+from smq_operator.asking import WRITTEN_WITHIN, accept_loss, ask, written
 from smq_operator.desk import Desk
 from smq_operator.lifecycle import retire
 from smq_operator.loop import full_name
@@ -27,7 +27,6 @@ from smq_storage.manifest import check_change, parse_manifest
 log = structlog.get_logger()
 
 DRAIN_TIMEOUT = 2.0
-WRITTEN_WITHIN = 5.0
 SEALED_WITHIN = 8.0
 """Less than clients wait for an answer, so that they hear what keeps a deleted topic's segments from being sealed."""
 
@@ -115,8 +114,10 @@ class PeopleService:
 
     @answers
     async def Plan(self, request: lpb.PlanRequest) -> lpb.Empty:
+        """Answers when the layout says that it is being done: whoever leads then goes on with it."""
         wanted = Request(request.action, tuple(request.segments), tuple(request.boundaries))
-        ask(self.desk.loop, request.topic, wanted)
+        wanted = ask(self.desk.loop, request.topic, wanted)
+        await written(self.desk.loop.topic(request.topic), wanted)
         return lpb.Empty()
 
     @answers

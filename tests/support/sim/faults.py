@@ -14,6 +14,7 @@ from support.sim.world import MS, SECOND, Process
 
 if TYPE_CHECKING:
     from support.sim.history import History
+    from support.sim.leader import Leader
 
 
 class Faults:
@@ -211,8 +212,8 @@ class Faults:
         if self.history.members:
             self.history.restart_member(self.world.random.randrange(len(self.history.members)))
 
-    def request(self, actions: Sequence[str] = ()) -> Request | None:
-        """A person asks a leader for something: one of ``actions``, or of what is usual."""
+    def request(self, actions: Sequence[str] = ()) -> tuple[Request, Leader] | None:
+        """A person asks a leader for something: one of ``actions``, or of what is usual. None when it is refused."""
         dice = self.world.random
         leader = dice.choice(list(self.history.leaders.values()))
         layout = leader.machine.layout
@@ -226,8 +227,12 @@ class Faults:
         chosen = segments[at : at + 2] if action == "merge" else segments[at : at + 1]
         request = Request(action, tuple(s.name for s in chosen))
         self._tell(f"asks {leader.process.name} to {action} {', '.join(request.segments)}")
-        leader.machine.requests.append(request)
-        return request
+        try:
+            leader.machine.ask(request)
+        except ValueError as error:
+            self._tell(f"is refused: {error}")
+            return None
+        return request, leader
 
     # ---- inside
 

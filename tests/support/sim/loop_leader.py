@@ -164,7 +164,7 @@ class LoopLeader:
         return run.leader if run is not None and run.leader is not None else self._idle
 
     def ask(self, request: Request) -> None:
-        self.machine.requests.append(request)
+        self.machine.ask(request)
 
     # ---- calls
 

@@ -1,7 +1,8 @@
 """A person pauses autoscaling in the middle of a history, and asks for changes by hand; both end with the writing.
 
 While it is paused, load changes nothing, by whatever leader knows of it; failover, drains, rolls and what is asked for
-by hand go on: in a history without faults each request is carried out soon.
+by hand go on: in a history without faults each request is carried out soon, or given up with a reason, unless the
+leader that was asked ends.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from smq_core.decide import Decision, Request, check_request
+from smq_core.decide import Decision, Request
 from smq_core.invariants import Violation
 from smq_core.model import Layout
 from support.sim.chain import LAYOUT
@@ -17,6 +18,7 @@ from support.sim.world import SECOND, Process
 
 if TYPE_CHECKING:
     from support.sim.elastic import ElasticHistory
+    from support.sim.leader import Leader
 
 BY_HAND = ("split", "merge", "move", "roll")
 BY_LOAD = ("split", "merge")
@@ -57,18 +59,15 @@ class Pausing:
 
     def _ask(self) -> None:
         faults = self.history.faults
-        request = faults.request(BY_HAND) if not faults.over else None
-        layout = self.history.store.truth(LAYOUT)
-        if request is None or not self.history.faults.none:
-            return
-        try:
-            check_request(layout, request)
-        except ValueError:
-            return
-        self.history.world.after(SOON, lambda: self._must_be_done(request))
+        asked = faults.request(BY_HAND) if not faults.over else None
+        if asked is not None and faults.none:
+            self.history.world.after(SOON, lambda: self._must_be_done(*asked))
 
-    def _must_be_done(self, request: Request) -> None:
+    def _must_be_done(self, request: Request, leader: Leader) -> None:
+        """Whoever asked hears an error when the leader ends before it is written down, or something came before it."""
         layout = self.history.store.truth(LAYOUT)
+        if not leader.process.alive or request in leader.machine.given_up:
+            return
         assert isinstance(layout, Layout)
         left = [name for name in request.segments if name in layout and not layout.segment(name).successors]
         if left:

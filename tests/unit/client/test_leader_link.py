@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from smq.leader import ERROR_TRAILER, LeaderLink
-from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, UnknownTopic
+from smq_core.errors import InvalidRequest, NoBrokers, NotLeader, SmqError, Unavailable, UnknownTopic
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.v1 import leader_pb2_grpc
@@ -95,6 +95,19 @@ def test_what_the_leader_refuses_is_not_tried_again() -> None:
         asked(LeaderLink([address]))
     assert told.value.topic == "x"
     assert leader.calls == 1
+
+
+def test_what_the_leader_waits_for_is_told_though_the_last_try_ran_out_of_time() -> None:
+    leader = Service("leader")
+    leader.refusal = NoBrokers("no broker is there")
+    with serving(leader) as address:
+        link = LeaderLink([address])
+        with pytest.raises(NoBrokers, match="no broker is there"):
+            asked(link, timeout=0.5)
+        assert leader.calls < 10, "between two tries it waits"
+        threading.Timer(0.3, leader.hang.clear).start()
+        with pytest.raises(NoBrokers, match="no broker is there"):
+            asked(link, timeout=0.8)
 
 
 def test_a_watch_that_a_follower_refuses_goes_to_the_leader_next_time() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from smq_core.autoscale import Merge, Split
-from smq_core.decide import Request, Roll, check_request, decide
+from smq_core.decide import Followed, Request, Roll, check_request, decide
 from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import SealPlan, Successor, create, plan
 from smq_core.model import Durability, Layout, Reason, Replica, TopicSpec
@@ -42,7 +42,7 @@ def plans(it: Layout, alive: dict[str, BrokerView], spec: TopicSpec = SPEC, **mo
 
 
 def test_nothing_is_decided_when_all_is_well():
-    assert decide(SPEC, layout(3), brokers(), [], now=1) == ([], [], [])
+    assert decide(SPEC, layout(3), brokers(), [], now=1) == ([], [], Followed([], {}))
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_a_segment_that_is_being_sealed_is_left_alone():
     ],
 )
 def test_what_a_person_asks_for(request_, ranges):
-    made, _, waiting = decide(SPEC, layout(2), brokers(), [request_], now=9)
-    assert not waiting
+    made, _, followed = decide(SPEC, layout(2), brokers(), [request_], now=9)
+    assert followed == Followed([], {})
     assert [s.range for s in made[0].successors] == ranges
     assert made[0].reason is Reason.MANUAL
     assert set(made[0].segments) == set(request_.segments)
@@ -143,23 +143,44 @@ def test_what_a_person_asks_for(request_, ranges):
 def test_a_request_waits_for_what_is_more_urgent():
     it = layout(2)
     request = Request("split", ("t-0-8-0",))
-    made, _, waiting = decide(SPEC, it, brokers(4, i0="gone"), [request], now=9)
-    assert waiting == [request] and all(p.reason is Reason.FAILOVER for p in made)
+    made, _, followed = decide(SPEC, it, brokers(4, i0="gone"), [request], now=9)
+    assert followed.waiting == [request] and all(p.reason is Reason.FAILOVER for p in made)
 
 
 def test_a_request_waits_for_brokers():
     request = Request("roll", ("t-0-16-0",))
-    assert decide(SPEC, layout(), {}, [request], now=9)[2] == [request]
+    assert decide(SPEC, layout(), {}, [request], now=9)[2].waiting == [request]
 
 
-def test_a_request_that_makes_no_sense_any_more_is_dropped():
-    assert decide(SPEC, layout(), brokers(), [Request("split", ("t-0-16-7",))], now=9) == ([], [], [])
+def test_a_request_that_makes_no_sense_any_more_is_given_up_with_the_reason():
+    request = Request("split", ("t-0-16-7",))
+    made, _, followed = decide(SPEC, layout(), brokers(), [request], now=9)
+    assert not made and not followed.waiting
+    assert "no open segment 't-0-16-7'" in followed.given_up[request]
+
+
+def sealing(parts: int = 1) -> Layout:
+    new = tuple(Successor(r, (R[2], R[3]), Durability.REPLICATED) for r in even_split(KeyRange(0, 16), parts))
+    return plan(layout(), [SealPlan(("t-0-16-0",), Reason.FAILOVER, new)], now=1, writer="w")
+
+
+@pytest.mark.parametrize("action", ["roll", "move"])
+def test_whatever_seals_a_segment_rolls_and_moves_it(action):
+    made, _, followed = decide(SPEC, sealing(), brokers(), [Request(action, ("t-0-16-0",))], now=9)
+    assert not made and followed == Followed([], {})
+
+
+def test_a_split_that_another_change_came_before_is_given_up_and_one_that_was_made_is_not():
+    request = Request("split", ("t-0-16-0",))
+    other = decide(SPEC, sealing(), brokers(), [request], now=9)[2]
+    assert "only open segments can change" in other.given_up[request]
+    assert decide(SPEC, sealing(parts=2), brokers(), [request], now=9)[2] == Followed([], {})
 
 
 def test_two_requests_for_one_segment_are_done_one_after_the_other():
     first, second = Request("roll", ("t-0-16-0",)), Request("split", ("t-0-16-0",))
-    made, _, waiting = decide(SPEC, layout(), brokers(), [first, second], now=9)
-    assert len(made) == 1 and waiting == [second]
+    made, _, followed = decide(SPEC, layout(), brokers(), [first, second], now=9)
+    assert len(made) == 1 and followed.waiting == [second]
 
 
 def test_what_load_and_age_ask_for_comes_last():

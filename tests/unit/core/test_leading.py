@@ -283,6 +283,39 @@ def test_a_lost_put_is_thought_over_from_what_is_there():
     assert scene.layout.segments[0].name == "t-0-16-1"
 
 
+def test_what_is_asked_for_waits_until_the_layout_says_it():
+    scene = Scene().begun()
+    roll, split = Request("roll", ("t-0-16-0",)), Request("split", ("t-0-16-0",))
+    scene.leader.ask(roll)
+    scene.leader.ask(roll)
+    assert scene.leader.requests == [roll], "asking again changes nothing"
+    with pytest.raises(ValueError, match="asked for t-0-16-0 already"):
+        scene.leader.ask(split)
+    (put,) = scene.step()
+    assert isinstance(put, PutLayout) and scene.leader.waits(roll)
+    with pytest.raises(ValueError, match="t-0-16-0 is sealing"):
+        scene.leader.ask(split)
+    scene.put(put)
+    assert not scene.leader.waits(roll) and not scene.leader.given_up
+
+
+def test_a_request_that_another_leader_came_before_is_given_up_in_words():
+    scene, split = Scene().begun(), Request("split", ("t-0-16-0",))
+    other = Scene()
+    other.stored, other.etag = scene.stored, scene.etag
+    other.begun().leader.ask(Request("roll", ("t-0-16-0",)))
+    other.run()
+    scene.leader.ask(split)
+    scene.step()
+    scene.stored, scene.etag = other.stored, other.etag
+    scene.leader.layout_lost(scene.now)
+    assert scene.leader.waits(split)
+    scene.run()
+    assert not scene.leader.waits(split) and "no open segment 't-0-16-0'" in scene.leader.given_up[split]
+    (told,) = [d for d in scene.leader.decisions if d.action == "refused"]
+    assert told.segments == split.segments and "split asked for by hand cannot be done any more" in told.reason
+
+
 def test_an_unclear_put_that_was_applied_is_found_when_it_is_read():
     scene = Scene().begun()
     scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
