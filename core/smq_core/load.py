@@ -63,6 +63,9 @@ class Rates:
         )
 
 
+_NOTHING = Rates()
+
+
 @dataclass(slots=True)
 class SegmentLoad:
     """What is known of one segment's load. ``shape`` has a weight for each slice of the range; empty: even."""
@@ -75,6 +78,11 @@ class SegmentLoad:
     _last: Counters | None = None
     _last_at: int = 0
 
+    @property
+    def nothing(self) -> bool:
+        """True when nobody writes, nor has for long."""
+        return self.fast == self.slow == self.slope == _NOTHING
+
     def observe(self, now: int, counters: Counters, slow_window: int | None = None) -> bool:
         """Takes a report. False, and nothing changes, when it is absurd: time or counters that go back, or no numbers.
 
@@ -82,6 +90,10 @@ class SegmentLoad:
         The rates are zero until the second report: the first one says nothing about when it was counted.
         """
         last, elapsed = self._last, now - self._last_at
+        if last == counters and elapsed > 0 and self.observed and self.nothing:
+            self._last_at = now  # most segments are at rest most of the time
+            self.observed += 1
+            return True
         if self.objection(now, counters) is not None:
             return False
         if last is None:
@@ -111,6 +123,8 @@ class SegmentLoad:
 
     def objection(self, now: int, counters: Counters) -> str | None:
         """Why these counters cannot be true, in words; None when they can."""
+        if counters == self._last:
+            return None
         values = (counters.messages, counters.bytes, counters.batches, *counters.histogram[:MAX_SLICES])
         if len(counters.histogram) > MAX_SLICES:
             return f"a histogram of {len(counters.histogram)} slices"

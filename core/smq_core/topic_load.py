@@ -36,6 +36,8 @@ class TopicLoad:
     paused: bool = False
     withheld: tuple[Change, ...] = ()
     """Splits and merges that a pause keeps from being done."""
+    changed_at: int = 0
+    """When a report last said that something was written."""
     _scaler: Autoscaler = field(default_factory=Autoscaler)
     _slow_window: int | None = None
     _moved_at: int = 0
@@ -50,8 +52,8 @@ class TopicLoad:
             return False
         self.absurd.pop(segment, None)
         taken = load.observe(now, counters, self._slow_window)
-        if taken:
-            self.totals[segment] = counters
+        if taken and self.totals.get(segment) != counters:
+            self.totals[segment], self.changed_at = counters, now
         return taken
 
     def changes(

@@ -192,11 +192,11 @@ class LeaderLoop:
                 proof=broker.gone,
             )
             self.effects.gone(broker.replica.incarnation)
-        if self.knows_everything:
-            self.registry.forget({r.incarnation for v in self._expected() for s in v.segments for r in s.replicas}, now)
-        self._views = None
         if now - self._weighed_at >= SECOND:  # brokers report as often
-            self._weighed_at, self._loads = now, self._traffic()
+            self._weighed_at, self._loads, self._views = now, self._traffic(), None
+            if self.knows_everything:
+                named = {r.incarnation for v in self._expected() for s in v.segments for r in s.replicas}
+                self.registry.forget(named, now)
 
     def _start(self, run: TopicRun, leader: TopicLeader, effect: Effect) -> None:
         if isinstance(effect, OpenReplica):
@@ -264,9 +264,9 @@ class LeaderLoop:
                 if run.adopted_wish is not None:
                     run.adopted_wish = replace(run.adopted_wish, paused=wish.paused)  # the filer need not hear of it
             run.wish = wish
-            if run.leader is not None:
-                run.leader.paused = wish.paused
-            if run.adopted_wish != wish and not run.adopting and now >= run.retry_at:
+            if run.leader is not None and run.leader.paused != wish.paused:
+                run.leader.paused, run.due = wish.paused, True
+            if run.adopted_wish is not wish and run.adopted_wish != wish and not run.adopting and now >= run.retry_at:
                 run.adopting = True
                 self.spawn(self._adopt(run, wish), run)
 
@@ -344,9 +344,11 @@ class LeaderLoop:
                 continue
             spec, loads = run.leader.topic.spec, run.leader.load.segments
             try:
-                pressures = {name: lasting(load, spec) for name, load in loads.items()}
+                pressures = {name: lasting(load, spec) for name, load in loads.items() if not load.nothing}
             except Exception as error:
                 self._set_aside(run, error)
+                continue
+            if not pressures:
                 continue
             for incarnation, targets in carried(run.layout.segments, pressures).items():
                 found[incarnation] = found.get(incarnation, 0.0) + targets

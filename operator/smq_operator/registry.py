@@ -78,6 +78,8 @@ class Registry:
     def __init__(self, world: World) -> None:
         self._world = world
         self._brokers: dict[str, Broker] = {}
+        self._familiar: dict[str, Layout] = {}
+        """By uid: layouts that name nobody who is not among the brokers."""
 
     # ---- news
 
@@ -120,17 +122,15 @@ class Registry:
         Incarnations that only a layout names are remembered too when there is a proof. ``settled``: all who live had
         the time to report, so one that did not, but whose name another has taken, is gone.
         """
+        before, self._familiar = self._familiar, {}
         for layout in layouts:
-            for segment in layout.segments:
-                for replica in segment.replicas:
-                    if replica.incarnation in self._brokers:
-                        continue
-                    proof = self._world.proof_of_death(replica.incarnation)
-                    if proof is not None:
-                        self._brokers[replica.incarnation] = Broker(replica, gone=proof)
-                    elif settled and any(b.gone is None for b in self.named(replica.broker)):
-                        newer = f"a newer incarnation of {replica.broker} registered"
-                        self._brokers[replica.incarnation] = Broker(replica, gone=newer)
+            unknown: list[Replica] = []
+            if before.get(layout.uid) is not layout:
+                unknown = [r for s in layout.segments for r in s.replicas if r.incarnation not in self._brokers]
+            for replica in unknown:
+                self._check_unknown(replica, settled)
+            if not unknown:
+                self._familiar[layout.uid] = layout
         found = []
         for broker in self._brokers.values():
             if broker.gone is None:
@@ -138,6 +138,14 @@ class Registry:
                 if broker.gone is not None:
                     found.append(broker)
         return found
+
+    def _check_unknown(self, replica: Replica, settled: bool) -> None:
+        proof = self._world.proof_of_death(replica.incarnation)
+        if proof is not None:
+            self._brokers[replica.incarnation] = Broker(replica, gone=proof)
+        elif settled and any(b.gone is None for b in self.named(replica.broker)):
+            newer = f"a newer incarnation of {replica.broker} registered"
+            self._brokers[replica.incarnation] = Broker(replica, gone=newer)
 
     def slept(self, microseconds: int) -> None:
         """This process stood still for so long: that nobody was heard meanwhile says nothing about the brokers."""
@@ -153,6 +161,8 @@ class Registry:
         ]
         for incarnation in done:
             del self._brokers[incarnation]
+        if done:
+            self._familiar.clear()
         return done
 
     # ---- questions

@@ -152,6 +152,8 @@ def _learn(run: TopicRun, report: pb.SegmentReport, incarnation: str, now: int) 
         counted = Counters(report.messages, report.bytes, report.batches, tuple(report.histogram))
         known = leader.load.absurd.get(report.segment)
         leader.load.observe(report.segment, counted, now)
+        if leader.load.changed_at == now:
+            run.stirred(now)
         why = leader.load.absurd.get(report.segment)
         if why is not None and known is None:
             broker = segment.primary.broker

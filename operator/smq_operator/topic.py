@@ -16,6 +16,12 @@ from smq_core.retention import Removal
 from smq_operator.world import Wish
 from smq_storage.index import Index
 
+LOOK_EVERY = 300_000
+"""Microseconds between two looks at a topic where segments stay as they are; where they do not it is every tick."""
+LOOK_AT_REST = 3_000_000
+"""The same for one to which nobody has written for ``RESTS_AFTER``: only its age, and slow means, change anything."""
+RESTS_AFTER = 10_000_000
+
 
 @dataclass(slots=True)
 class TopicRun:
@@ -60,6 +66,17 @@ class TopicRun:
         """True when no segment is on its way from one phase to another."""
         layout = self.layout
         return layout is not None and all(s.phase is Phase.OPEN and not s.successors for s in layout.segments)
+
+    def look_after(self, now: int) -> int:
+        """When to look at it again, after a step at which there was nothing to do, unless there is news before."""
+        if not self.quiet or self.leader is None:
+            return now
+        at_rest = self.leader.rests and now - self.leader.load.changed_at >= RESTS_AFTER
+        return now + (LOOK_AT_REST if at_rest else LOOK_EVERY)
+
+    def stirred(self, now: int) -> None:
+        """Somebody writes to it: it is at rest no more."""
+        self.look_at = min(self.look_at, now + LOOK_EVERY)
 
     def lead(self, topic: Topic, settles_at: int) -> None:
         """Begins to lead the topic from what the filer says."""
