@@ -18,12 +18,14 @@ from kubernetes.client import ApiClient, ApiException, Configuration
 from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
 from smq_operator.kube.errors import KubeError, NotFound, Unreachable, error_of
-from smq_operator.kube.kinds import DEPLOYMENTS, EVENTS, Kind, Resource, key_of
+from smq_operator.kube.kinds import DEPLOYMENTS, EVENTS, Kind, Resource, key_of, slim
 
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 TIMEOUT = 10.0
 CONNECT_WITHIN = 3.0
 THREADS = 16
+PAGE = 250
+"""Resources in one answer to a list: as objects they take many times the memory that is kept of them."""
 OWNER = "seaweedmq-operator"
 """Who the API server notes as the owner of fields."""
 
@@ -73,13 +75,25 @@ class KubeApi:
 
     async def list(self, kind: Kind, namespace: str = "", labels: str = "") -> tuple[list[Resource], int]:
         """All of a kind (in a namespace, with these labels), and the version of the whole when it was read."""
-        query = {"labelSelector": labels} if labels else {}
-        answer = await self.call("GET", kind.path(namespace), what=_what("list", kind, namespace), query=query)
-        items = answer.get("items") or []
-        for item in items:  # the API leaves these out in lists
-            item.setdefault("apiVersion", kind.api)
-            item.setdefault("kind", kind.kind)
-        return items, int(answer.get("metadata", {}).get("resourceVersion") or 0)
+        query = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
+        found: list[Resource] = []
+        while True:
+            try:
+                answer = await self.call("GET", kind.path(namespace), what=_what("list", kind, namespace), query=query)
+            except NotFound:
+                if "continue" not in query:
+                    raise
+                del query["continue"], query["limit"]  # the pages took too long: all at once
+                found.clear()
+                continue
+            for item in answer.get("items") or []:
+                item.setdefault("apiVersion", kind.api)  # the API leaves these out in lists
+                item.setdefault("kind", kind.kind)
+                found.append(slim(item))
+            about = answer.get("metadata", {})
+            if not about.get("continue"):
+                return found, int(about.get("resourceVersion") or 0)
+            query["continue"] = about["continue"]
 
     # ---- writing
 

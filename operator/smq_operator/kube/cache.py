@@ -10,7 +10,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-from smq_operator.kube.kinds import DEPLOYMENTS, NODES, PODS, SEGMENTS, TOPICS, Key, Kind, Resource, key_of, version_of
+from smq_operator.kube.kinds import (
+    DEPLOYMENTS,
+    NODES,
+    PODS,
+    SEGMENTS,
+    TOPICS,
+    Key,
+    Kind,
+    Resource,
+    key_of,
+    slim,
+    version_of,
+)
 
 Listener: TypeAlias = Callable[[Kind, Key, Resource | None], None]
 """Told of each change: the kind, the key, and the resource as it is now, or None when it is gone."""
@@ -57,8 +69,7 @@ class Cache:
             return
         if old is not None and _uid(old) != _uid(resource) and version_of(old) > version_of(resource):
             return  # an earlier one of that name
-        resource["metadata"].pop("managedFields", None)  # most of a resource's size, and nobody's business here
-        known[key] = resource
+        known[key] = slim(resource)
         self._tell(kind, key, resource)
 
     def drop(self, kind: Kind, resource: Resource) -> None:

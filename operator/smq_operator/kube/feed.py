@@ -17,6 +17,7 @@ import kopf
 import structlog
 from kubernetes.client import Configuration
 
+from smq_operator.kube.api import PAGE
 from smq_operator.kube.cache import Cache
 from smq_operator.kube.kinds import Kind, Resource
 
@@ -28,6 +29,8 @@ CONNECT_WITHIN = 5.0
 ANSWER_WITHIN = 30.0
 RETRIES = (0.5, 1.0, 1.0, 2.0)
 AGAIN_AFTER = 1.0
+WORKER_STAYS = 0.05
+"""kopf has a task for each resource that it heard of within so long: at a start, for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ class Feed:
         settings.posting.enabled = False
         settings.scanning.disabled = True  # no right to watch the definitions is needed; the kinds stay the same
         settings.process.ultimate_exiting_timeout = None
-        settings.queueing.idle_timeout = 1.0
+        settings.queueing.idle_timeout = WORKER_STAYS
+        settings.watching.chunk_size = PAGE
         settings.watching.inactivity_timeout = SILENT_FOR
         settings.watching.connect_timeout = settings.networking.connect_timeout = CONNECT_WITHIN
         settings.networking.request_timeout = ANSWER_WITHIN

@@ -56,6 +56,7 @@ class Sync:
                     log.error("kube.unreadable", error=type(error).__name__, message=why, again_in=pause)
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+        await asyncio.to_thread(glibc.give_back)  # what starting took, before leading takes its own
         for scope in self._scopes:
             self._feeds.append(Feed(scope, self._cache, self._api.configuration, self._watched))
             self._feeds[-1].start()
