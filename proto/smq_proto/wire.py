@@ -139,11 +139,13 @@ def layout_to_pb(layout: Layout) -> pb.Layout:
 
 
 def layout_from_pb(message: pb.Layout) -> Layout:
+    """``next_number`` is what it was: the newest segment leaves the layout only when it has successors in it."""
     return Layout(
         topic=message.topic,
         uid=message.uid,
         partitions=message.partitions,
         version=message.version,
+        next_number=1 + max((s.number for s in message.segments), default=-1),
         segments=tuple(segment_from_pb(s) for s in message.segments),
     )
 

@@ -1,0 +1,31 @@
+"""What goes over the wire comes back as it was."""
+
+from __future__ import annotations
+
+from smq_core import layout as layouts
+from smq_core.keyspace import KeyRange
+from smq_core.layout import SealPlan, Successor
+from smq_core.model import Durability, Layout, Reason, Replica
+from smq_proto.wire import layout_from_pb, layout_to_pb
+
+REPLICAS = (Replica("b0", "b0.1", "h:1"), Replica("b1", "b1.1", "h:2"))
+
+
+def successor(start: int, stop: int) -> Successor:
+    return Successor(KeyRange(start, stop), REPLICAS, Durability.REPLICATED)
+
+
+def told(layout: Layout) -> Layout:
+    return layout_from_pb(layout_to_pb(layout))
+
+
+def test_a_layout_keeps_its_next_number() -> None:
+    """Which segments there may have been is known by it: a reader's position in another one counts for nothing."""
+    made = layouts.create("default/t", "uid", 8, [successor(0, 4), successor(4, 8)], now=1, writer="w")
+    first, second = (s.name for s in made.segments)
+    plan = SealPlan((first,), Reason.SPLIT, (successor(0, 2), successor(2, 4)))
+    split = layouts.plan(made, [plan], now=2, writer="w")
+    rolled = layouts.plan(split, [SealPlan((second,), Reason.ROLL, (successor(4, 8),))], now=3, writer="w")
+    left = layouts.activate(rolled, [first, second], writer="w")
+    for layout in (made, split, rolled, left):
+        assert told(layout).next_number == layout.next_number > 0
