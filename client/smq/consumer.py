@@ -426,12 +426,15 @@ class Consumer:
     def _removed(self, segment: str) -> None:
         """Retention has removed a segment; what this reader had not read of it yet is lost to it.
 
-        What a group had read, and lost, the leader knows.
+        What a group had still to read the leader knows; what this member was handed out beyond the end, only it.
         """
-        if self._group is not None:
+        end = self._ends.get(segment)
+        if self._group is None:
+            self._reader.removed(segment, end)
+        else:
             self._ask_for_losses = True
-        elif not self._reader.is_read(segment):
-            self._lose(segment, self._position(segment), self._ends.get(segment))
+            if end is not None:
+                self._reader.ended(segment, end)
+            del self._reader.nodes[segment]
         if segment in self._fetchers:
             self._retire(segment)
-        del self._reader.nodes[segment]

@@ -54,10 +54,10 @@ def begin(
         reader.update({})
         for name, position in start.items():
             node = reader.nodes.get(name)
-            if node is None:
-                end = ends.get(name, position)
-                if name not in ends or position < end:
-                    reader.losses.append(Loss(name, position, end))
+            if node is None and name in reader.positions:
+                reader.removed(name, ends.get(name))
+            elif node is None:
+                reader.losses.append(Loss(name, position, position))
             elif node.end is not None and position > node.end:
                 reader.ended(name, node.end)
     elif start == "latest":

@@ -28,7 +28,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets that were acked or delivered once and are gone. ``start`` may exceed nothing: it is below ``stop``."""
+    """Offsets that were acked or delivered once and are gone. ``stop`` is ``start`` when nobody knows how many."""
 
     segment: str
     start: int
@@ -120,6 +120,22 @@ class Reader:
         if position > end:
             self.losses.append(Loss(segment, end, position))
             self.positions[segment] = end
+
+    def removed(self, segment: str, end: int | None) -> None:
+        """Retention has removed the segment, which ended there (None: nobody knows any more): it counts as read.
+
+        What was still to be read of it is lost to this reader, and what it was delivered beyond the end to everybody.
+        """
+        node = self.nodes.get(segment)
+        read = segment in self._passed or (node is not None and self.is_read(segment))
+        end = node.end if end is None and node is not None else end
+        position = self.positions.get(segment, 0)
+        if end is not None and position > end:
+            self.losses.append(Loss(segment, end, position))
+            self.positions[segment] = end
+        elif not read and position != end:
+            self.losses.append(Loss(segment, position, position if end is None else end))
+        self.nodes.pop(segment, None)
 
     def advance(self, segment: str, next_offset: int) -> None:
         """Everything below ``next_offset`` was read. Positions never go back."""

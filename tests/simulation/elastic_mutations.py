@@ -10,6 +10,7 @@ import pytest
 
 from smq_core import autoscale, decide, fleet, retention, topic_load
 from smq_core.autoscale import Autoscaler
+from smq_core.dag import Reader
 from smq_core.fleet import Fleet, FleetPolicy, Wanted
 from smq_core.leading import TopicLeader
 from smq_core.load import SegmentLoad
@@ -286,6 +287,19 @@ def never_scale_in(patch: Patch) -> None:
 def remove_what_a_group_has_still_to_read(patch: Patch) -> None:
     """With ``unread: Keep`` a segment stays until every living group has read it."""
     patch.setattr(retention, "_is_living", lambda *args: False)
+
+
+@mutation
+def say_nothing_of_what_was_removed_unread(patch: Patch) -> None:
+    """A reader in the midst of a segment that is removed says what it has lost."""
+    patch.setattr(Reader, "removed", lambda self, segment, end: self.nodes.pop(segment, None))
+
+
+@mutation
+def call_lost_whatever_is_removed(patch: Patch) -> None:
+    """What was read to its end before it was removed is not lost, whether or not the end was heard."""
+    original = Reader.removed
+    patch.setattr(Reader, "removed", lambda self, segment, end: original(self, segment, None))
 
 
 @mutation

@@ -207,6 +207,12 @@ def test_a_position_at_the_end_of_a_removed_segment_lost_nothing(
         with pytest.raises(smq.DataLost) as told:
             reader.poll(20)
         assert (told.value.segment, told.value.start, told.value.stop) == (gone, 1, 2)
+    # As after a loss that nobody told this reader before retention came.
+    with client.consumer(topic, start={gone: 5}) as reader:
+        with pytest.raises(smq.DataLost) as told:
+            reader.poll(20)
+        assert (told.value.segment, told.value.start, told.value.stop) == (gone, 2, 5)
+        assert values(read_back(reader, 1)) == [b"after"]
 
 
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])

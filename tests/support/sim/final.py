@@ -35,6 +35,9 @@ def waiting_for(history: History) -> dict[str, str]:
     for segment in layout.segments:
         if segment.phase.value != "open" or segment.successors:
             waiting[segment.name] = f"is still {segment.phase.value}"
+        dead = [h.process.name for h in checker.holdings.get(segment.name, []) if not h.process.alive]
+        if dead:
+            waiting[segment.name] = f"is still to be taken from {', '.join(dead)}"
     for name, holdings in checker.holdings.items():
         for holding in holdings:
             machine = holding.machine
@@ -98,6 +101,7 @@ def check_all(history: History) -> None:
         twice = len(reader.rows) - len({(row.segment, row.offset) for row in reader.rows})
         checker.must([inv.Violation(2, reader.name, f"{twice} rows were read twice")] if twice else [])
         checker.must([inv.Violation(1, reader.name, words) for words in _unreported(history, reader)])
+        checker.must([inv.Violation(1, reader.name, words) for words in _untrue(history, reader)])
     checker.retained.check(history.readers)
     for member in history.members:
         checker.must(inv.delivered_is_stable(member.rows, log, checker.lost))
@@ -109,9 +113,29 @@ def _kept(history: History, read: Iterable[Row]) -> list[Row]:
     return [row for row in read if not (row.segment in lost and row.offset >= lost[row.segment])]
 
 
+def _untrue(history: History, reader: ReaderNode) -> list[str]:
+    """A reader says that something is lost to it only when that is so: after a loss, or unread when it was removed."""
+    lost, removed, read = history.checker.lost, history.checker.retained.rows, _read_to(reader)
+    return [
+        f"{loss} is not true: it has read up to {read.get(loss.segment, 0)}"
+        for loss in reader.reader.losses
+        if not (loss.segment in lost and loss.start >= lost[loss.segment])
+        and not read.get(loss.segment, 0) <= loss.start < len(removed.get(loss.segment, ()))
+    ]
+
+
 def _unreported(history: History, reader: ReaderNode) -> list[str]:
-    """A reader that has read what is lost must say so."""
+    """A reader that has read what is lost must say so, and one that was in the midst of a segment that was removed."""
     said = {loss.segment for loss in reader.reader.losses}
-    lost = history.checker.lost
-    beyond = {row.segment: row.offset for row in reader.rows if row.segment in lost and row.offset >= lost[row.segment]}
-    return [f"read {name} up to {beyond[name]} and never reported its loss" for name in sorted(beyond.keys() - said)]
+    lost, removed, read = history.checker.lost, history.checker.retained.rows, _read_to(reader)
+    beyond = {name for name, upto in read.items() if name in lost and upto > lost[name]}
+    short = {name for name, upto in read.items() if name in removed and upto < len(removed[name])}
+    return [f"read {name} up to {read[name]} and never reported its loss" for name in sorted((beyond | short) - said)]
+
+
+def _read_to(reader: ReaderNode) -> dict[str, int]:
+    """Of each segment the offset behind the last one that was read."""
+    read: dict[str, int] = {}
+    for row in reader.rows:
+        read[row.segment] = max(read.get(row.segment, 0), row.offset + 1)
+    return read

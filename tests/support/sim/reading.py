@@ -41,12 +41,16 @@ class SegmentReader:
         index = page[0] if page is not None else IndexPage()
         if index_is_behind(found[0], index.entries, index.removed):
             return
+        begins = self.layout is None
         if self.layout is None or found[0].version >= self.layout.version:
             self.layout = found[0]
-            nodes = nodes_of(index.entries, self.layout)
+            nodes, ends = nodes_of(index.entries, self.layout), {it.name: it.end for it in index.gone}
             for name in [name for name in self.reader.nodes if name not in nodes]:
-                del self.reader.nodes[name]  # retention has removed it
+                self.reader.removed(name, ends.get(name))
             self.reader.update(nodes)
+            if begins:
+                for name in [name for name in self.reader.positions if name not in nodes]:
+                    self.reader.removed(name, ends.get(name))
 
     def read(self, segment: str) -> Steps:
         """What can be read of it now, from its position on: rows, in order."""

@@ -107,6 +107,51 @@ def test_a_position_beyond_the_end_is_a_loss_and_counts_as_read() -> None:
     assert reader.readable() == ["b"]
 
 
+@pytest.mark.parametrize(
+    ("heard", "position", "told", "losses"),
+    [
+        (None, 4, 7, [Loss("a", 4, 7)]),
+        (None, 7, 7, []),
+        (None, 9, 7, [Loss("a", 7, 9)]),
+        (None, 4, None, [Loss("a", 4, 4)]),
+        (7, 4, None, [Loss("a", 4, 7)]),
+        (7, 7, None, []),
+    ],
+    ids=["unread", "read, not heard", "delivered beyond", "nobody knows", "the end was heard", "read"],
+)
+def test_of_a_removed_segment_what_lies_between_position_and_end_is_lost(
+    heard: int | None, position: int, told: int | None, losses: list[Loss]
+) -> None:
+    reader = Reader()
+    reader.update(chain(Node("a", (), heard), Node("b", ("a",))))
+    reader.advance("a", position)
+    reader.removed("a", told)
+    assert reader.losses == losses
+    assert reader.readable() == ["b"]
+
+
+def test_what_was_delivered_beyond_the_end_of_a_removed_segment_is_told_once() -> None:
+    reader = Reader(positions={"a": 9})
+    for _ in range(2):
+        reader.removed("a", 7)
+    assert reader.losses == [Loss("a", 7, 9)]
+    assert reader.committed() == {"a": 7}
+
+
+def test_of_a_removed_segment_that_a_later_position_implies_nothing_is_lost() -> None:
+    reader = Reader(positions={"b": 1})
+    reader.update(chain(Node("a", ()), Node("b", ("a",))))
+    reader.removed("a", 7)
+    assert reader.losses == []
+
+
+def test_an_empty_segment_that_is_removed_is_no_loss() -> None:
+    reader = Reader()
+    reader.update(chain(Node("x", (), 4), Node("a", ("x",), 0), Node("b", ("a",))))
+    reader.removed("a", 0)
+    assert reader.losses == []
+
+
 def test_latest_skips_what_is_sealed() -> None:
     reader = Reader()
     reader.update(chain(Node("a", (), 5), Node("b", ("a",))))
