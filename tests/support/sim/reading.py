@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smq_core.dag import Reader, index_is_behind, nodes_of
+from smq_core.dag import Reader, index_is_behind, is_removed, nodes_of
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.invariants import Row
 from smq_core.model import Layout, SealOutcome
@@ -27,6 +27,8 @@ class SegmentReader:
         self.reader = reader
         self.layout: Layout | None = None
         self._chunk_at: dict[str, int] = {}
+        self._resumed = list(reader.positions)
+        """The segments of an earlier life's positions that nothing was heard of yet."""
 
     def refresh(self) -> Steps:
         """The DAG: the layout first, then the index, which gains an entry before the layout loses it."""
@@ -41,15 +43,16 @@ class SegmentReader:
         index = page[0] if page is not None else IndexPage()
         if index_is_behind(found[0], index.entries, index.removed):
             return
-        begins = self.layout is None
         if self.layout is None or found[0].version >= self.layout.version:
             self.layout = found[0]
             nodes, ends = nodes_of(index.entries, self.layout), {it.name: it.end for it in index.gone}
             for name in [name for name in self.reader.nodes if name not in nodes]:
                 self.reader.removed(name, ends.get(name))
             self.reader.update(nodes)
-            if begins:
-                for name in [name for name in self.reader.positions if name not in nodes]:
+            known = [name for name in self._resumed if name in nodes or is_removed(name, index.removed)]
+            for name in known:
+                self._resumed.remove(name)
+                if name not in nodes:
                     self.reader.removed(name, ends.get(name))
 
     def read(self, segment: str) -> Steps:
