@@ -63,9 +63,6 @@ class Rates:
         )
 
 
-_NOTHING = Rates()
-
-
 @dataclass(slots=True)
 class SegmentLoad:
     """What is known of one segment's load. ``shape`` has a weight for each slice of the range; empty: even."""
@@ -81,7 +78,8 @@ class SegmentLoad:
     @property
     def nothing(self) -> bool:
         """True when nobody writes, nor has for long."""
-        return self.fast == self.slow == self.slope == _NOTHING
+        fast, slow = self.fast, self.slow
+        return not (fast.messages or fast.bytes or fast.batches or slow.messages or slow.bytes or slow.batches)
 
     def observe(self, now: int, counters: Counters, slow_window: int | None = None) -> bool:
         """Takes a report. False, and nothing changes, when it is absurd: time or counters that go back, or no numbers.

@@ -26,7 +26,7 @@ from smq_core.placement import BrokerView
 from smq_core.rebalance import carried
 from smq_operator.effects import Effects
 from smq_operator.lifecycle import adopt
-from smq_operator.registry import Registry
+from smq_operator.registry import Registry, work_of
 from smq_operator.topic import TopicRun
 from smq_operator.world import Wish, World
 from smq_storage.conditional import Patience
@@ -81,10 +81,15 @@ class LeaderLoop:
         self._world_changed = True
         self._looked = False
         self._ticked_at = 0
+        self._synced_at = -SECOND
+        self._unsettled = True
+        """Some topic's last wish is not adopted yet."""
         self._states: object = None
         self._loads: dict[str, float] = {}
         self._weighed_at = -SECOND
         self._views: dict[str, BrokerView] | None = None
+        self._work: Counter[str] = Counter()
+        """What the layouts give each incarnation to do; one that is being put counts for the next topic already."""
         self._held: dict[str, list[str]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -163,6 +168,7 @@ class LeaderLoop:
             if run.leader is None or now < run.retry_at or not (every or run.due or now >= run.look_at):
                 continue
             run.due = False
+            self._count(run)
             try:
                 effects = run.leader.step(now, {} if starting and run.layout is None else self.views())
                 run.look_at = now if effects else run.look_after(now)
@@ -177,13 +183,24 @@ class LeaderLoop:
         log.exception("topic.failed", topic=run.name)
         run.leader, run.retry_at = None, self.now() + RETRY_TOPIC_AFTER
         run.adopted_wish = None
+        self._unsettled = True
         run.problem = f"leading it failed ({error}); it is tried again every second, and the leader's log says more"
-        self._views = self._held = None
+        self._count(run)
+
+    def _count(self, run: TopicRun) -> None:
+        """Takes in which layout the topic has now, or soon will have."""
+        layout = None if run.removed else run.expected or run.layout
+        if layout is not run.counted:
+            self._work.subtract(work_of([run.counted] if run.counted is not None else []))
+            self._work.update(work_of([layout] if layout is not None else []))
+            run.counted = layout
+            self._views = self._held = None
 
     def _tick(self, now: int) -> None:
         """What need not be done at every kick."""
-        self._ticked_at, self._world_changed = now, False
-        self.sync_wishes()
+        news, self._ticked_at, self._world_changed = self._world_changed, now, False
+        if news or self._unsettled or now - self._synced_at >= SECOND:
+            self.sync_wishes()
         for broker in self.registry.check_proofs(self.layouts().values(), settled=now >= self._settles_at):
             log.warning(
                 "broker.gone",
@@ -207,7 +224,7 @@ class LeaderLoop:
                 return
         if isinstance(effect, PutLayout):
             run.expected = effect.layout
-            self._views = self._held = None  # what is being given out counts for the next topic already
+            self._count(run)
         self.spawn(self.effects.run(run, leader, effect), run)
 
     def _tell(self, run: TopicRun) -> None:
@@ -222,7 +239,7 @@ class LeaderLoop:
         shown = (leader.etag, run.index_changes)
         if shown != run.shown:
             run.shown = shown
-            self._views = self._held = None
+            self._held = None
             self._announce(run)
 
     def _announce(self, run: TopicRun) -> None:
@@ -247,11 +264,12 @@ class LeaderLoop:
     def sync_wishes(self) -> None:
         """Takes in which topics are wished now."""
         wishes, now = self.world.wishes(), self.now()
-        self._looked = True
+        self._looked, self._synced_at, self._unsettled = True, now, False
         for name in [name for name in self.topics if name not in wishes]:
             run = self.topics.pop(name)
             run.removed = True
-            self._views = self._held = None
+            self._count(run)
+            self._held = None
             self._announce(run)
             log.info("topic.removed", topic=name)
             for tell in self.on_removed:
@@ -266,7 +284,10 @@ class LeaderLoop:
             run.wish = wish
             if run.leader is not None and run.leader.paused != wish.paused:
                 run.leader.paused, run.due = wish.paused, True
-            if run.adopted_wish is not wish and run.adopted_wish != wish and not run.adopting and now >= run.retry_at:
+            if run.adopted_wish is wish or run.adopted_wish == wish:
+                continue
+            self._unsettled = True
+            if not run.adopting and now >= run.retry_at:
                 run.adopting = True
                 self.spawn(self._adopt(run, wish), run)
 
@@ -333,7 +354,7 @@ class LeaderLoop:
     def views(self) -> dict[str, BrokerView]:
         """The brokers as core sees them now."""
         if self._views is None:
-            self._views = self.registry.views(self._expected(), self._loads, self.now())
+            self._views = self.registry.views(self._work, self._loads, self.now())
         return self._views
 
     def _traffic(self) -> dict[str, float]:

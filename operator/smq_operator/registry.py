@@ -185,12 +185,17 @@ class Registry:
         """Liveness and draining of everyone; when it is the same as before, nothing is to be decided anew."""
         return {name: (broker.liveness(now), broker.draining) for name, broker in self._brokers.items()}
 
+    def well(self, now: int) -> set[str]:
+        """The incarnations about which there is nothing to say: they are alive, and stay."""
+        states = self.states(now)
+        return {name for name, state in states.items() if state == (Liveness.ALIVE, False)}
+
     def living(self, now: int) -> list[Broker]:
         return [b for b in self._brokers.values() if b.liveness(now) is Liveness.ALIVE]
 
-    def views(self, layouts: Iterable[Layout], traffic: Mapping[str, float], now: int) -> dict[str, BrokerView]:
-        """The brokers as core sees them, by incarnation. ``traffic``: what each carries, in targets."""
-        held = work_of(layouts)
+    def views(self, work: Mapping[str, int], traffic: Mapping[str, float], now: int) -> dict[str, BrokerView]:
+        """The brokers as core sees them, by incarnation. ``work``: see :func:`work_of`; ``traffic``: what each carries,
+        in targets."""
         return {
             incarnation: BrokerView(
                 broker.replica,
@@ -199,13 +204,13 @@ class Registry:
                 broker.node,
                 broker.zone,
                 load=traffic.get(incarnation, 0.0),
-                segments=held[incarnation],
+                segments=work.get(incarnation, 0),
             )
             for incarnation, broker in self._brokers.items()
         }
 
 
-def work_of(layouts: Iterable[Layout]) -> Mapping[str, int]:
+def work_of(layouts: Iterable[Layout]) -> Counter[str]:
     """How much each incarnation has to do: 2 for each segment as primary, 1 as follower (as the placer counts)."""
     held: Counter[str] = Counter()
     for layout in layouts:

@@ -51,6 +51,8 @@ class TopicRun:
     """Etag of the layout and number of changes of the index that watchers were last told of."""
     expected: Layout | None = None
     """The layout that is being put, for counting the work it gives to brokers."""
+    counted: Layout | None = None
+    """The layout whose work is counted now."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from smq_core.decide import Decision
-from smq_core.model import Layout, SealedSegment, TopicSpec
+from smq_core.model import Layout, Replica, SealedSegment, TopicSpec
 from smq_core.sealing import Liveness
 from smq_operator.kube.steady import Steady
 from smq_operator.registry import Registry
@@ -18,6 +18,8 @@ SHOWN_SEALED = 200
 AWAY_FOR = 3_000_000
 BLOCKED_FOR = 1_000_000
 HOT_UNTIL = 30_000_000
+_Replicas = list[tuple[str, Replica]]
+"""With the names of their segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +83,19 @@ class Watch:
         self._hot: Steady[tuple[str, int]] = Steady(fall=HOT_UNTIL)
         self._blocked: Steady[tuple[str, tuple[str, ...]]] = Steady(rise=BLOCKED_FOR)
 
-    def look(self, run: TopicRun, registry: Registry, now: int) -> Trouble:
-        """What is to be shown now."""
+    def look(self, run: TopicRun, registry: Registry, well: Container[str], now: int) -> Trouble:
+        """What is to be shown now. ``well``: incarnations about which there is nothing to say."""
         leader, layout = run.leader, run.layout
         if leader is None or layout is None:
             return Trouble()
-        living = {s.name for s in layout.segments if not s.successors}
-        hot = ((name, found.partition) for name, found in leader.load.hot.items() if name in living)
+        living = [s for s in layout.segments if not s.successors]
+        names = {s.name for s in living}
+        hot = ((name, found.partition) for name, found in leader.load.hot.items() if name in names)
         blocked = ((name, _brokers(layout, name, block.waiting_for)) for name, block in leader.blocked.items())
+        unwell = [(s.name, r) for s in living for r in s.replicas if r.incarnation not in well]
         return Trouble(
-            self._away.see(_away(layout, registry, now), now),
-            self._draining.see(_draining(layout, registry), now),
+            self._away.see(_away(unwell, registry, now), now),
+            self._draining.see(_draining(unwell, registry), now),
             self._hot.see(hot, now),
             self._blocked.see(blocked, now),
         )
@@ -124,22 +128,18 @@ def unread_by(run: TopicRun) -> tuple[str, ...]:
     return tuple(sorted({group for groups in run.held.values() for group in groups}))
 
 
-def _away(layout: Layout, registry: Registry, now: int) -> Iterator[Place]:
-    for segment in layout.segments:
-        if not segment.successors:
-            for replica in segment.replicas:
-                broker = registry.get(replica.incarnation)
-                if broker is None or broker.liveness(now) is not Liveness.ALIVE:
-                    yield Place(segment.name, replica.broker)
+def _away(unwell: _Replicas, registry: Registry, now: int) -> Iterator[Place]:
+    for segment, replica in unwell:
+        broker = registry.get(replica.incarnation)
+        if broker is None or broker.liveness(now) is not Liveness.ALIVE:
+            yield Place(segment, replica.broker)
 
 
-def _draining(layout: Layout, registry: Registry) -> Iterator[Place]:
-    for segment in layout.segments:
-        if not segment.successors:
-            for replica in segment.replicas:
-                broker = registry.get(replica.incarnation)
-                if broker is not None and broker.draining:
-                    yield Place(segment.name, replica.broker)
+def _draining(unwell: _Replicas, registry: Registry) -> Iterator[Place]:
+    for segment, replica in unwell:
+        broker = registry.get(replica.incarnation)
+        if broker is not None and broker.draining:
+            yield Place(segment, replica.broker)
 
 
 def _brokers(layout: Layout, name: str, incarnations: tuple[str, ...]) -> tuple[str, ...]:

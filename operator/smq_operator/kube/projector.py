@@ -131,13 +131,13 @@ class Projector:
 
     def _look(self) -> None:
         """Marks the topics of which something that is shown has changed, and those that wait."""
-        now, loop = self._loop.now(), self._loop
+        now, loop, settled = self._loop.now(), self._loop, self._settled
+        well = loop.registry.well(now)
         for name in [name for name in self._kept if name not in loop.topics]:
             del self._kept[name]
         for name, run in loop.topics.items():
-            kept = self._kept.setdefault(name, _Kept())
-            settled = self._settled
-            kept.trouble = kept.watch.look(run, loop.registry, now) if settled else Trouble()
+            kept = self._keep(name)
+            kept.trouble = kept.watch.look(run, loop.registry, well, now) if settled else Trouble()
             etag = run.leader.etag if run.leader is not None else None
             wish = (run.problem, run.adopted_wish == run.wish, run.wish.paused)
             news = (settled, etag, run.index_changes, unread_by(run), wish, kept.trouble)
@@ -145,11 +145,17 @@ class Projector:
                 kept.news = news
                 self._due[name] = None
 
+    def _keep(self, name: str) -> _Kept:
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = _Kept()
+        return kept
+
     def _pass(self, clock: float) -> None:
         """Starts the comparison of every topic that is due."""
         for decision in self._teller.tell():
             if decision.topic in self._loop.topics:
-                self._kept.setdefault(decision.topic, _Kept()).decision = decision
+                self._keep(decision.topic).decision = decision
                 self._due[decision.topic] = None
         wishes = self._loop.world.wishes() if self._due else {}
         for name in list(self._due):
@@ -157,7 +163,7 @@ class Projector:
             if run is None:
                 del self._due[name]  # nobody wishes it; what it had goes by its owner's reference
                 continue
-            kept = self._kept.setdefault(name, _Kept())
+            kept = self._keep(name)
             if kept.busy or clock < kept.not_before:
                 continue
             del self._due[name]

@@ -18,6 +18,9 @@ class Steady(Generic[T]):
 
     def see(self, items: Iterable[T], now: int) -> tuple[T, ...]:
         """These are there now; returns those to show, the longest shown first."""
+        items = tuple(items)
+        if not (items or self._seen or self._shown):
+            return ()
         for item in items:
             self._seen[item] = (self._seen.get(item, (now, now))[0], now)
         for item, (first, last) in list(self._seen.items()):

@@ -46,7 +46,7 @@ def registry(world: World) -> Registry:
 
 
 def liveness(registry: Registry, incarnation: str, now: int) -> Liveness:
-    return registry.views([], {}, now)[incarnation].liveness
+    return registry.views({}, {}, now)[incarnation].liveness
 
 
 def test_a_broker_is_alive_while_it_reports(registry: Registry):
@@ -136,7 +136,7 @@ def test_who_is_gone_is_known_as_long_as_a_layout_names_it(registry: Registry, w
 def test_draining_stays(registry: Registry, how):
     registry.report(report("b", "b-1", **how), 0)
     registry.report(report("b", "b-1"), 1)
-    assert registry.views([], {}, 1)["b-1"].draining
+    assert registry.views({}, {}, 1)["b-1"].draining
 
 
 def test_standing_still_says_nothing_about_brokers(registry: Registry):
