@@ -135,6 +135,11 @@ def accept_losses(layout: Layout, watermarks: Mapping[str, int | None], *, write
     return checked(replace(layout, version=layout.version + 1, segments=segments, writer=writer))
 
 
+def end(layout: Layout, *, writer: str) -> Layout:
+    """The last layout of a deleted topic: a leader whose PUT was under way fails with it, one that reads it stops."""
+    return replace(layout, ended=True, version=layout.version + 1, writer=writer)
+
+
 def checked(layout: Layout) -> Layout:
     """The layout itself. Raises ValueError when open and sealing segments do not cover the ring exactly."""
     accepting = [s.range for s in layout.segments if s.phase in (Phase.OPEN, Phase.SEALING)]

@@ -134,6 +134,8 @@ class TopicLeader:
             return [ReadLayout()]
         if self.layout is None:
             return self._create(now, brokers)
+        if self.layout.ended:
+            return []  # the topic was deleted, and this leader has not heard of it yet
         effects: list[Effect] = []
         if not self._reading and not 0 <= now - self._read_at < RESYNC_AFTER:
             self._reading, self._read_at = True, now

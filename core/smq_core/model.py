@@ -172,7 +172,7 @@ class Layout:
     """Which segments a topic has: the pending, open and sealing ones. Changed only by one conditional PUT.
 
     ``version`` counts the changes. ``writer`` is unique for each PUT, so that a PUT whose answer was lost is
-    recognised when it is read back.
+    recognised when it is read back. ``ended``: the topic is deleted, and no segment opens any more.
     """
 
     topic: str
@@ -182,6 +182,7 @@ class Layout:
     next_number: int = 0
     segments: tuple[Segment, ...] = ()
     writer: str = ""
+    ended: bool = False
 
     def segment(self, name: str) -> Segment:
         """The segment of that name. Raises KeyError when the layout has none."""

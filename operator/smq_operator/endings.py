@@ -2,20 +2,25 @@
 
 What is to be ended is in the filer: a record of the deletion that does not say ``sealed``, of a uid that is not the
 living one of its name any more. So a leader that was stopped anywhere is followed by one that goes on. (A topic whose
-manifest merely vanished keeps its name for a while; it may come back, and is left alone.) The record says ``sealed``
-when the layout, read again after the last seal, has no segment without a seal chunk: a PUT of the layout that was under
-way when the topic was deleted is found too.
+manifest merely vanished keeps its name for a while; it may come back, and is left alone.)
+
+First the layout is made the last one, by compare-and-swap: a PUT of it that was under way when the topic was deleted
+lands before that or never, and a leader that does not know yet reads that nothing opens any more. The record says
+``sealed`` when every segment of that layout has its seal chunk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
 
 from smq_core.ending import REASON, Ending
-from smq_core.errors import NotHeld, SmqError, Unavailable
+from smq_core.errors import Conflict, NotHeld, SmqError, Unavailable
+from smq_core.layout import end
 from smq_core.model import Layout, Replica, SealOutcome, Topic, TopicSpec
 from smq_core.sealing import AskReplica, Liveness, SealFromFiler
 from smq_operator.effects import SEAL_TIMEOUT, BrokerCalls, seal_in_filer
@@ -58,6 +63,8 @@ class Endings:
         self._patience = patience
         self._under: dict[str, _Under] = {}
         self._ended: set[str] = set()
+        self.looked = False
+        """True when this leader knows which topics earlier ones have still to end."""
         self._since = loop.now()
         loop.on_removed.append(self.removed)
 
@@ -68,9 +75,10 @@ class Endings:
             try:
                 for name, uid in await self._loop.effects.in_pool(_unsealed, self._loop.store, self._ended):
                     self.begin(name, uid)
+                self.looked = True
             except SmqError as error:
                 log.warning("endings.unknown", error=error.code, message=error.message)
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(LOOK_EVERY if self.looked else AGAIN_AFTER)
 
     def begin(self, name: str, uid: str) -> None:
         """Ends this topic, which is deleted, beside the loop. Repeating it is harmless."""
@@ -86,6 +94,22 @@ class Endings:
     def of(self, name: str) -> str | None:
         """The uid of the topic of that full name that is being ended now."""
         return next((it.uid for it in self._under.values() if it.name == name), None)
+
+    def keeps(self, incarnation: str) -> bool:
+        """True while this incarnation may hold messages of a deleted topic that no seal chunk covers yet.
+
+        So it is of all of them while it is not known what is to be ended.
+        """
+        if not self.looked:
+            return True
+        for it in self._under.values():
+            if it.ending is None:
+                return True
+            unsealed = set(it.ending.unsealed)
+            for segment in it.ending.layout.segments:
+                if segment.name in unsealed and incarnation in {r.incarnation for r in segment.replicas}:
+                    return True
+        return False
 
     async def wait(self, uid: str, timeout: float) -> None:
         """Returns when no broker acks anything of it any more. Raises Unavailable after ``timeout`` seconds."""
@@ -120,17 +144,16 @@ class Endings:
     async def _once(self, it: _Under) -> None:
         in_pool, store = self._loop.effects.in_pool, self._loop.store
         await in_pool(retire, store, it.name, it.uid, self._patience, self._loop.now())
-        sealed: set[str] = set()
-        while True:
-            topic, layout = await in_pool(_read, store, it.name, it.uid)
-            if layout is None or all(segment.name in sealed for segment in layout.segments):
-                break
+        topic, layout = await in_pool(_end_layout, store, it.name, it.uid, self._patience)
+        if layout is not None:
             it.ending = Ending(layout)
             await self._seal(it, it.ending, topic)
-            sealed = {segment.name for segment in layout.segments}
+        if self._lives(it.uid):
+            return
         await in_pool(mark_sealed, store, it.uid, self._patience)
         self._ended.add(it.uid)
-        log.info("topic.ended", topic=it.name, uid=it.uid, segments=sorted(sealed))
+        names = [segment.name for segment in layout.segments] if layout is not None else []
+        log.info("topic.ended", topic=it.name, uid=it.uid, segments=sorted(names))
 
     async def _seal(self, it: _Under, ending: Ending, topic: Topic) -> None:
         """Until every segment of this layout is sealed."""
@@ -202,9 +225,16 @@ class Endings:
         return Liveness.GONE if newer else Liveness.SUSPECT
 
 
-def _read(store: Store, name: str, uid: str) -> tuple[Topic, Layout | None]:
-    found = layouts.read_layout(store, name, uid)
-    return read_topic(store, name, uid) or Topic(name, uid, TopicSpec()), found[0] if found is not None else None
+def _end_layout(store: Store, name: str, uid: str, patience: Patience) -> tuple[Topic, Layout | None]:
+    """Makes the layout the topic's last one. Raises StoreUnavailable."""
+    topic = read_topic(store, name, uid) or Topic(name, uid, TopicSpec())
+    while (found := layouts.read_layout(store, name, uid)) is not None:
+        layout, etag = found
+        if layout.ended:
+            return topic, layout
+        with suppress(Conflict):  # a leader that did not know yet was faster
+            layouts.put_layout(store, end(layout, writer=uuid.uuid4().hex), etag, patience)
+    return topic, None
 
 
 def _unsealed(store: Store, ended: set[str]) -> list[tuple[str, str]]:

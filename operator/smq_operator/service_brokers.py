@@ -51,6 +51,7 @@ class BrokerService:
         held = desk.loop.held_by(report.incarnation)
         unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
         may_leave = broker.draining and not held and not unwritten and desk.loop.knows_everything
+        may_leave = may_leave and not desk.endings.keeps(report.incarnation)
         others = any(self._drains(other) for other in desk.loop.registry.all() if other is not broker)
         return lpb.BrokerReportReply(may_leave=may_leave, held=held, others_drain=others)
 

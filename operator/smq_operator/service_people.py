@@ -9,7 +9,7 @@ import structlog
 
 from smq_core.autoscale import Change, Merge
 from smq_core.decide import Request
-from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailable
+from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailable, Unavailable
 from smq_core.model import Durability
 from smq_core.sealing import Liveness
 from smq_operator.asking import WRITTEN_WITHIN, accept_loss, ask, written
@@ -57,6 +57,8 @@ class PeopleService:
         if going_on is not None and full_name(request.topic) not in loop.topics:
             await endings.wait(going_on, SEALED_WITHIN)
             return lpb.Empty()
+        if full_name(request.topic) not in loop.topics and not endings.looked:
+            raise Unavailable("this leader has just begun and does not know yet what is being deleted: try again")
         run = loop.topic(request.topic)
         if run.topic is not None:
             # First the filer: when that fails nothing was changed, and deleting can be tried again.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation import elastic_mutations, mutations
+from simulation import elastic_mutations, ending_mutations, mutations
 from support.sim import elastic, history
 
 pytestmark = pytest.mark.simulation
@@ -13,6 +13,7 @@ Run = Callable[[int], object]
 RULES = [
     *(pytest.param(rule, history.run, 400, id=name) for name, rule in mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, ending_mutations.run, 500, id=name) for name, rule in ending_mutations.MUTATIONS.items()),
 ]
 """With the histories that notice it, and within how many of them."""
 

@@ -20,10 +20,11 @@ from smq_core import invariants as inv
 from smq_core.fleet import FleetPolicy
 from smq_core.invariants import Violation
 from smq_core.model import Durability, Layout, Reason, Topic, TopicSpec
-from smq_operator import retain
+from smq_operator import collect_strays, effects, endings, retain
 from support.sim import loads, retaining
 from support.sim.broker import Broker, BrokerLoad
 from support.sim.chain import LAYOUT
+from support.sim.deleting import Deleting
 from support.sim.deployment import Deployment
 from support.sim.elastic_leader import ElasticLeader
 from support.sim.elasticity import ElasticChecker, staying
@@ -39,6 +40,7 @@ from support.sim.messages import Settings
 from support.sim.pausing import Pausing
 from support.sim.producer import Producer
 from support.sim.reader import ReaderNode
+from support.sim.straying import Clock, Straying
 from support.sim.virtual_asyncio import VirtualLoop
 from support.sim.world import MS, SECOND
 
@@ -115,6 +117,7 @@ class ElasticHistory(History):
 
     def __init__(self, seed: int) -> None:
         self.limits = retaining.draw(seed)
+        self.deleting = Deleting(seed)
         self.loops: list[VirtualLoop] = []
         """Those of leaders: what waits in them is ended in the end."""
         super().__init__(seed)
@@ -131,12 +134,13 @@ class ElasticHistory(History):
         )
         self.load = loads.draw(dice, self.settings.partitions)
         self.horizon = int(self.load.seconds * SECOND)
-        self.topic = Topic("default/t", "uid", self.limits.of(self._spec(dice)))
+        self.topic = self.deleting.of(Topic("default/t", "uid", self.limits.of(self._spec(dice))))
         self.policy = FleetPolicy(
             minimum=dice.choice([2, 3]),
             maximum=dice.choice([4, 5, 6]),
             bytes_per_second=dice.choice([1_500.0, 3_000.0, 1e9]),
         )
+        self.straying = Straying(self)
         self.leader_addresses = ["leader-0", "leader-1"][: dice.choice([1, 1, 2])]
         spec, checker = self.topic.spec, self.checker
         checker.spec, checker.policy = spec, self.policy
@@ -157,6 +161,9 @@ class ElasticHistory(History):
         self.groups = ["g"] if self.members else []
         if self.limits.on:
             retaining.begin(self)
+        if self.deleting.drawn:
+            self.deleting.begin(self)
+            checker.deleting = self.deleting
         self.faults = self.faults_kind(self)
         self.pausing = Pausing(self)
         checker.by_hand = self.pausing.drawn
@@ -189,12 +196,19 @@ class ElasticHistory(History):
     def zone_of(self, address: str) -> str:
         return f"zone-{int(address.rpartition('-')[2]) % self.zones}" if self.zones else ""
 
+    def restart_reader(self, at: int) -> None:
+        if self.readers[at].process.alive:
+            super().restart_reader(at)
+
     # ---- running
 
     def run(self) -> None:
         ids = Random(self.world.seed)
         with (
             patch.object(retain, "Chain", FilerChain),
+            patch.object(endings, "Chain", FilerChain),
+            patch.object(effects, "Chain", FilerChain),
+            patch.object(collect_strays, "datetime", Clock(self.world)),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         ):
             try:
@@ -207,6 +221,8 @@ class ElasticHistory(History):
         world = self.world
         world.run_until(self.horizon)
         self.faults.end()
+        if self.deleting.drawn:
+            return self._play_deletion()
         self._until(lambda: waiting_for(self), 500 * MS)
         self.pausing.end()
         self._calm()
@@ -220,11 +236,19 @@ class ElasticHistory(History):
                 self.checker.must([Violation(13, segment.name, words)])
         if self.limits.on:
             self._until(lambda: self.checker.retained.waiting(self.topic.spec, world.now), SECOND)
+            if self.straying.drawn:
+                self._until(self.straying.waiting, SECOND)
             self.readers.append(ReaderNode(self, "late", {}, 500 * MS, []))
         self._wake()
         self._until(lambda: waiting_for(self), 500 * MS)
         check_all(self)
         self._must_have_grown()
+
+    def _play_deletion(self) -> None:
+        self._until(self.deleting.waiting, SECOND)
+        self.world.run_until(self.world.now + REST)
+        self.checker.must(inv.unfinished(self.deleting.waiting()))
+        self.deleting.check()
 
     def _until(self, waiting: Callable[[], dict[str, str]], step: int) -> None:
         deadline = self.world.now + PEACE

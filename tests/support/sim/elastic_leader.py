@@ -18,9 +18,11 @@ from smq_core.model import Layout, Replica
 from smq_core.placement import BrokerView
 from smq_core.rebalance import FOLLOWER, carried
 from smq_core.sealing import Liveness
+from support.sim import straying
+from support.sim.deleting import Ender
 from support.sim.leader import Heard, Leader
 from support.sim.retaining import Retainer
-from support.sim.world import MS, SECOND, Steps
+from support.sim.world import MS, SECOND, Future, Steps
 
 if TYPE_CHECKING:
     from support.sim.elastic import ElasticHistory
@@ -39,19 +41,32 @@ class ElasticLeader(Leader):
         self._kicked = False
         self.process.start(self._keep_fleet())
         self.retainer = Retainer(self)
+        self.ender = Ender(self)
+        if history.deleting.drawn:
+            history.loops.append(self.ender.loop)
+            self.ender.start()
         if history.limits.on:
             history.loops.append(self.retainer.loop)
             self.process.start(self.retainer.keep())
+        if history.straying.drawn:
+            self.process.start(straying.keep(self))
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
-        incarnation, load = report[1], report[7]
+        incarnation, leaving, load = report[1], report[3], report[7]
         layout = self.machine.layout
         self.memory[incarnation] = load.memory
         self.retainer.begun[incarnation] = load.begun
         for name, counters in load.segments.items():
             if layout is not None and name in layout and layout.segment(name).primary.incarnation == incarnation:
                 self.machine.load.observe(name, counters, self.clock())
-        return (yield from super().on_report(report))
+        answer = yield from super().on_report(report)
+        if self.ender.knows:
+            return leaving and not self.ender.endings.keeps(incarnation), set()
+        return answer
+
+    def delete(self) -> Future:
+        """A person asks for it; the answer, or an error."""
+        return self.ender.loop.start(self.ender.delete())
 
     # ---- the loop
 
@@ -63,6 +78,8 @@ class ElasticLeader(Leader):
 
     def step(self) -> None:
         self._kicked = False
+        if self.ender.sees():
+            return
         pausing = self.history.pausing
         if self.history.deployment.reached_by(self.process):
             self.machine.paused = pausing.on
@@ -124,7 +141,7 @@ class ElasticLeader(Leader):
         views = self.views()
         living = [b for b in views.values() if b.liveness is Liveness.ALIVE]
         have = deployment.wanted
-        if machine.layout is None or not deployment.reached_by(self.process):
+        if self.ender.knows or machine.layout is None or not deployment.reached_by(self.process):
             return
         if len(living) != have or any(b.draining for b in living):
             return

@@ -6,15 +6,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from smq_core import autoscale, fleet
 from smq_core.fleet import FleetPolicy
 from smq_core.invariants import Violation
 from smq_core.model import Layout, Reason, Segment, TopicSpec
+from smq_core.producing import Delivered
 from support.sim.broker import Broker
 from support.sim.checker import Checker
 from support.sim.deployment import Scaling
+from support.sim.messages import Piece
 from support.sim.store import Store
 from support.sim.world import MS, World
+
+if TYPE_CHECKING:
+    from support.sim.deleting import Deleting
 
 SLACK = 50 * MS
 
@@ -29,12 +36,28 @@ class ElasticChecker(Checker):
     policy: FleetPolicy
     several_leaders: bool
     by_hand = False
+    deleting: Deleting | None = None
 
     def __init__(self, world: World, store: Store) -> None:
         super().__init__(world, store)
         self.jumped = 0
         self._scaled_at: dict[int, int] = {}
         self._last_scaling: Scaling | None = None
+
+    # ---- the deletion of the topic
+
+    def _stored(self, path: str, value: Any) -> None:
+        removed = path.startswith("seg/") and path.split("/")[1] in self.retained.rows
+        if value is not None or self.deleting is None or removed:
+            super()._stored(path, value)
+        elif not path.startswith("doc/"):
+            self.deleting.file_deleted(path)
+
+    def acked_to(self, producer: Any, delivered: Delivered) -> None:
+        super().acked_to(producer, delivered)
+        if self.deleting is not None:
+            assert isinstance(delivered.piece, Piece)
+            self.deleting.acked(delivered.piece.messages)
 
     # ---- layouts
 

@@ -159,7 +159,10 @@ class Faults:
         self._later(self.world.between(200 * MS, 10 * SECOND), heal)
 
     def kill_leader(self) -> None:
-        leader = self.world.random.choice(list(self.history.leaders.values()))
+        self.end_leader(self.world.random.choice(list(self.history.leaders.values())))
+
+    def end_leader(self, leader: Leader) -> None:
+        """Another process leads, some time later."""
         self._tell(f"kill {leader.process.name}")
         leader.process.kill()
         self._later(self.world.between(100 * MS, 5 * SECOND), lambda: self.history.start_leader(leader.address))

@@ -25,6 +25,7 @@ from support.sim.virtual_asyncio import Job
 from support.sim.world import SECOND, Process
 
 TOPIC, UID = "default/t", "uid"
+_ROOT = paths.topic_folder(TOPIC, UID)
 
 
 class _Kind(NamedTuple):
@@ -84,10 +85,27 @@ class Filer:
             raise StoreUnavailable(error.message) from None
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[Listed]:
-        """Chunks by the simulation's paths, groups by the real ones; nothing else is listed."""
-        for name in Job.current().wait(self.store.list(self.process, _folder(prefix))):
-            path = paths.group(TOPIC, UID, name.removeprefix("group/")) if name.startswith("group/") else name
+        """By the real paths; of a single segment, chunks by the simulation's."""
+        for name in self._names(prefix):
+            path = name if name.startswith("seg/") and prefix != _ROOT else _shown_as(name)
             yield Listed(path, 0, datetime.fromtimestamp(0, UTC))
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """The folders directly below this one."""
+        found = {_shown_as(name)[len(prefix) + 1 :].partition("/") for name in self._names(prefix)}
+        yield from sorted(f"{prefix}/{first}" for first, slash, _ in found if slash)
+
+    def head(self, path: str) -> Listed:
+        """What is known of an object without its data. Raises ObjectMissing."""
+        name = _kind(path).name
+        if Job.current().wait(self.store.get(self.process, name)) is None:
+            raise ObjectMissing(path)
+        written, _, _ = self.store.things[name].versions[-1]
+        return Listed(path, 0, datetime.fromtimestamp(written / SECOND, UTC))
+
+    def _names(self, prefix: str) -> list[str]:
+        folders = ("seg/", LAYOUT, INDEX, "group/", f"doc/{_ROOT}/") if prefix == _ROOT else (_folder(prefix),)
+        return [name for each in folders for name in Job.current().wait(self.store.list(self.process, each))]
 
     def patience(self, seconds: float) -> Patience:
         """So long in virtual time."""
@@ -118,6 +136,9 @@ class FilerChain:
         found = Job.current().wait(self._filer.store.get(self._filer.process, path(self._segment, first)))
         return found[0].info if found is not None else None
 
+    def seal(self) -> ChunkInfo | None:
+        return next((info for info in self.walk() if info.sealed), None)
+
     def put_seal(self, info: ChunkInfo, patience: Patience, schema: object) -> Any:
         def look(store: Any, at: str) -> conditional.Found[ChunkInfo]:
             data, etag = store.get(at)
@@ -143,9 +164,24 @@ def _kind(name: str) -> _Kind:
         return _Kind(INDEX, lambda data: from_json(IndexPage, data), to_json)
     if name.startswith(paths.groups_folder(TOPIC, UID)):
         return _Kind(grouping.path(paths.group_name(name)), lambda data: from_json(CommittedPositions, data), to_json)
+    first = paths.first_offset(name)
+    if first is not None and name.startswith(f"{_ROOT}/"):
+        name = path(name.removeprefix(f"{_ROOT}/").partition("/")[0], first)
     if name.startswith("seg/"):
         return _Kind(name, lambda kept: kept, lambda kept: kept)
     return _Kind(f"doc/{name}", bytes, bytes)
+
+
+def _shown_as(name: str) -> str:
+    """The real path of what the simulation keeps under this name."""
+    if name.startswith("seg/"):
+        _, segment, first = name.split("/")
+        return paths.chunk(TOPIC, UID, segment, int(first))
+    if name.startswith("group/"):
+        return paths.group(TOPIC, UID, name.removeprefix("group/"))
+    if name in (LAYOUT, INDEX):
+        return paths.layout(TOPIC, UID) if name == LAYOUT else paths.index_page(TOPIC, UID, 0)
+    return name.removeprefix("doc/")
 
 
 def _folder(prefix: str) -> str:

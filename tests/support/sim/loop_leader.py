@@ -6,12 +6,12 @@ Only what it is connected to is simulated: the store, the calls to brokers, the 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from smq_core.decide import Request
-from smq_core.errors import Unavailable
+from smq_core.errors import Unavailable, UnknownTopic
 from smq_core.leading import TopicLeader
-from smq_core.model import Replica
 from smq_operator.collect import Collector
 from smq_operator.deaf import Deaf
 from smq_operator.desk import Desk
@@ -27,12 +27,14 @@ from smq_operator.service import LeaderService
 from smq_operator.world import Problem, Wish
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.wire import PROTOCOL, outcome_to_pb, segment_from_pb
+from smq_proto.wire import PROTOCOL
 from smq_storage.store import StoreSettings
+from support.sim import deleting, straying
 from support.sim.filer import Filer
+from support.sim.leader_calls import SimulatedCalls
 from support.sim.retaining import PACE
 from support.sim.virtual_asyncio import VirtualLoop
-from support.sim.world import SECOND, Process, Steps
+from support.sim.world import Future, Process, Steps
 
 if TYPE_CHECKING:
     from support.sim.loop_history import LoopHistory
@@ -41,18 +43,27 @@ PATIENCE = 10.0
 
 
 class SimulatedWorld:
-    """The leader's port to what runs brokers: the deployment, and who knows of deaths. No other method is called."""
+    """The leader's port to what runs brokers, and to who wishes topics. No other method is called."""
 
     def __init__(self, leader: LoopLeader) -> None:
         self.leader = leader
         self._wanted = leader.history.deployment.wanted
         self._paused = False
+        self._deleted = False
 
     def wishes(self) -> Mapping[str, Wish]:
-        topic = self.leader.history.topic
+        history = self.leader.history
+        topic = history.topic
         if self._deployment.reached_by(self.leader.process):
-            self._paused = self.leader.history.pausing.on
+            self._paused, self._deleted = history.pausing.on, history.deleting.gone
+        if self._deleted:
+            return {}
         return {topic.name: Wish(topic.name, topic.spec, topic.uid, paused=self._paused)}
+
+    async def delete(self, topic: str) -> None:
+        if not self._deployment.reached_by(self.leader.process):
+            raise Unavailable("the API does not answer")
+        self.leader.history.deleting.unwish()
 
     def problems(self) -> list[Problem]:
         return []
@@ -76,35 +87,6 @@ class SimulatedWorld:
     @property
     def _deployment(self) -> Any:
         return self.leader.history.deployment
-
-
-class SimulatedCalls:
-    """The leader's calls to brokers."""
-
-    def __init__(self, leader: LoopLeader) -> None:
-        self.leader = leader
-
-    async def call(self, replica: Replica, action: str, request: Any, *, timeout: float, urgent: bool = False) -> bytes:
-        match request:
-            case pb.OpenSegment():
-                await self._ask(replica, timeout, "open", segment_from_pb(request.segment), replica.incarnation)
-                return pb.OpenedSegment().SerializeToString()
-            case pb.SealSegment(only_flush=True):
-                await self._ask(replica, timeout, "flush", request.segment, replica.incarnation)
-                return b""
-            case pb.SealSegment():
-                outcome = await self._ask(replica, timeout, "seal", request.segment, replica.incarnation)
-                return outcome_to_pb(outcome).SerializeToString()
-        await self._ask(replica, timeout, "status", replica.incarnation)
-        return pb.BrokerStatus(incarnation=replica.incarnation).SerializeToString()
-
-    async def _ask(self, replica: Replica, timeout: float, method: str, *args: Any) -> Any:
-        leader = self.leader
-        call = leader.network.call(leader.process, replica.address, method, *args, timeout=int(timeout * SECOND))
-        return await leader.loop.answer_of(call)
-
-    def forget(self, incarnation: str) -> None:
-        """Nothing is kept."""
 
 
 class Refused(Exception):
@@ -148,8 +130,12 @@ class LoopLeader:
         self.service = LeaderService(self.desk)
         self._idle = TopicLeader(history.topic, lambda: "")
         self.network.listening[address] = self.process
-        if history.limits.on:
-            collector = Collector(self.leading, self.groups, PACE, patience)
+        self.loop.create_task(self.desk.endings.keep())
+        if history.limits.on or history.deleting.drawn:
+            pace = replace(PACE, deleted_topics=deleting.STAY)
+            if history.straying.drawn:
+                pace = replace(pace, strays=straying.STAY, look_every=straying.LOOK_EVERY)
+            collector = Collector(self.leading, self.groups, pace, patience)
             self.loop.create_task(collector.keep())
         for work in (self.leading.run(), self.groups.keep(), FleetKeeper(self.leading, history.policy).keep()):
             self.loop.create_task(work)
@@ -165,6 +151,18 @@ class LoopLeader:
 
     def ask(self, request: Request) -> None:
         self.machine.ask(request)
+
+    def delete(self) -> Future:
+        """A person asks for it; the answer, or an error."""
+        return self.loop.start(self._delete())
+
+    async def _delete(self) -> None:
+        try:
+            await self._call(self.service.DeleteTopic(pb.LocateRequest(topic="t"), _Context()))
+        except Unavailable as error:
+            if "there is no topic" in error.message:
+                raise UnknownTopic(error.message) from None
+            raise
 
     # ---- calls
 

@@ -66,7 +66,7 @@ class Pausing:
     def _must_be_done(self, request: Request, leader: Leader) -> None:
         """Whoever asked hears an error when the leader ends before it is written down, or something came before it."""
         layout = self.history.store.truth(LAYOUT)
-        if not leader.process.alive or request in leader.machine.given_up:
+        if self.history.deleting.gone or not leader.process.alive or request in leader.machine.given_up:
             return
         assert isinstance(layout, Layout)
         left = [name for name in request.segments if name in layout and not layout.segment(name).successors]

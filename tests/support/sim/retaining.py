@@ -126,6 +126,10 @@ class Retainer:
         states |= {name: dict(it.group.positions) for name, it in leader.groups.groups.items()}
         return [GroupState(name, positions) for name, positions in states.items()]
 
+    def do(self, call: Callable[..., Any], *args: Any) -> Future:
+        """A blocking call with this leader's view of the store."""
+        return self._do(call, self._filer, *args)
+
     def _do(self, call: Callable[..., Any], *args: Any) -> Future:
         async def work() -> Any:
             return await self.loop.run_in_executor(None, call, *args)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from smq_core.decide import Request
+from smq_core.layout import end
 from smq_core.leading import (
     RESYNC_AFTER,
     RETRY_OPEN_AFTER,
@@ -398,3 +399,15 @@ def test_a_broker_that_dies_while_its_segment_is_pending_is_replaced():
     scene.run(60)
     (segment,) = scene.layout.segments
     assert segment.phase is Phase.OPEN and segment.predecessors == (pending.name,)
+
+
+def test_a_layout_that_has_ended_is_left_alone():
+    scene = Scene().begun()
+    scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
+    (put,) = scene.step()
+    scene.stored, scene.etag = end(scene.layout, writer="e"), 99
+    assert isinstance(put, PutLayout) and scene.stored.version == put.layout.version
+    scene.leader.layout_lost(scene.now)
+    scene.answer(scene.step())
+    scene.lose("i0")
+    assert scene.layout.ended and not scene.step() and not scene.step(RESYNC_AFTER + 1)
