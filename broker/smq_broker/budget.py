@@ -84,9 +84,10 @@ class FollowerBudget:
     def adjust(self, segment: str, used: int, kept: int) -> int:
         """The credit from now on, given the segment's tail here and the credit that its primary says it keeps within.
 
-        It doubles when half of it is used, out of what is free beyond a quarter of the budget: that is for segments
-        that open later. It halves when an eighth is used, down to the first one. One change at a time: there is no
-        other until the primary keeps within this one.
+        It doubles when a third of it is used, out of what is free beyond a quarter of the budget: that is for segments
+        that open later. So it is raised before half of it is used, where a primary begins to write chunks in a burst.
+        It halves when an eighth is used, down to the first one. One change at a time: there is no other until the
+        primary keeps within this one.
         """
         credit = self.credits.get(segment)
         if credit is None:
@@ -94,7 +95,7 @@ class FollowerBudget:
         if kept != credit.told:
             return credit.told
         credit.reckoned = credit.told
-        if used > credit.told // 2:
+        if used > credit.told // 3:
             free = self.limit - self.promised - int(self.limit * KEPT_FOR_OTHERS)
             credit.told += max(0, min(credit.told, free))
             credit.reckoned = credit.told

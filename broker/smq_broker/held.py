@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +12,7 @@ import structlog
 from smq_broker.batches import ENTRY_OVERHEAD, RangeHistogram, Wire
 from smq_broker.clock import Clock
 from smq_broker.memory import Memory
-from smq_broker.pace import is_burst
+from smq_broker.pace import LOOKS, is_burst
 from smq_broker.payloads import Compactor
 from smq_core.entries import Ack, ChunkWrite, ReplicaConfig
 from smq_core.errors import UnknownTopic
@@ -93,7 +94,7 @@ class Held:
         self.flush_queued = False
         self.flush_not_before = 0
         self.burst = False
-        self._pace = (0.0, 0)
+        self._looks: deque[tuple[float, int]] = deque([(0.0, 0)], LOOKS)
         self.unclear: tuple[ChunkWrite, ChunkInfo] | None = None
         self.primary_streams = 0
         self.primary_left = False
@@ -186,10 +187,9 @@ class Held:
 
     def look_at_pace(self, now: float, may_wait: bool) -> None:
         """Called again and again: while messages come in a burst, and it ``may_wait``, full chunks wait. Lock held."""
-        then, before = self._pace
-        taken = self.machine.counters.bytes
-        self._pace = now, taken
-        self.burst = may_wait and is_burst(taken - before, now - then, self.machine.flush_threshold())
+        taken, chunk = self.machine.counters.bytes, self.machine.flush_threshold()
+        self.burst = may_wait and any(is_burst(taken - before, now - then, chunk) for then, before in self._looks)
+        self._looks.append((now, taken))
 
     def _settle(self) -> None:
         machine = self.machine

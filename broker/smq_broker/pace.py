@@ -11,6 +11,9 @@ from pathlib import Path
 SHORT = 0.5
 """Cores are short when some thread waited for one during this share of the time."""
 
+LOOKS = 10
+"""How many looks at a segment are remembered: what comes in jerks within a second is a burst all the same."""
+
 PRESSURES = (Path("/sys/fs/cgroup/cpu.pressure"), Path("/proc/pressure/cpu"))
 """Of this container, which knows of its limit too, or of the machine."""
 

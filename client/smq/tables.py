@@ -155,7 +155,8 @@ def cut_rows(table: Table, target_bytes: int) -> Iterator[pa.RecordBatch]:
     rows = table.num_rows
     if rows == 0:
         return
-    per_batch = max(1, int(rows * target_bytes / max(1, table.nbytes)))
+    # Of the same size: a small rest would cost as much as a whole batch.
+    per_batch = -(-rows // max(1, min(rows, round(table.nbytes / target_bytes))))
     if isinstance(table, pa.RecordBatch):
         for at in range(0, rows, per_batch):
             yield table.slice(at, per_batch)

@@ -95,6 +95,14 @@ def test_a_credit_grows_with_its_use_and_leaves_something_for_segments_to_come()
     assert budget.adjust("a", used=0, kept=told) < told, "and what is not used is asked back"
 
 
+def test_a_credit_is_raised_before_a_burst_has_used_half_of_it():
+    budget = FollowerBudget(1000 * MIB)
+    told = budget.grant("a")
+    assert told is not None
+    assert budget.adjust("a", used=told // 4, kept=told) == told
+    assert budget.adjust("a", used=told * 2 // 5, kept=told) == 2 * told
+
+
 def test_a_credit_is_not_changed_again_before_its_primary_keeps_within_it():
     budget = FollowerBudget(1000 * MIB)
     first = budget.grant("a")

@@ -19,6 +19,28 @@ for _ in range(20):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
+STARTED = """
+import sys, threading, types
+from pathlib import Path
+from smq_broker import main
+
+def run():
+    import pyarrow as pa
+    from smq_broker.lean import keep_freed_memory
+    assert keep_freed_memory(2**30)
+    held = []
+    thread = threading.Thread(target=lambda: held.extend(b"x" * (1 << 20) for _ in range(80)))
+    thread.start()
+    thread.join()
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    next(line for line in lines if line.endswith("[heap]"))
+    rss = next(line for line in lines if line.startswith("Rss:"))
+    print(rss.split()[1], pa.default_memory_pool().backend_name)
+
+sys.modules["smq_broker.process"] = types.SimpleNamespace(run=run)
+main.main()
+"""
+
 IMPORTED = """
 import sys
 from smq_broker import spare
@@ -61,6 +83,14 @@ def test_freed_memory_is_used_again():
 
     # 16 MiB are 4096 pages: touched once, or in each of 20 rounds.
     assert faults("kept") < 3 * 4096 < faults("given back")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the heap of glibc is looked at")
+def test_all_threads_of_a_broker_and_arrow_share_one_heap():
+    said = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, check=True, text=True).stdout
+    kilobytes, pool = said.split()
+    assert int(kilobytes) > 80 * 1024
+    assert pool == "system"
 
 
 SMAPS = """\

@@ -96,6 +96,19 @@ def test_full_chunks_wait_in_a_burst_and_are_written_after_it():
     assert bench.kicked == 1, "nearly nothing came since"
 
 
+def test_a_burst_that_comes_in_jerks_is_one():
+    bench = Bench(credit=100 * CHUNK)
+    bench.look(1.0, may_wait=True)
+    for tenth in range(11, 31):
+        if tenth % 3 == 0:
+            bench.append(CHUNK // 2)
+        bench.look(tenth / 10, may_wait=True)
+    assert bench.held.machine.tail_bytes >= 3 * CHUNK and not bench.kicked
+    for tenth in range(31, 45):
+        bench.look(tenth / 10, may_wait=True)
+    assert bench.kicked, "nothing came for more than a second"
+
+
 def test_a_burst_does_not_wait_when_memory_or_credit_is_short():
     bench = Bench(credit=10 * CHUNK)
     bench.look(1.0, may_wait=True)

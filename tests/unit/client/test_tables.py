@@ -98,6 +98,13 @@ def test_cut_to_size_keeps_every_row_in_order(sizes: list[int], target: int, chu
     assert all(part.num_rows for part in parts)
 
 
+def test_a_table_is_cut_evenly() -> None:
+    table = pa.table({"value": [b"x" * 1000] * 8388})
+    rows = [part.num_rows for part in cut_rows(table, 1 << 20)]
+    assert len(rows) == 8
+    assert max(rows) - min(rows) < 8
+
+
 def test_many_small_chunks_become_few_batches() -> None:
     table = pa.table({"value": pa.chunked_array([[b"x" * 100]] * 1000)})
     assert len(list(cut_rows(table, 50_000))) <= 3
