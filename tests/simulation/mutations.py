@@ -356,8 +356,8 @@ def a_new_leader_goes_on_with_an_old_generation(patch: Patch) -> None:
 @mutation
 def believe_an_index_that_is_behind(patch: Patch) -> None:
     """What an old index page does not show is not removed: the page is read again."""
-    patch.setattr(reading, "index_is_behind", lambda layout, appended: False)
-    patch.setattr(grouping, "index_is_behind", lambda layout, appended: False)
+    patch.setattr(reading, "index_is_behind", lambda layout, sealed, removed: False)
+    patch.setattr(grouping, "index_is_behind", lambda layout, sealed, removed: False)
 
 
 @mutation
