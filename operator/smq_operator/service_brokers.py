@@ -139,27 +139,28 @@ class BrokerService:
 
 def _learn(run: TopicRun, report: pb.SegmentReport, incarnation: str, now: int) -> bool:
     """What a report says of a segment. True when it is news that the loop should act on."""
-    if run.leader is None or run.layout is None or report.segment not in run.layout:
+    leader, name = run.leader, report.segment
+    layout = leader.layout if leader is not None else None
+    if leader is None or layout is None or name not in layout:
         return False
-    leader = run.leader
     if report.uid != leader.topic.uid:
         return False  # of an earlier topic of that name
-    segment: Segment = run.layout.segment(report.segment)
+    segment: Segment = layout.segment(name)
     ours = any(replica.incarnation == incarnation for replica in segment.replicas)
     # What others say of it counts for nothing: a wrong watermark would be told as a loss one day.
-    if ours and leader.watermarks.get(report.segment, -1) < report.watermark <= report.end:
-        leader.watermarks[report.segment] = report.watermark
+    if ours and leader.watermarks.get(name, -1) < report.watermark <= report.end:
+        leader.watermarks[name] = report.watermark
     if segment.primary.incarnation == incarnation:
         counted = Counters(report.messages, report.bytes, report.batches, tuple(report.histogram))
-        known = leader.load.absurd.get(report.segment)
-        leader.load.observe(report.segment, counted, now)
+        known = leader.load.absurd.get(name)
+        leader.load.observe(name, counted, now)
         if leader.load.changed_at == now:
             run.stirred(now)
-        why = leader.load.absurd.get(report.segment)
+        why = leader.load.absurd.get(name)
         if why is not None and known is None:
             broker = segment.primary.broker
-            log.warning("report.ignored", topic=run.name, segment=report.segment, broker=broker, message=why)
-    if ours and report.state in TAKING and not leader.holds(report.segment, incarnation):
-        leader.opened(report.segment, incarnation)
+            log.warning("report.ignored", topic=run.name, segment=name, broker=broker, message=why)
+    if ours and not leader.holds(name, incarnation) and report.state in TAKING:
+        leader.opened(name, incarnation)
         return True
     return False
