@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from random import Random
 from types import ModuleType
@@ -35,6 +35,7 @@ from support.sim.history import Failure, History
 from support.sim.history import run as run_history
 from support.sim.leader import Leader
 from support.sim.loaded import STEP, LoadedProducer
+from support.sim.logs import logs_to
 from support.sim.member import Member
 from support.sim.messages import Settings
 from support.sim.pausing import Pausing
@@ -200,11 +201,17 @@ class ElasticHistory(History):
         if self.readers[at].process.alive:
             super().restart_reader(at)
 
+    def log(self, leader: str, event: MutableMapping[str, Any]) -> None:
+        """A line that the operator's code has logged."""
+        words = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "exc_info"))
+        self.world.tell(leader, str(event.get("segment", "")), f"{event['event']} {words}")
+
     # ---- running
 
     def run(self) -> None:
         ids = Random(self.world.seed)
         with (
+            logs_to(self),
             patch.object(retain, "Chain", FilerChain),
             patch.object(endings, "Chain", FilerChain),
             patch.object(effects, "Chain", FilerChain),

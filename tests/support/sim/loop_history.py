@@ -6,18 +6,12 @@ What the leader logs is part of the story; what it logs as unexpected fails the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import MutableMapping
 from typing import Any
-from unittest.mock import patch
 
-import structlog
-
-from smq_operator import effects
 from smq_proto.v1 import data_pb2 as pb
 from support.sim.broker import Broker
 from support.sim.elastic import ElasticFaults, ElasticHistory, quicker
-from support.sim.filer import FilerChain
 from support.sim.history import Failure
 from support.sim.history import run as run_history
 from support.sim.leader import Leader
@@ -46,36 +40,15 @@ class LoopHistory(ElasticHistory):
     def load_of(self, broker: Broker) -> pb.BrokerStatus:
         return status_of(broker, self.topic)
 
-    def run(self) -> None:
-        with patch.object(effects, "Chain", FilerChain), _logs_to(self):
-            super().run()
-
     def log(self, leader: str, event: MutableMapping[str, Any]) -> None:
-        words = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "exc_info"))
-        self.world.tell(leader, str(event.get("segment", "")), f"{event['event']} {words}")
+        super().log(leader, event)
         if event["event"] == "decision":
             names = event.get("segments", [])
             what = f"{event['action']} {', '.join(names[:3])}: {event['reason']}"
             self.decisions.append((self.world.now, leader, what))
         if event["event"] in UNEXPECTED:
             error = event.get("exc_info")
-            raise error if isinstance(error, BaseException) else sys.exc_info()[1] or AssertionError(words)
-
-
-@contextmanager
-def _logs_to(history: LoopHistory) -> Iterator[None]:
-    """The operator's log lines become lines of the history's story."""
-
-    def take(logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
-        history.log("leader", event)
-        raise structlog.DropEvent
-
-    before = structlog.get_config()
-    structlog.configure(processors=[take], cache_logger_on_first_use=False)
-    try:
-        yield
-    finally:
-        structlog.configure(**before)
+            raise error if isinstance(error, BaseException) else sys.exc_info()[1] or AssertionError(event["event"])
 
 
 def run(seed: int) -> Failure | None:
