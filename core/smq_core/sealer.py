@@ -46,20 +46,15 @@ Answer = ChunkInfo | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a sealer holds: entries contiguous from ``start``, and the producers' state there.
-
-    ``at_end``: the chain ends at ``start``, unless somebody else seals too: it need not be looked for what follows.
-    """
+    """What a sealer holds: entries contiguous from ``start``, and the producers' state there."""
 
     start: int = 0
     producers: Producers = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
-    at_end: bool = False
 
     @staticmethod
     def of(replica: SegmentReplica) -> Held:
-        is_primary = replica.config.is_primary  # which alone wrote the chain so far
-        return Held(replica.chain_end, replica.chain_producers(), tuple(replica.tail), at_end=is_primary)
+        return Held(replica.chain_end, replica.chain_producers(), tuple(replica.tail))
 
 
 def seal(
@@ -69,11 +64,10 @@ def seal(
 
     A sealer that holds less than the chain seals at the chain's end. One that holds nothing may say up to where it
     knows that messages were acked (``known_watermark``): what lies between is recorded as lost.
-    One who believes to be at the chain's end writes there at once: the name tells when that was wrong.
     """
-    at, producers, at_end = held.start, held.producers, held.at_end
+    at, producers = held.start, held.producers
     while True:
-        found = (yield ReadChunk(at)) if not at_end else None
+        found = yield ReadChunk(at)
         if isinstance(found, ChunkInfo):
             if found.sealed:
                 return SealOutcome(segment, found.first, found.producers, found.lost)
@@ -82,14 +76,12 @@ def seal(
         beyond = _entries_from(held.entries, at, max_chunk_bytes)
         if beyond:
             chunk = _chunk(at, producers, beyond)
-            at_end = (yield WriteChunk(chunk)) is True
-            if at_end:
+            if (yield WriteChunk(chunk)) is True:
                 at, producers = chunk.end, chunk.producers
             continue
         lost = (at, known_watermark) if known_watermark is not None and known_watermark > at else None
         if (yield WriteSeal(at, producers, lost)) is True:
             return SealOutcome(segment, at, producers, lost)
-        at_end = False
 
 
 def _entries_from(entries: Sequence[Entry], offset: int, max_bytes: int) -> tuple[Entry, ...]:

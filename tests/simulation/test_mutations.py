@@ -11,7 +11,7 @@ pytestmark = pytest.mark.simulation
 
 Run = Callable[[int], object]
 RULES = [
-    *(pytest.param(rule, history.run, 700, id=name) for name, rule in mutations.MUTATIONS.items()),
+    *(pytest.param(rule, history.run, 400, id=name) for name, rule in mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
     *(pytest.param(rule, ending_mutations.run, 500, id=name) for name, rule in ending_mutations.MUTATIONS.items()),
 ]

@@ -46,7 +46,6 @@ class Producer:
         self._heard_at: dict[str, int] = {}
         self._retry_at: dict[str, int] = {}
         self._asking: set[str] = set()
-        self._ahead: set[str] = set()
         self._told: dict[str, SealOutcome] = {}
         self.process.start(self._send())
         self.process.start(self._drive())
@@ -118,7 +117,6 @@ class Producer:
             self.layout = layout
             self.lanes.know(layout.segments)
             self._advance()
-            self._open_ahead()
             living = {s.name for s in layout.segments} | {p for s in layout.segments for p in s.predecessors}
             self.lanes.drop_done(living)
             self._enqueue()
@@ -150,17 +148,6 @@ class Producer:
         if not self.route:
             self.route = targets
 
-    def _open_ahead(self) -> None:
-        """Streams to the successors of segments that are written to now; nothing is sent before these are settled."""
-        assert self.layout is not None
-        targets = accepting(self.layout)
-        wanted = {t.name for t in targets}
-        leaving = {s.name: s for s in self.route.values() if s.name in self._streams and s.name not in wanted}
-        self._ahead = {t.name for t in targets if any(t.range.overlaps(s.range) for s in leaving.values())}
-        for target in targets:
-            if target.name in self._ahead:
-                self.lanes.lane(target)
-
     def _settle(self, name: str, lane: Lane, outcome: SealOutcome | None) -> list[object]:
         """All of the segment's batches are settled by its outcome; returns what is not in it, in order."""
         stream = self._streams.pop(name, None)
@@ -181,15 +168,14 @@ class Producer:
         if lane.state is LaneState.STREAMING or name in self._streams:
             if now - self._heard_at[name] > 2 * SECOND:
                 self._broke(name, lane)
-            self._pump(lane)
             return
-        if (lane.idle and name not in self._ahead) or lane.state is LaneState.DONE or name in self._told:
+        if lane.idle or lane.state is LaneState.DONE or name in self._told:
             return
         assert self.layout is not None
         known = {s.name: s for s in self.layout.segments}
         if name not in known or known[name].successors:
             self._ask_outcome(name)
-        if now >= self._retry_at.get(name, 0) and (name in self._ahead or self.lanes.may_send(lane)):
+        if now >= self._retry_at.get(name, 0) and self.lanes.may_send(lane):
             self._open(name, lane)
 
     # ---- streams
@@ -236,9 +222,7 @@ class Producer:
 
     def _pump(self, lane: Lane) -> None:
         stream = self._streams.get(lane.segment.name)
-        if stream is None or lane.idle or not self.lanes.may_send(lane):
-            return
-        while (sent := lane.to_send()) is not None:
+        while stream is not None and (sent := lane.to_send()) is not None:
             piece = sent.piece
             assert isinstance(piece, Piece)
             stream.up(incoming(piece, BatchId(self.producer, self.epoch, sent.sequence)))

@@ -145,31 +145,6 @@ def test_a_replicas_tail_is_what_it_holds_beyond_its_chain_end():
     assert Held.of(replica) == held(1, 3)
 
 
-def test_a_primary_knows_the_chains_end_and_writes_there_at_once():
-    replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), "p", ("p",), Durability.STORED))
-    replica.append(object(), entry(0).batch, 0)
-    chain = Chain()
-    assert chain.run(Held.of(replica)) == SealOutcome("s", 2, theirs(0, 1).producers)
-    assert [type(wish) for wish in chain.wishes] == [WriteChunk, WriteSeal]
-
-
-@pytest.mark.parametrize("sealed", [False, True])
-def test_a_primary_that_is_wrong_about_the_chains_end_looks(sealed):
-    chain = Chain(theirs(0, 2), *([theirs(2, 2, sealed=True)] if sealed else []))
-    own = held()
-    assert chain.run(Held(own.start, own.producers, own.entries, at_end=True)).end == (4 if sealed else 6)
-    assert isinstance(chain.wishes[1], ReadChunk)
-
-
-@pytest.mark.parametrize("taken", [theirs(3, 4), theirs(3, 3, sealed=True)])
-def test_who_loses_the_race_for_the_seal_looks_what_came_first(taken):
-    chain = Chain()
-    chain.meanwhile = [theirs(9, 9), taken]
-    own = held()
-    outcome = chain.run(Held(own.start, own.producers, own.entries, at_end=True))
-    assert outcome.end == (6 if taken.sealed else 8) and sum(c.sealed for c in chain.objects.values()) == 1
-
-
 def test_it_can_be_stopped_anywhere_and_run_again():
     """A sealer that was stopped after any of its wishes leaves a chain that the next one ends in the same way."""
     whole = Chain()
