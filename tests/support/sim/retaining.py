@@ -123,7 +123,9 @@ class Retainer:
             found = yield leader.store.get(leader.process, name)
             if found is not None:
                 states[name.removeprefix("group/")] = found[0].positions
-        states |= {name: dict(it.group.positions) for name, it in leader.groups.groups.items()}
+        for name, it in leader.groups.groups.items():
+            if it.group.members or name not in states:  # one without members may be another leader's by now
+                states[name] = dict(it.group.positions)
         return [GroupState(name, positions) for name, positions in states.items()]
 
     def do(self, call: Callable[..., Any], *args: Any) -> Future:
