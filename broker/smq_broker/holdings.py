@@ -16,7 +16,7 @@ from smq_broker.held import Held, key_of
 from smq_broker.memory import Memory
 from smq_broker.meters import Meters
 from smq_broker.replication_out import FollowerLink
-from smq_broker.sealing import Sealers, write_ahead
+from smq_broker.sealing import Sealers
 from smq_broker.watcher import SealWatcher, wait_for_predecessors
 from smq_core.ending import REASON as DELETED
 from smq_core.errors import InvalidRequest, NotHeld, SmqError, Unavailable, WrongIncarnation
@@ -63,7 +63,7 @@ class Holdings:
         self._held: dict[str, Held] = {}
         self._never: set[str] = set()
         self.forgotten = {role: Totals() for role in ("primary", "follower")}
-        self.sealers = Sealers(meters, self._successors, self._wake_successors)
+        self.sealers = Sealers(meters, self._successors)
         self.flusher = Flusher(self.all, memory, meters, taken=self._seal_own)
         self.watcher = SealWatcher(self.all, self.sealers.found)
 
@@ -190,7 +190,9 @@ class Holdings:
 
     def flush_ahead(self, request: pb.SealSegment) -> None:
         """A seal comes: write the tail now. Raises NotHeld."""
-        write_ahead(self.find(request.segment, request.uid, request.incarnation))
+        held = self.find(request.segment, request.uid, request.incarnation)
+        with held:
+            held.ask_flush()
 
     def outcome(self, topic: str, uid: str, segment: str) -> tuple[SealOutcome, tuple[Segment, ...]]:
         """Of any segment, held or not: from memory, or from its seal chunk. Raises Unavailable when there is none."""
@@ -210,12 +212,6 @@ class Holdings:
     def _seal_own(self, held: Held) -> None:
         """The chain or a follower says that somebody seals this segment: find out how it ended."""
         self.sealers.start(held, reason="somebody else began to seal it")
-
-    def _wake_successors(self, held: Held) -> None:
-        """Those of the sealed segment's successors that wait here need not look into the filer first."""
-        for other in self.all():
-            if other.topic.uid == held.topic.uid and held.name in other.segment.predecessors:
-                other.nudged.set()
 
     def _successors(self, held: Held) -> tuple[Segment, ...]:
         try:

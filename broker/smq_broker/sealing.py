@@ -25,8 +25,6 @@ from smq_storage.conditional import Patience, Taken
 FIRST_PAUSE = 0.05
 WRITE_AHEAD = 1.0
 """Well below the leader's patience with a primary that is asked to seal."""
-LITTLE = 1 << 20
-"""Bytes of a tail that a sealer writes as fast as the filer takes a chunk, however small."""
 LONGEST_PAUSE = 2.0
 
 FindSuccessors = Callable[[Held], Sequence[Segment]]
@@ -39,15 +37,11 @@ class _Run:
 
 
 class Sealers:
-    """``find_successors`` looks a sealed segment's successors up when nobody told them; it must not raise.
+    """``find_successors`` looks a sealed segment's successors up when nobody told them; it must not raise."""
 
-    ``sealed`` is called with each segment whose seal chunk was written or read here.
-    """
-
-    def __init__(self, meters: Meters, find_successors: FindSuccessors, sealed: Callable[[Held], None]) -> None:
+    def __init__(self, meters: Meters, find_successors: FindSuccessors) -> None:
         self._meters = meters
         self._find_successors = find_successors
-        self._sealed = sealed
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
 
@@ -93,13 +87,14 @@ class Sealers:
         Given up when it takes long or the filer does not answer.
         """
         until = time.monotonic() + WRITE_AHEAD
-        self._await_written(held, until)  # the leader may have asked for it before
-        write_ahead(held)
-        self._await_written(held, until)
-
-    def _await_written(self, held: Held, until: float) -> None:
+        with held as machine:
+            if not held.is_primary or machine.state is not State.OPEN:
+                return
+            goal = machine.watermark
+            if machine.chain_end < goal:
+                held.ask_flush()
         with held.lock:
-            while held.flush_wanted and held.machine.state is State.OPEN and held.unclear is None:
+            while machine.chain_end < goal and machine.state is State.OPEN and held.unclear is None:
                 left = until - time.monotonic()
                 if left <= 0:
                     return
@@ -112,7 +107,6 @@ class Sealers:
             if machine.state is not State.SEALED:
                 held.successors = successors
                 machine.sealed(SealOutcome(held.name, info.first, info.producers, info.lost))
-        self._sealed(held)
 
     def _run(self, held: Held, run: _Run) -> None:
         try:
@@ -133,7 +127,6 @@ class Sealers:
                     if machine.state is not State.SEALED:
                         machine.sealed(outcome)
                         self._meters.seals.inc()
-                self._sealed(held)
                 held.log.info("seal.done", end=outcome.end, producers=len(outcome.producers))
         except SmqError as error:
             held.log.error("seal.failed", error=error.message)
@@ -186,16 +179,6 @@ class Sealers:
                 held.log.warning("seal.store_unavailable", error=error.message)
             time.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-
-
-def write_ahead(held: Held) -> None:
-    """A seal comes: has what is durable at a primary written, unless that is little. Does not wait.
-
-    No more than that: what comes meanwhile would make one more chunk, which the seal would wait for.
-    """
-    with held as machine:
-        if held.is_primary and machine.tail_bytes > LITTLE:
-            held.flush_upto = max(held.flush_upto, machine.watermark)
 
 
 def _attempt(held: Held, wish: Wish, info: ChunkInfo | None) -> Answer:

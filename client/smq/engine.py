@@ -256,7 +256,6 @@ class Engine:
                 self.lanes.know(known.layout.segments)
                 self._retarget(accepting(known.layout))
                 calls = self._advance()
-                self._open_ahead()
                 names = {s.name for s in known.layout.segments}
                 self.lanes.drop_done(names | {p for s in known.layout.segments for p in s.predecessors})
         _run(calls)
@@ -293,25 +292,7 @@ class Engine:
                 if runner.moved_at is None:
                     runner.moved_at = time.monotonic()
                 self._ask()
-        self._give_up_others()
         return calls
-
-    def _open_ahead(self) -> None:
-        """Streams to the successors of segments that are written to now."""
-        wanted = {s.name for s in self._targets.segments}
-        leaving = [s for s in self._route.segments if s.name not in wanted and s.name in self._runners]
-        for target in self._targets.segments:
-            if target.name not in self._runners and any(target.range.overlaps(s.range) for s in leaving):
-                self._runners[target.name] = LaneRunner(self, self.lanes.lane(target), ahead=True)
-
-    def _give_up_others(self) -> None:
-        """Lanes that were opened ahead to segments which are replaced before anything went there."""
-        named = {s.name for s in (*self._route.segments, *self._targets.segments)}
-        for name in [name for name, it in self._runners.items() if name not in named and it.lane.idle]:
-            runner = self._runners.pop(name)
-            runner.lane.resolve(None, self.epoch)
-            runner.wake.notify_all()
-            self._told.pop(name, None)
 
     def _left(self, lane: Lane) -> bool:
         """Whether nothing keeps the lane at a segment that is being replaced. While its stream works, something does.
@@ -333,7 +314,7 @@ class Engine:
             runner.moved_at = time.monotonic()
         if any(s.name == name for s in self._targets.segments) and successors:
             self.lanes.know(successors)
-            overlay = self._targets.under([s for s in successors if not s.successors])
+            overlay = _over(self._targets, [s for s in successors if not s.successors])
             self._targets = self._targets.replaced(lane.segment, overlay)
         self._ask()  # until somebody knows the successors too
         return self._advance()
@@ -482,6 +463,14 @@ class Engine:
                 self._room.notify_all()
                 calls += piece.fate.failed(piece.rows, timed_out(self.timeout))
         return calls
+
+
+def _over(base: Route, segments: list[Segment]) -> Route:
+    """The route with these segments laid over it."""
+    table = base.table.copy()
+    for number, segment in enumerate(segments, len(base.segments)):
+        table[segment.range.start : segment.range.stop] = number
+    return Route((*base.segments, *segments), table)
 
 
 def _run(calls: Calls) -> None:

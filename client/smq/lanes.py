@@ -1,8 +1,4 @@
-"""The thread of one lane: opens its stream, sends what waits, opens it again when it breaks.
-
-The stream to a successor is opened ahead, while its predecessors still take what is written: when they are sealed it
-only remains to send. Nothing is sent before the predecessors' lanes are settled.
-"""
+"""The thread of one lane: opens its stream, sends what waits, opens it again when it breaks."""
 
 from __future__ import annotations
 
@@ -25,13 +21,12 @@ log = logging.getLogger("smq")
 
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.25
-LONGEST_PAUSE_AHEAD = 0.1
 
 
 class LaneRunner:
     """Drives one lane. Its fields are guarded by the engine's lock; ``wake`` is a condition on it."""
 
-    def __init__(self, engine: Engine, lane: Lane, *, ahead: bool = False) -> None:
+    def __init__(self, engine: Engine, lane: Lane) -> None:
         self.engine = engine
         self.lane = lane
         self.wake = threading.Condition(engine.lock)
@@ -40,10 +35,7 @@ class LaneRunner:
         self.moved_at: float | None = None
         """When it was first known that the segment is being replaced; its outcome is wanted then."""
         self.acked_at = 0.0
-        self._ahead = ahead
-        """The stream is wanted before anything waits here."""
-        # Clients hear of a successor as soon as its brokers do, which then take a moment to open it.
-        self._pause = FIRST_PAUSE if ahead else 0.0
+        self._pause = 0.0
         self._thread = threading.Thread(target=self._run, name=f"smq-lane-{lane.segment.name}", daemon=True)
         self._thread.start()
 
@@ -82,13 +74,10 @@ class LaneRunner:
             if self.engine.stopping or self.lane.state is LaneState.DONE:
                 return False
             left = retry_at - time.monotonic()
-            wanted = self.moved_at is None and (self._ahead or self._may_send())
+            wanted = not self.lane.idle and self.moved_at is None and self.engine.lanes.may_open(self.lane)
             if wanted and left <= 0:
                 return True
             self.wake.wait(left if wanted and left > 0 else None)
-
-    def _may_send(self) -> bool:
-        return not self.lane.idle and self.engine.lanes.may_send(self.lane)
 
     def _use(self, stream: SegmentStream) -> SmqError | None:
         """Opens the stream and sends until it ends."""
@@ -100,7 +89,6 @@ class LaneRunner:
         return stream.end(graceful)
 
     def _send(self, stream: SegmentStream) -> bool:
-        free = False
         while True:
             with self.engine.lock:
                 while True:
@@ -108,8 +96,7 @@ class LaneRunner:
                         return False
                     if self.engine.stopping or self.lane.state is LaneState.DONE:
                         return True
-                    free = free or self._may_send()
-                    sent = self.lane.to_send() if free else None
+                    sent = self.lane.to_send()
                     if sent is not None:
                         break
                     self.wake.wait()
@@ -131,9 +118,8 @@ class LaneRunner:
         if failure is not None:
             log.info("the stream to %s ended: %s", self.lane.segment.name, failure.message)
         if isinstance(failure, (NotOpenYet, NotHeld)):
-            self._pause = min(LONGEST_PAUSE_AHEAD, self._pause * 2) if self._ahead and self.lane.idle else FIRST_PAUSE
+            self._pause = FIRST_PAUSE
         else:
-            self._ahead = False
             self._pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, self._pause * 2))
             self.engine.could_not_reach(self.lane.segment.primary, failure)
 

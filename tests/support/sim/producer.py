@@ -175,7 +175,7 @@ class Producer:
         known = {s.name: s for s in self.layout.segments}
         if name not in known or known[name].successors:
             self._ask_outcome(name)
-        if now >= self._retry_at.get(name, 0) and self.lanes.may_send(lane):
+        if now >= self._retry_at.get(name, 0) and self.lanes.may_open(lane):
             self._open(name, lane)
 
     # ---- streams
