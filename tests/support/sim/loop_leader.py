@@ -130,7 +130,10 @@ class LoopLeader:
         self.service = LeaderService(self.desk)
         self._idle = TopicLeader(history.topic, lambda: "")
         self.network.listening[address] = self.process
-        self.loop.create_task(self.desk.endings.keep())
+        if history.deleting.drawn:
+            self.loop.create_task(self.desk.endings.keep())
+        else:
+            self.desk.endings.looked = True  # there is nothing to be ended
         if history.limits.on or history.deleting.drawn:
             pace = replace(PACE, deleted_topics=deleting.STAY)
             if history.straying.drawn:
