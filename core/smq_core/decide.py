@@ -6,7 +6,7 @@ first rule that wants it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from smq_core.autoscale import Change, HotPartition, Merge, Split
@@ -87,19 +87,21 @@ def decide(
     requests: Sequence[Request],
     *,
     refused: Iterable[tuple[str, str]] = (),
+    resting: Collection[str] = (),
     changes: Sequence[Change | Move | Roll] = (),
     now: int,
 ) -> tuple[list[SealPlan], list[Decision], Followed]:
     """One round. Returns the plans, a decision in words for each, and what became of the other requests.
 
-    ``refused`` are (segment, incarnation) pairs: that broker will never open that segment. ``changes`` is what load
-    and age ask for.
+    ``refused`` are (segment, incarnation) pairs: that broker will never open that segment. ``resting``: incarnations
+    that get no segment now, and keep those they have. ``changes`` is what load and age ask for.
     """
     no = set(refused)
-    round_ = _Round(spec, layout, Placer(brokers, avoid={incarnation for _, incarnation in no}))
+    takers = {name: broker for name, broker in brokers.items() if name not in resting}
+    round_ = _Round(spec, layout, Placer(takers, avoid={incarnation for _, incarnation in no}))
     round_.leave_brokers(brokers, no)
     waiting, given_up = round_.follow(requests)
-    round_.restore_replicas(brokers)
+    round_.restore_replicas(takers)
     round_.change(changes)
     plans = round_.plans
     decisions = [Decision(now, layout.topic, p.reason.value.lower(), p.segments, p.because) for p in plans]

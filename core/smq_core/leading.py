@@ -17,6 +17,7 @@ from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import Successor
 from smq_core.model import Durability, Layout, Phase, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
 from smq_core.placement import BrokerView, Placer
+from smq_core.refusals import Refusals
 from smq_core.sealing import AskReplica, Blocked, Liveness, SealFromFiler, Sealing
 from smq_core.topic_load import TopicLoad
 
@@ -25,6 +26,8 @@ SUCCESSORS_HEAD_START = 1_000_000
 KEPT_REFUSALS = 100
 RESYNC_AFTER = 30_000_000
 """A former leader's PUT may land after this one has read the layout: it is read again now and then."""
+STRANGERS_REPORT_WITHIN = 3_000_000
+"""So long brokers that another leader has placed segments on may need to report here, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,9 @@ class TopicLeader:
     _released: dict[str, set[str]] = field(default_factory=dict)
     _indexed: set[str] = field(default_factory=set)
     _retry_at: int = 0
+    _overtaken: bool = False
+    """The layout that was read last is another leader's, newer than the one that was known."""
+    _refusals: Refusals = field(default_factory=Refusals)
 
     # ---- what is to be done
 
@@ -273,7 +279,11 @@ class TopicLeader:
         if given_up:
             layout = layouts.accept_losses(layout, given_up, writer=self.unique())
             self._decided(now, "accept loss", tuple(sorted(given_up)), "a person gives up what cannot be reached")
-        if now < self.settles_at and not _all_known(layout, brokers):
+        known = _all_known(layout, brokers)
+        if self._overtaken and not known:  # who knows less must not undo what the other one does
+            self.settles_at = max(self.settles_at, now + STRANGERS_REPORT_WITHIN)
+        self._overtaken = False
+        if now < self.settles_at and not known:
             brokers = {}
         refused = {key for key, opening in self._openings.items() if opening.refused}
         asked = self.requests
@@ -283,6 +293,7 @@ class TopicLeader:
             brokers,
             self.requests,
             refused=refused,
+            resting=self._refusals.resting(now),
             changes=self.load.changes(self.topic.spec, layout, brokers, now),
             now=now,
         )
@@ -312,6 +323,7 @@ class TopicLeader:
         if self.layout is not None and (found is None or found[0].version < self.layout.version):
             return
         self._known = True
+        self._overtaken = self.layout is not None and found is not None and found[0].version > self.layout.version
         self.layout, self.etag = found if found is not None else (None, None)
         self._forget()
 
@@ -336,6 +348,7 @@ class TopicLeader:
         """This incarnation holds the segment."""
         opening = self._openings.setdefault((segment, incarnation), _Opening())
         opening.asked, opening.done = False, True
+        self._refusals.opened(incarnation)
 
     @property
     def knows_layout(self) -> bool:
@@ -361,6 +374,8 @@ class TopicLeader:
         """The call failed; ``refused`` when the process said no for good: the segment must go elsewhere."""
         opening = self._openings.setdefault((segment, incarnation), _Opening())
         opening.asked, opening.retry_at, opening.refused = False, now + RETRY_OPEN_AFTER, refused
+        if refused:
+            self._refusals.refused(incarnation, now)
 
     def sealed(self, outcome: SealOutcome) -> None:
         if outcome.segment in self._sealings:

@@ -25,7 +25,7 @@ from smq_core.model import Layout, Replica, SealOutcome, Topic, TopicSpec
 from smq_core.sealing import AskReplica, Liveness, SealFromFiler
 from smq_operator.effects import SEAL_TIMEOUT, BrokerCalls, seal_in_filer
 from smq_operator.lifecycle import retire
-from smq_operator.loop import SETTLE, LeaderLoop
+from smq_operator.loop import LeaderLoop
 from smq_operator.topic import TopicRun
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, outcome_from_pb
@@ -65,12 +65,10 @@ class Endings:
         self._ended: set[str] = set()
         self.looked = False
         """True when this leader knows which topics earlier ones have still to end."""
-        self._since = loop.now()
         loop.on_removed.append(self.removed)
 
     async def keep(self) -> None:
         """Goes on with what an earlier leader began, and with what failed; runs for as long as this leader leads."""
-        self._since = self._loop.now()
         while True:
             try:
                 for name, uid in await self._loop.effects.in_pool(_unsealed, self._loop.store, self._ended):
@@ -219,10 +217,8 @@ class Endings:
             return known.liveness(self._loop.now())
         if self._loop.world.proof_of_death(replica.incarnation) is not None:
             return Liveness.GONE
-        if self._loop.now() - self._since < SETTLE:
-            return Liveness.SUSPECT  # it may have had no time to report yet
-        newer = any(other.gone is None for other in self._loop.registry.named(replica.broker))
-        return Liveness.GONE if newer else Liveness.SUSPECT
+        outlived = self._loop.registry.outlived(replica, self._loop.now())
+        return Liveness.GONE if outlived else Liveness.SUSPECT
 
 
 def _end_layout(store: Store, name: str, uid: str, patience: Patience) -> tuple[Topic, Layout | None]:

@@ -201,7 +201,7 @@ class LeaderLoop:
         news, self._ticked_at, self._world_changed = self._world_changed, now, False
         if news or self._unsettled or now - self._synced_at >= SECOND:
             self.sync_wishes()
-        for broker in self.registry.check_proofs(self.layouts().values(), settled=now >= self._settles_at):
+        for broker in self.registry.check_proofs(self.layouts().values(), now):
             log.warning(
                 "broker.gone",
                 broker=broker.replica.broker,

@@ -26,6 +26,9 @@ TAKING = ("waiting", "open")
 """States of a segment at a broker that takes messages of it, or will."""
 
 SILENT_AFTER = 2_500_000
+REPORTS_UNDER_WAY = 2_500_000
+"""A report that is heard so long after a layout was seen was sent after that layout was made."""
+KEPT_FOR = 600_000_000
 LONGEST_PATIENCE = 20_000_000
 CALM_AFTER = 60_000_000
 """Without another false alarm for so long, the patience with a broker halves again."""
@@ -80,6 +83,8 @@ class Registry:
         self._brokers: dict[str, Broker] = {}
         self._familiar: dict[str, Layout] = {}
         """By uid: layouts that name nobody who is not among the brokers."""
+        self._strangers: dict[str, int] = {}
+        """Incarnations that only layouts name, and when that was first seen."""
 
     # ---- news
 
@@ -116,11 +121,10 @@ class Registry:
                 older.gone = f"a newer incarnation of {report.broker} registered"
         return broker
 
-    def check_proofs(self, layouts: Iterable[Layout], *, settled: bool) -> list[Broker]:
+    def check_proofs(self, layouts: Iterable[Layout], now: int) -> list[Broker]:
         """Asks the world about everyone who is not known to be gone; returns those who are, since this call.
 
-        Incarnations that only a layout names are remembered too when there is a proof. ``settled``: all who live had
-        the time to report, so one that did not, but whose name another has taken, is gone.
+        Incarnations that only a layout names are remembered too when there is a proof.
         """
         before, self._familiar = self._familiar, {}
         for layout in layouts:
@@ -128,7 +132,7 @@ class Registry:
             if before.get(layout.uid) is not layout:
                 unknown = [r for s in layout.segments for r in s.replicas if r.incarnation not in self._brokers]
             for replica in unknown:
-                self._check_unknown(replica, settled)
+                self._check_unknown(replica, now)
             if not unknown:
                 self._familiar[layout.uid] = layout
         found = []
@@ -139,28 +143,38 @@ class Registry:
                     found.append(broker)
         return found
 
-    def _check_unknown(self, replica: Replica, settled: bool) -> None:
+    def _check_unknown(self, replica: Replica, now: int) -> None:
         proof = self._world.proof_of_death(replica.incarnation)
         if proof is not None:
             self._brokers[replica.incarnation] = Broker(replica, gone=proof)
-        elif settled and any(b.gone is None for b in self.named(replica.broker)):
+        elif self.outlived(replica, now):
             newer = f"a newer incarnation of {replica.broker} registered"
             self._brokers[replica.incarnation] = Broker(replica, gone=newer)
+
+    def outlived(self, replica: Replica, now: int) -> bool:
+        """True when a layout names this one, who never reported, and another incarnation of its broker has reported
+        since: then this one is the older, and gone. Until then it may be a newer one, which another leader knows."""
+        seen_at = self._strangers.setdefault(replica.incarnation, now)
+        others = self.named(replica.broker)
+        return any(other.gone is None and other.heard_at - seen_at >= REPORTS_UNDER_WAY for other in others)
 
     def slept(self, microseconds: int) -> None:
         """This process stood still for so long: that nobody was heard meanwhile says nothing about the brokers."""
         for broker in self._brokers.values():
             broker.heard_at += microseconds
+        for incarnation in self._strangers:
+            self._strangers[incarnation] += microseconds
 
     def forget(self, named: Collection[str], now: int) -> list[str]:
         """Drops gone incarnations that no layout names; returns them."""
         done = [
             incarnation
             for incarnation, broker in self._brokers.items()
-            if broker.gone is not None and incarnation not in named and now - broker.heard_at > 600_000_000
+            if broker.gone is not None and incarnation not in named and now - broker.heard_at > KEPT_FOR
         ]
         for incarnation in done:
             del self._brokers[incarnation]
+        self._strangers = {n: at for n, at in self._strangers.items() if n not in self._brokers and now - at < KEPT_FOR}
         if done:
             self._familiar.clear()
         return done

@@ -282,9 +282,9 @@ class Ender:
             return None
         return SimpleNamespace(liveness=lambda now: self.leader._liveness(incarnation, heard))
 
-    def named(self, broker: str) -> list[Any]:
-        found = [it.replica for it in self.leader.heard.values() if it.replica.broker == broker]
-        return [SimpleNamespace(gone=self.proof_of_death(replica.incarnation)) for replica in found]
+    def outlived(self, replica: Replica, now: int) -> bool:
+        """As this leader: it believes in proofs alone."""
+        return False
 
     def proof_of_death(self, incarnation: str) -> str | None:
         dead = self.leader.supervisor.proves_gone(self.leader.address, incarnation)

@@ -1,14 +1,18 @@
 """Elastic histories whose leaders are the leader process's own code (``loop_leader``). ``run(seed)`` as elsewhere.
 
-What the leader logs is part of the story; what it logs as unexpected fails the history.
+What the leader logs is part of the story; what it logs as unexpected fails the history. One more thing must hold:
+
+16. no leader holds a broker that lives for gone
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import MutableMapping
+from random import Random
 from typing import Any
 
+from smq_core.invariants import Violation
 from smq_proto.v1 import data_pb2 as pb
 from support.sim.broker import Broker
 from support.sim.elastic import ElasticFaults, ElasticHistory, quicker
@@ -17,6 +21,7 @@ from support.sim.history import run as run_history
 from support.sim.leader import Leader
 from support.sim.loop_leader import LoopLeader
 from support.sim.replica_status import status_of
+from support.sim.world import SECOND
 
 UNEXPECTED = ("leader.round.failed", "topic.failed", "leader.task.failed", "fleet.failed")
 
@@ -31,6 +36,22 @@ class LoopFaults(ElasticFaults):
 
 class LoopHistory(ElasticHistory):
     faults_kind = LoopFaults
+
+    def draw(self, dice: Random) -> None:
+        super().draw(dice)
+        self.world.after(SECOND, self._look)
+
+    def _look(self) -> None:
+        """Whether a leader gives up what lives: what that broker holds would be taken from the filer."""
+        living = [broker for broker in self.brokers.values() if broker.process.alive]
+        for leader in self.leaders.values():
+            assert isinstance(leader, LoopLeader)
+            for broker in living:
+                known = leader.leading.registry.get(broker.incarnation)
+                if known is not None and known.gone is not None:
+                    words = f"{leader.process.name} holds it for gone, though it lives: {known.gone}"
+                    self.checker.must([Violation(16, broker.incarnation, words)])
+        self.world.after(SECOND, self._look)
 
     def make_leader(self, address: str) -> Leader:
         leader = LoopLeader(self, address)

@@ -130,10 +130,7 @@ class LoopLeader:
         self.service = LeaderService(self.desk)
         self._idle = TopicLeader(history.topic, lambda: "")
         self.network.listening[address] = self.process
-        if history.deleting.drawn:
-            self.loop.create_task(self.desk.endings.keep())
-        else:
-            self.desk.endings.looked = True  # there is nothing to be ended
+        self.loop.create_task(self.desk.endings.keep())
         if history.limits.on or history.deleting.drawn:
             pace = replace(PACE, deleted_topics=deleting.STAY)
             if history.straying.drawn:

@@ -76,6 +76,15 @@ def test_one_that_can_never_be_opened_there_goes_elsewhere():
     assert R[1] not in only.successors[0].replicas, "the broker that refused comes last"
 
 
+def test_one_that_rests_keeps_what_it_has_and_gets_nothing():
+    assert plans(layout(), brokers(), resting={"i1"}) == []
+    (only,) = plans(layout(), brokers(2), refused={("t-0-16-0", "i1")}, resting={"i1"})
+    assert only.successors[0].replicas == (R[0],)
+    degraded = layout(replicas=(R[0],))
+    assert plans(degraded, brokers(2), resting={"i1"}) == [], "there are no more replicas to be had now"
+    assert plans(degraded, brokers(2)) != []
+
+
 def test_with_one_broker_left_the_successor_is_stored():
     (only,) = plans(layout(), brokers(2, i0="gone"))
     assert only.successors[0].durability is Durability.STORED

@@ -12,6 +12,7 @@ from smq_core.layout import end
 from smq_core.leading import (
     RESYNC_AFTER,
     RETRY_OPEN_AFTER,
+    STRANGERS_REPORT_WITHIN,
     SUCCESSORS_HEAD_START,
     AppendIndex,
     Effect,
@@ -361,6 +362,43 @@ def test_an_open_that_failed_is_repeated_and_one_that_was_refused_is_not():
     (put,) = scene.step()
     assert isinstance(put, PutLayout)
     assert first.replica not in put.layout.segments[-1].replicas
+
+
+def test_a_broker_that_refuses_everything_does_not_make_segments_without_end():
+    """It is believed in, and there are no more brokers than replicas."""
+    scene = Scene(replicas=3)
+    puts = []
+    for _ in range(3_000):
+        effects = scene.step(1000)
+        puts += [scene.now for e in effects if isinstance(e, PutLayout)]
+        for effect in effects:
+            if isinstance(effect, OpenReplica) and effect.replica.incarnation == "i2":
+                scene.leader.open_failed(effect.segment.name, "i2", scene.now, refused=True)
+            else:
+                scene.answer([effect])
+    assert 8 <= len(puts) <= 30
+    (at_last,) = (s for s in scene.layout.segments if not s.successors)
+    assert {r.incarnation for r in at_last.replicas} == {"i0", "i1"}
+    scene.now += 2_000_000
+    scene.run()
+    assert len(scene.layout.segments[-1].replicas) == 3, "it is tried again, and opens"
+
+
+def test_who_is_overtaken_by_a_leader_that_knows_more_brokers_leaves_its_work_alone_at_first():
+    scene = Scene().begun()
+    (segment,) = scene.layout.segments
+    new = Replica("b1", "new", "h:9")
+    moved = replace(segment, replicas=(segment.replicas[0], new))
+    scene.stored = replace(scene.layout, version=scene.layout.version + 1, segments=(moved,))
+    scene.etag += 1
+    scene.leader.layout_lost(scene.now)
+    began = scene.now
+    while scene.now < began + STRANGERS_REPORT_WITHIN - 10_000:
+        effects = scene.step(100_000)
+        assert not any(isinstance(e, PutLayout) for e in effects), "it may report here in a moment"
+        scene.answer(effects)
+    (put,) = (e for _ in range(10) for e in scene.step(100_000) if isinstance(e, PutLayout))
+    assert put.layout.segment(segment.name).sealed_because.value == "Failover"
 
 
 def test_a_report_spares_the_question():

@@ -9,7 +9,7 @@ from smq_core.keyspace import KeyRange
 from smq_core.layout import Successor, create
 from smq_core.model import Durability, Layout, Replica
 from smq_core.sealing import Liveness
-from smq_operator.registry import LONGEST_PATIENCE, SILENT_AFTER, Registry, work_of
+from smq_operator.registry import LONGEST_PATIENCE, REPORTS_UNDER_WAY, SILENT_AFTER, Registry, work_of
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from support.leader_in_memory import FakeWorld
@@ -100,32 +100,47 @@ def test_a_late_report_of_a_process_that_the_world_knows_better_makes_nobody_gon
 
 def test_unreachable_is_not_gone_but_a_proof_is(registry: Registry, world: World):
     registry.report(report("b", "b-1"), 0)
-    assert registry.check_proofs([], settled=True) == []
+    assert registry.check_proofs([], 0) == []
     world.dead["b-1"] = "its process ended"
-    (gone,) = registry.check_proofs([], settled=True)
+    (gone,) = registry.check_proofs([], 0)
     assert gone.gone == "its process ended"
-    assert registry.check_proofs([], settled=True) == [], "told once"
+    assert registry.check_proofs([], 0) == [], "told once"
 
 
 def test_incarnations_that_only_a_layout_names_are_asked_about_too(registry: Registry, world: World):
     world.dead["a-1"] = "gone before this leader came"
-    registry.check_proofs([layout_on("a-1", "c-1")], settled=True)
+    registry.check_proofs([layout_on("a-1", "c-1")], 0)
     assert liveness(registry, "a-1", 0) is Liveness.GONE
     assert registry.get("c-1") is None, "nothing is known of it: suspect, not gone"
 
 
-def test_a_name_that_another_took_proves_its_earlier_holder_gone_when_all_had_time_to_report(registry: Registry):
+def test_a_name_that_another_took_proves_its_earlier_holder_gone_when_it_goes_on_reporting(registry: Registry):
     registry.report(report("a", "a-2"), 0)
-    registry.check_proofs([layout_on("a-1")], settled=False)
+    registry.check_proofs([layout_on("a-1")], 100)
+    registry.report(report("a", "a-2"), 100 + REPORTS_UNDER_WAY - 1)
+    registry.check_proofs([layout_on("a-1")], 100 + REPORTS_UNDER_WAY)
     assert registry.get("a-1") is None
-    registry.check_proofs([layout_on("a-1")], settled=True)
+    registry.report(report("a", "a-2"), 100 + REPORTS_UNDER_WAY)
+    registry.check_proofs([layout_on("a-1")], 100 + REPORTS_UNDER_WAY)
     assert liveness(registry, "a-1", 0) is Liveness.GONE
+
+
+def test_one_that_only_another_leader_knows_is_not_gone_because_its_forerunner_was_heard(registry: Registry):
+    later = 60_000_000
+    registry.report(report("a", "a-1"), later - 1)
+    registry.check_proofs([layout_on("a-2")], later)
+    registry.slept(20_000_000)  # nobody was heard meanwhile
+    registry.check_proofs([layout_on("a-2")], later + 20_000_000)
+    assert registry.get("a-2") is None, "it may be the newer one"
+    registry.report(report("a", "a-2"), later + 21_000_000)
+    assert liveness(registry, "a-2", later + 21_000_000) is Liveness.ALIVE
+    assert liveness(registry, "a-1", later + 21_000_000) is Liveness.GONE
 
 
 def test_who_is_gone_is_known_as_long_as_a_layout_names_it(registry: Registry, world: World):
     registry.report(report("b", "b-1"), 0)
     world.dead["b-1"] = "dead"
-    registry.check_proofs([], settled=True)
+    registry.check_proofs([], 0)
     late = 3_600_000_000
     assert registry.forget({"b-1"}, late) == []
     assert registry.forget(set(), 1_000_000) == [], "not at once: somebody may look at the list"
