@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from smq_core.keyspace import KeyRange, covers_exactly, union
-from smq_core.model import Durability, Layout, Phase, Reason, Replica, Segment
+from smq_core.model import Durability, Layout, Phase, Reason, Replica, SealedSegment, SealOutcome, Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,4 +170,23 @@ def _new_segments(
             opened_at=now,
         )
         for i, part in enumerate(parts)
+    )
+
+
+def sealed_entry(segment: Segment, outcome: SealOutcome, now: int) -> SealedSegment:
+    """What the index has of a segment that leaves the layout."""
+    return SealedSegment(
+        name=segment.name,
+        number=segment.number,
+        range=segment.range,
+        end=outcome.end,
+        predecessors=segment.predecessors,
+        successors=segment.successors,
+        opened_because=segment.opened_because,
+        sealed_because=segment.sealed_because or Reason.MANUAL,
+        opened_at=segment.opened_at,
+        sealed_at=now,
+        durability=segment.durability,
+        lost_from=outcome.lost[0] if outcome.lost else None,
+        lost_to=outcome.lost[1] if outcome.lost else None,
     )

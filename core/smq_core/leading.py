@@ -15,7 +15,7 @@ from smq_core import layout as layouts
 from smq_core.decide import Decision, Request, check_request, decide
 from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import Successor
-from smq_core.model import Durability, Layout, Phase, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
+from smq_core.model import Durability, Layout, Phase, Replica, SealedSegment, SealOutcome, Segment, Topic
 from smq_core.placement import BrokerView, Placer
 from smq_core.refusals import Refusals
 from smq_core.sealing import AskReplica, Blocked, Liveness, SealFromFiler, Sealing
@@ -260,7 +260,7 @@ class TopicLeader:
         if not leaving or self._indexing or now < self._retry_at:
             return []
         self._indexing = True
-        entries = [_sealed_entry(self.layout.segment(name), self._outcomes()[name], now) for name in sorted(leaving)]
+        entries = [layouts.sealed_entry(self.layout.segment(name), self._outcomes()[name], now) for name in leaving]
         return [AppendIndex(tuple(sorted(entries, key=lambda e: e.number)))]
 
     def _change(self, now: int, brokers: Mapping[str, BrokerView]) -> list[Effect]:
@@ -492,24 +492,6 @@ def liveness_in(brokers: Mapping[str, BrokerView]) -> Callable[[str], Liveness]:
 
 def _all_known(layout: Layout, brokers: Mapping[str, BrokerView]) -> bool:
     return all(r.incarnation in brokers for s in layout.segments for r in s.replicas)
-
-
-def _sealed_entry(segment: Segment, outcome: SealOutcome, now: int) -> SealedSegment:
-    return SealedSegment(
-        name=segment.name,
-        number=segment.number,
-        range=segment.range,
-        end=outcome.end,
-        predecessors=segment.predecessors,
-        successors=segment.successors,
-        opened_because=segment.opened_because,
-        sealed_because=segment.sealed_because or Reason.MANUAL,
-        opened_at=segment.opened_at,
-        sealed_at=now,
-        durability=segment.durability,
-        lost_from=outcome.lost[0] if outcome.lost else None,
-        lost_to=outcome.lost[1] if outcome.lost else None,
-    )
 
 
 def accepting(layout: Layout) -> list[Segment]:

@@ -70,10 +70,12 @@ class Endings:
     async def keep(self) -> None:
         """Goes on with what an earlier leader began, and with what failed; runs for as long as this leader leads."""
         while True:
+            settled = self._loop.settled
             try:
                 for name, uid in await self._loop.effects.in_pool(_unsealed, self._loop.store, self._ended):
                     self.begin(name, uid)
-                self.looked = True
+                # A listing may be older than the record of a deletion that an earlier leader has just answered.
+                self.looked = self.looked or settled
             except SmqError as error:
                 log.warning("endings.unknown", error=error.code, message=error.message)
             await asyncio.sleep(LOOK_EVERY if self.looked else AGAIN_AFTER)

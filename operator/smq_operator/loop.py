@@ -376,6 +376,11 @@ class LeaderLoop:
         return found
 
     @property
+    def settled(self) -> bool:
+        """Whether this leader leads for so long that what was there before has been heard of."""
+        return self.now() >= self._settles_at
+
+    @property
     def knows_everything(self) -> bool:
         """True when no topic's layout is still to be read; a topic that has none yet gives nobody anything to hold."""
         leaders = [run.leader for run in self.topics.values()]
