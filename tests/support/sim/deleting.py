@@ -28,6 +28,7 @@ from smq_storage.records import to_json
 from smq_storage.topics import Current
 from support.sim.chain import LAYOUT, Stored, folder
 from support.sim.filer import TOPIC, UID, Filer
+from support.sim.leader import SETTLES
 from support.sim.leader_calls import SimulatedCalls
 from support.sim.messages import rows
 from support.sim.virtual_asyncio import VirtualLoop
@@ -200,6 +201,7 @@ class Ender:
         self.leader = leader
         self.process, self.network = leader.process, leader.network
         self.knows = False
+        self._settles_at = leader.clock() + SETTLES
         self.loop = VirtualLoop(leader.process)
         self.store: Any = Filer(leader.store, leader.process)
         self.me = leader.process.name
@@ -264,6 +266,10 @@ class Ender:
             return {}
         topic = self.leader.history.topic
         return {TOPIC: SimpleNamespace(wish=SimpleNamespace(uid=UID), topic=topic)}
+
+    @property
+    def settled(self) -> bool:
+        return self.now() >= self._settles_at
 
     def now(self) -> int:
         return self.leader.clock()
