@@ -8,6 +8,7 @@ made. Where that is not possible, gRPC's keepalive frees it after two to three s
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from pathlib import Path
@@ -51,7 +52,7 @@ class Channel:
         if not one_at_a_time.acquire(timeout=CONNECT_WITHIN):
             raise Unavailable(f"the broker at {address} does not answer")
         try:
-            before = _sockets_to(port)
+            before = sockets_to(port)
             client = network.flight(address, _KEEPALIVE)
             try:
                 list(client.list_actions(fl.FlightCallOptions(timeout=CONNECT_WITHIN)))
@@ -81,7 +82,7 @@ class Channel:
             self.client.close()
 
 
-def _sockets_to(port: int) -> set[tuple[object, ...]]:
+def sockets_to(port: int) -> set[tuple[object, ...]]:
     """The local ends of this process's TCP connections to that port."""
     ends = set()
     for it in _each(port):
@@ -111,7 +112,8 @@ def _each(port: int) -> list[socket.socket]:
         try:
             if not str((_DESCRIPTORS / name).readlink()).startswith("socket:"):
                 continue
-            it = socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM)
+            # Of its own family: an IPv6 address that is read as one of IPv4 is cut off, and never the same twice.
+            it = socket.socket(fileno=os.dup(int(name)))
         except OSError:
             continue
         try:
