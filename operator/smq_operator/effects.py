@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol, TypeVar
@@ -163,7 +163,7 @@ class Effects:
         return True
 
     async def _flush_ahead(self, leader: TopicLeader, effect: FlushAhead) -> None:
-        request = seal_request(leader.topic, effect.segment, effect.segment.primary, leader.layout)
+        request = _planned_seal(leader.topic, effect.segment, effect.segment.primary, leader.layout)
         request.only_flush = True
         try:
             await self._brokers.call(effect.segment.primary, "seal", request, timeout=FLUSH_TIMEOUT)
@@ -174,7 +174,7 @@ class Effects:
         replica, name = effect.replica, effect.segment
         try:
             assert leader.layout is not None
-            request = seal_request(leader.topic, leader.layout.segment(name), replica, leader.layout)
+            request = _planned_seal(leader.topic, leader.layout.segment(name), replica, leader.layout)
             body = await self._brokers.call(replica, "seal", request, timeout=SEAL_TIMEOUT)
             outcome = outcome_from_pb(pb.SealOutcome.FromString(body))
         except Exception as error:
@@ -229,17 +229,25 @@ class Effects:
             log.error(f"{what}.failed", topic=topic.name, exc_info=error, **more)
 
 
-def seal_request(topic: Topic, segment: Segment, replica: Replica, layout: Layout | None) -> pb.SealSegment:
-    successors = [layout.segment(name) for name in segment.successors if layout is not None and name in layout]
+def seal_request(
+    topic: Topic, segment: str, replica: Replica, reason: str, successors: Iterable[Segment] = ()
+) -> pb.SealSegment:
     return pb.SealSegment(
         protocol=PROTOCOL,
         topic=topic.name,
         uid=topic.uid,
-        segment=segment.name,
+        segment=segment,
         incarnation=replica.incarnation,
-        reason=(segment.sealed_because or Reason.MANUAL).value,
+        reason=reason,
         successors=[segment_to_pb(s) for s in successors],
     )
+
+
+def _planned_seal(topic: Topic, segment: Segment, replica: Replica, layout: Layout | None) -> pb.SealSegment:
+    """As the layout has it."""
+    reason = (segment.sealed_because or Reason.MANUAL).value
+    successors = [layout.segment(name) for name in segment.successors if layout is not None and name in layout]
+    return seal_request(topic, segment.name, replica, reason, successors)
 
 
 def seal_in_filer(

@@ -23,12 +23,12 @@ from smq_core.errors import Conflict, NotHeld, SmqError, Unavailable
 from smq_core.layout import end
 from smq_core.model import Layout, Replica, SealOutcome, Topic, TopicSpec
 from smq_core.sealing import AskReplica, Liveness, SealFromFiler
-from smq_operator.effects import SEAL_TIMEOUT, BrokerCalls, seal_in_filer
+from smq_operator.effects import SEAL_TIMEOUT, BrokerCalls, seal_in_filer, seal_request
 from smq_operator.lifecycle import retire
 from smq_operator.loop import LeaderLoop
 from smq_operator.topic import TopicRun
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, outcome_from_pb
+from smq_proto.wire import outcome_from_pb
 from smq_storage import layouts
 from smq_storage.chain import Chain
 from smq_storage.conditional import Patience
@@ -185,14 +185,7 @@ class Endings:
                     seal_in_filer, store, topic, name, me, step.known_watermark, self._patience
                 )
             else:
-                request = pb.SealSegment(
-                    protocol=PROTOCOL,
-                    topic=topic.name,
-                    uid=topic.uid,
-                    segment=name,
-                    incarnation=step.replica.incarnation,
-                    reason=REASON,
-                )
+                request = seal_request(topic, name, step.replica, REASON)
                 body = await self._brokers.call(step.replica, "seal", request, timeout=SEAL_TIMEOUT)
                 outcome = outcome_from_pb(pb.SealOutcome.FromString(body))
         except Exception as error:  # every step gets an answer, so that it is tried again
