@@ -52,7 +52,7 @@ class Channel:
         if not one_at_a_time.acquire(timeout=CONNECT_WITHIN):
             raise Unavailable(f"the broker at {address} does not answer")
         try:
-            before = sockets_to(port)
+            before = _sockets_to(port)
             client = network.flight(address, _KEEPALIVE)
             try:
                 list(client.list_actions(fl.FlightCallOptions(timeout=CONNECT_WITHIN)))
@@ -82,7 +82,7 @@ class Channel:
             self.client.close()
 
 
-def sockets_to(port: int) -> set[tuple[object, ...]]:
+def _sockets_to(port: int) -> set[tuple[object, ...]]:
     """The local ends of this process's TCP connections to that port."""
     ends = set()
     for it in _each(port):

@@ -19,7 +19,6 @@ from smq.cutting import Piece, Route, cut
 from smq.delivery import Fate, timed_out
 from smq.lanes import LaneRunner
 from smq.outcomes import OutcomeAsker
-from smq.prepared import Prepared
 from smq.stream import SegmentStream
 from smq.tables import Shaper
 from smq.view import Known, TopicView
@@ -64,7 +63,6 @@ class Engine:
         self.lanes = Lanes(epoch)
         self.stopping = False
         self.failure: SmqError | None = None
-        self.prepared = Prepared(view.network)
         self.in_flight = 0
         self.max_batch_bytes = DEFAULT_MAX_BATCH_BYTES
         self._known: Known = view.known
@@ -154,7 +152,6 @@ class Engine:
         for runner in runners:
             runner.join(5)
         self._keeper.join(5)
-        self.prepared.close()
         if self._asking is not None:
             self._asking.join(5)
         self.fail(InvalidRequest("the producer is closed"))
@@ -258,21 +255,12 @@ class Engine:
                 self._known = known
                 self.lanes.know(known.layout.segments)
                 self._retarget(accepting(known.layout))
-                self._prepare()
                 calls = self._advance()
                 names = {s.name for s in known.layout.segments}
                 self.lanes.drop_done(names | {p for s in known.layout.segments for p in s.predecessors})
         _run(calls)
         if gone is not None:
             self.fail(gone)
-
-    def _prepare(self) -> None:
-        """Connects to the segments to which what is written now will go on: then nothing waits for that."""
-        written = {name for name, runner in self._runners.items() if runner.stream is not None}
-        self.prepared.keep({s.name for s in self._targets.segments})
-        self.prepared.prepare(
-            s for s in self._targets.segments if s.name not in self._runners and not written.isdisjoint(s.predecessors)
-        )
 
     def _retarget(self, segments: Iterable[Segment]) -> None:
         """Takes in where partitions should go. What is known to be sealed is no target, however old the news is."""

@@ -54,7 +54,7 @@ class LaneRunner:
                     self.engine.producer_id,
                     self.engine.epoch,
                     self.engine.schema,
-                    self.engine.prepared,
+                    self.engine.view.network,
                     self.engine.on_reply,
                     self.engine.on_end,
                 )

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq.channel import Channel
-from smq.prepared import Prepared
+from smq.network import Network
 from smq_core.errors import SmqError, Unavailable
 from smq_core.model import Segment
 from smq_proto.flight import flight_errors, from_flight, parse
@@ -41,12 +41,12 @@ class SegmentStream:
         producer: str,
         epoch: int,
         schema: pa.Schema,
-        prepared: Prepared,
+        network: Network,
         on_reply: Reply,
         on_end: Ended,
     ) -> None:
         self.segment = segment
-        self._prepared = prepared
+        self._network = network
         self._command = pb.PutOpen(
             protocol=PROTOCOL,
             segment=segment.name,
@@ -66,7 +66,7 @@ class SegmentStream:
 
     def open(self) -> None:
         """Connects; what the primary says comes as the first reply. Raises Unavailable or what the broker answered."""
-        channel = self._prepared.take(self.segment)
+        channel = Channel.open(self.segment.primary.address, self._network)
         self._channel = channel
         self._heard = time.monotonic()
         if self._aborted:
