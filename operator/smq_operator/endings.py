@@ -64,7 +64,8 @@ class Endings:
         self._under: dict[str, _Under] = {}
         self._ended: set[str] = set()
         self.looked = False
-        """True when this leader knows which topics earlier ones have still to end."""
+        """True when this leader has seen which topics earlier ones have still to end."""
+        self._looked_when_settled = False
         loop.on_removed.append(self.removed)
 
     async def keep(self) -> None:
@@ -74,11 +75,12 @@ class Endings:
             try:
                 for name, uid in await self._loop.effects.in_pool(_unsealed, self._loop.store, self._ended):
                     self.begin(name, uid)
+                self.looked = True
                 # A listing may be older than the record of a deletion that an earlier leader has just answered.
-                self.looked = self.looked or settled
+                self._looked_when_settled = self._looked_when_settled or settled
             except SmqError as error:
                 log.warning("endings.unknown", error=error.code, message=error.message)
-            await asyncio.sleep(LOOK_EVERY if self.looked else AGAIN_AFTER)
+            await asyncio.sleep(LOOK_EVERY if self._looked_when_settled else AGAIN_AFTER)
 
     def begin(self, name: str, uid: str) -> None:
         """Ends this topic, which is deleted, beside the loop. Repeating it is harmless."""
@@ -100,7 +102,7 @@ class Endings:
 
         So it is of all of them while it is not known what is to be ended.
         """
-        if not self.looked:
+        if not self._looked_when_settled:
             return True
         for it in self._under.values():
             if it.ending is None:

@@ -331,7 +331,7 @@ def test_may_leave_is_not_said_before_every_layout_is_known():
         reply = await leader.call("Report", broker.report())
         assert isinstance(reply, lpb.BrokerReportReply) and not reply.may_leave, "no round was made yet"
         async with leading(leader):
-            await until(lambda: segments(leader) and leader.desk.endings.looked)
+            await until(lambda: segments(leader) and not leader.desk.endings.keeps(""))
             reply = await leader.call("Report", broker.report())
             assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
 
@@ -349,7 +349,7 @@ def test_brokers_may_leave_although_a_topic_has_no_layout_yet():
         async with leading(leader):
             await until(lambda: TOPIC in leader.loop.topics and leader.loop.knows_everything, what="the filer is read")
             assert leader.loop.topics[TOPIC].layout is None, "there is nobody to place it on"
-            await until(lambda: leader.desk.endings.looked, what="what is to be ended is known")
+            await until(lambda: not leader.desk.endings.keeps(""), what="what is to be ended is known")
             for broker in scene.fleet.brokers.values():
                 reply = await leader.call("Report", broker.report())
                 assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
@@ -379,7 +379,7 @@ def test_nobody_may_leave_while_a_layout_cannot_be_read(monkeypatch: pytest.Monk
             reply = await leader.call("Report", broker.report())
             assert isinstance(reply, lpb.BrokerReportReply) and not reply.may_leave
             monkeypatch.setattr(scene.store, "get", get)
-            await until(lambda: segments(leader) and leader.desk.endings.looked)
+            await until(lambda: segments(leader) and not leader.desk.endings.keeps(""))
             reply = await leader.call("Report", broker.report())
             assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
 
