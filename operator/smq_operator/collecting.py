@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from smq_core.errors import InvalidRequest
 from smq_core.model import SECOND
-from smq_storage.units import parse_duration
+from smq_operator.flags import duration_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +44,4 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def patience_of(given: argparse.Namespace) -> Patience:
     """Raises InvalidRequest."""
-    found: dict[str, int] = {}
-    for flag, name, _, _ in _FLAGS:
-        try:
-            found[name] = parse_duration(getattr(given, flag[2:].replace("-", "_")))
-        except ValueError as error:
-            raise InvalidRequest(f"{flag}: {error}") from None
-    return Patience(**found)
+    return Patience(**{name: duration_of(flag, given) for flag, name, _, _ in _FLAGS})

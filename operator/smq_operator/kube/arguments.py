@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from smq_core.errors import InvalidRequest
+from smq_operator.flags import duration_of
 from smq_operator.kube.settings import KubeSettings
 from smq_operator.settings import DEFAULT_PORT, Settings
-from smq_storage.units import parse_duration
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -48,11 +48,5 @@ def settings_of(given: argparse.Namespace, environment: Mapping[str, str]) -> Ku
         raise InvalidRequest("say in which Namespace the release is: set POD_NAMESPACE")
     if not given.release:
         raise InvalidRequest("--release is the name of the Helm release, such as smq")
-    return KubeSettings(given.release, home, given.namespace, environment.get("POD_NAME", ""), _grace(given.node_grace))
-
-
-def _grace(text: str) -> int:
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise InvalidRequest(f"--node-grace: {error}") from error
+    grace = duration_of("--node-grace", given)
+    return KubeSettings(given.release, home, given.namespace, environment.get("POD_NAME", ""), grace)
