@@ -116,16 +116,16 @@ class Deleting:
 
     def _trouble(self, leader: Any) -> None:
         """What is hard on a deletion comes just then: a leader that ends, brokers that are told to end or die."""
-        history, dice = self.history, self._dice
+        faults, dice = self.history.faults, self._dice
         soon = dice.randint(0, SECOND // 3)
         if dice.random() < 0.4:
-            history.world.after(soon, lambda: history.faults.end_leader(leader))
+            faults.soon(soon, lambda: faults.end_leader(leader))
         if dice.random() < 0.3:
-            history.world.after(soon // 4, history.faults.filer_away)
+            faults.soon(soon // 4, faults.filer_away)
         if dice.random() < 0.4:
-            history.world.after(dice.randint(0, SECOND), history.faults.terminate_broker)
+            faults.soon(dice.randint(0, SECOND), faults.terminate_broker)
         if dice.random() < 0.3:
-            history.world.after(dice.randint(0, SECOND), history.faults.kill_broker)
+            faults.soon(dice.randint(0, SECOND), faults.kill_broker)
 
     # ---- what must hold, as it happens
 

@@ -68,6 +68,10 @@ class Faults:
             if dice.random() < 0.5:
                 setattr(faults, name, rate * dice.random())
 
+    def soon(self, delay: int, kind: Callable[[], object]) -> None:
+        """One more fault, unless they are over by then: nobody would start again what it ends."""
+        self.world.after(delay, lambda: self._do(kind))
+
     def end(self) -> None:
         """Everything works from now on; what is dead is started again."""
         self.over = True
