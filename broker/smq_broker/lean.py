@@ -21,13 +21,12 @@ def keep_freed_memory(limit: int) -> bool:
     """Tells glibc to use memory again rather than give it back. ``limit`` is the memory of this process, in bytes.
 
     Batches come in buffers of about 1 MB. By default each of them is mapped, touched for the first time, and unmapped:
-    that was 40 % of a broker's CPU time. When half of the limit lies free at the heap's end, all but a quarter is given
-    back. False: not a glibc.
+    that was 40 % of a broker's CPU time. It never gives memory back by itself; ``calm`` says when. False: not a glibc.
     """
     return glibc.set_malloc(
         {
             glibc.MMAP_THRESHOLD: 32 * MIB,
-            glibc.TRIM_THRESHOLD: min(limit // 2, 2**31 - 1),
+            glibc.TRIM_THRESHOLD: glibc.NEVER,
             glibc.TOP_PAD: min(limit // 4, 2**30),
         }
     )

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from smq_broker import logs, metrics
 from smq_broker.actions import Actions
+from smq_broker.calm import Calm
 from smq_broker.clock import Clock
 from smq_broker.health import HealthServer
 from smq_broker.holdings import Holdings
@@ -26,6 +27,7 @@ from smq_broker.server import BrokerServer
 from smq_broker.session import LeaderSession
 from smq_broker.settings import BrokerSettings, parse_settings
 from smq_core.errors import InvalidRequest, StoreUnavailable, StoreUnfit
+from smq_storage import glibc
 from smq_storage.probe import probe
 from smq_storage.store import Store, StoreDenied
 
@@ -101,7 +103,10 @@ class Broker:
             incarnation=self.incarnation,
             pid=os.getpid(),
         )
+        calm = Calm()
         while not self._stop.wait(0.5):
+            if calm.look(holdings.bytes_in, time.monotonic()):
+                glibc.give_back()
             if holdings.draining:
                 self._not_ready = "draining"
         self._leave(holdings, session, news, intake)

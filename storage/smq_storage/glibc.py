@@ -9,6 +9,8 @@ from pathlib import Path
 
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, ARENA_MAX = -1, -2, -3, -8
 """The numbers of glibc's ``mallopt``."""
+NEVER = -1
+"""As a threshold: the largest there is."""
 _DONTNEED = 4
 """Of ``madvise``."""
 
