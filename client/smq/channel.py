@@ -8,14 +8,13 @@ made. Where that is not possible, gRPC's keepalive frees it after two to three s
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq import sockets
 from smq.network import Network
 from smq_core.errors import Unavailable
 from smq_proto.flight import from_flight
@@ -29,7 +28,6 @@ _KEEPALIVE = [
     ("grpc.http2.ping_timeout_ms", 1000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
-_DESCRIPTORS = Path("/proc/self/fd")
 _connecting: dict[str, threading.Lock] = {}
 _guard = threading.Lock()
 
@@ -37,10 +35,10 @@ _guard = threading.Lock()
 class Channel:
     """A Flight client with its own TCP connection. ``address`` is host:port."""
 
-    def __init__(self, address: str, client: fl.FlightClient, sockets: list[socket.socket]) -> None:
+    def __init__(self, address: str, client: fl.FlightClient, mine: list[socket.socket]) -> None:
         self.address = address
         self.client = client
-        self._sockets = sockets
+        self._sockets = mine
         self._lock = threading.Lock()
 
     @staticmethod
@@ -52,82 +50,31 @@ class Channel:
         if not one_at_a_time.acquire(timeout=CONNECT_WITHIN):
             raise Unavailable(f"the broker at {address} does not answer")
         try:
-            before = _sockets_to(port)
+            before = sockets.to_port(port)
             client = network.flight(address, _KEEPALIVE)
             try:
                 list(client.list_actions(fl.FlightCallOptions(timeout=CONNECT_WITHIN)))
             except pa.ArrowNotImplementedError:
                 pass  # it answers: that is enough
             except (pa.ArrowException, OSError) as error:
-                _shut(_new(before, port))
+                sockets.shut(sockets.since(before, port))
                 client.close()
                 raise from_flight(error) from None
-            return Channel(address, client, _new(before, port))
+            return Channel(address, client, sockets.since(before, port))
         finally:
             one_at_a_time.release()
 
     def abort(self) -> None:
         """Cuts the connection: every call on it, also a stuck write, fails at once. Repeatable."""
         with self._lock:
-            sockets, self._sockets = self._sockets, []
-        _shut(sockets)
+            mine, self._sockets = self._sockets, []
+        sockets.shut(mine)
 
     def close(self) -> None:
         """After the stream has ended."""
         with self._lock:
-            sockets, self._sockets = self._sockets, []
-        for it in sockets:
+            mine, self._sockets = self._sockets, []
+        for it in mine:
             it.close()
         with contextlib.suppress(pa.ArrowException, OSError):
             self.client.close()
-
-
-def _sockets_to(port: int) -> set[tuple[object, ...]]:
-    """The local ends of this process's TCP connections to that port."""
-    ends = set()
-    for it in _each(port):
-        ends.add(it.getsockname())
-        it.close()
-    return ends
-
-
-def _new(before: set[tuple[object, ...]], port: int) -> list[socket.socket]:
-    found = []
-    for it in _each(port):
-        if it.getsockname() in before:
-            it.close()
-        else:
-            found.append(it)
-    return found
-
-
-def _each(port: int) -> list[socket.socket]:
-    """Duplicates of this process's connected TCP sockets to that port. Empty where there is no /proc."""
-    found = []
-    try:
-        names = [p.name for p in _DESCRIPTORS.iterdir()]
-    except OSError:
-        return []
-    for name in names:
-        try:
-            if not str((_DESCRIPTORS / name).readlink()).startswith("socket:"):
-                continue
-            # Of its own family: an IPv6 address that is read as one of IPv4 is cut off, and never the same twice.
-            it = socket.socket(fileno=os.dup(int(name)))
-        except OSError:
-            continue
-        try:
-            if it.family in (socket.AF_INET, socket.AF_INET6) and it.getpeername()[1] == port:
-                found.append(it)
-                continue
-        except (OSError, IndexError, TypeError):
-            pass
-        it.close()
-    return found
-
-
-def _shut(sockets: list[socket.socket]) -> None:
-    for it in sockets:
-        with contextlib.suppress(OSError):
-            it.shutdown(socket.SHUT_RDWR)
-        it.close()
