@@ -38,11 +38,14 @@ SPARE_BYTES = 64 << 10
 """Of a broker's limit for a batch: what its columns need beside a message's own bytes."""
 
 MOST_AT_ONCE = 4
-"""Without lingering a batch leaves at once while fewer than so many have no outcome; else it waits for one of them.
-What is late would only get later by a batch for each message."""
+"""Without lingering a small batch leaves at once while fewer than so many have no outcome, after lingering while none
+has none; else it waits for one of them, and takes in what comes. What is late would only get later by many batches."""
+
+SMALL_BYTES = 64 << 10
+"""A batch with more than that is worth its own cost, and waits for none."""
 
 PATIENCE = 0.01
-"""How long it waits at most, in seconds: those without an outcome may be another segment's."""
+"""How old a batch gets at most by waiting, in seconds: those without an outcome may be another segment's."""
 
 Headers = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 
@@ -50,8 +53,8 @@ Headers = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 class Producer:
     """Made by :meth:`smq.Client.producer`. Safe from many threads; what one thread sends stays in its order per key.
 
-    Messages are batched: they leave after ``linger`` seconds or when a batch is full; with a linger of 0 at once,
-    unless several batches have no outcome yet. When the program falls silent nothing is lost, ``close`` (or the end of
+    Messages are batched: they leave after ``linger`` seconds or when a batch is full; a small batch up to 10 ms later
+    when several have no outcome yet. When the program falls silent nothing is lost, ``close`` (or the end of
     the ``with`` block) delivers all that was handed over.
     """
 
@@ -70,6 +73,7 @@ class Producer:
             raise InvalidRequest("linger and epoch are 0 or more; batch_bytes, max_in_flight and timeout more than 0")
         self._shaper = Shaper(view.known.topic)
         self._linger = linger
+        self._most_at_once = 1 if linger else MOST_AT_ONCE
         self._batch_bytes = batch_bytes
         self._timeout = timeout
         self.producer_id = producer_id or uuid.uuid4().hex
@@ -272,11 +276,13 @@ class Producer:
     def _wait_left(self, current: Accumulation) -> float:
         """For how many seconds this batch has still to wait. The caller holds the lock."""
         age = time.monotonic() - current.born
-        if self._linger or age >= PATIENCE:
-            return max(0.0, self._linger - age)
+        if age < self._linger:
+            return self._linger - age
+        if age >= PATIENCE or current.nbytes > SMALL_BYTES:
+            return 0.0
         self._waits = True  # before it is looked, so that no outcome is missed
         self._forget_settled()
-        self._waits = len(self._fates) > MOST_AT_ONCE
+        self._waits = len(self._fates) > self._most_at_once
         return PATIENCE - age if self._waits else 0.0
 
     def _some_settled(self) -> None:

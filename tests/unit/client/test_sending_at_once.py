@@ -1,17 +1,16 @@
-"""Without lingering: when messages leave one by one, and when they share a batch."""
+"""When messages leave one by one, and when they share a batch because others have no outcome yet."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 import smq.producer
 from smq.cutting import Piece
-from smq.producer import MOST_AT_ONCE, Producer
+from smq.producer import MOST_AT_ONCE, SMALL_BYTES, Producer
 from smq_core.errors import DeliveryTimeout
 from smq_core.model import Topic, TopicSpec
 from support.waiting import eventually
@@ -47,14 +46,26 @@ class SilentEngine:
 
 
 @pytest.fixture
-def producer(monkeypatch: pytest.MonkeyPatch) -> Any:
+def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], Producer]]:
+    """Makes one with that linger, in seconds."""
     monkeypatch.setattr(smq.producer, "Engine", SilentEngine)
     view = SimpleNamespace(name="t", known=SimpleNamespace(topic=Topic("default/t", "uid", TopicSpec(partitions=8))))
     options = {"batch_bytes": 1 << 20, "max_in_flight": 1 << 20, "timeout": 5.0, "producer_id": None, "epoch": 0}
-    made = Producer(view, linger=0.0, **options)  # type: ignore[arg-type]
-    yield made
-    engine(made).close()
-    made.close()
+    opened: list[Producer] = []
+
+    def open_one(linger: float) -> Producer:
+        opened.append(Producer(view, linger=linger, **options))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield open_one
+    for made in opened:
+        engine(made).close()
+        made.close()
+
+
+@pytest.fixture
+def producer(open_producer: Callable[[float], Producer]) -> Producer:
+    return open_producer(0.0)
 
 
 def engine(producer: Producer) -> SilentEngine:
@@ -96,3 +107,34 @@ def test_a_flush_waits_for_nobody(producer: Producer, monkeypatch: pytest.Monkey
     with pytest.raises(DeliveryTimeout):
         producer.flush(timeout=0.01)
     assert len(taken) == MOST_AT_ONCE + 1
+
+
+LINGER = 0.001
+
+
+def test_a_small_batch_that_has_lingered_waits_for_the_one_before(
+    open_producer: Callable[[float], Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smq.producer, "PATIENCE", 3600.0)
+    producer = open_producer(LINGER)
+    taken = engine(producer).taken
+    producer.send(b"first")
+    eventually(lambda: len(taken) == 1)
+    producer.send(b"waits")
+    eventually(lambda: producer._waits)
+    producer.send(b"joins")
+    assert len(taken) == 1
+    engine(producer).answer(taken[0])
+    eventually(lambda: len(taken) == 2)
+    assert taken[1].batch.num_rows == 2
+
+
+def test_a_batch_that_is_worth_its_cost_waits_for_none(
+    open_producer: Callable[[float], Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smq.producer, "PATIENCE", 3600.0)
+    producer = open_producer(LINGER)
+    taken = engine(producer).taken
+    for count in range(1, 4):
+        producer.send(b"x" * (SMALL_BYTES + 1))
+        eventually(lambda count=count: len(taken) == count)
