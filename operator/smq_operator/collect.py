@@ -168,6 +168,8 @@ class Collector:
         """A topic is wished no more: that is written down, so that the next leader knows it too."""
         if run.topic is not None:
             self._loop.spawn(self._guarded(run.name, self._note, run.topic))
+        else:  # the filer may have it from earlier leaders
+            self._vanished_at = self._loop.now()
 
     async def _note(self, topic: Topic) -> None:
         at = self._loop.now()
@@ -177,9 +179,11 @@ class Collector:
         now = self._loop.now()
         in_pool, store = self._loop.effects.in_pool, self._loop.store
         if now >= self._vanished_at:
-            self._vanished_at = now + self._pace.look_every
+            self._vanished_at = again = now + self._pace.every  # should the filer not answer
             for name in await in_pool(note_vanished, store, self._living(), self._loop.owner, now, self._patience):
                 log.info("topic.vanished", topic=name, message="deleted while nobody led")
+            if self._vanished_at == again:  # no other one was removed meanwhile
+                self._vanished_at = now + self._pace.look_every
         if now >= self._deleted_at:
             self._deleted_at = now + self._pace.every
             stay = self._pace.deleted_topics

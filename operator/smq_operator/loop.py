@@ -25,7 +25,7 @@ from smq_core.model import SECOND, Layout
 from smq_core.placement import BrokerView
 from smq_core.rebalance import carried
 from smq_operator.effects import Effects
-from smq_operator.lifecycle import adopt
+from smq_operator.lifecycle import Adopted, adopt
 from smq_operator.registry import Registry, work_of
 from smq_operator.topic import TopicRun
 from smq_operator.world import Wish, World
@@ -68,7 +68,7 @@ class LeaderLoop:
         """Called with each topic that is announced to those who watch it."""
         self.rounds = 0
         self.on_removed: list[Callable[[TopicRun], None]] = []
-        """Called when a topic is wished no more."""
+        """Called when a topic is wished no more, and nothing of its adoption is under way."""
         self.owner = ""
         """Names this world in the topics that it wishes."""
         self._last_round = 0
@@ -272,8 +272,8 @@ class LeaderLoop:
             self._held = None
             self._announce(run)
             log.info("topic.removed", topic=name)
-            for tell in self.on_removed:
-                tell(run)
+            if not run.adopting:
+                self._tell_removed(run)
         for name, wish in wishes.items():
             run = self.topics.setdefault(name, TopicRun(wish))
             if run.wish.paused != wish.paused:
@@ -298,9 +298,18 @@ class LeaderLoop:
             run.retry_at = self.now() + RETRY_TOPIC_AFTER
             run.problem = error.message if isinstance(error, SmqError) else f"unexpected: {error}"
             log.warning("topic.adopt.failed", topic=wish.name, message=run.problem)
-            return
+        else:
+            self._take(run, wish, adopted)
         finally:
             run.adopting = False
+        if run.removed:  # meanwhile: what has just been written is to be taken back
+            self._tell_removed(run)
+
+    def _take(self, run: TopicRun, wish: Wish, adopted: Adopted) -> None:
+        """The topic is written down as this says."""
+        if run.removed:
+            run.topic = adopted.topic
+            return
         run.problem = adopted.problem
         run.adopted_wish = wish
         known = run.leader.topic if run.leader is not None else None
@@ -312,6 +321,10 @@ class LeaderLoop:
         if adopted.problem:
             log.warning("topic.wish.refused", topic=wish.name, message=adopted.problem)
         self._announce(run)
+
+    def _tell_removed(self, run: TopicRun) -> None:
+        for tell in self.on_removed:
+            tell(run)
 
     async def adopted(self, name: str, timeout: float = 5.0) -> TopicRun:
         """The topic, when its last wish has been adopted. Raises UnknownTopic, StoreUnavailable."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 
 from smq_core.autoscale import Change, Merge
 from smq_core.decide import Request
 from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailable, Unavailable
-from smq_core.model import Durability
+from smq_core.model import SECOND, Durability, Topic
 from smq_core.sealing import Liveness
 from smq_operator.asking import WRITTEN_WITHIN, accept_loss, ask, written
 from smq_operator.desk import Desk
@@ -27,6 +28,8 @@ from smq_storage.manifest import check_change, parse_manifest
 log = structlog.get_logger()
 
 DRAIN_TIMEOUT = 2.0
+ADOPTED_WITHIN = 3.0
+"""So long a deletion waits for a topic that this leader has not read yet."""
 SEALED_WITHIN = 8.0
 """Less than clients wait for an answer, so that they hear what keeps a deleted topic's segments from being sealed."""
 
@@ -59,16 +62,28 @@ class PeopleService:
             return lpb.Empty()
         if full_name(request.topic) not in loop.topics and not endings.looked:
             raise Unavailable("this leader has just begun and does not know yet what is being deleted: try again")
-        run = loop.topic(request.topic)
-        if run.topic is not None:
-            # First the filer: when that fails nothing was changed, and deleting can be tried again.
-            await loop.effects.in_pool(retire, loop.store, run.name, run.topic.uid, Patience(5.0), loop.now())
-        await loop.world.delete(run.name)
+        asked = loop.now()
+        topic = await self._to_be_deleted(request.topic)
+        # First the filer: when that fails nothing was changed, and deleting can be tried again.
+        await loop.effects.in_pool(retire, loop.store, topic.name, topic.uid, Patience(5.0), loop.now())
+        await loop.world.delete(topic.name)
         loop.sync_wishes()
-        if run.topic is not None:
-            endings.begin(run.name, run.topic.uid)
-            await endings.wait(run.topic.uid, SEALED_WITHIN)
+        endings.begin(topic.name, topic.uid)
+        await endings.wait(topic.uid, SEALED_WITHIN - (loop.now() - asked) / SECOND)
         return lpb.Empty()
+
+    async def _to_be_deleted(self, name: str) -> Topic:
+        """The topic as the filer has it. A new leader may not have read it yet: brokers may hold segments of it."""
+        run = self.desk.loop.topic(name)
+        if run.topic is None:
+            with suppress(StoreUnavailable):
+                run = await self.desk.loop.adopted(run.name, ADOPTED_WITHIN)
+        if run.topic is None:
+            raise StoreUnavailable(
+                f"topic {run.name} is not deleted, and nothing was changed: this leader has not read yet what the "
+                f"filer has of it ({run.problem or 'the filer does not answer'}). Try again"
+            )
+        return run.topic
 
     @answers
     async def PauseTopic(self, request: lpb.PauseTopicRequest) -> lpb.Empty:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from smq_core.errors import Conflict
+from smq_core.errors import Conflict, StoreUnavailable
 from smq_core.replica import SegmentReplica, State
-from smq_operator import endings, service_people
+from smq_operator import collect, endings, service_people
+from smq_operator import loop as leader_loop
 from smq_operator.collect_deleted import Living, note_vanished
 from smq_operator.lifecycle import adopt, note_deletion
 from smq_operator.world import Wish
@@ -260,5 +262,102 @@ def test_a_broker_stays_until_what_it_holds_of_a_deleted_topic_is_sealed(monkeyp
             for broker in scene.fleet.brokers.values():
                 reply = await leader.call("Report", broker.report())
                 assert isinstance(reply, lpb.BrokerReportReply) and reply.may_leave
+
+    asyncio.run(main())
+
+
+class Unread:
+    """A topic that a first leader opened, and that the next one cannot read from the filer: ``read`` says when it can.
+
+    ``asked`` is set as soon as it tries; it fails then, or with ``hangs`` waits until it can be read.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, given: bool, hangs: bool = False) -> None:
+        self.scene, self.hangs = Scene(), hangs
+        if given:
+            self.scene.world.topics[TOPIC] = replace(self.scene.world.topics[TOPIC], uid="of-the-resource")
+        self.asked, self.read = threading.Event(), threading.Event()
+        self._monkeypatch = monkeypatch
+
+    async def next_leader(self) -> LeaderInMemory:
+        first = self.leader()
+        async with leading(first):
+            await self.scene.open(first)
+        self._monkeypatch.setattr(leader_loop, "adopt", self._adopt)
+        return self.leader()
+
+    def leader(self) -> LeaderInMemory:
+        leader = self.scene.leader()
+        leader.loop.owner = "here"
+        return leader
+
+    def unwish(self, leader: LeaderInMemory) -> None:
+        del self.scene.world.topics[TOPIC]
+        leader.loop.world_changed()
+
+    def _adopt(self, *args: Any) -> object:
+        self.asked.set()
+        if not self.read.wait(10.0 if self.hangs else 0.0):
+            raise StoreUnavailable("broken by the test")
+        return adopt(*args)
+
+
+def test_a_topic_that_a_new_leader_has_not_read_yet_is_not_said_to_be_deleted(monkeypatch: pytest.MonkeyPatch):
+    async def main() -> None:
+        unread = Unread(monkeypatch, given=False)
+        scene, leader = unread.scene, await unread.next_leader()
+        async with leading(leader):
+            await until(lambda: unread.asked.is_set() and leader.desk.endings.looked)
+            monkeypatch.setattr(service_people, "ADOPTED_WITHIN", 0.2)
+            with pytest.raises(
+                Refused, match=r"not deleted, and nothing was changed: .*broken by the test.* Try again"
+            ):
+                await leader.call("DeleteTopic", DELETE)
+            assert TOPIC in scene.world.topics and len(scene.appending()) == 2
+            monkeypatch.setattr(service_people, "ADOPTED_WITHIN", 5.0)
+            answer = asyncio.ensure_future(leader.call("DeleteTopic", DELETE))
+            unread.read.set()
+            await answer
+            assert not scene.appending() and scene.is_noted()
+
+    asyncio.run(main())
+
+
+def test_a_resource_that_is_deleted_while_a_new_leader_reads_its_topic_is_sealed_too(monkeypatch: pytest.MonkeyPatch):
+    async def main() -> None:
+        unread = Unread(monkeypatch, given=True, hangs=True)
+        scene, leader = unread.scene, await unread.next_leader()
+        monkeypatch.setattr(collect, "note_vanished", lambda *args: [])  # the next look may be far away
+        async with leading(leader):
+            await until(unread.asked.is_set)
+            unread.unwish(leader)
+            await until(lambda: TOPIC not in leader.loop.topics)
+            unread.read.set()
+            await until(lambda: not scene.appending() and scene.is_noted(), what="it is sealed")
+
+    asyncio.run(main())
+
+
+def test_a_resource_that_is_deleted_before_a_new_leader_could_read_its_topic_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    looks = []
+
+    def look(*args: Any) -> list[str]:
+        looks.append(args)
+        if len(looks) == 1:
+            raise StoreUnavailable("broken by the test")
+        return note_vanished(*args)
+
+    async def main() -> None:
+        unread = Unread(monkeypatch, given=True)
+        scene, leader = unread.scene, await unread.next_leader()
+        monkeypatch.setattr(collect, "note_vanished", look)
+        monkeypatch.setattr(endings, "LOOK_EVERY", 0.1)
+        async with leading(leader):
+            await until(unread.asked.is_set)
+            unread.unwish(leader)
+            await until(lambda: not scene.appending() and scene.is_noted(), what="it is sealed")
+        assert len(looks) == 2, "once more, since the filer did not answer"
 
     asyncio.run(main())
