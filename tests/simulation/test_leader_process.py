@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from smq_core.model import Topic
 from smq_operator.registry import Registry
+from smq_operator.service_people import PeopleService
 from support.sim import loop_history
+from support.sim.deleting import Deleting
 from support.sim.elastic import quicker
 from support.sim.loop_history import LoopHistory
 from support.sim.many import failures
@@ -59,6 +62,21 @@ def test_a_leader_that_believes_silence_to_be_death_is_caught(monkeypatch: pytes
 
     monkeypatch.setattr(Registry, "check_proofs", check_proofs)
     assert any(loop_history.run(seed) for seed in range(60))
+
+
+@pytest.mark.timeout(300)
+def test_a_leader_that_answers_a_deletion_of_what_it_has_not_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The filer may have the topic from earlier leaders. Few histories notice it: the search begins where one does."""
+    deletions = [seed for seed in range(1_000_247, 1_000_747) if Deleting(seed).drawn]
+
+    async def to_be_deleted(self: PeopleService, name: str) -> Topic:
+        run = self.desk.loop.topic(name)
+        return run.topic or Topic(run.name, "unread", run.wish.spec)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PeopleService, "_to_be_deleted", to_be_deleted)
+        caught = next((seed for seed in deletions if loop_history.run(seed)), None)
+    assert caught is not None and loop_history.run(caught) is None
 
 
 # ---- the event loop in virtual time
