@@ -117,7 +117,8 @@ class Client:
     ) -> Producer:
         """A producer on a topic, ``name`` or ``namespace/name``.
 
-        linger: seconds that a message may wait for others to share a batch.
+        linger: seconds that a message may wait for others to share a batch; up to 10 ms more while others have no
+            outcome yet.
         batch_bytes: a batch goes out when it has this many bytes.
         max_in_flight: bytes handed over and not yet durable; ``send`` and ``write`` block beyond it.
         timeout: seconds; after that a message's Delivery fails with DeliveryTimeout, and a blocked ``send`` raises
