@@ -71,6 +71,13 @@ def latency(cluster: Cluster, scale: Scale) -> Row:
     return Row(latencies(result, meter), meter)
 
 
+def steady(cluster: Cluster, scale: Scale) -> Row:
+    topic = cluster.topic(4)
+    words = ("--size", 1000, "--rate", 5000, "--keys", 64, "--count", scale.of(100_000, 30_000))
+    result, meter = _load(cluster, "latency", topic, *words)
+    return Row(latencies(result, meter), meter)
+
+
 def _tail(size: int, cluster: Cluster, scale: Scale) -> Row:
     segments = scale.of(TAIL_SEGMENTS, 4)
     topic = cluster.topic(segments, flush_bytes="1Gi", flush_interval="1h")
@@ -197,6 +204,17 @@ CASES = (
         ),
         latency,
         peers={"kafka": peers.kafka_latency, "weed mq": peers.weed_latency},
+    ),
+    Case(
+        "steady-1k",
+        "1 KB at 5,000/s with the usual lingering to four segments: from send() to its ack",
+        (
+            Figure("p50_ms", "p50 ms", higher=False),
+            Figure("p99_ms", "p99 ms", higher=False),
+            *PER_CPU,
+        ),
+        steady,
+        ClusterSpec(brokers=3),
     ),
     *cases_elastic.CASES,
     Case(

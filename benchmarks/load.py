@@ -2,7 +2,7 @@
 
 write     whole tables, as many bytes or seconds as told
 send      one message after the other, every receipt looked at
-latency   a fixed rate without lingering: from ``send`` to its receipt
+latency   a fixed rate: from ``send`` to its receipt
 consume   from the earliest message on, batch by batch
 """
 
@@ -62,6 +62,7 @@ def send(client: smq.Client, args: argparse.Namespace) -> Row:
 
 def latency(client: smq.Client, args: argparse.Namespace) -> Row:
     values = payload.events(args.size)
+    keys = [b"%d" % key for key in range(args.keys)] or [None]
     taken = np.full(args.count, np.nan)
     failed: list[str] = []
 
@@ -79,7 +80,8 @@ def latency(client: smq.Client, args: argparse.Namespace) -> Row:
         start = time.perf_counter()
         for number in paced(args.rate, args.count):
             sent = time.perf_counter()
-            producer.send(values[number % len(values)]).add_done_callback(arrived(number, sent))
+            delivery = producer.send(values[number % len(values)], key=keys[number % len(keys)])
+            delivery.add_done_callback(arrived(number, sent))
         producer.flush(60)
         seconds = time.perf_counter() - start
     assert not failed and not np.isnan(taken).any(), failed[:3]
@@ -117,6 +119,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=1 << 62)
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--rate", type=float, default=1000.0)
+    parser.add_argument("--keys", type=int, default=0, help="how many; 0: messages have none")
     parser.add_argument("--linger", type=float, default=0.002)
     parser.add_argument("--batch-bytes", type=int, default=1 << 20)
     parser.add_argument("--table-bytes", type=int, default=8 << 20)
