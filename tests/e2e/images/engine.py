@@ -18,6 +18,9 @@ from e2e.cluster.daemons import Daemons, NotReady, wait_until
 TRIES = 3
 """On a busy machine containerd often needs longer than the 15 s that dockerd gives it."""
 
+KEPT = "3gb"
+"""What the engine of our own keeps of builds for the next ones."""
+
 PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")
 
 
@@ -66,6 +69,9 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         if self._daemons is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._run("image", "prune", "--force")
+                self._run("builder", "prune", "--force", f"--keep-storage={KEPT}")
             self._daemons.stop("dockerd", signal.SIGTERM, 30)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
