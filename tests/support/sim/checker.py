@@ -15,7 +15,7 @@ from smq_core.invariants import Message, Row, Violation
 from smq_core.keyspace import KeyRange
 from smq_core.model import Durability, Layout, SealOutcome, TopicSpec
 from smq_core.producing import Delivered
-from support.sim.chain import INDEX, LAYOUT, Stored
+from support.sim.chain import INDEX, LAYOUT, Stored, true_chain
 from support.sim.messages import Piece, rows
 from support.sim.retained import Retained
 from support.sim.store import Store
@@ -69,6 +69,10 @@ class Checker:
             raise Broken(violation)
 
     # ---- the store
+
+    def chain_of(self, name: str) -> list[Stored]:
+        """What is really there of the segment."""
+        return true_chain(self.store, name)
 
     def _stored(self, path: str, value: Any) -> None:
         if value is None:

@@ -47,7 +47,8 @@ ANSWERS_WITHIN = 8.0
 class Deleting:
     """``drawn``: this history has a deletion, by dice of its own; ``data``: its policy is Delete.
 
-    ``gone``: the topic is wished no more. ``answered``: when a leader said that it is done, in true time.
+    ``gone``: the topic is wished no more. ``answered``: when a leader said that it is done, in true time. ``emptied``:
+    the segments of which files went because of it.
     """
 
     def __init__(self, seed: int) -> None:
@@ -56,6 +57,7 @@ class Deleting:
         self.data = self._dice.random() < 0.5
         self.gone = False
         self.answered: int | None = None
+        self.emptied: set[str] = set()
         self.history: ElasticHistory
 
     def of(self, topic: Topic) -> Topic:
@@ -136,6 +138,8 @@ class Deleting:
             open_ = [name for name, held in broker.holdings.items() if held.machine.outcome is None]
             if open_ and broker.process.alive and broker.begun() & set(open_):
                 self._broken(path, f"it is deleted while {broker.incarnation} holds {open_}")
+        if path.startswith("seg/"):
+            self.emptied.add(path.split("/")[1])
 
     def acked(self, messages: Iterable[inv.Message]) -> None:
         late = [m for m in messages if self.answered is not None and m.sent_at > self.answered]
@@ -167,7 +171,7 @@ class Deleting:
         checker.must(inv.each_once(log, []))
         if not self.data:
             for name in checker.everyone.keys() - checker.retained.rows.keys():
-                objects = {stored.info.first: stored.info for stored in self._stored(name)}
+                objects = {stored.info.first: stored.info for stored in self.stored(name)}
                 checker.must(inv.chain_is_whole(name, objects, sealed=True))
         for reader in history.readers:
             checker.must(inv.delivered_is_stable(reader.rows, log, checker.lost))
@@ -177,7 +181,7 @@ class Deleting:
         folders = ("seg/", LAYOUT, "index", "group/", f"doc/{paths.topic_folder(TOPIC, UID)}/")
         return [path for prefix in folders for path in store.paths(prefix)]
 
-    def _stored(self, name: str) -> list[Stored]:
+    def stored(self, name: str) -> list[Stored]:
         """Every chunk that the segment has, or had."""
         things, before = self.history.store.things, folder(name)
         found = [things[path].versions for path in sorted(things) if path.startswith(before)]
@@ -187,7 +191,7 @@ class Deleting:
         kept = self.history.checker.retained.rows.get(name)
         if kept is not None:
             return kept
-        each = (pair for stored in self._stored(name) for pair in rows(stored.entries))
+        each = (pair for stored in self.stored(name) for pair in rows(stored.entries))
         return [Row(name, offset, message) for offset, message in each]
 
     def _broken(self, subject: str, what: str) -> None:

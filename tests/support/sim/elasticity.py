@@ -14,6 +14,7 @@ from smq_core.invariants import Violation
 from smq_core.model import Layout, Reason, Segment, TopicSpec
 from smq_core.producing import Delivered
 from support.sim.broker import Broker
+from support.sim.chain import Stored
 from support.sim.checker import Checker
 from support.sim.deployment import Scaling
 from support.sim.messages import Piece
@@ -45,6 +46,12 @@ class ElasticChecker(Checker):
         self._last_scaling: Scaling | None = None
 
     # ---- the deletion of the topic
+
+    def chain_of(self, name: str) -> list[Stored]:
+        """What retention decided on before the deletion may be written while the data goes: then what there was."""
+        if self.deleting is not None and name in self.deleting.emptied:
+            return self.deleting.stored(name)
+        return super().chain_of(name)
 
     def _stored(self, path: str, value: Any) -> None:
         removed = path.startswith("seg/") and path.split("/")[1] in self.retained.rows

@@ -137,5 +137,5 @@ def log_of(checker: Checker, name: str) -> list[Row]:
     kept = checker.retained.rows.get(name)
     if kept is not None:
         return kept
-    chain = true_chain(checker.store, name)
+    chain = checker.chain_of(name)
     return [Row(name, offset, message) for stored in chain for offset, message in rows(stored.entries)]
