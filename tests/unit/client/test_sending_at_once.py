@@ -109,32 +109,27 @@ def test_a_flush_waits_for_nobody(producer: Producer, monkeypatch: pytest.Monkey
     assert len(taken) == MOST_AT_ONCE + 1
 
 
-LINGER = 0.001
-
-
-def test_a_small_batch_that_has_lingered_waits_for_the_one_before(
-    open_producer: Callable[[float], Producer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def lingering(open_producer: Callable[[float], Producer], monkeypatch: pytest.MonkeyPatch) -> Producer:
     monkeypatch.setattr(smq.producer, "PATIENCE", 3600.0)
-    producer = open_producer(LINGER)
-    taken = engine(producer).taken
-    producer.send(b"first")
+    return open_producer(0.001)
+
+
+def test_a_small_batch_that_has_lingered_waits_for_the_one_before(lingering: Producer) -> None:
+    taken = engine(lingering).taken
+    lingering.send(b"first")
     eventually(lambda: len(taken) == 1)
-    producer.send(b"waits")
-    eventually(lambda: producer._waits)
-    producer.send(b"joins")
+    lingering.send(b"waits")
+    eventually(lambda: lingering._waits)
+    lingering.send(b"joins")
     assert len(taken) == 1
-    engine(producer).answer(taken[0])
+    engine(lingering).answer(taken[0])
     eventually(lambda: len(taken) == 2)
     assert taken[1].batch.num_rows == 2
 
 
-def test_a_batch_that_is_worth_its_cost_waits_for_none(
-    open_producer: Callable[[float], Producer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(smq.producer, "PATIENCE", 3600.0)
-    producer = open_producer(LINGER)
-    taken = engine(producer).taken
+def test_a_batch_that_is_worth_its_cost_waits_for_none(lingering: Producer) -> None:
+    taken = engine(lingering).taken
     for count in range(1, 4):
-        producer.send(b"x" * (SMALL_BYTES + 1))
+        lingering.send(b"x" * (SMALL_BYTES + 1))
         eventually(lambda count=count: len(taken) == count)
