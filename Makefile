@@ -63,7 +63,7 @@ format: $(STAMP) ## let ruff fix and format
 	$(VENV)/bin/ruff format .
 
 test: $(STAMP) ## every test that needs no Kubernetes nodes and kills nothing
-	$(PY) -m pytest tests -m "not chaos and not e2e" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest tests -m "not chaos and not e2e" -n $(WORKERS) --dist loadfile $(ARGS)
 
 demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all local processes
 	$(PY) -m examples.demo
