@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,6 +61,7 @@ class Feed:
         self._configuration = configuration
         self._listed = listed
         self._stop = threading.Event()
+        self._watching: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=f"watch-{scope.kinds[0].plural}", daemon=True)
 
@@ -72,6 +74,11 @@ class Feed:
     def stop(self) -> None:
         """Ends it soon; news that comes later is dropped. The thread ends with the process."""
         self._stop.set()
+        watching = self._watching
+        if watching is not None:
+            loop, ends = watching
+            with suppress(RuntimeError):  # it has ended by itself
+                loop.call_soon_threadsafe(ends.set)
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -82,14 +89,20 @@ class Feed:
             self._stop.wait(AGAIN_AFTER)
 
     async def _watch(self) -> None:
+        """Until ``stop``, or until kopf gives up: of the API server's own errors it stands only so many in a row."""
         namespace = self._scope.namespace
+        # A flag of threads would be waited for in a thread, and that one waited for when kopf gives up: for ever.
+        ends = asyncio.Event()
+        self._watching = asyncio.get_running_loop(), ends
+        if self._stop.is_set():
+            return
         await kopf.operator(
             registry=self._registry(),
             settings=self._settings(),
             standalone=True,
             clusterwide=not namespace,
             namespaces=[namespace] if namespace else [],
-            stop_flag=self._stop,
+            stop_flag=ends,
         )
 
     def _registry(self) -> kopf.OperatorRegistry:
