@@ -75,7 +75,6 @@ class Holdings:
         with self._lock:
             return list(self._held.values())
 
-    @property
     def bytes_in(self) -> int:
         """All bytes that ever came in, in both roles."""
         return sum(held.bytes_in for held in self.all()) + sum(totals.bytes for totals in self.forgotten.values())

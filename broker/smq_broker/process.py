@@ -103,9 +103,9 @@ class Broker:
             incarnation=self.incarnation,
             pid=os.getpid(),
         )
-        calm = Calm()
+        calm = Calm(holdings.bytes_in)
         while not self._stop.wait(0.5):
-            if calm.look(holdings.bytes_in, time.monotonic()):
+            if calm.look(time.monotonic()):
                 glibc.give_back()
             if holdings.draining:
                 self._not_ready = "draining"

@@ -6,8 +6,13 @@ from smq_broker.calm import LITTLE, PERIOD, Calm
 
 
 def given_back(came_in: Callable[[float], float], seconds: float) -> list[float]:
-    calm, times = Calm(), [second / 2 for second in range(int(2 * seconds))]
-    return [now for now in times if calm.look(int(came_in(now)), now)]
+    now = 0.0
+    calm, found = Calm(lambda: int(came_in(now))), []
+    while now < seconds:
+        if calm.look(now):
+            found.append(now)
+        now += 0.5
+    return found
 
 
 def test_once_after_a_burst_and_a_calm_period():
