@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from e2e.cluster.base_image import python_base
 from e2e.cluster.binaries import BIN, DNS, KUBE, NotBuilt, require
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import PROGRAMS
-from e2e.cluster.daemons import Daemons
+from e2e.cluster.daemons import Daemons, dying_with
 from e2e.cluster.image import Image
 from support.kube import Kube, documents
 from support.waiting import eventually
@@ -149,3 +149,10 @@ def test_a_cluster_dies_with_its_owner(tmp_path: Path) -> None:
         owner.kill()
         owner.wait()
     eventually(lambda: not any(map(daemons.alive, PROGRAMS)), 20, what="its programs are gone")
+
+
+@pytest.mark.parametrize(("owner", "begins"), [(os.getpid, True), (os.getppid, False)])
+def test_a_program_begins_only_while_its_owner_lives(owner: Callable[[], int], begins: bool) -> None:
+    """The owner may be gone before the program has asked to be told of that."""
+    said = subprocess.run([*dying_with(owner()), "echo", "begun"], stdout=subprocess.PIPE, check=False).stdout
+    assert (said == b"begun\n") is begins

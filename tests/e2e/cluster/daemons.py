@@ -29,8 +29,7 @@ class Daemons:
         """Does nothing while the one of that name is alive."""
         if self.alive(name):
             return
-        # util-linux' setpriv sets what is to happen at the parent's death without a hook in a threaded fork
-        guard = ["setpriv", "--pdeathsig", "KILL", "--"] if self._attached else []
+        guard = dying_with(os.getpid()) if self._attached else []
         with self.log(name).open("ab") as log:
             process = subprocess.Popen(
                 [*guard, *map(str, command)],
@@ -79,6 +78,14 @@ class Daemons:
                 lines = self.log(name).read_text(errors="replace").splitlines()[-5:]
                 parts.append("\n".join([f"--- {name}.log", *lines]))
         return "\n".join(parts)
+
+
+def dying_with(parent: int) -> list[str]:
+    """What to put before a command that is to die with this process, its parent.
+
+    util-linux' setpriv does it without a hook in a threaded fork; the shell notices a parent that died before that.
+    """
+    return ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(parent)]
 
 
 def birth(pid: int) -> str:

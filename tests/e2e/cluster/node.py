@@ -85,6 +85,7 @@ class Node:
         if space in ip("netns", "list").stdout.split():
             return
         ip("netns", "add", space)
+        ip("link", "del", f"v{space}", check=False)  # a former node's may live on after its namespace
         ip("link", "add", f"v{space}", "type", "veth", "peer", "name", "eth0", "netns", space)
         ip("link", "set", f"v{space}", "master", network.bridge, "up")
         ip("-n", space, "addr", "add", f"{network.node(self.number)}/24", "dev", "eth0")
