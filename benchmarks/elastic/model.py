@@ -19,9 +19,10 @@ from benchmarks.elastic.record import Event, Record, Sample
 from benchmarks.elastic.shapes import Shape
 from smq_core.autoscale import TARGET_BATCHES
 from smq_core.decide import Decision
+from smq_core.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.fleet import FleetLoad, FleetPolicy
 from smq_core.keyspace import KeyRange, covers_exactly, union
-from smq_core.leading import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout, TopicLeader
+from smq_core.leading import TopicLeader
 from smq_core.load import Counters
 from smq_core.model import SECOND, Layout, SealOutcome, Segment, Topic, TopicSpec
 from smq_core.rebalance import FOLLOWER
@@ -147,8 +148,8 @@ class Model:
                 self._seal(name, at)
             case AppendIndex(entries=entries):
                 self._later(at + world.store, lambda t: leader.indexed([e.name for e in entries]))
-            case FlushAhead():
-                pass
+            case FlushAhead(segment=segment):
+                self._later(at + world.call, lambda t: leader.flushed(segment.name))
 
     def _seal(self, name: str, at: int) -> None:
         done = at + self.world.call

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from smq_core.effects import OpenReplica, PutLayout
 from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import Successor, create
-from smq_core.leading import OpenReplica, PutLayout, TopicLeader
+from smq_core.leading import TopicLeader
 from smq_core.load import Counters
 from smq_core.model import SECOND, Durability, Layout, Replica, SealOutcome, Topic, TopicSpec
 from smq_core.placement import BrokerView

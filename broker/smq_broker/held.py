@@ -173,9 +173,9 @@ class Held:
         self.credit = self._memory.adjust(self.key, self.machine.tail_bytes, kept) or self.credit
         return self.credit
 
-    def ask_flush(self) -> None:
-        """Write out all that is here now, due or not. Lock held; it is settled at the end of the block."""
-        self.flush_upto = self.machine.end
+    def ask_flush(self, upto: int) -> None:
+        """Write out what is below this offset, due or not. Lock held; it is settled at the end of the block."""
+        self.flush_upto = max(self.flush_upto, upto)
 
     def relieve(self) -> None:
         """Write out what can be written now, or what can be first. Lock held, as for ``ask_flush``."""

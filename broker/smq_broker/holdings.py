@@ -28,6 +28,8 @@ from smq_storage.layouts import read_layout
 from smq_storage.store import Store
 
 KEEP_OUTCOMES = 600.0
+OPENED_WITHIN = 0.4
+"""Streams may come before the leader's word to open. Shorter than after what a silent peer is reported."""
 SEAL_ANSWER_WITHIN = 30.0
 
 log = structlog.get_logger()
@@ -60,6 +62,7 @@ class Holdings:
         self._clock = clock
         self._news = news
         self._lock = threading.Lock()
+        self._comes = threading.Condition(self._lock)
         self._held: dict[str, Held] = {}
         self._never: set[str] = set()
         self.forgotten = {role: Totals() for role in ("primary", "follower")}
@@ -109,17 +112,23 @@ class Holdings:
             held.credit = 0 if held.is_primary else self.memory.grant(key)
             self._held[key] = held
             self._never.add(key)
+            self._comes.notify_all()
         held.log.info("segment.opened", primary=held.is_primary, state=held.machine.state.value, credit=held.credit)
         self._begin(held)
         self._news.set()
         return held
 
     def find(self, segment: str, uid: str, incarnation: str) -> Held:
-        """The held segment. Without ``uid`` its name must be clear. Raises WrongIncarnation, NotHeld."""
+        """The held segment; one that was never here is waited for. Without ``uid`` its name must be clear.
+
+        Raises WrongIncarnation, NotHeld.
+        """
         self.check_incarnation(incarnation)
         with self._lock:
             if uid:
-                held = self._held.get(key_of(uid, segment))
+                key = key_of(uid, segment)
+                self._comes.wait_for(lambda: key in self._never, OPENED_WITHIN)
+                held = self._held.get(key)
                 named = [held] if held is not None else []
             else:
                 named = [h for h in self._held.values() if h.name == segment]
@@ -180,6 +189,7 @@ class Holdings:
             held = self._held.get(key)
             if held is None:
                 self._never.add(key)
+                self._comes.notify_all()
         if held is None:
             log.info("seal.not_held", segment=request.segment, topic=request.topic)
             raise NotHeld(
@@ -193,10 +203,8 @@ class Holdings:
         return held, outcome
 
     def flush_ahead(self, request: pb.SealSegment) -> None:
-        """A seal comes: write the tail now. Raises NotHeld."""
-        held = self.find(request.segment, request.uid, request.incarnation)
-        with held:
-            held.ask_flush()
+        """A seal comes: writes what the tail holds now. Raises NotHeld."""
+        self.sealers.write_ahead(self.find(request.segment, request.uid, request.incarnation))
 
     def outcome(self, topic: str, uid: str, segment: str) -> tuple[SealOutcome, tuple[Segment, ...]]:
         """Of any segment, held or not: from memory, or from its seal chunk. Raises Unavailable when there is none."""
@@ -264,7 +272,7 @@ class Holdings:
             with held as machine:
                 unwritten = machine.end > machine.chain_end if held.stored else machine.watermark > machine.chain_end
                 if held.is_primary and machine.state is State.OPEN and unwritten:
-                    held.ask_flush()
+                    held.ask_flush(machine.end)
                     waiting.append(held.name)
                 elif machine.state is State.FENCED:
                     waiting.append(held.name)

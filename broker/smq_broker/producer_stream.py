@@ -65,6 +65,7 @@ class ProducerStream:
         self._ended = False
         self._error: SmqError | None = None
         self._opened: pb.ProducerReply | None = None
+        self._entered = False
 
     # ---- called by the segment, under its lock
 
@@ -114,25 +115,41 @@ class ProducerStream:
         return self._error is None and self._held.machine.state in (State.FENCED, State.SEALED)
 
     def _open(self) -> bool:
-        """Enters the stream at the segment; False when the segment takes nothing any more."""
-        until = time.monotonic() + WAIT_TO_OPEN
+        """Takes the stream in; False when the segment takes nothing any more.
+
+        One that has not opened yet holds nothing of any producer, and can say so at once.
+        """
+        with self._held as machine:
+            self._held.streams.add(self)
+            try:
+                last = machine.producer_opens(self._producer, self._epoch)
+                self._entered = True
+            except SegmentSealed:
+                return False
+            except NotOpenYet:
+                last = None
+        opened = pb.ProducerReply.Opened(last_sequence=last, max_batch_bytes=self._max_batch)
+        self._opened = pb.ProducerReply(opened=opened)
+        return True
+
+    def _enter(self) -> None:
+        """Who sends has heard that the predecessors are sealed, maybe before the segment has.
+
+        Raises NotOpenYet when it does not open soon.
+        """
         held = self._held
         held.nudged.set()
+        until = time.monotonic() + WAIT_TO_OPEN
         while True:
             with held as machine:
-                held.streams.add(self)
                 try:
-                    last = machine.producer_opens(self._producer, self._epoch)
-                    break
-                except SegmentSealed:
-                    return False
+                    machine.producer_opens(self._producer, self._epoch)
+                    self._entered = True
+                    return
                 except NotOpenYet:
                     if time.monotonic() > until:
                         raise
                 held.changed.wait(POLL)
-        opened = pb.ProducerReply.Opened(last_sequence=last, max_batch_bytes=self._max_batch)
-        self._opened = pb.ProducerReply(opened=opened)
-        return True
 
     def _take_next(self, same: bool) -> bool:
         """One batch; False at the end of the stream."""
@@ -152,6 +169,8 @@ class ProducerStream:
                 max_batch_bytes=self._max_batch,
             )
         batch = self._held.wire.accept(chunk.data, same)
+        if not self._entered:
+            self._enter()
         self._append(header.sequence, batch)
         return True
 

@@ -98,8 +98,10 @@ class FollowerLink:
                 self._log.exception("follower.stream_failed")
             with self._held as machine:
                 machine.follower_lost(self.incarnation)
-            pause = FIRST_PAUSE if time.monotonic() - began > 2.0 else min(pause * 2, LONGEST_PAUSE)
+            if time.monotonic() - began > 2.0:
+                pause = FIRST_PAUSE
             self._held.fenced.wait(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     def _session(self) -> None:
         """One stream, until it breaks (raises SmqError) or the segment ends."""

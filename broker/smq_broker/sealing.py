@@ -25,6 +25,8 @@ from smq_storage.conditional import Patience, Taken
 FIRST_PAUSE = 0.05
 WRITE_AHEAD = 1.0
 """Well below the leader's patience with a primary that is asked to seal."""
+LITTLE = 1 << 20
+"""So many bytes are written as quickly when the segment is fenced already."""
 LONGEST_PAUSE = 2.0
 
 FindSuccessors = Callable[[Held], Sequence[Segment]]
@@ -66,7 +68,8 @@ class Sealers:
         self, held: Held, successors: Sequence[Segment], reason: str, *, seconds: float, given_up: Callable[[], bool]
     ) -> SealOutcome:
         """The outcome, once the seal chunk exists. Raises StoreUnavailable after ``seconds``; the run goes on."""
-        self._write_ahead(held)
+        if held.machine.tail_bytes > LITTLE:
+            self.write_ahead(held)
         run = self.start(held, successors, reason)
         until = time.monotonic() + seconds
         while not run.done.wait(0.25):
@@ -81,7 +84,7 @@ class Sealers:
         assert outcome is not None
         return outcome
 
-    def _write_ahead(self, held: Held) -> None:
+    def write_ahead(self, held: Held) -> None:
         """Writes what a primary's tail holds now, while it still takes more: a seal after that has little to write.
 
         Given up when it takes long or the filer does not answer.
@@ -92,7 +95,7 @@ class Sealers:
                 return
             goal = machine.watermark
             if machine.chain_end < goal:
-                held.ask_flush()
+                held.ask_flush(goal)
         with held.lock:
             while machine.chain_end < goal and machine.state is State.OPEN and held.unclear is None:
                 left = until - time.monotonic()

@@ -16,7 +16,7 @@ from smq_core.model import ChunkInfo
 from smq_core.replica import State
 from smq_storage.chain import Chain
 
-FIRST_POLL = 0.02
+FIRST_POLL = 0.05
 LONGEST_POLL = 0.5
 FAST_FOR = 3.0
 CHECK_EVERY = 0.1

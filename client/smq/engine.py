@@ -256,6 +256,7 @@ class Engine:
                 self.lanes.know(known.layout.segments)
                 self._retarget(accepting(known.layout))
                 calls = self._advance()
+                self._open_ahead()
                 names = {s.name for s in known.layout.segments}
                 self.lanes.drop_done(names | {p for s in known.layout.segments for p in s.predecessors})
         _run(calls)
@@ -271,6 +272,19 @@ class Engine:
             if segment.name in done:
                 fresh = fresh.replaced(segment, self._targets)
         self._targets = fresh
+
+    def _open_ahead(self) -> None:
+        """Streams to the successors of what is written, and none any more to those that were replaced unused."""
+        wanted = {s.name for s in self._targets.segments}
+        for name, runner in list(self._runners.items()):
+            if name not in wanted and name not in {s.name for s in self._route.segments} and runner.lane.idle:
+                runner.lane.state = LaneState.DONE
+                runner.wake.notify_all()
+                del self._runners[name]
+                self._told.pop(name, None)
+        for segment in self._targets.segments:
+            if segment.name not in self._runners and not self._runners.keys().isdisjoint(segment.predecessors):
+                self._runners[segment.name] = LaneRunner(self, self.lanes.lane(segment), ahead=True)
 
     def _advance(self) -> Calls:
         """Moves every lane on whose segment is being replaced, as far as its outcome is known or not needed."""

@@ -24,9 +24,12 @@ LONGEST_PAUSE = 0.25
 
 
 class LaneRunner:
-    """Drives one lane. Its fields are guarded by the engine's lock; ``wake`` is a condition on it."""
+    """Drives one lane. Its fields are guarded by the engine's lock; ``wake`` is a condition on it.
 
-    def __init__(self, engine: Engine, lane: Lane) -> None:
+    ``ahead``: its stream is opened once although there is nothing to send yet.
+    """
+
+    def __init__(self, engine: Engine, lane: Lane, *, ahead: bool = False) -> None:
         self.engine = engine
         self.lane = lane
         self.wake = threading.Condition(engine.lock)
@@ -35,6 +38,7 @@ class LaneRunner:
         self.moved_at: float | None = None
         """When it was first known that the segment is being replaced; its outcome is wanted then."""
         self.acked_at = 0.0
+        self._ahead = ahead
         self._pause = 0.0
         self._thread = threading.Thread(target=self._run, name=f"smq-lane-{lane.segment.name}", daemon=True)
         self._thread.start()
@@ -74,8 +78,9 @@ class LaneRunner:
             if self.engine.stopping or self.lane.state is LaneState.DONE:
                 return False
             left = retry_at - time.monotonic()
-            wanted = not self.lane.idle and self.moved_at is None and self.engine.lanes.may_open(self.lane)
+            wanted = self.moved_at is None and (self._ahead or not self.lane.idle)
             if wanted and left <= 0:
+                self._ahead = False
                 return True
             self.wake.wait(left if wanted and left > 0 else None)
 
@@ -89,6 +94,7 @@ class LaneRunner:
         return stream.end(graceful)
 
     def _send(self, stream: SegmentStream) -> bool:
+        free = False
         while True:
             with self.engine.lock:
                 while True:
@@ -96,7 +102,8 @@ class LaneRunner:
                         return False
                     if self.engine.stopping or self.lane.state is LaneState.DONE:
                         return True
-                    sent = self.lane.to_send()
+                    free = free or self.engine.lanes.may_send(self.lane)
+                    sent = self.lane.to_send() if free else None
                     if sent is not None:
                         break
                     self.wake.wait()

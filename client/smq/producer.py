@@ -44,7 +44,7 @@ has none; else it waits for one of them, and takes in what comes. What is late w
 SMALL_BYTES = 64 << 10
 """A batch with more than that is worth its own cost, and waits for none."""
 
-PATIENCE = 0.01
+PATIENCE = 0.02
 """How old a batch gets at most by waiting, in seconds: those without an outcome may be another segment's."""
 
 Headers = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
@@ -53,7 +53,7 @@ Headers = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 class Producer:
     """Made by :meth:`smq.Client.producer`. Safe from many threads; what one thread sends stays in its order per key.
 
-    Messages are batched: they leave after ``linger`` seconds or when a batch is full; a small batch up to 10 ms later
+    Messages are batched: they leave after ``linger`` seconds or when a batch is full; a small batch up to 20 ms later
     when several have no outcome yet. When the program falls silent nothing is lost, ``close`` (or the end of
     the ``with`` block) delivers all that was handed over.
     """

@@ -13,59 +13,25 @@ from dataclasses import dataclass, field, replace
 
 from smq_core import layout as layouts
 from smq_core.decide import Decision, Request, check_request, decide
+from smq_core.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.keyspace import KeyRange, even_split
 from smq_core.layout import Successor
-from smq_core.model import Durability, Layout, Phase, Replica, SealedSegment, SealOutcome, Segment, Topic
+from smq_core.model import Durability, Layout, Phase, SealOutcome, Segment, Topic
 from smq_core.placement import BrokerView, Placer
 from smq_core.refusals import Refusals
-from smq_core.sealing import AskReplica, Blocked, Liveness, SealFromFiler, Sealing
+from smq_core.sealing import AskReplica, Blocked, Liveness, Sealing
 from smq_core.topic_load import TopicLoad
 
 RETRY_OPEN_AFTER = 500_000
-SUCCESSORS_HEAD_START = 1_000_000
+HEAD_START = 1_000_000
+"""So long a seal waits for its successors and for what is written ahead."""
+WRITERS_FIRST = 150_000
+"""So long after a seal nothing more is done about it: its writers go on meanwhile, and need the same processes."""
 KEPT_REFUSALS = 100
 RESYNC_AFTER = 30_000_000
 """A former leader's PUT may land after this one has read the layout: it is read again now and then."""
 STRANGERS_REPORT_WITHIN = 3_000_000
 """So long brokers that another leader has placed segments on may need to report here, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadLayout:
-    """Answer with ``layout_read``."""
-
-
-@dataclass(frozen=True, slots=True)
-class PutLayout:
-    """Put on condition of ``etag`` (None: create only). Answer with ``layout_put`` or ``layout_lost``."""
-
-    layout: Layout
-    etag: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class OpenReplica:
-    """Tell this replica to open the segment. Answer with ``opened`` or ``open_failed``."""
-
-    segment: Segment
-    replica: Replica
-
-
-@dataclass(frozen=True, slots=True)
-class FlushAhead:
-    """Tell the primary that a seal comes, so that what remains is small. No answer."""
-
-    segment: Segment
-
-
-@dataclass(frozen=True, slots=True)
-class AppendIndex:
-    """Add these to the index of sealed segments. Answer with ``indexed`` or ``index_failed``."""
-
-    entries: tuple[SealedSegment, ...]
-
-
-Effect = ReadLayout | PutLayout | OpenReplica | FlushAhead | AskReplica | SealFromFiler | AppendIndex
 
 
 @dataclass(slots=True)
@@ -113,6 +79,9 @@ class TopicLeader:
     _open_everywhere: set[str] = field(default_factory=set)
     _sealings: dict[str, Sealing] = field(default_factory=dict)
     _seal_since: dict[str, int] = field(default_factory=dict)
+    _sealed_since: dict[str, int] = field(default_factory=dict)
+    _flushing: set[str] = field(default_factory=set)
+    """Segments whose primaries write ahead what they hold."""
     _released: dict[str, set[str]] = field(default_factory=dict)
     _indexed: set[str] = field(default_factory=set)
     _retry_at: int = 0
@@ -195,22 +164,18 @@ class TopicLeader:
     def _seal(self, now: int, brokers: Mapping[str, BrokerView]) -> list[Effect]:
         assert self.layout is not None
         liveness = liveness_in(brokers)
-        effects: list[Effect] = []
-        for segment in self.layout.segments:
-            if not segment.successors:
-                continue
-            if segment.name not in self._sealings:
-                self._sealings[segment.name] = Sealing(segment)
-                self._seal_since[segment.name] = now
-                if liveness(segment.primary.incarnation) is Liveness.ALIVE:
-                    effects.append(FlushAhead(segment))
+        ending = [segment for segment in self.layout.segments if segment.successors]
+        effects = self._flush_ahead(ending, now, liveness)
+        for segment in ending:
             sealing = self._sealings[segment.name]
             if sealing.outcome is not None:
-                effects += self._release(segment, liveness)
+                since = self._sealed_since.setdefault(segment.name, now)
+                if now - since >= WRITERS_FIRST:
+                    effects += self._release(segment, liveness)
                 continue
             if not self._predecessors_sealed(segment):
                 continue
-            if not self._successors_ready(segment, now, liveness):
+            if not self._may_fence(segment, now, liveness):
                 continue
             if segment.loss_accepted:
                 sealing.accept_loss()
@@ -222,6 +187,18 @@ class TopicLeader:
                 self.blocked[segment.name] = step
             elif step is not None:
                 effects.append(step)
+        return effects
+
+    def _flush_ahead(self, ending: Sequence[Segment], now: int, liveness: Callable[[str], Liveness]) -> list[Effect]:
+        """Begins the seals that the layout asks for."""
+        effects: list[Effect] = []
+        for segment in ending:
+            if segment.name not in self._sealings:
+                self._sealings[segment.name] = Sealing(segment)
+                self._seal_since[segment.name] = now
+                if liveness(segment.primary.incarnation) is Liveness.ALIVE:
+                    self._flushing.add(segment.name)
+                    effects.append(FlushAhead(segment))
         return effects
 
     def _release(self, segment: Segment, liveness: Callable[[str], Liveness]) -> list[Effect]:
@@ -238,17 +215,23 @@ class TopicLeader:
         assert self.layout is not None
         return all(self.outcome(p) is not None for p in segment.predecessors if p in self.layout)
 
-    def _successors_ready(self, segment: Segment, now: int, liveness: Callable[[str], Liveness]) -> bool:
-        """Successors open before the seal begins, so that writers go straight on; but nobody is waited for long."""
+    def _may_fence(self, segment: Segment, now: int, liveness: Callable[[str], Liveness]) -> bool:
+        """Successors open, and tails are written, before the seal begins, so that writers go straight on.
+
+        Segments that are merged wait for each other's tails: the writers of all stand still until the last one is
+        sealed. But nobody is waited for long.
+        """
         assert self.layout is not None
-        if now - self._seal_since[segment.name] >= SUCCESSORS_HEAD_START:
+        if now - self._seal_since[segment.name] >= HEAD_START:
             return True
-        for name in segment.successors:
-            successor = self.layout.segment(name)
+        successors = [self.layout.segment(name) for name in segment.successors]
+        if any(name in self._flushing for successor in successors for name in successor.predecessors):
+            return False
+        for successor in successors:
             if successor.successors:
                 continue
             for replica in successor.replicas:
-                opening = self._openings.get((name, replica.incarnation), _Opening())
+                opening = self._openings.get((successor.name, replica.incarnation), _Opening())
                 if not opening.done and liveness(replica.incarnation) is Liveness.ALIVE:
                     return False
         return True
@@ -256,7 +239,8 @@ class TopicLeader:
     def _index(self, now: int) -> list[Effect]:
         """The index entries come before the layout lets the segments go."""
         assert self.layout is not None
-        leaving = layouts.activatable(self.layout, self._outcomes()) - self._indexed
+        settled = {name for name, since in self._sealed_since.items() if now - since >= WRITERS_FIRST}
+        leaving = layouts.activatable(self.layout, settled) - self._indexed
         if not leaving or self._indexing or now < self._retry_at:
             return []
         self._indexing = True
@@ -377,6 +361,10 @@ class TopicLeader:
         if refused:
             self._refusals.refused(incarnation, now)
 
+    def flushed(self, segment: str) -> None:
+        """Its primary has written ahead what it held, or could not."""
+        self._flushing.discard(segment)
+
     def sealed(self, outcome: SealOutcome) -> None:
         if outcome.segment in self._sealings:
             self._sealings[outcome.segment].sealed(outcome)
@@ -460,10 +448,12 @@ class TopicLeader:
         """Drops what belongs to segments that left the layout."""
         names = {s.name for s in self.layout.segments} if self.layout is not None else set()
         self._losses &= names
+        self._flushing &= names
         self._openings = {key: value for key, value in self._openings.items() if key[0] in names}
         self._open_everywhere &= names
         self._sealings = {key: value for key, value in self._sealings.items() if key in names}
         self._seal_since = {key: value for key, value in self._seal_since.items() if key in names}
+        self._sealed_since = {key: value for key, value in self._sealed_since.items() if key in names}
         self._released = {key: value for key, value in self._released.items() if key in names}
         self.blocked = {key: value for key, value in self.blocked.items() if key in names}
         self.watermarks = {key: value for key, value in self.watermarks.items() if key in names}

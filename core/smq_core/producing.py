@@ -152,7 +152,7 @@ class Lanes:
     """All lanes of one producer on one topic, and which of them may send.
 
     A lane may send only when every predecessor's lane of this producer is done: else rows of one key could overtake
-    others whose fate is not known yet.
+    others whose fate is not known yet. Its stream may be opened before that.
     """
 
     epoch: int = 0
@@ -162,22 +162,18 @@ class Lanes:
     def lane(self, segment: Segment) -> Lane:
         return self.lanes.setdefault(segment.name, Lane(segment))
 
-    def may_open(self, lane: Lane) -> bool:
-        """Whether the lane's stream may be opened: no unsettled lane is among its known ancestors.
+    def may_send(self, lane: Lane) -> bool:
+        """Whether the lane may begin to send: no unsettled lane is among its known ancestors.
 
         Not only predecessors: a segment that was replaced before it opened has no lane, but its predecessors may. One
         that came and went between two looks at the layout is not even known; so an older segment of some of the same
         partitions is an ancestor, whatever lies between.
         """
         own = lane.segment
-        return (
-            lane.state is LaneState.CLOSED
-            and not self._waits(own.predecessors)
-            and all(
-                self._settled(other)
-                for other in self.lanes.values()
-                if other.segment.number < own.number and other.segment.range.overlaps(own.range)
-            )
+        return not self._waits(own.predecessors) and all(
+            self._settled(other)
+            for other in self.lanes.values()
+            if other.segment.number < own.number and other.segment.range.overlaps(own.range)
         )
 
     def know(self, segments: Iterable[Segment]) -> None:

@@ -51,10 +51,13 @@ class Held:
     start: int = 0
     producers: Producers = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
+    knows_end: bool = False
+    """Nobody but this sealer has written the chain, unless somebody else seals too."""
 
     @staticmethod
     def of(replica: SegmentReplica) -> Held:
-        return Held(replica.chain_end, replica.chain_producers(), tuple(replica.tail))
+        known = replica.config.is_primary
+        return Held(replica.chain_end, replica.chain_producers(), tuple(replica.tail), known)
 
 
 def seal(
@@ -64,24 +67,31 @@ def seal(
 
     A sealer that holds less than the chain seals at the chain's end. One that holds nothing may say up to where it
     knows that messages were acked (``known_watermark``): what lies between is recorded as lost.
+
+    Where the chain ends it looks first, unless it must be the one who wrote that far; a PUT that comes second tells
+    it to look after all.
     """
-    at, producers = held.start, held.producers
+    at, producers, look = held.start, held.producers, not held.knows_end
     while True:
-        found = yield ReadChunk(at)
+        found = (yield ReadChunk(at)) if look else None
         if isinstance(found, ChunkInfo):
             if found.sealed:
                 return SealOutcome(segment, found.first, found.producers, found.lost)
             at, producers = found.end, found.producers
             continue
+        look = False
         beyond = _entries_from(held.entries, at, max_chunk_bytes)
         if beyond:
             chunk = _chunk(at, producers, beyond)
             if (yield WriteChunk(chunk)) is True:
                 at, producers = chunk.end, chunk.producers
+            else:
+                look = True
             continue
         lost = (at, known_watermark) if known_watermark is not None and known_watermark > at else None
         if (yield WriteSeal(at, producers, lost)) is True:
             return SealOutcome(segment, at, producers, lost)
+        look = True
 
 
 def _entries_from(entries: Sequence[Entry], offset: int, max_bytes: int) -> tuple[Entry, ...]:

@@ -18,8 +18,9 @@ from google.protobuf.message import Message
 
 from smq_core import sealer
 from smq_core.dag import index_is_behind
+from smq_core.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.errors import Conflict, InvalidRequest, NotHeld, Overloaded, SmqError, WrongIncarnation
-from smq_core.leading import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout, TopicLeader
+from smq_core.leading import TopicLeader
 from smq_core.model import ChunkInfo, Layout, Reason, Replica, SealedSegment, SealOutcome, Segment, Topic
 from smq_core.sealing import AskReplica, SealFromFiler
 from smq_operator.topic import TopicRun
@@ -169,6 +170,7 @@ class Effects:
             await self._brokers.call(effect.segment.primary, "seal", request, timeout=FLUSH_TIMEOUT)
         except Exception as error:
             self._failed("segment.flush", leader.topic, error, segment=effect.segment.name)
+        leader.flushed(effect.segment.name)
 
     async def _ask(self, leader: TopicLeader, effect: AskReplica) -> None:
         replica, name = effect.replica, effect.segment

@@ -19,8 +19,9 @@ import structlog
 
 from smq_core.autoscale import lasting
 from smq_core.decide import Decision
+from smq_core.effects import Effect, OpenReplica, PutLayout
 from smq_core.errors import SmqError, StoreUnavailable, Unavailable, UnknownTopic
-from smq_core.leading import Effect, OpenReplica, PutLayout, TopicLeader
+from smq_core.leading import TopicLeader
 from smq_core.model import SECOND, Layout
 from smq_core.placement import BrokerView
 from smq_core.rebalance import carried

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.simulation
 
 Run = Callable[[int], object]
 FIRST = {
-    "a_leader_never_reads_the_layout_again": 300,
+    "a_leader_never_reads_the_layout_again": 950,
     "seal_a_successor_before_its_predecessors": 350,
     "a_merged_segment_opens_after_one_of_its_predecessors": 380,
     "let_a_broker_go_while_a_deleted_topic_is_sealed": 450,

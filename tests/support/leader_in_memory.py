@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from smq_core.effects import Effect
 from smq_core.errors import SmqError, UnknownTopic
-from smq_core.leading import Effect, TopicLeader
+from smq_core.leading import TopicLeader
 from smq_core.model import TopicSpec
 from smq_operator import clock
 from smq_operator.collect import Collector

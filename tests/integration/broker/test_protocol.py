@@ -332,6 +332,8 @@ def test_a_successor_opens_only_after_its_predecessors_seals(broker: BrokerProce
     two.open(topic, merged)
     assert two.report(merged).state == "waiting"
     early = RawProducer(two.address, topic, merged)
+    early.wait_opened(2)
+    early.send(rows([b"too early"]))
     assert isinstance(early.wait_error(), NotOpenYet)
     producer = RawProducer(broker.address, topic, left)
     producer.wait_acked(producer.send(rows([b"old"])))

@@ -138,7 +138,7 @@ class Broker:
         holding = self._held(segment)
         if not self.takes_producers:
             raise Unavailable("this broker is leaving")
-        self.process.start(holding.take_producer(stream, producer, epoch))
+        holding.take_producer(stream, producer, epoch)
 
     def on_replica(self, stream: Stream, segment: str, incarnation: str, primary: str) -> None:
         self._must_be(incarnation)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from smq_core.autoscale import lasting
+from smq_core.effects import PutLayout
 from smq_core.fleet import Fleet, FleetLoad, to_drain
-from smq_core.leading import PutLayout
 from smq_core.load import Rates
 from smq_core.model import Layout, Replica
 from smq_core.placement import BrokerView

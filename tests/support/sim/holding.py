@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from smq_core import sealer
 from smq_core.entries import Incoming, ReplicaConfig
-from smq_core.errors import SmqError, StoreUnavailable
+from smq_core.errors import SegmentSealed, SmqError, StoreUnavailable
 from smq_core.model import Segment
 from smq_core.replica import SegmentReplica, State
 from smq_core.sealer import Held
@@ -35,6 +35,7 @@ class ProducerStream:
         self.producer = producer
         self.epoch = epoch
         self.inbox: deque[Incoming] = deque()
+        self.entered = False
         stream.server_hears = self.hear
 
     def hear(self, message: Any) -> None:
@@ -47,7 +48,7 @@ class ProducerStream:
 
     def read_on(self) -> None:
         holding = self.holding
-        while self.inbox and holding.has_room(self.inbox[0].nbytes):
+        while self.inbox and self._enters() and holding.has_room(self.inbox[0].nbytes):
             batch = self.inbox.popleft()
             try:
                 entry = holding.machine.append(self.stream, batch, holding.broker.clock())
@@ -60,6 +61,19 @@ class ProducerStream:
             if entry is not None:
                 holding.count(batch.payload)
                 holding.broker.checker.appended(holding, entry)
+
+    def _enters(self) -> bool:
+        """At a successor that waited when the stream came, its first batch waits until the segment is open."""
+        if not self.entered and self.holding.machine.state is not State.WAITING:
+            try:
+                self.holding.machine.producer_opens(self.producer, self.epoch)
+                self.entered = True
+            except SegmentSealed:
+                return False
+            except SmqError as error:
+                self.stream.down(error)
+                self.close()
+        return self.entered
 
     def close(self) -> None:
         self.inbox.clear()
@@ -255,12 +269,8 @@ class Holding:
 
     # ---- streams from producers
 
-    def take_producer(self, stream: Stream, producer: str, epoch: int) -> Steps:
-        """Waits a while for a successor to open; then the stream is answered, or refused."""
-        for _ in range(10):
-            if self.machine.state is not State.WAITING:
-                break
-            yield 200 * MS
+    def take_producer(self, stream: Stream, producer: str, epoch: int) -> None:
+        """Answers, or refuses. A successor that waits to open holds nothing of any producer."""
         if self.machine.state is State.SEALED:
             stream.down(("sealed", self.machine.outcome))
             stream.end()
@@ -269,12 +279,15 @@ class Holding:
         if self.machine.state is State.FENCED:
             self.streams.append(served)
             return
-        try:
-            last = self.machine.producer_opens(producer, epoch)
-        except SmqError as error:
-            stream.down(error)
-            served.close()
-            return
+        last = None
+        if self.machine.state is State.OPEN:
+            try:
+                last = self.machine.producer_opens(producer, epoch)
+                served.entered = True
+            except SmqError as error:
+                stream.down(error)
+                served.close()
+                return
         self.streams.append(served)
         stream.down(("opened", last))
 

@@ -5,12 +5,14 @@ It has reports of brokers, and proof of deaths from the supervisor (reaped proce
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from smq_core import sealer
+from smq_core.effects import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.errors import NotHeld, SmqError, StoreUnavailable, WrongIncarnation
-from smq_core.leading import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout, TopicLeader
+from smq_core.leading import TopicLeader
 from smq_core.model import Replica
 from smq_core.numbers import contains
 from smq_core.placement import BrokerView
@@ -157,7 +159,10 @@ class Leader:
                 yield from self._open(effect)
             case FlushAhead(segment):
                 primary = segment.primary
-                self.network.call(self.process, primary.address, "flush", segment.name, primary.incarnation)
+                call = self.network.call(self.process, primary.address, "flush", segment.name, primary.incarnation)
+                with suppress(SmqError):
+                    yield call
+                self.machine.flushed(segment.name)
             case AskReplica():
                 yield from self._ask(effect)
             case SealFromFiler():

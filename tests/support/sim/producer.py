@@ -47,6 +47,8 @@ class Producer:
         self._retry_at: dict[str, int] = {}
         self._asking: set[str] = set()
         self._told: dict[str, SealOutcome] = {}
+        self._free: set[str] = set()
+        """Lanes that may send on their present streams."""
         self.process.start(self._send())
         self.process.start(self._drive())
 
@@ -120,6 +122,14 @@ class Producer:
             living = {s.name for s in layout.segments} | {p for s in layout.segments for p in s.predecessors}
             self.lanes.drop_done(living)
             self._enqueue()
+            self._open_ahead(layout)
+
+    def _open_ahead(self, layout: Layout) -> None:
+        """Now and then a successor gets its stream before anything is to be sent there."""
+        for segment in accepting(layout):
+            streams = any(name in self._streams for name in segment.predecessors)
+            if streams and segment.name not in self._streams and self.world.chance(0.5):
+                self._open(segment.name, self.lanes.lane(segment))
 
     def _advance(self) -> None:
         """Partitions whose segment accepts no more go on, as soon as the fate of what is in flight there is known.
@@ -150,6 +160,7 @@ class Producer:
 
     def _settle(self, name: str, lane: Lane, outcome: SealOutcome | None) -> list[object]:
         """All of the segment's batches are settled by its outcome; returns what is not in it, in order."""
+        self._free.discard(name)
         stream = self._streams.pop(name, None)
         if stream is not None:
             stream.leave()
@@ -168,6 +179,7 @@ class Producer:
         if lane.state is LaneState.STREAMING or name in self._streams:
             if now - self._heard_at[name] > 2 * SECOND:
                 self._broke(name, lane)
+            self._pump(lane)
             return
         if lane.idle or lane.state is LaneState.DONE or name in self._told:
             return
@@ -175,7 +187,7 @@ class Producer:
         known = {s.name: s for s in self.layout.segments}
         if name not in known or known[name].successors:
             self._ask_outcome(name)
-        if now >= self._retry_at.get(name, 0) and self.lanes.may_open(lane):
+        if now >= self._retry_at.get(name, 0):
             self._open(name, lane)
 
     # ---- streams
@@ -222,12 +234,20 @@ class Producer:
 
     def _pump(self, lane: Lane) -> None:
         stream = self._streams.get(lane.segment.name)
-        while stream is not None and (sent := lane.to_send()) is not None:
+        if stream is None or not self._may_send(lane):
+            return
+        while (sent := lane.to_send()) is not None:
             piece = sent.piece
             assert isinstance(piece, Piece)
             stream.up(incoming(piece, BatchId(self.producer, self.epoch, sent.sequence)))
 
+    def _may_send(self, lane: Lane) -> bool:
+        if lane.segment.name not in self._free and self.lanes.may_send(lane):
+            self._free.add(lane.segment.name)
+        return lane.segment.name in self._free
+
     def _broke(self, name: str, lane: Lane) -> None:
+        self._free.discard(name)
         stream = self._streams.pop(name, None)
         if stream is not None:
             stream.leave()

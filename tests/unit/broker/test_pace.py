@@ -134,5 +134,5 @@ def test_what_was_asked_for_does_not_wait():
     bench.look(1.1, may_wait=True)
     kicked = bench.kicked
     with bench.held:
-        bench.held.ask_flush()
+        bench.held.ask_flush(bench.held.machine.end)
     assert bench.kicked > kicked

@@ -8,18 +8,14 @@ from dataclasses import replace
 import pytest
 
 from smq_core.decide import Request
+from smq_core.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.layout import end
 from smq_core.leading import (
+    HEAD_START,
     RESYNC_AFTER,
     RETRY_OPEN_AFTER,
     STRANGERS_REPORT_WITHIN,
-    SUCCESSORS_HEAD_START,
-    AppendIndex,
-    Effect,
-    FlushAhead,
-    OpenReplica,
-    PutLayout,
-    ReadLayout,
+    WRITERS_FIRST,
     TopicLeader,
 )
 from smq_core.model import Durability, Layout, Phase, Replica, SealOutcome, Topic, TopicSpec
@@ -57,6 +53,8 @@ class Scene:
                     self.put(effect)
                 case OpenReplica():
                     self.leader.opened(effect.segment.name, effect.replica.incarnation)
+                case FlushAhead():
+                    self.leader.flushed(effect.segment.name)
                 case AskReplica() | SealFromFiler():
                     self.leader.sealed(SealOutcome(effect.segment, 5))
                 case AppendIndex():
@@ -66,7 +64,7 @@ class Scene:
         """Steps with answers until nothing is wanted; returns all effects."""
         found: list[Effect] = []
         for _ in range(rounds):
-            effects = self.step()
+            effects = self.step() or self.step(WRITERS_FIRST)
             if not effects:
                 return found
             found += effects
@@ -159,7 +157,40 @@ def test_successors_open_before_the_seal_begins_but_nobody_is_waited_for_long():
     effects = scene.step()
     assert set(kinds(effects)) == {"OpenReplica", "FlushAhead"}
     assert scene.step() == []
-    assert kinds(scene.step(SUCCESSORS_HEAD_START)) == ["AskReplica"]
+    assert kinds(scene.step(HEAD_START)) == ["AskReplica"]
+
+
+def test_merged_segments_are_fenced_when_the_tails_of_all_are_written():
+    scene = Scene(min_segments=2).begun()
+    scene.leader.requests.append(Request("merge", ("t-0-8-0", "t-8-16-1")))
+    scene.answer(scene.step())
+    effects = scene.step()
+    scene.answer([e for e in effects if isinstance(e, OpenReplica)])
+    assert kinds(effects).count("FlushAhead") == 2
+    assert scene.step() == []
+    scene.leader.flushed("t-0-8-0")
+    assert scene.step() == [], "the other one still writes"
+    scene.leader.flushed("t-8-16-1")
+    assert kinds(scene.step()) == ["AskReplica", "AskReplica"]
+
+
+def test_nobody_is_waited_for_long_before_a_merge():
+    scene = Scene(min_segments=2).begun()
+    scene.leader.requests.append(Request("merge", ("t-0-8-0", "t-8-16-1")))
+    scene.answer(scene.step())
+    scene.answer([e for e in scene.step() if isinstance(e, OpenReplica)])
+    scene.leader.flushed("t-0-8-0")
+    assert kinds(scene.step(HEAD_START)) == ["AskReplica", "AskReplica"]
+
+
+def test_writers_go_on_before_anything_else_is_done_about_a_seal():
+    scene = Scene().begun()
+    scene.leader.requests.append(Request("roll", ("t-0-16-0",)))
+    for _ in range(3):
+        scene.answer(scene.step())
+    assert scene.leader.outcome("t-0-16-0") is not None
+    assert scene.step() == [] and scene.step(WRITERS_FIRST - 1) == []
+    assert set(kinds(scene.step(1))) == {"AskReplica", "AppendIndex"}
 
 
 def test_a_failover_does_not_ask_the_dead():

@@ -175,9 +175,9 @@ def test_a_successor_waits_for_what_its_predecessors_have_in_flight() -> None:
     lanes.know([a, b, c])
     lanes.lane(a).queue.append("x")
     lanes.lane(b)
-    assert not lanes.may_open(lanes.lane(c))
+    assert not lanes.may_send(lanes.lane(c))
     lanes.lane(a).resolve(None, 0)
-    assert lanes.may_open(lanes.lane(c))
+    assert lanes.may_send(lanes.lane(c))
 
 
 def test_a_successor_waits_across_a_segment_that_never_opened() -> None:
@@ -186,10 +186,10 @@ def test_a_successor_waits_across_a_segment_that_never_opened() -> None:
     a, b, c = segment("a"), segment("b", ("a",)), segment("c", ("b",))
     lanes.know([a, b, c])
     lanes.lane(a).queue.append("x")
-    assert not lanes.may_open(lanes.lane(c))
+    assert not lanes.may_send(lanes.lane(c))
     lanes.drop_done({"c"})
-    assert not lanes.may_open(lanes.lane(c)), "what stands between must be remembered while it matters"
+    assert not lanes.may_send(lanes.lane(c)), "what stands between must be remembered while it matters"
     lanes.lane(a).resolve(None, 0)
-    assert lanes.may_open(lanes.lane(c))
+    assert lanes.may_send(lanes.lane(c))
     lanes.drop_done({"c"})
     assert set(lanes.predecessors) == {"c"} and set(lanes.lanes) == {"c"}

@@ -1,5 +1,7 @@
 """How a chain is ended: the procedure against a chain that others write to as well."""
 
+from dataclasses import replace
+
 import pytest
 
 from smq_core.entries import Entry, Incoming, ReplicaConfig, ReplicationMessage
@@ -143,6 +145,28 @@ def test_a_replicas_tail_is_what_it_holds_beyond_its_chain_end():
     replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), "f", ("p", "f"), Durability.REPLICATED))
     replica.replicate(ReplicationMessage(0, tuple(entry(n) for n in range(3)), 4, 2))
     assert Held.of(replica) == held(1, 3)
+
+
+def test_who_alone_wrote_the_chain_looks_only_when_a_put_comes_second():
+    chain = Chain(theirs(0, 1))
+    assert chain.run(replace(held(1, 3), knows_end=True)).end == 6
+    assert [type(wish) for wish in chain.wishes] == [WriteChunk, WriteSeal]
+
+    chain = Chain(theirs(0, 1))
+    chain.meanwhile = [theirs(1, 2)]
+    assert chain.run(replace(held(1, 3), knows_end=True)).end == 6
+    assert [type(wish) for wish in chain.wishes] == [WriteChunk, ReadChunk, ReadChunk, WriteChunk, WriteSeal]
+
+    chain = Chain(theirs(0, 1), theirs(1, 1, sealed=True))
+    assert chain.run(replace(held(1, 1), knows_end=True)) == SealOutcome("s", 2, theirs(0, 1).producers)
+    assert [type(wish) for wish in chain.wishes] == [WriteSeal, ReadChunk]
+
+
+def test_only_a_primary_knows_where_its_chain_ends():
+    replicas = ("p", "f")
+    for me in replicas:
+        replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), me, replicas, Durability.REPLICATED))
+        assert Held.of(replica).knows_end == (me == "p")
 
 
 def test_it_can_be_stopped_anywhere_and_run_again():
