@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq.inbox import Ended, Failed, Gone, Inbox, Rows
+from smq.losses import lost_to_reader
 from smq.tail import TailStream
 from smq.view import TopicView
 from smq_core.dag import is_removed
@@ -252,8 +253,9 @@ class Fetcher:
         return table.slice(early)
 
     def _finish(self, end: int, lost: tuple[int, int] | None) -> None:
-        if lost is not None and lost[1] > max(lost[0], end):
-            self._inbox.put(self, Gone(*lost))
+        told = lost_to_reader(self.position, end, lost)
+        if told is not None:
+            self._inbox.put(self, Gone(*told))
         self._inbox.put(self, Ended(end))
 
 

@@ -15,3 +15,14 @@ def data_lost(segment: str, start: int, stop: int | None) -> DataLost:
         start=start,
         stop=stop,
     )
+
+
+def lost_to_reader(position: int, end: int, lost: tuple[int, int] | None) -> tuple[int, int] | None:
+    """What a reader that was given everything below ``position`` is told of the offsets that a seal says are lost.
+
+    Who sealed may have heard of fewer messages than the reader was given: they are part of the same loss.
+    """
+    if lost is None or lost[1] <= max(lost[0], end):
+        return None
+    start, stop = lost
+    return start, max(stop, position)
