@@ -23,10 +23,14 @@ CLUSTER ?= own
 ARGS ?=
 WORKERS ?= 2
 
-.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports format test demo bench chaos e2e cluster-build pins clean
+# Nodes of Kubernetes, their base image, and cuts in the network between processes
+NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
+
+.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports format test demo bench chaos e2e \
+	cluster-packages cluster-build pins clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## create .venv with everything for development
 
@@ -76,6 +80,10 @@ chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (cutti
 
 e2e: $(if $(filter kind,$(CLUSTER)),$(STAMP),cluster-build) ## real Pods on real nodes, on this machine (needs root and Go); or CLUSTER=kind
 	SMQ_E2E_CLUSTER=$(CLUSTER) $(PY) -m pytest tests/e2e $(if $(filter kind,$(CLUSTER)),--ignore=tests/e2e/test_cluster.py) $(ARGS)
+
+cluster-packages: ## install the Debian packages that nodes of Kubernetes need (needs root)
+	@dpkg -s $(NODE_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(NODE_PACKAGES); }
 
 cluster-build: $(STAMP) ## build Kubernetes for tests, once, in some minutes (needs Go)
 	$(PY) -m tests.e2e.cluster build
