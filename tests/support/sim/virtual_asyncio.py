@@ -7,11 +7,13 @@ thread ever runs and the order is the seed's: ``Job.wait`` hands over until a si
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any
+from weakref import WeakSet
 
 from smq_core.errors import SmqError
 from support.sim.world import SECOND, Future, Process
@@ -102,6 +104,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.failures: list[BaseException | str] = []
         self._ready: deque[asyncio.Handle] = deque()
         self._planned = False
+        self._coroutines: WeakSet[Any] = WeakSet()
 
     def time(self) -> float:
         return self.process.world.now / SECOND
@@ -145,6 +148,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        self._coroutines.add(coro)
         return asyncio.Task(coro, loop=self, **options)
 
     def run_in_executor(  # type: ignore[override]
@@ -179,6 +183,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def start(self, coro: Any) -> Future:
         """Runs a coroutine; the simulated future of what it returns, or of the SmqError that it raises."""
         found = Future()
+        self._coroutines.add(coro)
 
         async def run() -> None:
             try:
@@ -190,9 +195,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return found
 
     def abandon(self) -> None:
-        """Ends the threads that still wait."""
+        """Ends the threads that still wait, and what has not begun."""
         for job in list(self.jobs):
             job.abandon()
+        for coro in list(self._coroutines):
+            if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+                coro.close()
 
     # ---- inside
 
