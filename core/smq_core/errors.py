@@ -22,7 +22,6 @@
     ├── SequenceGap               carries the expected sequence; resend from there
     ├── ProducerFenced            a newer epoch of this producer exists
     ├── NotAtEnd                  replication: carries the follower's end
-    ├── Trimmed                   carries the tail's start; older offsets are in the filer
     ├── DataLost                  carries (segment, from, to)
     ├── StaleGeneration           a group's member must join again
     ├── Conflict                  a compare-and-swap was lost; read again
@@ -138,10 +137,6 @@ class ProducerFenced(SmqError):
 
 
 class NotAtEnd(SmqError):
-    pass
-
-
-class Trimmed(SmqError):
     pass
 
 

@@ -40,9 +40,6 @@ class KeyRange:
     def __str__(self) -> str:
         return f"[{self.start}, {self.stop})"
 
-    def covers(self, other: KeyRange) -> bool:
-        return self.start <= other.start and other.stop <= self.stop
-
     def overlaps(self, other: KeyRange) -> bool:
         return self.start < other.stop and other.start < self.stop
 

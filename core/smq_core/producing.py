@@ -181,10 +181,6 @@ class Lanes:
         for segment in segments:
             self.predecessors[segment.name] = segment.predecessors
 
-    def waiting_for(self, segments: Iterable[Segment]) -> list[Lane]:
-        """Lanes with something in them."""
-        return [self.lanes[s.name] for s in segments if s.name in self.lanes and not self.lanes[s.name].idle]
-
     def drop_done(self, live: set[str]) -> None:
         """Forgets lanes that are done and not among ``live`` (the layout's segments and their predecessors)."""
         for name in [n for n, lane in self.lanes.items() if lane.state is LaneState.DONE and n not in live]:

@@ -58,9 +58,6 @@ class TopicManifest:
         """``namespace/name``, the name of the Topic."""
         return f"{self.namespace}/{self.name}"
 
-    def with_uid(self, uid: str) -> Topic:
-        return Topic(self.full_name, uid, self.spec)
-
 
 def parse_manifest(text: str, default_namespace: str = DEFAULT_NAMESPACE) -> TopicManifest:
     """One Topic resource from YAML or JSON. Raises InvalidManifest (``field``, where there is one)."""

@@ -25,7 +25,6 @@ RETIRED = "_deleted"
 
 _GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
-_PAGE = re.compile(r"(?:.*/)?(\d{8})\.json")
 _RETIRED = re.compile(rf"{RETIRED}/([^/]+)\.json")
 
 
@@ -104,10 +103,4 @@ def group_name(path: str) -> str:
 def first_offset(path: str) -> int | None:
     """The first offset in a chunk's path, or None when it is not a chunk's."""
     match = _CHUNK.fullmatch(path)
-    return int(match[1]) if match else None
-
-
-def page_number(path: str) -> int | None:
-    """The number in an index page's path, or None when it is not a page's."""
-    match = _PAGE.fullmatch(path)
     return int(match[1]) if match else None

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from smq_core.errors import SchemaMismatch, WrongPartition
 from smq_core.model import Column
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -86,40 +85,3 @@ def _fields(columns: Sequence[Column], appended: bool) -> list[pa.Field]:
         *body,
         pa.field("headers", HEADERS),
     ]
-
-
-def check_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch under exactly this wire schema, without looking at rows and without copying.
-
-    Whoever accepts a batch must call this: one that cannot be written as Parquet would block its segment for ever.
-    Raises SchemaMismatch (``expected`` is the schema as text) when columns or types differ, or a column that may not
-    be null has nulls.
-    """
-    same = batch.schema.equals(schema)
-    if not same and (batch.schema.names != schema.names or batch.schema.types != schema.types):
-        raise SchemaMismatch(
-            f"the batch has the columns ({_brief(batch.schema)}), expected are ({_brief(schema)})",
-            expected=_brief(schema),
-        )
-    try:
-        batch.validate()
-    except pa.ArrowInvalid as error:
-        raise SchemaMismatch(f"the batch is damaged: {error}", expected=_brief(schema)) from None
-    for column, field in zip(batch.columns, schema, strict=True):
-        if not field.nullable and column.null_count:
-            raise SchemaMismatch(
-                f"column {field.name!r} has {column.null_count} nulls and may have none", expected=_brief(schema)
-            )
-    return batch if same else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-
-
-def partition_bounds(batch: pa.RecordBatch) -> tuple[int, int]:
-    """The lowest and highest partition in a checked batch. Raises WrongPartition when it has no rows."""
-    if batch.num_rows == 0:
-        raise WrongPartition("the batch has no rows")
-    partitions = batch.column("partition").to_numpy()
-    return int(partitions.min()), int(partitions.max())
-
-
-def _brief(schema: pa.Schema) -> str:
-    return ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in schema)

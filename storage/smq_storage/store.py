@@ -24,7 +24,7 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
-from smq_core.errors import InvalidRequest, StoreUnavailable
+from smq_core.errors import StoreUnavailable
 from smq_storage.backend import DEFAULT_TIMEOUT, S3Options, connect
 from smq_storage.objects import AlreadyThere, Changed, Listed, Object, ObjectMissing, StoreDenied, Tail
 
@@ -234,27 +234,6 @@ class StoreSettings:
     timeout: float = DEFAULT_TIMEOUT
     proxy: str | None = None
     """``http://host:port`` through which the store is reached; None: straight."""
-
-    @classmethod
-    def from_env(cls) -> StoreSettings:
-        """From SMQ_FILER_URL (required), SMQ_FILER_ENDPOINT, SMQ_FILER_REGION, SMQ_FILER_TIMEOUT (seconds).
-
-        Credentials stay in the AWS_ variables. Raises InvalidRequest.
-        """
-        url = os.environ.get("SMQ_FILER_URL")
-        if not url:
-            raise InvalidRequest("SMQ_FILER_URL is not set: give the store's url, such as s3://smq")
-        timeout = os.environ.get("SMQ_FILER_TIMEOUT") or str(DEFAULT_TIMEOUT)
-        try:
-            seconds = float(timeout)
-        except ValueError:
-            raise InvalidRequest(f"SMQ_FILER_TIMEOUT must be a number of seconds, not {timeout!r}") from None
-        return cls(
-            url,
-            endpoint=os.environ.get("SMQ_FILER_ENDPOINT") or None,
-            region=os.environ.get("SMQ_FILER_REGION") or None,
-            timeout=seconds,
-        )
 
     @classmethod
     def from_public_options(cls, url: str, options: dict[str, str]) -> StoreSettings:

@@ -8,8 +8,3 @@ from datetime import UTC, datetime
 def rfc3339(microseconds: int) -> str:
     """``2024-01-01T00:00:00Z``; the API has whole seconds."""
     return datetime.fromtimestamp(microseconds // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def rfc3339_micro(microseconds: int) -> str:
-    """With microseconds, as some fields of Events want it."""
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

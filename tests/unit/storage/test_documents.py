@@ -142,4 +142,3 @@ def test_paths_are_those_of_the_documented_layout() -> None:
     assert paths.upload("ns/t", "u", "abc") == "ns/t/u/_uploads/abc.parquet"
     assert paths.first_offset("ns/t/u/t-0/00000000000000000042.parquet") == 42
     assert paths.first_offset("ns/t/u/t-0/other.parquet") is None
-    assert paths.page_number("ns/t/u/index/00000003.json") == 3

@@ -98,10 +98,6 @@ def test_what_the_kubernetes_api_adds_is_ignored() -> None:
     assert parse_resource(body) == parse_manifest(FULL)
 
 
-def test_a_uid_makes_it_a_topic() -> None:
-    assert parse_manifest(SHORT).with_uid("u1") == Topic("default/clicks", "u1", TopicSpec())
-
-
 WRONG_SPECS = [
     ({"partitions": 0}, "spec.partitions", "at least 1"),
     ({"partitions": 65_537}, "spec.partitions", "at most 65536"),
