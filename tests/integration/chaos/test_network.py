@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.network import NAMESPACES, Network, why_not
+from support.network import NAMESPACES, Network, run, why_not
 from support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
@@ -68,8 +68,7 @@ def test_nothing_is_left_after_a_kill() -> None:
         assert maker.stdout is not None and maker.stdout.readline() == b"up\n"
         mine = f"smq{maker.pid}-"
         assert [path for path in NAMESPACES.iterdir() if path.name.startswith(mine)]
-        inside = subprocess.run(["ip", "netns", "pids", f"{mine}a"], capture_output=True, text=True).stdout.split()
-        assert inside
+        inside = eventually(lambda: run("ip", "netns", "pids", f"{mine}a").split(), what="its process is inside")
     finally:
         os.kill(maker.pid, signal.SIGKILL)
         maker.wait()

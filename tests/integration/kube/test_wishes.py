@@ -51,13 +51,16 @@ def test_a_topic_is_led_from_its_resource_until_it_is_deleted(
 def test_people_make_pause_and_delete_topics_by_the_control_api(
     operator: KubeLeader, kube: Kube, namespace: str
 ) -> None:
-    text = manifest("t", durability="Stored", replicas=1).replace('"name"', f'"namespace": "{namespace}", "name"')
-    assert operator.apply(text).result == "created"
-    assert operator.apply(text).result == "unchanged"
+    def mine(**spec: object) -> str:
+        text = manifest("t", durability="Stored", replicas=1, **spec)
+        return text.replace('"name"', f'"namespace": "{namespace}", "name"')
+
+    assert operator.apply(mine()).result == "created"
+    assert operator.apply(mine()).result == "unchanged"
     assert kube.get(topic(namespace))["spec"]["durability"] == "Stored"
-    assert operator.apply(text.replace("64", '64, "segments": {"min": 2}')).result == "configured"
+    assert operator.apply(mine(segments={"min": 2})).result == "configured"
     with pytest.raises(InvalidManifest, match="partitions cannot change"):
-        operator.apply(text.replace("64", "128"))
+        operator.apply(mine(partitions=128))
     with pytest.raises(InvalidManifest, match=f"namespace {namespace} only"):
         operator.apply(manifest("t"))
     full = f"{namespace}/t"
