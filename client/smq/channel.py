@@ -44,23 +44,24 @@ class Channel:
     @staticmethod
     def open(address: str, network: Network) -> Channel:
         """Connects and makes sure that the broker answers. Raises Unavailable after CONNECT_WITHIN seconds."""
-        port = network.port(address)
+        first = network.first(address)
         with _guard:
-            one_at_a_time = _connecting.setdefault(address, threading.Lock())
+            one_at_a_time = _connecting.setdefault(first, threading.Lock())
         if not one_at_a_time.acquire(timeout=CONNECT_WITHIN):
             raise Unavailable(f"the broker at {address} does not answer")
         try:
-            before = sockets.to_port(port)
+            peers = sockets.peers(first)
+            before = sockets.to(peers)
             client = network.flight(address, _KEEPALIVE)
             try:
                 list(client.list_actions(fl.FlightCallOptions(timeout=CONNECT_WITHIN)))
             except pa.ArrowNotImplementedError:
                 pass  # it answers: that is enough
             except (pa.ArrowException, OSError) as error:
-                sockets.shut(sockets.since(before, port))
+                sockets.shut(sockets.since(before, peers))
                 client.close()
                 raise from_flight(error) from None
-            return Channel(address, client, sockets.since(before, port))
+            return Channel(address, client, sockets.since(before, peers))
         finally:
             one_at_a_time.release()
 

@@ -41,9 +41,9 @@ class Network:
             return settings
         return replace(settings, proxy=f"http://{self.via}")
 
-    def port(self, address: str) -> int:
-        """The TCP port to which a connection to ``address`` goes."""
-        return int((self.via or address).rpartition(":")[2])
+    def first(self, address: str) -> str:
+        """Where the TCP connection on the way to ``address`` goes: there, or to the relay."""
+        return self.via or address
 
     def _with_proxy(self, options: Options) -> list[tuple[str, str | int]]:
         # Without a relay a proxy of the environment is none of ours: brokers are not beyond it.
