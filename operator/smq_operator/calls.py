@@ -15,6 +15,8 @@ from smq_proto import flight
 CALLS_PER_BROKER = 8
 """So that a broker that hangs cannot take every thread."""
 
+UNHURRIED_PER_BROKER = 4
+
 _OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -27,6 +29,7 @@ class _Line:
     def __init__(self, address: str) -> None:
         self.client = fl.connect(f"grpc://{address}", generic_options=_OPTIONS)
         self.slots = asyncio.Semaphore(CALLS_PER_BROKER)
+        self.unhurried = asyncio.Semaphore(UNHURRIED_PER_BROKER)
 
 
 class Brokers:
@@ -38,12 +41,19 @@ class Brokers:
         self._lines: dict[str, _Line] = {}
 
     async def call(
-        self, replica: Replica, action: str, request: Message, *, timeout: float, urgent: bool = False
+        self,
+        replica: Replica,
+        action: str,
+        request: Message,
+        *,
+        timeout: float,
+        urgent: bool = False,
+        unhurried: bool = False,
     ) -> bytes:
         """Runs one action at this incarnation; returns the body of its result. ``timeout`` in seconds.
 
-        An ``urgent`` one does not queue behind others, for short questions. Raises the SmqError that the broker
-        answered, or Unavailable.
+        An ``urgent`` one does not queue behind others, for short questions. An ``unhurried`` one may take long, and
+        others do not queue behind it. Raises the SmqError that the broker answered, or Unavailable.
         """
         line = self._lines.get(replica.incarnation)
         if line is None:
@@ -53,7 +63,7 @@ class Brokers:
             if urgent:
                 async with asyncio.timeout(timeout + 0.1):
                     return await loop.run_in_executor(self._urgent, _call, line.client, action, request, timeout)
-            async with asyncio.timeout(timeout + 1.0), line.slots:
+            async with asyncio.timeout(timeout + 1.0), line.unhurried if unhurried else line.slots:
                 return await loop.run_in_executor(self._pool, _call, line.client, action, request, timeout)
         except TimeoutError:
             self._drop(replica.incarnation, line)

@@ -47,7 +47,14 @@ class BrokerCalls(Protocol):
     """What ``calls.Brokers`` does; tests put their own in its place."""
 
     async def call(
-        self, replica: Replica, action: str, request: Message, *, timeout: float, urgent: bool = False
+        self,
+        replica: Replica,
+        action: str,
+        request: Message,
+        *,
+        timeout: float,
+        urgent: bool = False,
+        unhurried: bool = False,
     ) -> bytes: ...
 
     def forget(self, incarnation: str) -> None: ...
@@ -64,7 +71,7 @@ class Effects:
         self._pool = pool
         self._now = clock
         self._patience = patience
-        self._overloaded: dict[tuple[str, str], int] = {}
+        self._overloaded: dict[tuple[str, str, str], int] = {}
         self.me = f"leader-{uuid.uuid4().hex[:12]}"
 
     def gone(self, incarnation: str) -> None:
@@ -144,19 +151,21 @@ class Effects:
             await self._brokers.call(replica, "open", request, timeout=OPEN_TIMEOUT)
         except Exception as error:
             # These will never open it, so it has to go elsewhere.
-            refused = isinstance(error, (NotHeld, WrongIncarnation, InvalidRequest)) or self._too_full(effect, error)
+            no = isinstance(error, (NotHeld, WrongIncarnation, InvalidRequest))
+            refused = no or self._too_full(leader.topic.uid, effect, error)
             self._failed("segment.open", leader.topic, error, segment=segment.name, broker=replica.broker)
             leader.open_failed(segment.name, replica.incarnation, self._now(), refused=refused)
         else:
+            self._overloaded.pop((leader.topic.uid, segment.name, replica.incarnation), None)
             took = (self._now() - began) // 1000
             log.debug("segment.opened", topic=leader.topic.name, segment=segment.name, broker=replica.broker, ms=took)
             leader.opened(segment.name, replica.incarnation)
 
-    def _too_full(self, effect: OpenReplica, error: Exception) -> bool:
+    def _too_full(self, uid: str, effect: OpenReplica, error: Exception) -> bool:
         """True when a broker without memory to spare was asked often enough."""
         if not isinstance(error, Overloaded):
             return False
-        key = (effect.segment.name, effect.replica.incarnation)
+        key = (uid, effect.segment.name, effect.replica.incarnation)
         self._overloaded[key] = self._overloaded.get(key, 0) + 1
         if self._overloaded[key] < OVERLOADED_TRIES:
             return False
@@ -167,7 +176,7 @@ class Effects:
         request = _planned_seal(leader.topic, effect.segment, effect.segment.primary, leader.layout)
         request.only_flush = True
         try:
-            await self._brokers.call(effect.segment.primary, "seal", request, timeout=FLUSH_TIMEOUT)
+            await self._brokers.call(effect.segment.primary, "seal", request, timeout=FLUSH_TIMEOUT, unhurried=True)
         except Exception as error:
             self._failed("segment.flush", leader.topic, error, segment=effect.segment.name)
         leader.flushed(effect.segment.name)

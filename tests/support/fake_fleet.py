@@ -116,9 +116,7 @@ class FakeFleet:
         self.brokers[incarnation] = made
         return made
 
-    async def call(
-        self, replica: Replica, action: str, request: Message, *, timeout: float, urgent: bool = False
-    ) -> bytes:
+    async def call(self, replica: Replica, action: str, request: Message, *, timeout: float, **haste: bool) -> bytes:
         self.calls += 1
         broker = self.brokers.get(replica.incarnation)
         if broker is None or not broker.living:

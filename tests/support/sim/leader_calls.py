@@ -16,7 +16,7 @@ class SimulatedCalls:
     def __init__(self, leader: Any) -> None:
         self.leader = leader
 
-    async def call(self, replica: Replica, action: str, request: Any, *, timeout: float, urgent: bool = False) -> bytes:
+    async def call(self, replica: Replica, action: str, request: Any, *, timeout: float, **haste: bool) -> bytes:
         match request:
             case pb.OpenSegment():
                 await self._ask(replica, timeout, "open", segment_from_pb(request.segment), replica.incarnation)
