@@ -119,7 +119,10 @@ class _Round:
         self.plans: list[SealPlan] = []
 
     def leave_brokers(self, brokers: Mapping[str, BrokerView], refused: set[tuple[str, str]]) -> None:
-        """Failover at once; a drain at a pace, so that not all of a topic's writers are moved at one moment."""
+        """Failover at once; a drain at a pace, so that not all of a topic's writers are moved at one moment.
+
+        Nobody writes to a segment that has not opened yet, but those of its predecessors may have to wait for it.
+        """
         moving = sum(s.sealed_because is Reason.DRAIN for s in self._layout.segments)
         pace = max(1, len(self._layout.segments) // DRAIN_SHARE)
         for segment in list(self._free.values()):
@@ -127,9 +130,10 @@ class _Round:
             if broken is None:
                 continue
             reason, because = broken
-            if reason is Reason.DRAIN and moving >= pace:
+            paced = reason is Reason.DRAIN and segment.phase is not Phase.PENDING
+            if paced and moving >= pace:
                 continue
-            if self._seal([segment], [segment.range], reason, because) and reason is Reason.DRAIN:
+            if self._seal([segment], [segment.range], reason, because) and paced:
                 moving += 1
 
     def follow(self, requests: Sequence[Request]) -> tuple[list[Request], dict[Request, str]]:

@@ -116,6 +116,16 @@ def test_a_drain_is_paced_and_a_failover_is_not():
     assert all(R[0] not in s.replicas for p in drained for s in p.successors)
 
 
+def test_what_has_not_opened_yet_need_not_wait_its_turn_in_a_drain():
+    before = layout(2)
+    first, rolled = before.segments
+    roll = SealPlan((rolled.name,), Reason.MANUAL, (Successor(rolled.range, (R[0], R[1]), Durability.REPLICATED),))
+    it = plan(before, [roll], now=1, writer="w2")
+    pending = it.segments[-1]
+    assert pending.predecessors == (rolled.name,)
+    assert {p.segments for p in plans(it, brokers(4, i0="draining"))} == {(first.name,), (pending.name,)}
+
+
 def test_a_gone_follower_is_a_failover_even_if_the_primary_drains():
     (only,) = plans(layout(), brokers(4, i0="draining", i1="gone"))
     assert only.reason is Reason.FAILOVER
