@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +49,13 @@ class Route:
 
     def to(self, partition: int) -> Segment:
         return self.segments[self.table[partition]]
+
+    def under(self, segments: Sequence[Segment]) -> Route:
+        """This route with these segments laid over it."""
+        table = self.table.copy()
+        for number, segment in enumerate(segments, len(self.segments)):
+            table[segment.range.start : segment.range.stop] = number
+        return Route((*self.segments, *segments), table)
 
     def replaced(self, old: Segment, by: Route) -> Route:
         """This route with the partitions of ``old`` going where ``by`` says; all others stay."""

@@ -34,6 +34,9 @@ log = logging.getLogger("smq")
 TICK = 0.1
 ASK_EVERY = 0.03
 HINT_EVERY = 0.5
+AHEAD_WITHIN = 10.0
+"""Seconds after its last ack in which a lane's successors get their streams ahead. Others are opened when needed."""
+
 ASK_WHILE_STREAMING_AFTER = 0.3
 """A primary tells the outcome on the stream itself; when it has said nothing for so many seconds, others are asked."""
 
@@ -256,6 +259,7 @@ class Engine:
                 self.lanes.know(known.layout.segments)
                 self._retarget(accepting(known.layout))
                 calls = self._advance()
+                self._drop_unused()
                 self._open_ahead()
                 names = {s.name for s in known.layout.segments}
                 self.lanes.drop_done(names | {p for s in known.layout.segments for p in s.predecessors})
@@ -273,17 +277,22 @@ class Engine:
                 fresh = fresh.replaced(segment, self._targets)
         self._targets = fresh
 
-    def _open_ahead(self) -> None:
-        """Streams to the successors of what is written, and none any more to those that were replaced unused."""
-        wanted = {s.name for s in self._targets.segments}
+    def _drop_unused(self) -> None:
+        """Ends streams that were opened ahead to segments that were replaced before anything went there."""
+        used = {s.name for s in (*self._targets.segments, *self._route.segments)}
         for name, runner in list(self._runners.items()):
-            if name not in wanted and name not in {s.name for s in self._route.segments} and runner.lane.idle:
+            if name not in used and runner.lane.idle:
                 runner.lane.state = LaneState.DONE
                 runner.wake.notify_all()
                 del self._runners[name]
                 self._told.pop(name, None)
+
+    def _open_ahead(self) -> None:
+        """Streams to the successors of what is written."""
+        since = time.monotonic() - AHEAD_WITHIN
+        written = {n for n, runner in self._runners.items() if runner.acked_at > since or not runner.lane.idle}
         for segment in self._targets.segments:
-            if segment.name not in self._runners and not self._runners.keys().isdisjoint(segment.predecessors):
+            if segment.name not in self._runners and not written.isdisjoint(segment.predecessors):
                 self._runners[segment.name] = LaneRunner(self, self.lanes.lane(segment), ahead=True)
 
     def _advance(self) -> Calls:
@@ -328,8 +337,9 @@ class Engine:
             runner.moved_at = time.monotonic()
         if any(s.name == name for s in self._targets.segments) and successors:
             self.lanes.know(successors)
-            overlay = _over(self._targets, [s for s in successors if not s.successors])
+            overlay = self._targets.under([s for s in successors if not s.successors])
             self._targets = self._targets.replaced(lane.segment, overlay)
+            self._drop_unused()
         self._ask()  # until somebody knows the successors too
         return self._advance()
 
@@ -477,14 +487,6 @@ class Engine:
                 self._room.notify_all()
                 calls += piece.fate.failed(piece.rows, timed_out(self.timeout))
         return calls
-
-
-def _over(base: Route, segments: list[Segment]) -> Route:
-    """The route with these segments laid over it."""
-    table = base.table.copy()
-    for number, segment in enumerate(segments, len(base.segments)):
-        table[segment.range.start : segment.range.stop] = number
-    return Route((*base.segments, *segments), table)
 
 
 def _run(calls: Calls) -> None:

@@ -102,7 +102,7 @@ class LaneRunner:
                         return False
                     if self.engine.stopping or self.lane.state is LaneState.DONE:
                         return True
-                    free = free or self.engine.lanes.may_send(self.lane)
+                    free = free or (not self.lane.idle and self.engine.lanes.may_send(self.lane))
                     sent = self.lane.to_send() if free else None
                     if sent is not None:
                         break

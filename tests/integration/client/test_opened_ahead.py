@@ -131,3 +131,29 @@ def test_a_successor_that_is_replaced_before_it_was_used_loses_its_stream(scene:
     scene.plan(left.name, HALVES[0])
     eventually(lambda: scene.streams() == 2, what="the stream to the replaced one has ended")
     assert scene.send() == {scene.old.name}
+
+
+def test_who_was_silent_for_long_connects_when_it_writes_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.send()
+    monkeypatch.setattr("smq.engine.AHEAD_WITHIN", 0.0)
+    scene.plan(scene.old.name, *HALVES)
+    scene.open_successors()
+    scene.broker.seal(scene.topic, scene.old, [s for s in scene.layout.segments if s.predecessors])
+    eventually(lambda: scene.streams() == 0, what="the stream to the sealed one has ended")
+    assert len(scene.send()) == 2 and scene.streams() == 2
+
+
+def test_a_stream_that_nothing_was_sent_on_opens_no_further_ones(scene: Scene) -> None:
+    scene.send()
+    scene.plan(scene.old.name, *HALVES)
+    scene.open_successors()
+    halves = [s for s in scene.layout.segments if s.predecessors]
+    scene.broker.seal(scene.topic, scene.old, halves)
+    eventually(lambda: scene.streams() == 2, what="the halves have theirs")
+    left = halves[0]
+    scene.plan(left.name, KeyRange(0, 4), KeyRange(4, 8))
+    scene.open_successors()
+    quarters = [s for s in scene.layout.segments if s.predecessors == (left.name,)]
+    scene.broker.seal(scene.topic, left, quarters)
+    eventually(lambda: scene.streams() == 1, what="the one to the sealed half has ended")
+    assert scene.send() == {halves[1].name, *(s.name for s in quarters)}

@@ -242,7 +242,7 @@ class Producer:
             stream.up(incoming(piece, BatchId(self.producer, self.epoch, sent.sequence)))
 
     def _may_send(self, lane: Lane) -> bool:
-        if lane.segment.name not in self._free and self.lanes.may_send(lane):
+        if lane.segment.name not in self._free and not lane.idle and self.lanes.may_send(lane):
             self._free.add(lane.segment.name)
         return lane.segment.name in self._free
 
