@@ -214,7 +214,8 @@ class LeaderLoop:
             self._weighed_at, self._loads, self._views = now, self._traffic(), None
             if self.knows_everything:
                 named = {r.incarnation for v in self._expected() for s in v.segments for r in s.replicas}
-                self.registry.forget(named, now)
+                for incarnation in self.registry.forget(named, now):
+                    self.effects.gone(incarnation)
 
     def _start(self, run: TopicRun, leader: TopicLeader, effect: Effect) -> None:
         if isinstance(effect, OpenReplica):

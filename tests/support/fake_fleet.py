@@ -108,6 +108,7 @@ class FakeFleet:
         self.store = store
         self.brokers: dict[str, FakeBroker] = {}
         self.calls = 0
+        self.forgotten: set[str] = set()
 
     def add(self, name: str) -> FakeBroker:
         """A new incarnation of that broker name."""
@@ -128,7 +129,7 @@ class FakeFleet:
         return self._run(broker, request)
 
     def forget(self, incarnation: str) -> None:
-        """Nothing is kept."""
+        self.forgotten.add(incarnation)
 
     def _run(self, broker: FakeBroker, request: Message) -> bytes:
         match request:
