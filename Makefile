@@ -19,9 +19,10 @@ PINS = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate
 # `make e2e CLUSTER=kind` uses kind in place of the project's own cluster.
 CLUSTER ?= own
 
-# More arguments for pytest, e.g. `make test ARGS="-k chain -x"`; WORKERS=0 runs the tests one after the other.
+# More arguments for pytest, e.g. `make test ARGS="-k chain -x"`. WORKERS=0 runs the tests one after the other; more than
+# there are cores, because many of them wait for processes most of their time.
 ARGS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 
 # Nodes of Kubernetes, their base image, and cuts in the network between processes
 NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
