@@ -123,7 +123,8 @@ class _Round:
 
         Nobody writes to a segment that has not opened yet, but those of its predecessors may have to wait for it.
         """
-        moving = sum(s.sealed_because is Reason.DRAIN for s in self._layout.segments)
+        written = [s for s in self._layout.segments if s.phase is not Phase.PENDING]
+        moving = sum(s.sealed_because is Reason.DRAIN for s in written)
         pace = max(1, len(self._layout.segments) // DRAIN_SHARE)
         for segment in list(self._free.values()):
             broken = _broken(segment, brokers, refused)

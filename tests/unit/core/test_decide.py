@@ -123,7 +123,11 @@ def test_what_has_not_opened_yet_need_not_wait_its_turn_in_a_drain():
     it = plan(before, [roll], now=1, writer="w2")
     pending = it.segments[-1]
     assert pending.predecessors == (rolled.name,)
-    assert {p.segments for p in plans(it, brokers(4, i0="draining"))} == {(first.name,), (pending.name,)}
+    drained = plans(it, brokers(4, i0="draining"))
+    assert {p.segments for p in drained} == {(first.name,), (pending.name,)}
+    (only,) = [p for p in drained if p.segments == (pending.name,)]
+    it = plan(it, [only], now=2, writer="w3")
+    assert {p.segments for p in plans(it, brokers(4, i0="draining"))} == {(first.name,)}, "nor does it take a turn"
 
 
 def test_a_gone_follower_is_a_failover_even_if_the_primary_drains():
