@@ -1,4 +1,4 @@
-"""What is measured: figures with their targets, cases that yield them, and the rows that come out."""
+"""The model of a benchmark: figures with their targets, the cases that measure them, and the resulting rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from benchmarks.cluster import Cluster, ClusterSpec
-from benchmarks.meter import NOISY
+from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec
+from benchmarks.harness.meter import NOISY
 
 OURS = "smq"
 
@@ -54,7 +54,7 @@ def whole(found: Mapping[str, int]) -> dict[str, float]:
 
 
 @dataclass(slots=True)
-class Row:
+class Measurement:
     """One run of one case by one queue."""
 
     figures: dict[str, float]
@@ -76,9 +76,9 @@ class Case:
     name: str
     about: str
     figures: tuple[Figure, ...]
-    ours: Callable[[Cluster, Scale], Row]
+    ours: Callable[[BenchmarkCluster, Scale], Measurement]
     cluster: ClusterSpec = field(default_factory=ClusterSpec)
-    peers: Mapping[str, Callable[[Any, Scale], Row]] = field(default_factory=dict)
+    peers: Mapping[str, Callable[[Any, Scale], Measurement]] = field(default_factory=dict)
     once: bool = False
     """Several runs say no more than one."""
 
@@ -104,7 +104,7 @@ def per_cpu(rows: float, meter: Mapping[str, float]) -> dict[str, float]:
     return {"per_broker_cpu_s": rows / max(0.01, meter["broker_cpu_s"]), "per_server_cpu_s": rows / max(0.01, servers)}
 
 
-def typical(rows: list[Row], key: str) -> tuple[float, float, float, bool] | None:
+def typical(rows: list[Measurement], key: str) -> tuple[float, float, float, bool] | None:
     """Median, least and greatest of a figure, and whether every run was noisy; quiet runs alone if there are any."""
     having = [r for r in rows if key in r.figures]
     quiet = [r for r in having if not r.noisy]

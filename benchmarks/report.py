@@ -1,4 +1,4 @@
-"""Rows into a file of JSON lines, and into tables for people."""
+"""Writes rows to a file of JSON lines, and prints them as tables."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.child import ROOT
-from benchmarks.meter import NOISY
-from benchmarks.model import OURS, Case, Figure, Row, typical
+from benchmarks.harness.child_process import ROOT
+from benchmarks.harness.meter import NOISY
+from benchmarks.model import OURS, Case, Figure, Measurement, typical
 
 RESULTS = ROOT / "benchmarks" / "results"
 
@@ -25,15 +25,15 @@ class Results:
 
     def __init__(self) -> None:
         self.path = RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
-        self.rows: list[Row] = []
+        self.rows: list[Measurement] = []
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Measurement) -> None:
         self.rows.append(row)
         RESULTS.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:
             file.write(json.dumps({"at": round(time.time(), 1), **asdict(row)}, default=str) + "\n")
 
-    def of(self, case: str, who: str) -> list[Row]:
+    def of(self, case: str, who: str) -> list[Measurement]:
         return [r for r in self.rows if r.case == case and r.who == who]
 
     def misses(self, case: Case) -> list[str]:
@@ -123,11 +123,11 @@ def _ratio(mine: float, other: float) -> str:
     return f"×{mine / other:.2g}" if other else "-"
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[Measurement]:
     """The rows of an earlier run."""
     rows = []
     for line in path.read_text().splitlines():
         fields = json.loads(line)
         fields.pop("at", None)
-        rows.append(Row(**fields))
+        rows.append(Measurement(**fields))
     return rows

@@ -1,13 +1,13 @@
-"""``make bench``: measures this queue and its peers on this machine, and compares ratios within the run.
+"""``make bench``: measures SeaweedMQ and its peers on this machine, and compares ratios within the run.
 
     python -m benchmarks.run                         everything, three runs each: an hour or more
-    python -m benchmarks.run --quick                 a look at everything, a few minutes
+    python -m benchmarks.run --quick                 everything, but shorter: a few minutes
     python -m benchmarks.run --only write-1k --no-peers
     python -m benchmarks.run --list
     python -m benchmarks.run --show benchmarks/results/….jsonl
 
-A case of ours gets a fresh cluster; its runs and the peers' alternate. A peer that cannot run here is left out, with
-the reason. A missed target is run once more under a profiler.
+Each case of SeaweedMQ gets a fresh cluster, and its runs alternate with the peers' runs. A peer that cannot run here is
+skipped with the reason. If a target is missed, the case runs once more under a profiler.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.cases import CASES
-from benchmarks.child import ROOT, Child, LoadFailed
-from benchmarks.cluster import Cluster
-from benchmarks.meter import settle
-from benchmarks.model import OURS, Case, Row, Scale
+from benchmarks.cases.throughput import CASES
+from benchmarks.harness.child_process import ROOT, LoadFailed, LoadProcess
+from benchmarks.harness.cluster import BenchmarkCluster
+from benchmarks.harness.meter import wait_until_quiet
+from benchmarks.harness.profiler import Profiler
+from benchmarks.harness.tools import ToolMissing
+from benchmarks.model import OURS, Case, Measurement, Scale
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.weed_queue import WeedQueue
-from benchmarks.profiles import Profiler
 from benchmarks.report import Results, markdown, read, short, show
-from benchmarks.tools import Missing
 
 WORK = ROOT / "build" / "bench"
 WARM_UP_GB = 6.0
@@ -67,7 +67,7 @@ class Peers:
         if family not in self._running:
             try:
                 self._running[family] = self._start(family)
-            except (Missing, TimeoutError, RuntimeError, LoadFailed) as error:
+            except (ToolMissing, TimeoutError, RuntimeError, LoadFailed) as error:
                 console.print(f"[yellow]skipped: {family}: {error}")
                 self._absent.add(family)
                 return False, None
@@ -84,17 +84,17 @@ class Peers:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """``patience``: seconds to wait before each run for a quiet machine; ``again``: repetitions of a noisy run."""
+class RunOptions:
+    """``quiet_timeout``: seconds to wait before each run for a quiet machine. ``again``: repetitions of a noisy run."""
 
     scale: Scale
     runs: int
     profile: bool
-    patience: float
+    quiet_timeout: float
     again: int
 
 
-def measure(case: Case, options: Options, peers: Peers, results: Results) -> None:
+def measure(case: Case, options: RunOptions, peers: Peers, results: Results) -> None:
     """All runs of one case, ours and the peers' in turn; a peer that failed is not asked again."""
     console.print(f"\n[bold]{case.name}[/bold]: {case.about}")
     scale = options.scale
@@ -109,21 +109,23 @@ def measure(case: Case, options: Options, peers: Peers, results: Results) -> Non
         misses = results.misses(case)
         if misses and options.profile:
             console.print(f"missed: {', '.join(misses)}; once more under a profiler:")
-            profiler = Profiler(lambda: cluster.broker_pids() | Child.living("benchmarks.load"))
+            profiler = Profiler(lambda: cluster.broker_pids() | LoadProcess.living("benchmarks.loads.clients"))
             with profiler, contextlib.suppress(LoadFailed, TimeoutError, AssertionError):
                 case.ours(cluster, scale)
             console.print(profiler.report, markup=False)
             results.path.with_suffix(f".{case.name}.profile.txt").write_text(profiler.report + "\n")
 
 
-def cluster_of(case: Case) -> Cluster:
-    return Cluster(WORK / "smq", case.cluster)
+def cluster_of(case: Case) -> BenchmarkCluster:
+    return BenchmarkCluster(WORK / "smq", case.cluster)
 
 
-def keep(results: Results, case: Case, who: str, run: int, function: Callable[[], Row], options: Options) -> bool:
+def keep(
+    results: Results, case: Case, who: str, run: int, function: Callable[[], Measurement], options: RunOptions
+) -> bool:
     """One run, repeated while it is noisy. False: it failed, which is shown, and the next thing goes on."""
     for _ in range(1 + options.again):
-        settle(options.patience)
+        wait_until_quiet(options.quiet_timeout)
         start = time.monotonic()
         try:
             row = function()
@@ -132,13 +134,13 @@ def keep(results: Results, case: Case, who: str, run: int, function: Callable[[]
             return False
         row.case, row.who, row.run = case.name, who, run
         results.add(row)
-        console.print(f"  {who:<11} {told(case, row)}")
+        console.print(f"  {who:<11} {print_row(case, row)}")
         if not row.noisy:
             break
     return True
 
 
-def told(case: Case, row: Row) -> str:
+def print_row(case: Case, row: Measurement) -> str:
     """The row on one line."""
     figures = [f"{f.label} {short(row.figures[f.key])}" for f in case.figures if f.key in row.figures]
     spent = [f"{name.removesuffix('_cpu_s')} {row.meter[name]:.1f}" for name in row.meter if name.endswith("_cpu_s")]
@@ -153,7 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, one run")
     parser.add_argument("--no-peers", action="store_true", help="neither Kafka nor SeaweedFS' queue")
     parser.add_argument("--no-profile", action="store_true", help="no second look at what missed its target")
-    parser.add_argument("--patience", type=float, default=20, help="seconds to wait for quiet before each run (20)")
+    parser.add_argument(
+        "--quiet-timeout", type=float, default=20, help="seconds to wait for quiet before each run (20)"
+    )
     parser.add_argument("--again", type=int, default=1, help="how often a noisy run is repeated (1)")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--show", type=Path, metavar="FILE", help="print the table of an earlier run and stop")
@@ -177,9 +181,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     runs = args.runs or (1 if args.quick else 3)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exit by exception ends what was started
-    options = Options(Scale(args.quick), runs, not args.no_profile, args.patience, args.again)
+    options = RunOptions(Scale(args.quick), runs, not args.no_profile, args.quiet_timeout, args.again)
     with ExitStack() as ends, Peers(options.scale, not args.no_peers) as peers:
-        ends.callback(Child.kill_all)
+        ends.callback(LoadProcess.kill_all)
         for case in chosen:
             try:
                 measure(case, options, peers, results)

@@ -1,10 +1,10 @@
-"""`make demo`: a flood through all of SeaweedMQ, which grows with it and shrinks again, and every count checked.
+"""`make demo`: sends a flood through SeaweedMQ, which scales out and in again, and checks every count.
 
-It starts SeaweedFS, a leader and two brokers as processes of this machine, and a topic of one segment. The flights that
-left New York City in 2013 are published over and over, at first a few, then a flood: segments split, brokers come, and
-two of them are killed with kill -9. When the flood is over, the segments merge and the brokers go. A consumer group of
-two members reads everything meanwhile, and in the end the same messages are read a third way: by DuckDB, from the
-Parquet files, with all brokers stopped. Exit code 1 when any count is wrong.
+It starts SeaweedFS, a leader and two brokers as processes of this machine, and a topic with one segment. It publishes
+the flights that left New York City in 2013 over and over, first slowly, then as a flood: segments split, brokers are
+added, and two of them are killed with kill -9. After the flood, the segments merge and the extra brokers are removed. A
+consumer group of two members reads everything meanwhile. Finally all brokers are stopped, and DuckDB reads the same
+messages from the Parquet files. The exit code is 1 if a count is wrong.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from rich.console import Console
 
 import smq
 from examples.demo_check import check_read, per_carrier, read_files, report
-from examples.demo_map import accepting, alive
-from examples.demo_member import Member
+from examples.demo_display import DemoDisplay
+from examples.demo_member import DemoMember
 from examples.demo_publisher import Publisher
-from examples.demo_show import Show
+from examples.demo_timeline import accepting, alive
 from examples.flights import flights
+from smq.cli.commands.segments import watermarks
+from smq.cli.dev_cluster import DevCluster
 from smq.cli.lag import lag
-from smq.cli.local import LocalCluster
-from smq.cli.segments import readable_ends
 
 TOPIC = "flights"
 BROKERS, MOST_BROKERS = 2, 4
 QUIET, FLOOD = 500, 60_000
-"""Messages per second; the topic's target is 5,000 for each segment, so that a slow machine is flooded too."""
+"""Messages per second. The topic's target is only 5,000 for each segment, so the flood exceeds it on any machine."""
 QUIET_FOR, FLOOD_FOR, KILL_AFTER = 3.0, 30.0, (10.0, 20.0)
-"""Seconds; brokers are killed so long after the flood began."""
+"""Seconds. ``KILL_AFTER`` counts from the start of the flood."""
 LEADER = ("--broker-capacity", "1Mi", "--scale-in-after", "4s")
-"""Small brokers, so that this machine can flood them; and little patience, so that a minute shows everything."""
+"""Small brokers that this machine can overload, and short waits, so that the demo takes about a minute."""
 MANIFEST = Path(__file__).parent / "topics" / "demo.yaml"
 
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def main() -> int:
-    """The exit code: 0 when every count is right."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that everything is stopped
+    """Runs the demo. Returns the exit code, 0 if every count is right."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # raises SystemExit, so that all processes are stopped
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="smq-demo-") as folder:
         try:
@@ -63,8 +63,8 @@ def main() -> int:
 
 
 def run(source: pa.Table, folder: Path) -> bool:
-    """The whole story. True when every count is right."""
-    cluster = LocalCluster(folder, listen="127.0.0.1:0", brokers=BROKERS, max_brokers=MOST_BROKERS, more=LEADER)
+    """Runs the demo in this folder. True if every count is right."""
+    cluster = DevCluster(folder, listen="127.0.0.1:0", brokers=BROKERS, max_brokers=MOST_BROKERS, more=LEADER)
     try:
         cluster.start(console.print)
         cluster.wait_ready()
@@ -82,13 +82,13 @@ def run(source: pa.Table, folder: Path) -> bool:
     return right
 
 
-def publish_and_read(client: smq.Client, cluster: LocalCluster, source: pa.Table) -> tuple[int, pa.Table]:
-    """A flood, while a group reads and brokers are killed. Returns how many messages were sent, and what was read."""
+def publish_and_read(client: smq.Client, cluster: DevCluster, source: pa.Table) -> tuple[int, pa.Table]:
+    """Publishes while a group reads and brokers are killed. Returns the number of sent messages, and the read ones."""
     admin = client.admin()
     admin.apply(MANIFEST.read_text())
-    members = [Member(cluster.address, cluster.folder / f"member-{i}.parquet") for i in range(2)]
+    members = [DemoMember(cluster.address, cluster.folder / f"member-{i}.parquet") for i in range(2)]
 
-    with Show(admin, console) as show:
+    with DemoDisplay(admin, console) as show:
         show.wait("the topic", lambda: admin.topic(TOPIC).ready)
         show.wait("the group", lambda: [len(g.members) for g in admin.groups(TOPIC)] == [len(members)])
         publisher = Publisher(client, TOPIC, source, QUIET)
@@ -98,7 +98,7 @@ def publish_and_read(client: smq.Client, cluster: LocalCluster, source: pa.Table
         publisher.start()
         show.during(QUIET_FOR, publisher.check)
         flood(show, publisher, admin, cluster.folder)
-        publisher.pace = QUIET
+        publisher.rate = QUIET
         show.say(f"the flood is over: {QUIET:,} flights a second again")
         show.wait("one segment", lambda: publisher.check() and accepting(admin.topic(TOPIC)) == 1)
         show.say("one segment again")
@@ -106,22 +106,22 @@ def publish_and_read(client: smq.Client, cluster: LocalCluster, source: pa.Table
         show.say(f"{BROKERS} brokers again")
         publisher.finish()
         show.wait("the publisher", lambda: not publisher.check())
-        # A message may be read again, or not be in the brokers' last reports yet: so both must say so.
+        # Both counts must agree, because a message may be read twice, or be missing in the brokers' last reports.
         everything = partial(group_has_read_everything, admin, members, publisher)
         if show.until(everything):
             show.say(f"{publisher.durable:,} messages are durable, and the group has read them")
         else:
-            show.say(f"the group does not come to the end: it has read {sum(m.count for m in members):,}")
+            show.say(f"the group does not reach the end; it has read {sum(m.count for m in members):,}")
     if publisher.durable != publisher.sent:
-        raise smq.SmqError(f"{publisher.sent:,} messages were sent, but {publisher.durable:,} told durable")
+        raise smq.SmqError(f"{publisher.sent:,} messages were sent, but only {publisher.durable:,} are durable")
     return publisher.sent, pa.concat_tables([member.stop() for member in members])
 
 
-def flood(show: Show, publisher: Publisher, admin: smq.Admin, folder: Path) -> None:
-    """Until it has lasted for long enough, and more segments and brokers were there, two of which were killed."""
+def flood(show: DemoDisplay, publisher: Publisher, admin: smq.Admin, folder: Path) -> None:
+    """Publishes at the flood's rate until segments split, brokers were added, and two brokers were killed."""
     began = time.monotonic()
-    publisher.pace = FLOOD
-    show.say(f"a flood: {FLOOD:,} flights a second, if they are taken")
+    publisher.rate = FLOOD
+    show.say(f"a flood: {FLOOD:,} flights a second, or as many as the brokers accept")
     show.wait("a split", lambda: publisher.check() and accepting(admin.topic(TOPIC)) > 1)
     show.say(f"split after {time.monotonic() - began:.1f} s")
     show.wait("more brokers", lambda: publisher.check() and alive(admin.brokers()) > BROKERS)
@@ -132,12 +132,12 @@ def flood(show: Show, publisher: Publisher, admin: smq.Admin, folder: Path) -> N
         show.say(text)
         killed = time.monotonic()
         show.wait("the failover", partial(gone, hit, admin))
-        show.say(f"its {len(hit)} segments go on elsewhere after {time.monotonic() - killed:.1f} s")
+        show.say(f"its {len(hit)} segments continue on other brokers after {time.monotonic() - killed:.1f} s")
     show.during(began + FLOOD_FOR - time.monotonic(), publisher.check)
 
 
 def kill_a_primary(admin: smq.Admin, folder: Path) -> tuple[str, set[str]]:
-    """kill -9 of the broker that is the primary of most segments. Returns what to say, and the segments it held."""
+    """Kills the broker that is the primary of most segments. Returns a line to show, and the segments it hosted."""
     segments = [s for s in admin.segments(TOPIC) if s.brokers]
     primaries = [s.brokers[0] for s in segments if s.phase == "open"] or [s.brokers[0] for s in segments]
     victim = max(set(primaries), key=primaries.count)
@@ -148,19 +148,19 @@ def kill_a_primary(admin: smq.Admin, folder: Path) -> tuple[str, set[str]]:
 
 
 def gone(sealed: set[str], admin: smq.Admin) -> bool:
-    """Whether these segments are sealed, and others go on in their place."""
+    """Whether these segments are sealed and replaced by successors."""
     return not sealed & {s.name for s in admin.segments(TOPIC)}
 
 
-def group_has_read_everything(admin: smq.Admin, members: Sequence[Member], publisher: Publisher) -> bool:
-    """By its members' counts, and by what it has not committed, as `smq group list` says it."""
+def group_has_read_everything(admin: smq.Admin, members: Sequence[DemoMember], publisher: Publisher) -> bool:
+    """Whether the members' counts, and the group's lag as `smq group list` shows it, say so."""
     (group,) = admin.groups(TOPIC)
-    behind = lag(admin.segments(TOPIC, all=True), group.positions, readable_ends(admin))
+    behind = lag(admin.segments(TOPIC, all=True), group.positions, watermarks(admin))
     return not behind and sum(m.count for m in members) >= publisher.durable
 
 
 def sent_per_carrier(source: pa.Table, sent: int) -> dict[str, int]:
-    """The truth: how many of the first ``sent`` flights of the source, over and over, each carrier has."""
+    """The expected counts: the flights of each carrier among the first ``sent`` of the repeated source."""
     rounds, rest = divmod(sent, source.num_rows)
     whole, part = per_carrier(source), per_carrier(source.slice(0, rest))
     return {carrier: count * rounds + part.get(carrier, 0) for carrier, count in whole.items()}

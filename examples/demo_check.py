@@ -1,4 +1,4 @@
-"""What the demo compares: the source's truth, what the group read, what is in the Parquet files."""
+"""Compares the source data, the messages that the group read, and the content of the Parquet files."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 from rich.table import Table
 from rich.text import Text
 
-from smq_storage.store import Store
+from smq_storage.object_store.store import Store
 
 Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Read:
-    """What the group's members read, together, compared with what was sent."""
+class ReadResult:
+    """The messages that all members of the group read, compared with the sent ones."""
 
     per_carrier: Counts
     duplicates: int
@@ -31,7 +31,7 @@ class Read:
 
 @dataclass(frozen=True)
 class InFiles:
-    """What DuckDB found in the Parquet files; ``distinct`` counts the numbers, each once."""
+    """DuckDB's counts in the Parquet files. ``distinct`` is the count of distinct numbers."""
 
     per_carrier: Counts
     distinct: int
@@ -42,16 +42,16 @@ def per_carrier(table: pa.Table) -> Counts:
     return dict(zip(counted["carrier"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
 
 
-def check_read(read: pa.Table, sent: int) -> Read:
-    """Compares what was read with the numbers 0 .. sent - 1, each of which was sent once.
+def check_read(read: pa.Table, sent: int) -> ReadResult:
+    """Compares the read messages with the numbers 0 .. sent - 1, each of which was sent once.
 
     A message that the group read again after a change of its members (same segment, same offset) is redelivered, not
-    doubled: the log has it once.
+    duplicated, because the log has it once.
     """
     in_order = read.sort_by("read_at")
     once = _first_deliveries(in_order)
     copies = np.bincount(once["number"].to_numpy(), minlength=sent)
-    return Read(
+    return ReadResult(
         per_carrier=per_carrier(once),
         duplicates=int((copies > 1).sum()),
         lost=int((copies[:sent] == 0).sum()),
@@ -61,7 +61,7 @@ def check_read(read: pa.Table, sent: int) -> Read:
 
 
 def read_files(store: Store, folder: Path) -> InFiles:
-    """Copies the topic's Parquet files and asks DuckDB."""
+    """Copies the topic's Parquet files and counts their rows with DuckDB."""
     for found in store.list("default/flights"):
         if found.path.endswith(".parquet"):
             copy = folder / found.path
@@ -74,7 +74,7 @@ def read_files(store: Store, folder: Path) -> InFiles:
     return InFiles(dict(rows), distinct)
 
 
-def report(truth: Counts, read: Read, files: InFiles) -> tuple[Table, bool]:
+def report(truth: Counts, read: ReadResult, files: InFiles) -> tuple[Table, bool]:
     """The final table, and whether every count is right."""
     table = Table(title="Flights per carrier", title_style="bold", caption_style="")
     for heading in ("carrier", "sent", "read by the group", "DuckDB on the files", ""):
@@ -98,20 +98,20 @@ def report(truth: Counts, read: Read, files: InFiles) -> tuple[Table, bool]:
         table.add_row(name, "", f"{in_read:,}", "" if in_files is None else f"{in_files:,}", _mark(zero))
         right &= zero
     if read.redelivered:
-        # The log has them once; a group may read what it had not committed when its members or segments moved.
+        # The log has them once. After a handover a group reads again what it had not committed.
         table.add_row("read again", "", f"{read.redelivered:,}", "", "")
     return table, right
 
 
 def _first_deliveries(in_order: pa.Table) -> pa.Table:
-    """Each (segment, offset) once, the first time it was read."""
+    """The first read of each (segment, offset)."""
     numbered = in_order.append_column("row", pa.array(np.arange(in_order.num_rows)))
     first = numbered.group_by(["segment", "offset"]).aggregate([("row", "min")])["row_min"]
     return in_order.take(np.sort(first.to_numpy()))
 
 
 def _disorder(in_order: pa.Table) -> int:
-    """How often a message of a tailnum was read after one of the same tailnum that was sent later."""
+    """How many messages were read after a message of the same tailnum that was sent later."""
     keyed = in_order.filter(pc.is_valid(in_order["tailnum"]))
     keys = keyed["tailnum"].combine_chunks().dictionary_encode().indices.to_numpy()
     by_key = np.argsort(keys, kind="stable")

@@ -1,4 +1,4 @@
-"""One member of the demo's consumer group, in a process of its own."""
+"""One member of the demo's consumer group, in its own process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ GROUP = "report"
 _SPAWN = mp.get_context("spawn")
 
 
-class Member:
-    """Reads until it is stopped; ``count`` says how many messages so far, ``read`` what they were."""
+class DemoMember:
+    """Reads until it is stopped. ``count`` is the number of messages so far."""
 
     def __init__(self, leader: str, path: Path) -> None:
         self._path = path
@@ -32,7 +32,7 @@ class Member:
         return int(self._count.value)
 
     def stop(self) -> pa.Table:
-        """What it read, in its order: read_at, segment, offset, carrier, tailnum, number."""
+        """Stops reading. Returns the messages in order: read_at, segment, offset, carrier, tailnum, number."""
         self._stop.set()
         self._process.join(30)
         if self._process.exitcode != 0:
@@ -42,8 +42,8 @@ class Member:
 
 def _read(leader: str, path: Path, count: Any, stop: Event) -> None:
     read: list[pa.Table] = []
-    # auto_commit: a batch counts as done when the next one is asked for; so a segment that moves to the other member
-    # is not read again.
+    # With auto_commit a batch counts as done at the next poll, so a segment that moves to the other member is not read
+    # again.
     with (
         smq.connect(leader) as client,
         client.consumer("flights", group=GROUP, start="earliest", auto_commit=True) as consumer,

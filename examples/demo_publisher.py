@@ -1,4 +1,4 @@
-"""The demo's publisher: the flights, over and over, as many a second as it is told."""
+"""The demo's publisher: sends the flights over and over, at a given rate."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import numpy as np
 import pyarrow as pa
 
 import smq
-from smq.cli.rows import fit
-from smq_core.model import Column
+from smq.cli.files.column_matching import match_columns
+from smq_core.model.entities import Column
 
 MOST_ROWS = 8192
 WRITES_PER_SECOND = 10
 
 
 class Publisher(threading.Thread):
-    """Writes from ``start`` to ``finish``. ``error`` is what went wrong, if anything did.
+    """Publishes from ``start`` to ``finish``. If publishing fails, ``error`` has the exception.
 
-    Each message has its number, counted from 0, and the round of the source that it belongs to.
+    Each message has its number, counted from 0, and the count of completed rounds through the source.
     """
 
-    def __init__(self, client: smq.Client, topic: str, source: pa.Table, pace: int) -> None:
+    def __init__(self, client: smq.Client, topic: str, source: pa.Table, rate: int) -> None:
         super().__init__(name="publisher", daemon=True)
         columns = [Column(*c) for c in client.admin().topic(topic).schema]
-        fitted = fit(source, [c for c in columns if c.name not in ("round", "number")])
+        fitted = match_columns(source, [c for c in columns if c.name not in ("round", "number")])
         self._source = fitted.combine_chunks()
         self._client = client
         self._topic = topic
         self._finish = threading.Event()
-        self._lock = threading.Lock()  # what is durable is told by a thread for each segment
-        self.pace = pace
-        """Messages per second; may be changed at any time."""
+        self._lock = threading.Lock()  # each segment's thread reports its durable messages
+        self.rate = rate
+        """Messages per second. It may be changed at any time."""
         self.sent = 0
         self.durable = 0
         self.error: BaseException | None = None
@@ -42,21 +42,21 @@ class Publisher(threading.Thread):
             with self._client.producer(self._topic) as producer:
                 due = time.monotonic()
                 while not self._finish.wait(max(0.0, due - time.monotonic())):
-                    pace = self.pace
-                    rows = self._next(min(MOST_ROWS, max(1, pace // WRITES_PER_SECOND)))
+                    rate = self.rate
+                    rows = self._next(min(MOST_ROWS, max(1, rate // WRITES_PER_SECOND)))
                     producer.write(rows).add_done_callback(self._count)
                     self.sent += rows.num_rows
-                    # What brokers were too slow for is not caught up with a burst.
-                    due = max(due + rows.num_rows / pace, time.monotonic() - 0.5)
+                    # If the brokers were too slow, the missed time is not made up with a burst.
+                    due = max(due + rows.num_rows / rate, time.monotonic() - 0.5)
         except BaseException as error:
             self.error = error
 
     def finish(self) -> None:
-        """Writes no more. The thread ends when everything is durable."""
+        """Stops publishing. The thread ends when everything is durable."""
         self._finish.set()
 
     def check(self) -> bool:
-        """Whether it still runs. Raises SmqError when publishing failed."""
+        """Whether it still runs. Raises SmqError if publishing failed."""
         if self.error is not None:
             raise smq.SmqError(f"publishing failed: {self.error}") from self.error
         return self.is_alive()

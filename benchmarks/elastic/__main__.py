@@ -1,4 +1,4 @@
-"""Elasticity in virtual time: run a load shape, draw it, compare with other systems, measure decision rounds."""
+"""Elasticity in virtual time: runs and draws a load shape, compares systems, and measures decision times."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.elastic import compare, picture, rounds
-from benchmarks.elastic.checks import hurried, settled_since, unevenness
-from benchmarks.elastic.model import Model, World, world_for
+from benchmarks.elastic import compare, decision_time, picture
+from benchmarks.elastic.checks import early_changes, stable_since, unevenness
+from benchmarks.elastic.model import Environment, Model, environment_for
 from benchmarks.elastic.record import Record
 from benchmarks.elastic.shapes import SHAPES, Shape, make
-from smq_core.model import SECOND
+from smq_core.model.entities import SECOND
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,18 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         case "compare":
             _compare(chosen.seed, chosen.pictures)
         case "rounds":
-            for row in rounds.rows(chosen.profile):
+            for row in decision_time.rows(chosen.profile):
                 print(f"{row.name:58} best {row.best_ms:7.1f} ms, CPU {row.cpu_ms:6.1f} ms: {row.outcome}", flush=True)
     return 0
 
 
-def _run(chosen: argparse.Namespace) -> tuple[Shape, World, Record]:
+def _run(chosen: argparse.Namespace) -> tuple[Shape, Environment, Record]:
     shape = make(chosen.shape, target=chosen.target, seed=chosen.seed)
-    world = world_for(shape, seal=int(chosen.seal * SECOND), broker_start=int(chosen.broker_start * SECOND))
+    world = environment_for(shape, seal=int(chosen.seal * SECOND), broker_start=int(chosen.broker_start * SECOND))
     return shape, world, Model(shape, world, chosen.seed).run(chosen.seconds)
 
 
-def _drawn(shape: Shape, world: World, record: Record) -> str:
+def _drawn(shape: Shape, world: Environment, record: Record) -> str:
     behind = max(s.behind / s.offered for s in record.samples if s.offered)
     return picture.draw(
         record,
@@ -68,7 +68,7 @@ def _drawn(shape: Shape, world: World, record: Record) -> str:
     )
 
 
-def _print(shape: Shape, world: World, record: Record) -> None:
+def _print(shape: Shape, world: Environment, record: Record) -> None:
     for event in record.events:
         print(f"{event.second:9.1f}  {event.action:10} {event.range!s:16} {event.reason}")
     for sample in record.samples[:: max(1, len(record.samples) // 30)]:
@@ -82,12 +82,12 @@ def _print(shape: Shape, world: World, record: Record) -> None:
     first = shape.first_over_target()
     relieved = record.relieved_at(first + 1) if first is not None else None
     print(f"\nabove one target from second {first}, no segment above it from {relieved}")
-    print(f"overload {record.overload():.0f} target-seconds, last change at {settled_since(record):.0f} s")
+    print(f"overload {record.overload():.0f} target-seconds, last change at {stable_since(record):.0f} s")
     print(
         f"fullest segment that can be cut: {unevenness(record):.2f} times the mean; "
         f"hot partitions: {record.hot or 'none'}"
     )
-    print(f"changes sooner than the policy allows: {len(hurried(record, world.spec))}")
+    print(f"changes sooner than the policy allows: {len(early_changes(record, world.spec))}")
 
 
 def _compare(seed: int, pictures: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""The model's brokers: what each can carry, and how Fleet lets them come and go."""
+"""The model's brokers: the capacity of each, and how Fleet adds and removes them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from smq_core.fleet import Fleet, FleetLoad, FleetPolicy, to_drain
-from smq_core.model import SECOND, Layout, Replica
-from smq_core.placement import BrokerView
-from smq_core.rebalance import FOLLOWER
+from smq_core.model.entities import SECOND, Layout, Replica
+from smq_core.scaling.broker_fleet import FleetLoad, FleetPolicy, FleetScaler, choose_broker_to_drain
+from smq_core.scaling.placement import BrokerView
+from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT
 
 
 @dataclass(slots=True)
-class Member:
+class ModelBroker:
     """One broker process. Times are microseconds."""
 
     replica: Replica
@@ -25,20 +25,20 @@ class Member:
 
 
 @dataclass
-class Brokers:
-    """Starts with the policy's minimum, ready at once. ``start_delay``: from the wish to the first report."""
+class ModelFleet:
+    """Starts with the policy's minimum, ready at once. ``start_delay``: from the decision to the first report."""
 
     policy: FleetPolicy
     replicas: int
     start_delay: int = 20 * SECOND
     zones: int = 3
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ModelBroker] = field(default_factory=dict)
     wanted: int = 0
-    _fleet: Fleet = field(default_factory=Fleet)
+    _fleet: FleetScaler = field(default_factory=FleetScaler)
     _made: int = 0
 
     def __post_init__(self) -> None:
-        self.wanted = self.policy.minimum
+        self.desired_brokers = self.policy.minimum
         for _ in range(self.policy.minimum):
             self._start(-self.start_delay)
 
@@ -46,9 +46,9 @@ class Brokers:
         number = self._made
         self._made += 1
         replica = Replica(f"broker-{number}", f"incarnation-{number}", f"h{number}:1")
-        self.members[replica.incarnation] = Member(replica, now + self.start_delay)
+        self.members[replica.incarnation] = ModelBroker(replica, now + self.start_delay)
 
-    def ready(self, now: int) -> list[Member]:
+    def ready(self, now: int) -> list[ModelBroker]:
         return [m for m in self.members.values() if m.ready_at <= now]
 
     def views(self, layout: Layout | None, now: int) -> dict[str, BrokerView]:
@@ -71,12 +71,12 @@ class Brokers:
     def follow(self, load: FleetLoad, layout: Layout | None, now: int) -> None:
         """What an operator does each second: start what is missing; drain one, and end it when it is empty."""
         staying = [m for m in self.members.values() if not m.draining]
-        self.wanted = self._fleet.wanted(self.policy, len(staying), load, self.replicas, now).brokers
-        for _ in range(self.wanted - len(staying)):
+        self.desired_brokers = self._fleet.desired_brokers(self.policy, len(staying), load, self.replicas, now).brokers
+        for _ in range(self.desired_brokers - len(staying)):
             self._start(now)
         draining = [m for m in self.members.values() if m.draining]
-        if self.wanted < len(staying) and not draining:
-            goes = to_drain(list(self.views(layout, now).values()))
+        if self.desired_brokers < len(staying) and not draining:
+            goes = choose_broker_to_drain(list(self.views(layout, now).values()))
             if goes is not None:
                 self.members[goes.replica.incarnation].draining = True
         in_use = {r.incarnation for s in layout.segments for r in s.replicas} if layout is not None else set()
@@ -104,7 +104,7 @@ def carry(
     names = list(capacity)
     at = {name: i for i, name in enumerate(names)}
     pairs = [
-        (s, at[r.incarnation], 1.0 if rank == 0 else FOLLOWER)
+        (s, at[r.incarnation], 1.0 if rank == 0 else FOLLOWER_WEIGHT)
         for s, rs in enumerate(replicas)
         for rank, r in enumerate(rs)
         if r.incarnation in at
@@ -116,12 +116,12 @@ def carry(
     used = np.zeros(len(names))
     given = np.zeros(len(demand))
     for _ in range(3):
-        wish = demand - given
-        load = np.bincount(broker, work * wish[segment], minlength=len(names))
+        desired = demand - given
+        load = np.bincount(broker, work * desired[segment], minlength=len(names))
         share = np.minimum(1.0, np.maximum(0.0, limits - used) / np.maximum(load, 1e-9))
         factor = np.ones(len(demand))
         np.minimum.at(factor, segment, share[broker])
-        more = wish * factor
+        more = desired * factor
         given += more
         used += np.bincount(broker, work * more[segment], minlength=len(names))
     return Carried(given, dict(zip(names, used.tolist(), strict=True)))

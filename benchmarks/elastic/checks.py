@@ -1,12 +1,12 @@
-"""What must be true of every run, whatever the load."""
+"""The invariants of every run, for any load."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 from benchmarks.elastic.record import Event, Record
-from smq_core.autoscale import MAKE_ROOM_AFTER
-from smq_core.model import SECOND, TopicSpec
+from smq_core.model.entities import SECOND, TopicSpec
+from smq_core.scaling.autoscaler import CROWDED_MERGE_AFTER
 
 SCALING = ("split", "merge")
 
@@ -16,7 +16,7 @@ def scaling(record: Record) -> list[Event]:
     return record.changes(*SCALING)
 
 
-def hurried(record: Record, spec: TopicSpec) -> list[tuple[Event, Event]]:
+def early_changes(record: Record, spec: TopicSpec) -> list[tuple[Event, Event]]:
     """Pairs of changes of the same part of the ring that came sooner after each other than the policy allows.
 
     A split may follow anything ``split_after`` later; a merge only ``merge_after`` later, or half a minute when there
@@ -29,7 +29,7 @@ def hurried(record: Record, spec: TopicSpec) -> list[tuple[Event, Event]]:
         for before, then in pairwise(e for e in events if partition in e.range):
             wait = (spec.merge_after if then.action == "merge" else spec.split_after) / SECOND
             if then.action == "merge" and int(then.second) in crowded:
-                wait = min(wait, MAKE_ROOM_AFTER / SECOND)
+                wait = min(wait, CROWDED_MERGE_AFTER / SECOND)
             if then.second - before.second < wait - 1:
                 found.append((before, then))
     return found
@@ -42,6 +42,6 @@ def unevenness(record: Record) -> float:
     return max((p for p, wide in zip(last.pressures, last.wide, strict=True) if wide), default=0.0) / mean
 
 
-def settled_since(record: Record) -> float:
+def stable_since(record: Record) -> float:
     """The second of the last split, merge, move or drain; what rolls or is created does not count."""
     return max((e.second for e in record.events if e.action not in ("roll", "create")), default=0.0)

@@ -1,17 +1,17 @@
-"""The same loads on this project's policy and on models of others': a table, and pictures side by side."""
+"""Runs the same loads on this project's policy and on the peer models, and draws a table and pictures side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from benchmarks.elastic.model import Model, World, spec_for
-from benchmarks.elastic.peers import Pravega, Pulsar, run
+from benchmarks.elastic.model import Environment, Model, spec_for
+from benchmarks.elastic.peer_models import Pravega, Pulsar, run
 from benchmarks.elastic.record import Record, Sample
 from benchmarks.elastic.shapes import Shape, after, make
 
 REST = 1_800
-"""Seconds of calm before: Pravega does nothing to a segment in its first ten minutes."""
+"""Seconds without load first, because Pravega does nothing to a segment in its first ten minutes."""
 LONG = {"long-flood": 5_400, "ramp": 3_600, "hot-range": 3_600, "zipf": 3_600}
 """The compared loads, and how many seconds of each: what is reached in the end stays."""
 BROKERS = 8
@@ -20,7 +20,7 @@ SHOWN = {"hot-range": 1_500}
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparisonRow:
     """One system under one load.
 
     ``relieved``: seconds from the first in which the topic is above one target to the first in which no segment that
@@ -46,7 +46,7 @@ def shown(name: str) -> tuple[int, int]:
 def records(name: str, seed: int) -> tuple[Shape, list[Record]]:
     """This project, Pravega with a scale factor of 16 and of 2, Pulsar."""
     shape = after(make(name, seed=seed), REST, LONG[name])
-    world = World(replace(spec_for(shape), roll_bytes=2**50))
+    world = Environment(replace(spec_for(shape), roll_bytes=2**50))
     unit = world.fleet.bytes_per_second / world.message_bytes
     return shape, [
         Model(shape, world, seed).run(),
@@ -56,13 +56,13 @@ def records(name: str, seed: int) -> tuple[Shape, list[Record]]:
     ]
 
 
-def line(name: str, shape: Shape, record: Record) -> Line:
-    """The figures of one record, from the end of the calm on."""
+def line(name: str, shape: Shape, record: Record) -> ComparisonRow:
+    """The figures of one record, from the begin of the load on."""
     first = next(s for s in range(REST, shape.seconds) if shape.total(s) > shape.target)
     falls = next((s for s in range(first, shape.seconds) if shape.total(s) <= shape.target), shape.seconds)
     relieved = record.relieved_at(first + 1)
     record_from = [e for e in record.events if e.second >= REST]
-    return Line(
+    return ComparisonRow(
         load=name,
         system=record.name,
         relieved=relieved - first if relieved is not None and relieved <= falls else None,
@@ -79,7 +79,7 @@ def _above(sample: Sample) -> bool:
     return any(p > 1.0 and wide for p, wide in zip(sample.pressures, sample.wide, strict=True))
 
 
-def lines(seed: int) -> Iterator[tuple[str, list[Record], list[Line]]]:
+def lines(seed: int) -> Iterator[tuple[str, list[Record], list[ComparisonRow]]]:
     """Load by load."""
     for name in LONG:
         shape, found = records(name, seed)
@@ -92,7 +92,7 @@ HEADER = (
 )
 
 
-def row(found: Line) -> str:
+def row(found: ComparisonRow) -> str:
     """A line of a Markdown table."""
     relieved = "–" if found.relieved is None else f"{found.relieved:,}"
     return (

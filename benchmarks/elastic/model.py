@@ -1,8 +1,8 @@
-"""A topic under load in virtual time, on the real deciding code: TopicLeader, TopicLoad, Autoscaler, Placer, Fleet.
+"""A topic under load in virtual time, with core's code: TopicReconciler, TopicLoad, Autoscaler, Placer and Fleet.
 
-Each second the brokers take what they can of what is offered (what is left waits at the producers), report their
-counters, the operator follows Fleet, and the leader steps. Its effects are answered after given latencies; while a
-segment is sealed its range takes nothing. Nothing here fails: that is what the protocol's simulation is for.
+Each second the brokers take as much of the offered load as they can (the rest waits at the producers) and report their
+counters. Then the operator follows Fleet, and the leader steps. Its effects are answered after given latencies, and the
+range of a segment that is being sealed takes nothing. Nothing fails here; the simulation covers faults.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from benchmarks.elastic.brokers import Brokers, carry
+from benchmarks.elastic.brokers import ModelFleet, carry
 from benchmarks.elastic.record import Event, Record, Sample
 from benchmarks.elastic.shapes import Shape
-from smq_core.autoscale import TARGET_BATCHES
-from smq_core.decide import Decision
-from smq_core.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
-from smq_core.fleet import FleetLoad, FleetPolicy
-from smq_core.keyspace import KeyRange, covers_exactly, union
-from smq_core.leading import TopicLeader
-from smq_core.load import Counters
-from smq_core.model import SECOND, Layout, SealOutcome, Segment, Topic, TopicSpec
-from smq_core.rebalance import FOLLOWER
-from smq_core.sealing import AskReplica, SealFromFiler
+from smq_core.model.entities import SECOND, Layout, SealOutcome, Segment, Topic, TopicSpec
+from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges
+from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
+from smq_core.reconcile.seal_planner import Decision
+from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.scaling.autoscaler import TARGET_BATCHES_PER_SECOND
+from smq_core.scaling.broker_fleet import FleetLoad, FleetPolicy
+from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT
+from smq_core.scaling.segment_load import TrafficCounters
+from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
 
 SLICES = 64
 
 
 @dataclass(frozen=True)
-class World:
+class Environment:
     """What surrounds the topic. Latencies are microseconds."""
 
     spec: TopicSpec
@@ -56,25 +56,25 @@ def spec_for(shape: Shape, **changes: object) -> TopicSpec:
     return replace(spec, **changes)  # type: ignore[arg-type]
 
 
-def world_for(shape: Shape, **changes: object) -> World:
+def environment_for(shape: Shape, **changes: object) -> Environment:
     """A world that is large enough for the shape."""
     fleet = FleetPolicy(500, 700) if shape.name == "ten-thousand" else FleetPolicy(3, 24)
-    return replace(World(spec_for(shape), fleet), **changes)  # type: ignore[arg-type]
+    return replace(Environment(spec_for(shape), fleet), **changes)  # type: ignore[arg-type]
 
 
 class Model:
     """One run; ``run()`` or ``second()`` by ``second()``, then look at ``record``."""
 
     def __init__(
-        self, shape: Shape, world: World, seed: int = 0, *, watch: Callable[[Model], None] | None = None
+        self, shape: Shape, world: Environment, seed: int = 0, *, watch: Callable[[Model], None] | None = None
     ) -> None:
         """``watch`` is called after each second, for checks."""
         self.shape, self.world = shape, world
         self.now = 0
         self.record = Record("SeaweedMQ", shape.partitions, shape.target)
-        self.brokers = Brokers(world.fleet, world.spec.replicas, world.broker_start)
+        self.brokers = ModelFleet(world.fleet, world.spec.replicas, world.broker_start)
         self.unique = map(str, itertools.count())
-        self.leader = TopicLeader(Topic("default/t", "uid", world.spec), unique=lambda: next(self.unique))
+        self.leader = TopicReconciler(Topic("default/t", "uid", world.spec), unique=lambda: next(self.unique))
         self._rng = np.random.default_rng(seed)
         self._watch = watch
         self._answers: list[tuple[int, int, Callable[[int], None]]] = []
@@ -96,7 +96,7 @@ class Model:
 
     def second(self) -> None:
         """One second: traffic, reports, the fleet, the leader; then the checks."""
-        self._lead(self.now)
+        self._reconcile(self.now)
         began, self.now = self.now, self.now + SECOND
         self._traffic(began)
         self._report()
@@ -106,13 +106,13 @@ class Model:
 
     # ---- the leader and its effects
 
-    def _lead(self, now: int) -> None:
+    def _reconcile(self, now: int) -> None:
         """Steps the leader until nothing more happens before the next second."""
         until, at = now + SECOND, now
         while True:
             views = self.brokers.views(self._expected(), at)
             effects = self.leader.step(at, views)
-            self._tell()
+            self._report_decisions()
             for effect in effects:
                 self._answer(effect, at)
             if effects:
@@ -142,7 +142,7 @@ class Model:
                         self._take(segment)
             case OpenReplica(segment=segment, replica=replica):
                 self._later(at + world.call, lambda t: leader.opened(segment.name, replica.incarnation))
-            case AskReplica(segment=name):
+            case RequestSeal(segment=name):
                 self._seal(name, at)
             case SealFromFiler(segment=name):
                 self._seal(name, at)
@@ -178,16 +178,16 @@ class Model:
         part = slice(segment.range.start, segment.range.stop)
         self._counted[part] = 0.0
 
-    def _tell(self) -> None:
+    def _report_decisions(self) -> None:
         for decision in self.leader.decisions:
             self.record.events.append(self._event(decision))
         self.leader.decisions.clear()
-        for hot in self.leader.load.hot.values():
+        for hot in self.leader.load.hot_partitions.values():
             self.record.hot.setdefault(hot.partition, self.now // SECOND)
 
     def _event(self, decision: Decision) -> Event:
         ranges = [self._ranges[n] for n in decision.segments if n in self._ranges]
-        whole = union(ranges) if ranges else KeyRange(0, self.shape.partitions)
+        whole = merge_ranges(ranges) if ranges else KeyRange(0, self.shape.partitions)
         return Event(decision.at / SECOND, decision.action, whole, len(decision.segments), decision.reason)
 
     # ---- the traffic
@@ -198,17 +198,17 @@ class Model:
         arrived = self._rng.poisson(offered).astype(float) if world.noisy else offered
         live = sorted(self._taking.values(), key=lambda s: s.range)
         self._place(live)
-        wish = (self._behind + arrived) * self._open_share(began)
-        wish[self._owner < 0] = 0.0
+        demanded = (self._behind + arrived) * self._open_share(began)
+        demanded[self._owner < 0] = 0.0
         owner = np.maximum(self._owner, 0)
-        demand = np.asarray(np.bincount(owner, wish, minlength=len(live)) * world.message_bytes, np.float64)
+        demand = np.asarray(np.bincount(owner, demanded, minlength=len(live)) * world.message_bytes, np.float64)
         ready = {m.replica.incarnation: world.fleet.bytes_per_second for m in self.brokers.ready(began)}
-        carried = carry(demand, [s.replicas for s in live], ready)
-        factor = np.divide(carried.segments, demand, out=np.ones(len(live)), where=demand > 0)
-        accepted = wish * factor[owner] if live else np.zeros(partitions)
+        load_by_broker = carry(demand, [s.replicas for s in live], ready)
+        factor = np.divide(load_by_broker.segments, demand, out=np.ones(len(live)), where=demand > 0)
+        accepted = demanded * factor[owner] if live else np.zeros(partitions)
         self._behind = self._behind + arrived - accepted
         self._counted += accepted
-        self._sample(live, offered, accepted, carried.brokers)
+        self._sample(live, offered, accepted, load_by_broker.brokers)
 
     def _place(self, live: list[Segment]) -> None:
         """Which of the live segments takes each partition, and which slice of whose histogram counts it."""
@@ -241,12 +241,14 @@ class Model:
         for name, (first, stop) in self._first_slice.items():
             slices = tuple(counts[first:stop].tolist())
             messages = sum(slices)
-            report = Counters(messages, messages * world.message_bytes, messages // world.messages_per_batch, slices)
+            report = TrafficCounters(
+                messages, messages * world.message_bytes, messages // world.messages_per_batch, slices
+            )
             self.leader.load.observe(name, report, self.now)
 
     def _fleet_load(self) -> FleetLoad:
         """What the leader knows of all brokers' work: a primary's rates, and half of them for each follower."""
-        copies = {s.name: 1.0 + FOLLOWER * (len(s.replicas) - 1) for s in self._taking.values()}
+        copies = {s.name: 1.0 + FOLLOWER_WEIGHT * (len(s.replicas) - 1) for s in self._taking.values()}
         known = [(load.fast, copies[n]) for n, load in self.leader.load.segments.items() if n in copies]
         return FleetLoad(sum(r.bytes * c for r, c in known), sum(r.batches * c for r, c in known))
 
@@ -255,7 +257,7 @@ class Model:
         unit = min(
             spec.target_messages_per_second,
             spec.target_bytes_per_second / world.message_bytes,
-            TARGET_BATCHES * world.messages_per_batch,
+            TARGET_BATCHES_PER_SECOND * world.messages_per_batch,
         )
         taken = self._owner >= 0
         pressures = np.bincount(self._owner[taken], offered[taken], minlength=len(live)) / unit

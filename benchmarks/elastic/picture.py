@@ -1,4 +1,4 @@
-"""Pictures of runs: the ring over time, each segment coloured by its pressure, the decisions, and what they lead to."""
+"""Pictures of runs: the ring over time, with segments coloured by pressure, and the decisions with their effects."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What a run leaves behind: samples of each second, the life of each segment, the decisions."""
+"""The record of a run: samples of each second, the life of each segment, and the decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from smq_core.keyspace import KeyRange
+from smq_core.model.keyspace import KeyRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Load shapes: pure functions from time to messages per second of each partition.
+"""Load shapes: pure functions from time to the messages per second of each partition.
 
-``make(name, ...)`` builds one. Rates are in units of ``target`` (what one segment shall carry), so that a shape means
-the same for any topic. Where keys lie on the ring is decided by the seed; nothing else is random.
+``make(name, ...)`` builds one. Rates are in units of ``target`` (the load that one segment should carry), so a shape
+means the same for any topic. The seed decides where keys lie on the ring; nothing else is random.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from smq_core.keyspace import MAX_PARTITIONS
+from smq_core.model.keyspace import MAX_PARTITIONS
 
 Rates = npt.NDArray[np.float64]
 """Messages per second, of shape (partitions,)."""

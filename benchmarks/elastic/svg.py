@@ -1,4 +1,4 @@
-"""A small SVG writer: shapes with styles in classes, rectangles of one colour in one path."""
+"""A small SVG writer. Styles are classes, and rectangles of one colour share a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the peers do for each case: the same events, as many of them, both replicas acked."""
+"""The peers' version of each case: the same number of the same events, acked by both replicas."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import relay
-from benchmarks.child import Child
-from benchmarks.cluster import wait_for
-from benchmarks.meter import Meter
-from benchmarks.model import Row, Scale, latencies, throughput
-from benchmarks.pace import longest_gaps
+from benchmarks.harness.child_process import LoadProcess
+from benchmarks.harness.cluster import wait_for
+from benchmarks.harness.meter import Meter
+from benchmarks.loads import flight_relay
+from benchmarks.loads.rate import longest_gaps
+from benchmarks.model import Measurement, Scale, latencies, throughput
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.weed_queue import WeedQueue
 
 MB = 10**6
-PATIENCE = 150.0
-"""Seconds after which a load on a peer has failed: some stand still for ever."""
+TIMEOUT_SECONDS = 150.0
+"""Seconds after which a load on a peer counts as failed, because some hang for ever."""
 Queue = Kafka | WeedQueue
 
 
-def relay_1k(_: None, scale: Scale) -> Row:
+def relay_1k(_: None, scale: Scale) -> Measurement:
     """Batches and window are the defaults of our producer."""
-    with relay.relay() as (address, pids), Meter(lambda: {"broker": pids}) as meter:
-        load = relay.pusher(address, 1000, scale.of(2000 * MB, 300 * MB), 1 << 20, 32 << 20)
+    with flight_relay.relay() as (address, pids), Meter(lambda: {"broker": pids}) as meter:
+        load = flight_relay.pusher(address, 1000, scale.of(2000 * MB, 300 * MB), 1 << 20, 32 << 20)
         result = load.result()
     row = meter.row(load.cpu)
-    return Row(throughput(result, row), row)
+    return Measurement(throughput(result, row), row)
 
 
 # ---- one record at a time through the Python client
@@ -41,77 +41,77 @@ def _load(queue: Queue, topic: str, what: str, *words: object) -> tuple[dict[str
     """What a load on that topic reports, and what it took; the topic is dropped."""
     with Meter(queue.groups) as meter:
         load = queue.load(what, topic, *words)
-        result = load.result(PATIENCE)
+        result = load.result(TIMEOUT_SECONDS)
     queue.drop(topic)
     return result, meter.row(load.cpu)
 
 
-def _produce(queue: Queue, size: int, count: int, *words: object) -> Row:
+def _produce(queue: Queue, size: int, count: int, *words: object) -> Measurement:
     events = queue.folder / f"events-{size}.txt"
     result, row = _load(queue, queue.topic(), "produce", "--payload", events, "--count", count, *words)
-    return Row(throughput(result, row), row)
+    return Measurement(throughput(result, row), row)
 
 
-def kafka_write_1k(kafka: Kafka, scale: Scale) -> Row:
+def kafka_write_1k(kafka: Kafka, scale: Scale) -> Measurement:
     return _produce(kafka, 1000, scale.of(2_000_000, 300_000))
 
 
-def kafka_write_100b(kafka: Kafka, scale: Scale) -> Row:
+def kafka_write_100b(kafka: Kafka, scale: Scale) -> Measurement:
     return _produce(kafka, 100, scale.of(5_000_000, 1_000_000))
 
 
-def kafka_send_100b(kafka: Kafka, scale: Scale) -> Row:
+def kafka_send_100b(kafka: Kafka, scale: Scale) -> Measurement:
     return _produce(kafka, 100, scale.of(3_000_000, 500_000), "--callback")
 
 
-def weed_write_1k(queue: WeedQueue, scale: Scale) -> Row:
+def weed_write_1k(queue: WeedQueue, scale: Scale) -> Measurement:
     return _produce(queue, 1000, scale.of(40_000, 10_000))
 
 
-def _latency(queue: Queue, count: int) -> Row:
+def _latency(queue: Queue, count: int) -> Measurement:
     events = queue.folder / "events-1000.txt"
     words = ("--payload", events, "--count", count, "--rate", 1000, "--linger-ms", 0)
     result, row = _load(queue, queue.topic(), "latency", *words)
-    return Row(latencies(result, row), row)
+    return Measurement(latencies(result, row), row)
 
 
-def kafka_latency(kafka: Kafka, scale: Scale) -> Row:
+def kafka_latency(kafka: Kafka, scale: Scale) -> Measurement:
     return _latency(kafka, scale.of(30_000, 6_000))
 
 
-def weed_latency(queue: WeedQueue, scale: Scale) -> Row:
+def weed_latency(queue: WeedQueue, scale: Scale) -> Measurement:
     return _latency(queue, scale.of(30_000, 6_000))
 
 
 # ---- reading
 
 
-def _read(queue: Queue, size: int, count: int) -> Row:
+def _read(queue: Queue, size: int, count: int) -> Measurement:
     topic = queue.topic()
     if isinstance(queue, Kafka):
         queue.produce_java(topic, size, count).wait()
     else:
         queue.load("produce", topic, "--payload", queue.folder / f"events-{size}.txt", "--count", count).result()
     result, row = _load(queue, topic, "consume", "--count", count)
-    return Row(throughput(result, row), row)
+    return Measurement(throughput(result, row), row)
 
 
-def kafka_read_1k(kafka: Kafka, scale: Scale) -> Row:
+def kafka_read_1k(kafka: Kafka, scale: Scale) -> Measurement:
     return _read(kafka, 1000, scale.of(1_000_000, 200_000))
 
 
-def kafka_read_100b(kafka: Kafka, scale: Scale) -> Row:
+def kafka_read_100b(kafka: Kafka, scale: Scale) -> Measurement:
     return _read(kafka, 100, scale.of(3_000_000, 600_000))
 
 
-def weed_read_1k(queue: WeedQueue, scale: Scale) -> Row:
+def weed_read_1k(queue: WeedQueue, scale: Scale) -> Measurement:
     return _read(queue, 1000, scale.of(20_000, 5_000))
 
 
 # ---- Kafka's own load tools, in Java
 
 
-def _java_write(kafka: Kafka, size: int, count: int) -> Row:
+def _java_write(kafka: Kafka, size: int, count: int) -> Measurement:
     topic = kafka.topic()
     with Meter(kafka.groups) as meter:
         load = kafka.produce_java(topic, size, count)
@@ -121,48 +121,48 @@ def _java_write(kafka: Kafka, size: int, count: int) -> Row:
     assert match is not None, text
     row = meter.row(load.cpu)
     rate = float(match[1])
-    return Row(throughput({"rows": count, "seconds": count / rate, "bytes": count * size}, row), row)
+    return Measurement(throughput({"rows": count, "seconds": count / rate, "bytes": count * size}, row), row)
 
 
-def java_write_1k(kafka: Kafka, scale: Scale) -> Row:
+def java_write_1k(kafka: Kafka, scale: Scale) -> Measurement:
     return _java_write(kafka, 1000, scale.of(2_000_000, 300_000))
 
 
-def java_write_100b(kafka: Kafka, scale: Scale) -> Row:
+def java_write_100b(kafka: Kafka, scale: Scale) -> Measurement:
     return _java_write(kafka, 100, scale.of(10_000_000, 1_500_000))
 
 
-def _java_read(kafka: Kafka, size: int, count: int) -> Row:
+def _java_read(kafka: Kafka, size: int, count: int) -> Measurement:
     topic = kafka.topic()
     kafka.produce_java(topic, size, count).wait()
     words = ("--bootstrap-server", kafka.bootstrap, "--topic", topic, "--num-records", count)
     with Meter(kafka.groups) as meter:
-        load: Child = kafka.perf("ConsumerPerformance", *words)
+        load: LoadProcess = kafka.perf("ConsumerPerformance", *words)
         text = load.wait()
     kafka.drop(topic)
     fields = text.strip().splitlines()[-1].split(", ")
     rows, rate = float(fields[4]), float(fields[9])  # fetch.nMsg.sec: without the time to join
     row = meter.row(load.cpu)
-    return Row(throughput({"rows": rows, "seconds": rows / rate, "bytes": rows * size}, row), row)
+    return Measurement(throughput({"rows": rows, "seconds": rows / rate, "bytes": rows * size}, row), row)
 
 
-def java_read_1k(kafka: Kafka, scale: Scale) -> Row:
+def java_read_1k(kafka: Kafka, scale: Scale) -> Measurement:
     return _java_read(kafka, 1000, scale.of(1_000_000, 200_000))
 
 
-def java_read_100b(kafka: Kafka, scale: Scale) -> Row:
+def java_read_100b(kafka: Kafka, scale: Scale) -> Measurement:
     return _java_read(kafka, 100, scale.of(5_000_000, 1_000_000))
 
 
 # ---- memory and faults
 
 
-def kafka_idle(kafka: Kafka, scale: Scale) -> Row:
+def kafka_idle(kafka: Kafka, scale: Scale) -> Measurement:
     """Right after its start, before any load."""
-    return Row(dict(kafka.idle))
+    return Measurement(dict(kafka.idle))
 
 
-def kafka_failover(kafka: Kafka, scale: Scale) -> Row:
+def kafka_failover(kafka: Kafka, scale: Scale) -> Measurement:
     """Three nodes of their own, three replicas of which two must have a record, so that any one may be killed."""
     rate, kills, every = 5_000, scale.of(3, 1), 25.0
     count = int(rate * every * (kills + 1))
@@ -194,7 +194,7 @@ def kafka_failover(kafka: Kafka, scale: Scale) -> Row:
         "lost": float(max(0, found["missing"] - (count - result["acked"]))),
         "doubled": float(found["doubled"]),
     }
-    return Row(figures, meter.row(load.cpu), {"stalls_s": [round(s, 2) for s in stalls], **result, **found})
+    return Measurement(figures, meter.row(load.cpu), {"stalls_s": [round(s, 2) for s in stalls], **result, **found})
 
 
 def _in_sync(kafka: Kafka, topic: str) -> int:

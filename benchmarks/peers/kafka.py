@@ -1,6 +1,6 @@
-"""Apache Kafka beside ours: KRaft brokers on loopback, every acknowledged record on two of them.
+"""Apache Kafka as a peer: KRaft brokers on loopback, with every acknowledged record on two of them.
 
-Kafka's own defaults otherwise: 1 GB of heap, no fsync, batches as its clients make them.
+Everything else has Kafka's defaults: 1 GB of heap, no fsync, and the batches that its clients make.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
-from benchmarks import payload, tools
-from benchmarks.child import Child
-from benchmarks.cluster import wait_for
-from benchmarks.meter import Groups, memory_mb
-from benchmarks.standing import Standing
-from benchmarks.tools import Missing
-from smq_storage.ports import free_ports
+from benchmarks.harness import tools
+from benchmarks.harness.child_process import LoadProcess
+from benchmarks.harness.cluster import wait_for
+from benchmarks.harness.meter import Groups, memory_mb
+from benchmarks.harness.tools import ToolMissing
+from benchmarks.harness.work_folder import WorkFolder
+from benchmarks.loads import payload
+from smq_storage.process.ports import free_ports
 
 HERE = Path(__file__).resolve().parent
 LOADS = HERE / "kafka_load.py"
@@ -44,12 +45,12 @@ def libraries() -> Path:
         try:
             tools.run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"])
         except (OSError, subprocess.SubprocessError) as error:
-            raise Missing(f"Kafka's jars could not be fetched by Maven: {tools.said(error)}") from None
+            raise ToolMissing(f"Kafka's jars could not be fetched by Maven: {tools.stderr_of(error)}") from None
         (folder / "complete").touch()
     return folder
 
 
-class Kafka(Standing):
+class Kafka(WorkFolder):
     """``brokers`` nodes. With two, only the first is a controller (two voters lose their quorum with either); with
     three each is both, so that any may be killed."""
 
@@ -122,13 +123,13 @@ class Kafka(Standing):
         self.load("drop", topic).result()
         time.sleep(2)
 
-    def load(self, what: str, topic: str, *words: object) -> Child:
+    def load(self, what: str, topic: str, *words: object) -> LoadProcess:
         """A load of ``kafka_load.py``, in the interpreter that has Kafka's client."""
-        return Child([str(self._python), str(LOADS), what, self.bootstrap, topic, *map(str, words)])
+        return LoadProcess([str(self._python), str(LOADS), what, self.bootstrap, topic, *map(str, words)])
 
-    def perf(self, tool: str, *words: object) -> Child:
+    def perf(self, tool: str, *words: object) -> LoadProcess:
         """One of Kafka's own Java load tools."""
-        return Child([*self._java("-Xms512m", "-Xmx1g"), f"org.apache.kafka.tools.{tool}", *map(str, words)])
+        return LoadProcess([*self._java("-Xms512m", "-Xmx1g"), f"org.apache.kafka.tools.{tool}", *map(str, words)])
 
     def warm_up(self, gigabytes: float) -> None:
         """A fresh broker is several times dearer until the JIT has compiled it."""
@@ -138,7 +139,7 @@ class Kafka(Standing):
                 self.produce_java(topic, size, count).wait()
                 self.drop(topic)
 
-    def produce_java(self, topic: str, size: int, count: int) -> Child:
+    def produce_java(self, topic: str, size: int, count: int) -> LoadProcess:
         return self.perf(
             *("ProducerPerformance", "--bootstrap-server", self.bootstrap, "--topic", topic, "--num-records", count),
             *("--payload-file", self.folder / f"events-{size}.txt", "--throughput", -1),

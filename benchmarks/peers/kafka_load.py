@@ -1,7 +1,7 @@
 # mypy: disable-error-code="import-not-found"
-"""The loads on anything that speaks Kafka's protocol; run as a script by the interpreter that has confluent-kafka.
+"""The loads for systems with Kafka's protocol. Run as a script by the interpreter that has confluent-kafka.
 
-``kafka_load.py WHAT BOOTSTRAP TOPIC …`` prints one JSON object. The loads are those of ``benchmarks.load``.
+``kafka_load.py WHAT BOOTSTRAP TOPIC …`` prints one JSON object. The loads are those of ``benchmarks.loads.clients``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks import pace
+from benchmarks.loads import rate as rates
 
 Row = dict[str, Any]
 NUMBER = 12
@@ -107,7 +107,7 @@ def latency(args: argparse.Namespace) -> Row:
     thread = threading.Thread(target=polling)
     thread.start()
     start = time.perf_counter()
-    for number in pace.paced(args.rate, args.count):
+    for number in rates.at_rate(args.rate, args.count):
         sent = time.perf_counter()
 
         def arrived(error: KafkaError | None, message: Message, sent: float = sent) -> None:
@@ -120,7 +120,7 @@ def latency(args: argparse.Namespace) -> Row:
     done.set()
     thread.join()
     assert left == 0 and not failed, (left, failed[:3])
-    return {"seconds": time.perf_counter() - start, "rows": args.count, **pace.quantiles(taken[args.count // 5 :])}
+    return {"seconds": time.perf_counter() - start, "rows": args.count, **rates.quantiles(taken[args.count // 5 :])}
 
 
 def steady(args: argparse.Namespace) -> Row:
@@ -135,7 +135,7 @@ def steady(args: argparse.Namespace) -> Row:
     failed: list[KafkaError] = []
 
     print("started", flush=True)
-    for number in pace.paced(args.rate, args.count):
+    for number in rates.at_rate(args.rate, args.count):
         sent = time.monotonic()
 
         def arrived(error: KafkaError | None, message: Message, sent: float = sent) -> None:
@@ -160,11 +160,11 @@ def steady(args: argparse.Namespace) -> Row:
 def consume(args: argparse.Namespace) -> Row:
     """The clock starts when the first messages are there; they do not count."""
     made = consumer(args, args.partitions)
-    asked = time.perf_counter()
+    requested_at = time.perf_counter()
     head = 0
     while not head:
         head = len(made.consume(1000, 1.0))
-        assert time.perf_counter() - asked < 60, "nothing came for 60 s"
+        assert time.perf_counter() - requested_at < 60, "nothing came for 60 s"
     rows = size = 0
     start = came = time.perf_counter()
     while head + rows < args.count:
@@ -176,7 +176,7 @@ def consume(args: argparse.Namespace) -> Row:
         assert time.perf_counter() - came < 20, f"after {head + rows} of {args.count} messages none came for 20 s"
     seconds = time.perf_counter() - start
     made.close()
-    return {"seconds": seconds, "rows": rows, "bytes": size, "first_batch_s": start - asked}
+    return {"seconds": seconds, "rows": rows, "bytes": size, "first_batch_s": start - requested_at}
 
 
 def numbers(args: argparse.Namespace) -> Row:

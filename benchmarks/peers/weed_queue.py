@@ -1,8 +1,8 @@
-"""SeaweedFS' own message queue beside ours: ``weed mq.broker`` behind ``weed mq.kafka.gateway``.
+"""SeaweedFS's own message queue as a peer: ``weed mq.broker`` behind ``weed mq.kafka.gateway``.
 
-Both call themselves work in progress (4.48). What it takes to run them: the gateway tells clients port 9093 whatever
-port it listens on, so it gets that one; its CreateTopics fails for librdkafka, so topics are made by ``weed shell``; it
-wants the address of a schema registry, but needs none for plain bytes; producers must not ask for idempotence.
+Both are work in progress according to their documentation (4.48), and need some workarounds. The gateway always
+advertises port 9093, so it gets that port. Its CreateTopics fails for librdkafka, so ``weed shell`` creates the topics.
+It requires the address of a schema registry, although plain bytes need none. Producers must not be idempotent.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from benchmarks import payload, tools
-from benchmarks.child import Child
-from benchmarks.cluster import wait_for
-from benchmarks.meter import Groups
+from benchmarks.harness import tools
+from benchmarks.harness.child_process import LoadProcess
+from benchmarks.harness.cluster import wait_for
+from benchmarks.harness.meter import Groups
+from benchmarks.harness.tools import ToolMissing
+from benchmarks.harness.work_folder import WorkFolder
+from benchmarks.loads import payload
 from benchmarks.peers.kafka import LOADS
-from benchmarks.standing import Standing
-from benchmarks.tools import Missing
 from smq_core.errors import StoreUnavailable
-from smq_storage.seaweed import find_weed
+from smq_storage.process.seaweedfs import find_weed
 
 GATEWAY_PORT = 9093
 _TOPICS = itertools.count(1)
 
 
-class WeedQueue(Standing):
+class WeedQueue(WorkFolder):
     """Two brokers: the second follows the first; one gateway."""
 
     name = "weed mq"
@@ -39,9 +40,11 @@ class WeedQueue(Standing):
         try:
             self._weed = str(find_weed())
         except StoreUnavailable as error:
-            raise Missing(error.message) from None
+            raise ToolMissing(error.message) from None
         if not _free(GATEWAY_PORT):
-            raise Missing(f"port {GATEWAY_PORT} is taken, and the gateway of SeaweedFS' queue tells clients no other")
+            raise ToolMissing(
+                f"port {GATEWAY_PORT} is taken, and the gateway of SeaweedFS' queue tells clients no other"
+            )
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._sockets: Path | None = None
         ports = _ports(6)
@@ -97,9 +100,9 @@ class WeedQueue(Standing):
     def drop(self, topic: str) -> None:
         """Topics stay: there is no command to delete one."""
 
-    def load(self, what: str, topic: str, *words: object) -> Child:
+    def load(self, what: str, topic: str, *words: object) -> LoadProcess:
         """A load of ``kafka_load.py``."""
-        return Child([str(self._python), str(LOADS), what, self.bootstrap, topic, "--plain", *map(str, words)])
+        return LoadProcess([str(self._python), str(LOADS), what, self.bootstrap, topic, "--plain", *map(str, words)])
 
     def _shell(self, command: str) -> str:
         words = [self._weed, "shell", f"-master=127.0.0.1:{self._master}", f"-filer=127.0.0.1:{self._filer}"]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 
-from smq_broker import spare
-from smq_storage import glibc
+from smq_broker.runtime import import_blocker
+from smq_storage.process import allocator
 
 
 def main() -> None:
-    spare.refuse_imports()
-    # Before a library starts a thread: what is freed in any arena but the first, glibc gives back too early or never.
-    glibc.set_malloc({glibc.ARENA_MAX: 1})
-    # Arrow's own pools give back the memory of each encoded chunk: the next would touch it for the first time again.
+    import_blocker.block_imports()
+    # Before any library starts a thread and so gets another arena: glibc returns memory that was freed in such an arena
+    # to the system too early or never.
+    allocator.set_malloc({allocator.ARENA_MAX: 1})
+    # Arrow's own pools return the memory of each encoded chunk to the system, and the next chunk causes page faults.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    # After that, so that nothing of it has been imported yet.
+    # Imported here, because the import blocker must be installed before.
     from smq_broker.process import run
 
     run()

@@ -1,4 +1,4 @@
-"""The broker process, from its settings to its exit code. ``main`` starts it."""
+"""The broker process: constructs and connects its parts, runs until it is stopped, and shuts down."""
 
 from __future__ import annotations
 
@@ -12,35 +12,44 @@ from urllib.parse import urlsplit
 import structlog
 from prometheus_client import CollectorRegistry
 
-from smq_broker import logs, metrics
-from smq_broker.actions import Actions
-from smq_broker.calm import Calm
-from smq_broker.clock import Clock
-from smq_broker.health import HealthServer
-from smq_broker.holdings import Holdings
-from smq_broker.lean import keep_freed_memory, rest_collector, warm_up
-from smq_broker.locator import Locator
-from smq_broker.memory import Memory
-from smq_broker.meters import Meters
-from smq_broker.readiness import Readiness
-from smq_broker.server import BrokerServer
-from smq_broker.session import LeaderSession
-from smq_broker.settings import BrokerSettings, parse_settings
-from smq_core.errors import InvalidRequest, StoreUnavailable, StoreUnfit
-from smq_storage import glibc
-from smq_storage.probe import probe
-from smq_storage.store import Store, StoreDenied
+from smq_broker.leader_client.locator import Locator
+from smq_broker.leader_client.reports import BrokerStatusReporter
+from smq_broker.leader_client.session import LeaderSession
+from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.memory.trimmer import MemoryTrimmer
+from smq_broker.runtime import logs
+from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.health import HealthServer, Readiness
+from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.settings import BrokerSettings, parse_settings
+from smq_broker.runtime.tuning import keep_freed_memory, preload_arrow, tune_garbage_collector
+from smq_broker.segments.flusher import Flusher
+from smq_broker.segments.metrics import SegmentCollector
+from smq_broker.segments.opening import SegmentOpener
+from smq_broker.segments.registry import SegmentRegistry
+from smq_broker.segments.seal_watcher import SealWatcher
+from smq_broker.segments.sealing import SegmentSealer
+from smq_broker.streams.actions import Actions
+from smq_broker.streams.replication_out import FollowerLink
+from smq_broker.streams.server import BrokerServer
+from smq_core.errors import InvalidRequest, StoreDenied, StoreUnavailable, StoreUnsupported
+from smq_storage.catalog.root_format import ensure_root_format
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.conformance_probe import check_conformance
+from smq_storage.object_store.store import Store
+from smq_storage.process import allocator
 
 EXIT_USAGE = 2
 EXIT_STORE = 3
-LAST_WORDS = 0.3
-LONGEST_PROBE_PAUSE = 5.0
+FINAL_REPLIES_SECONDS = 0.3
+PUT_TIMEOUT_SECONDS = 10.0
+MAX_PROBE_BACKOFF_SECONDS = 5.0
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 class Broker:
-    """Everything wired together. ``run`` returns the exit code when it is time to go."""
+    """``run`` constructs all parts, serves, and returns the exit code."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
@@ -52,46 +61,53 @@ class Broker:
         self._session: LeaderSession | None = None
 
     def on_signal(self, *_: object) -> None:
-        """The first one asks to leave, the second one leaves."""
+        """The first signal starts the shutdown, the second one ends the process."""
         self._signals += 1
         if self._signals > 1:
-            leave(0)
+            exit_process(0)
         self._stop.set()
 
     def run(self) -> int:
         settings = self.settings
-        registry = CollectorRegistry()
-        meters = Meters(registry)
-        health = HealthServer(settings.http, registry, self._why_not_ready)
+        collectors = CollectorRegistry()
+        broker_metrics = BrokerMetrics(collectors)
+        health = HealthServer(settings.http, collectors, self._not_ready_reason)
         store = settings.store().open()
-        refusal = self._probe(store, health.address)
-        if refusal is not None:
-            return refusal
-        clock, news, intake = Clock(), threading.Event(), threading.Event()
-        intake.set()
-        news.set()
-        holdings = Holdings(self.incarnation, store, Memory(settings.memory), clock, meters, news)
-        metrics.register(registry, holdings)
-        locator = Locator(store, settings.store())
-        actions = Actions(settings.name, holdings, locator)
-        server = BrokerServer(settings.listen, holdings, actions, meters, intake, settings.max_batch)
+        exit_code = self._probe(store, health.address)
+        if exit_code is not None:
+            return exit_code
+        clock, report_due, accepting_batches = Clock(), threading.Event(), threading.Event()
+        accepting_batches.set()
+        report_due.set()
+        memory = MemoryAccounting(settings.memory)
+        registry = SegmentRegistry(self.incarnation, on_drain=report_due.set)
+        collectors.register(SegmentCollector(registry, memory))
+        sealer = SegmentSealer(registry, store, broker_metrics)
+        flusher = Flusher(registry.all, memory, broker_metrics, on_chunk_taken=sealer.follow_seal)
+        watcher = SealWatcher(registry.all, on_seal_found=sealer.record_seal)
+        opener = SegmentOpener(registry, store, memory, clock, flusher, sealer, FollowerLink, on_change=report_due.set)
+        reporter = BrokerStatusReporter(settings.name, registry, memory)
+        actions = Actions(registry, opener, sealer, reporter, Locator(store, settings.store()))
+        server = BrokerServer(settings.listen, registry, actions, broker_metrics, accepting_batches, settings.max_batch)
         address = settings.advertised(server.port)
         session = LeaderSession(
-            settings.name,
             address,
             settings.node,
             settings.zone,
             settings.leader,
-            holdings,
+            reporter,
+            registry,
+            watcher,
             clock,
-            news,
+            report_due,
             self._stop.is_set,
         )
-        warm_up()
-        holdings.start()
+        preload_arrow()
+        flusher.start()
+        watcher.start()
         session.start()
-        relay = self._relay(session, address, registry)
-        rest_collector()
+        relay = self._relay(session, address, collectors)
+        tune_garbage_collector()
         self._readiness = Readiness(bool(settings.leader), time.monotonic())
         self._session = session
         self._not_ready = None
@@ -103,42 +119,55 @@ class Broker:
             incarnation=self.incarnation,
             pid=os.getpid(),
         )
-        calm = Calm(holdings.bytes_in)
+        trimmer = MemoryTrimmer(registry.bytes_in)
         while not self._stop.wait(0.5):
-            if calm.look(time.monotonic()):
-                glibc.give_back()
-            if holdings.draining:
+            if trimmer.should_trim(time.monotonic()):
+                allocator.release_memory()
+            if registry.draining:
                 self._not_ready = "draining"
-        self._leave(holdings, session, news, intake)
+        log.info("broker.shutdown_started", segments=len(registry.all()))
+        self._not_ready = "leaving"
+        registry.drain()
+        report_due.set()
+        if not self._wait_until_sealed(session):
+            log.info("broker.flush_started")
+            accepting_batches.clear()
+            while waiting := flusher.flush_all():
+                log.debug("broker.flush_pending", segments=waiting)
+                time.sleep(0.05)
+        log.info("broker.shutdown_completed", sealed=session.may_leave.is_set())
+        # The streams still send the last acks and outcomes.
+        time.sleep(FINAL_REPLIES_SECONDS)
         return 0
 
-    def _why_not_ready(self) -> str | None:
+    def _not_ready_reason(self) -> str | None:
         if self._not_ready is None and self._readiness is not None and self._session is not None:
-            return self._readiness.why_not(self._session.others_drain, time.monotonic())
+            return self._readiness.not_ready_reason(self._session.others_drain, time.monotonic())
         return self._not_ready
 
-    def _relay(self, session: LeaderSession, address: str, registry: CollectorRegistry) -> str | None:
-        """Where it listens; None when none is wanted, which spares its imports too."""
+    def _relay(self, session: LeaderSession, address: str, collectors: CollectorRegistry) -> str | None:
+        """Starts the relay and returns its address; None if it is not configured, which saves its imports too."""
         if not self.settings.relay:
             return None
-        from smq_broker.relay import Relay
-        from smq_broker.targets import Targets
+        from smq_broker.streams.relay import Relay
+        from smq_broker.streams.relay_targets import RelayTargets
 
         filer = urlsplit(self.settings.filer_endpoint)
-        always = [address, f"{filer.hostname}:{filer.port or 80}"] if filer.scheme == "http" else [address]
-        relay = Relay(self.settings.relay, Targets(session.leaders, always), registry)
+        static_targets = [address, f"{filer.hostname}:{filer.port or 80}"] if filer.scheme == "http" else [address]
+        relay = Relay(self.settings.relay, RelayTargets(session.leaders, static_targets), collectors)
         relay.start()
         return relay.address
 
     def _probe(self, store: Store, http: str) -> int | None:
-        """Returns when the filer proved fit; the exit code when it never will, or when it is time to stop."""
+        """None once the filer passed the probe; the exit code if it never will, or if the process is stopped."""
         pause = 0.2
         while True:
             try:
-                probe(store)
+                check_conformance(store)
+                ensure_root_format(store, RetryPolicy(PUT_TIMEOUT_SECONDS))
                 return None
-            except (StoreUnfit, StoreDenied) as error:
-                log.error("store.unfit", error=error.message)
+            except (StoreUnsupported, StoreDenied) as error:
+                log.error("store.rejected", error=error.message)
                 print(f"smq-broker: {error.message}", file=sys.stderr)
                 return EXIT_STORE
             except StoreUnavailable as error:
@@ -146,49 +175,33 @@ class Broker:
                 log.warning("store.unavailable", error=error.message, retry_in=pause, http=http)
             if self._stop.wait(pause):
                 return 0
-            pause = min(pause * 2, LONGEST_PROBE_PAUSE)
+            pause = min(pause * 2, MAX_PROBE_BACKOFF_SECONDS)
 
-    def _leave(
-        self, holdings: Holdings, session: LeaderSession, news: threading.Event, intake: threading.Event
-    ) -> None:
-        """Serves on until the leader has sealed what is here; without a leader, writes own tails and goes."""
-        self._not_ready = "leaving"
-        asked = time.monotonic()
-        log.info("broker.leaving", segments=len(holdings.all()))
-        holdings.drain()
-        news.set()
+    def _wait_until_sealed(self, session: LeaderSession) -> bool:
+        """Serves until the leader has sealed the segments here. False if there is no leader, or after a timeout."""
+        stop_requested_at = time.monotonic()
         while not session.may_leave.wait(0.1):
             now = time.monotonic()
-            heard = max(session.answered_at, asked) if self.settings.leader else asked
-            if now - heard > self.settings.leaderless or now - asked > self.settings.grace:
-                self._write_tails(holdings, intake)
-                break
-        log.info("broker.left", sealed=session.may_leave.is_set())
-        # The last acks and outcomes are on their way to the streams.
-        time.sleep(LAST_WORDS)
-
-    def _write_tails(self, holdings: Holdings, intake: threading.Event) -> None:
-        log.info("broker.flushing")
-        intake.clear()
-        while waiting := holdings.flush_all():
-            log.debug("broker.waits_for_flush", segments=waiting)
-            time.sleep(0.05)
+            last_answer_at = max(session.answered_at, stop_requested_at) if self.settings.leader else stop_requested_at
+            if now - last_answer_at > self.settings.leader_timeout or now - stop_requested_at > self.settings.grace:
+                return False
+        return True
 
 
-def leave(code: int) -> None:
-    """Ends the process at once: with streams open, an orderly end of the Flight server would never come."""
+def exit_process(code: int) -> None:
+    """Ends the process at once, because the Flight server waits for open streams before it stops."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def run() -> None:
-    """Does what the command line says, and ends the process."""
+    """Runs a broker with the settings of the command line, and ends the process."""
     try:
         settings = parse_settings(sys.argv[1:])
     except InvalidRequest as error:
         print(f"smq-broker: {error.message}", file=sys.stderr)
-        leave(EXIT_USAGE)
+        exit_process(EXIT_USAGE)
         return
     logs.configure(settings.log_level, settings.log_format, broker=settings.name)
     keep_freed_memory(settings.memory)
@@ -207,4 +220,4 @@ def run() -> None:
     except Exception:
         log.exception("broker.failed")
         code = 1
-    leave(code)
+    exit_process(code)

@@ -1,4 +1,4 @@
-"""SeaweedMQ for Python programs: producers, consumers, administration.
+"""SeaweedMQ for Python programs: producers, consumers and the admin API.
 
 ::
 
@@ -7,13 +7,13 @@
     with smq.connect("localhost:7070") as client:
         with client.producer("travel/flights") as producer:
             receipt = producer.send(b"payload", key=b"N14228").result()
-            producer.write(table)                      # a pyarrow Table: whole batches, the fast way
+            producer.write(table)                      # a pyarrow Table, the fastest way to publish
         with client.consumer("travel/flights", group="report", start="earliest") as consumer:
             for batch in consumer:
                 print(batch.segment, batch.first_offset, batch.table.num_rows)
                 consumer.commit()
 
-``smq.aio`` has the same for asyncio.
+``smq.aio`` has the same API for asyncio.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         Conflict,
         DataLost,
         DeliveryTimeout,
-        InvalidManifest,
         InvalidRequest,
         MessageTooLarge,
         NoBrokers,
@@ -52,7 +51,9 @@ if TYPE_CHECKING:
         ProducerFenced,
         SchemaMismatch,
         SmqError,
+        SpecRejected,
         StaleGeneration,
+        StoreStateUnknown,
         StoreUnavailable,
         Unavailable,
         UnknownSegment,
@@ -73,7 +74,6 @@ __all__ = [
     "Delivery",
     "DeliveryTimeout",
     "GroupInfo",
-    "InvalidManifest",
     "InvalidRequest",
     "MessageTooLarge",
     "NoBrokers",
@@ -86,7 +86,9 @@ __all__ = [
     "SegmentInfo",
     "SegmentLoad",
     "SmqError",
+    "SpecRejected",
     "StaleGeneration",
+    "StoreStateUnknown",
     "StoreUnavailable",
     "TableReceipt",
     "TopicInfo",
@@ -97,7 +99,7 @@ __all__ = [
     "connect",
 ]
 
-_HOMES = {
+_MODULES_OF_NAMES = {
     "smq.admin": (
         "Admin",
         "AppliedTopic",
@@ -115,17 +117,17 @@ _HOMES = {
     "smq.delivery": ("Delivery", "Receipt", "TableReceipt"),
     "smq.producer": ("Producer",),
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-"""All other names are errors."""
+_MODULE_OF_NAME = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names}
+"""All other public names are error classes."""
 
 
 def __getattr__(name: str) -> Any:
-    """Each name is loaded when it is first used: Arrow and gRPC take half a second, and not all programs need both."""
+    """Imports each name on first use, because Arrow and gRPC take half a second and some programs need only one."""
     if name not in __all__:
         raise AttributeError(f"module 'smq' has no attribute {name!r}")
     if name == "aio":
         return import_module("smq.aio")
-    value = globals()[name] = getattr(import_module(_HOME.get(name, "smq_core.errors")), name)
+    value = globals()[name] = getattr(import_module(_MODULE_OF_NAME.get(name, "smq_core.errors")), name)
     return value
 
 

@@ -1,4 +1,4 @@
-"""Administration: topics, segments, brokers, groups, and what may be done to them by hand."""
+"""The admin API: topics, segments, brokers and groups, and manual changes to them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from smq.names import full_topic
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
 if TYPE_CHECKING:
-    from smq.leader import LeaderLink
+    from smq.transport.leader_client import LeaderClient
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedTopic:
-    """What became of a manifest: ``result`` is created, configured or unchanged."""
+    """The result of applying a manifest: created, configured or unchanged."""
 
     topic: str
     result: str
@@ -25,17 +24,24 @@ class AppliedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition of a topic, such as Ready, HotPartition or SealBlocked."""
+    """One condition of a topic, such as Ready, HotPartition or SealBlocked.
+
+    ``status`` is ``True``, ``False`` or ``Unknown``, as a string like in Kubernetes.
+    """
 
     type: str
-    status: bool
+    status: str
     reason: str
     message: str
+
+    @property
+    def is_true(self) -> bool:
+        return self.status == "True"
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """One segment, living or sealed. Times in microseconds; ``end`` is None until it is sealed.
+    """One segment, living or sealed. Times are in microseconds; ``end`` is None until it is sealed.
 
     ``brokers`` are the names of its replicas, the primary first. ``lost`` is the range of offsets that a seal reported
     as lost, ``(from, to)``.
@@ -77,20 +83,20 @@ class TopicInfo:
     conditions: tuple[Condition, ...]
     layout_version: int
     paused: bool = False
-    """load changes no segments of it"""
+    """whether autoscaling is paused"""
 
     @property
     def ready(self) -> bool:
-        """What the leader's Ready condition says; without one: True when there are segments."""
+        """The status of the leader's Ready condition; without one, whether there are segments."""
         for condition in self.conditions:
             if condition.type == "Ready":
-                return condition.status
+                return condition.is_true
         return bool(self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentLoad:
-    """One segment as one of its replicas reports it. Counters since it opened there."""
+    """One segment as one of its replicas reports it. Counters start when it opens there."""
 
     topic: str
     segment: str
@@ -130,7 +136,7 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class DecisionInfo:
-    """One decision of the leader, with its reason. ``at`` in microseconds."""
+    """One decision of the leader, with its reason. ``at`` is in microseconds."""
 
     at: int
     topic: str
@@ -140,32 +146,32 @@ class DecisionInfo:
 
 
 class Admin:
-    """Made by :meth:`smq.Client.admin`. Every call asks the leader.
+    """The admin API; made by :meth:`smq.Client.admin`. Every method calls the leader.
 
-    Every method raises Unavailable when no leader answers in time, and UnknownTopic or InvalidRequest as fits. Names of
-    topics may omit the client's namespace. A segment may be named without its number
-    (``flights-0-1024`` for ``flights-0-1024-7``): that is the one of this range that accepts messages.
+    Every method raises Unavailable if no leader answers in time, and UnknownTopic or InvalidRequest where they apply.
+    Topic names may omit the client's namespace. A segment name may omit the number (``flights-0-1024`` for
+    ``flights-0-1024-7``); it then means the segment of this range that accepts messages.
     """
 
-    def __init__(self, leader: LeaderLink, namespace: str) -> None:
+    def __init__(self, leader: LeaderClient, namespace: str) -> None:
         self._leader = leader
         self._namespace = namespace
 
     def apply(self, manifest: str) -> AppliedTopic:
-        """Creates or changes a topic from a manifest, YAML or JSON. Raises InvalidManifest."""
+        """Creates or changes a topic from a manifest in YAML or JSON. Raises SpecRejected."""
         reply = self._leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest))
         return AppliedTopic(reply.topic, reply.result)
 
     def delete(self, topic: str) -> None:
-        """Deletes a topic; what becomes of its data is the topic's deletion policy. Raises UnknownTopic."""
+        """Deletes a topic. Its deletionPolicy decides whether its files stay. Raises UnknownTopic."""
         self._leader.call("DeleteTopic", pb.LocateRequest(topic=self._topic(topic)))
 
     def pause(self, topic: str) -> None:
-        """Load changes no segments of the topic from now on. Failover, drains, rolls and commands by hand go on."""
+        """Pauses autoscaling of the topic. Failovers, drains, rolls and manual commands still work."""
         self._leader.call("PauseTopic", lpb.PauseTopicRequest(topic=self._topic(topic), paused=True))
 
     def resume(self, topic: str) -> None:
-        """Ends what :meth:`pause` began; what load asks for is done at once."""
+        """Resumes autoscaling after :meth:`pause`. Changes that the load requires start at once."""
         self._leader.call("PauseTopic", lpb.PauseTopicRequest(topic=self._topic(topic), paused=False))
 
     def topics(self) -> list[TopicInfo]:
@@ -202,36 +208,36 @@ class Admin:
 
     def decisions(self) -> list[DecisionInfo]:
         """The leader's last decisions, oldest first."""
-        reply = self._leader.call("Decisions", lpb.Empty())
+        reply = self._leader.call("ListDecisions", lpb.Empty())
         return [DecisionInfo(d.at, d.topic, d.action, tuple(d.segments), d.reason) for d in reply.decisions]
 
     def split(self, topic: str, segment: str, at: int | Sequence[int] = ()) -> None:
-        """Asks for a split at the given partitions (strictly inside the range); without any: in the middle.
+        """Requests a split at the given partitions (strictly inside the range), or in the middle if none is given.
 
-        Returns when that is written down, so that whoever leads goes on with it; ``segments()`` shows when it is done.
-        Raises InvalidRequest when something else was done with the segment first, Unavailable while no broker can take
-        it on. So do ``merge``, ``move`` and ``roll``.
+        Returns when the request is stored, so that it survives a change of leader; ``segments()`` shows when the split
+        is done. Raises InvalidRequest if the segment was changed otherwise first, and Unavailable while no broker can
+        host the successors. The same holds for ``merge``, ``move`` and ``roll``.
         """
         self._plan(topic, "split", [segment], [at] if isinstance(at, int) else at)
 
     def merge(self, topic: str, segments: Sequence[str]) -> None:
-        """Asks to merge neighbouring segments into one."""
+        """Requests a merge of neighbouring segments into one."""
         self._plan(topic, "merge", segments)
 
     def move(self, topic: str, segment: str) -> None:
-        """Asks for a successor of the same range on other brokers."""
+        """Requests a successor of the same range on other brokers."""
         self._plan(topic, "move", [segment])
 
     def roll(self, topic: str, segment: str) -> None:
-        """Asks to seal the segment and to go on with a successor of the same range."""
+        """Requests that the segment is sealed and continued by a successor of the same range."""
         self._plan(topic, "roll", [segment])
 
     def drain(self, broker: str) -> None:
-        """Asks to move everything away from this broker."""
+        """Requests that all segments move away from this broker."""
         self._leader.call("DrainBroker", lpb.DrainBrokerRequest(broker=broker))
 
     def accept_loss(self, topic: str, segment: str) -> None:
-        """Lets a blocked seal go on without the replicas that do not answer: what only they hold is lost."""
+        """Lets a blocked seal finish without the replicas that do not answer. Messages that only they hold are lost."""
         name = self._topic(topic)
         request = lpb.SegmentRequest(topic=name, segment=self._segment(name, segment))
         self._leader.call("AcceptLoss", request)
@@ -240,10 +246,10 @@ class Admin:
         name = self._topic(topic)
         full = [self._segment(name, s) for s in segments]
         try:
-            request = lpb.PlanRequest(topic=name, action=action, segments=full, boundaries=boundaries)
+            request = lpb.ChangeSegmentsRequest(topic=name, action=action, segments=full, boundaries=boundaries)
         except (ValueError, TypeError):
-            raise InvalidRequest(f"a boundary is the number of a partition, not one of {list(boundaries)}") from None
-        self._leader.call("Plan", request)
+            raise InvalidRequest(f"a boundary must be the number of a partition; got {list(boundaries)}") from None
+        self._leader.call("ChangeSegments", request)
 
     def _segment(self, topic: str, name: str) -> str:
         living = self.segments(topic)
@@ -260,7 +266,7 @@ class Admin:
         )
 
     def _topic(self, topic: str) -> str:
-        return full_topic(topic, self._namespace)
+        return full_topic_name(topic, self._namespace)
 
 
 def _segment_info(s: pb.Segment) -> SegmentInfo:
@@ -327,3 +333,13 @@ def _broker_info(b: lpb.BrokerList.Broker) -> BrokerInfo:
             for s in b.status.segments
         ),
     )
+
+
+def full_topic_name(name: str, namespace: str = "default") -> str:
+    """``flights`` -> ``default/flights``; a full name stays. Raises InvalidRequest if it is no valid topic name."""
+    if not isinstance(name, str) or not name.strip("/"):
+        raise InvalidRequest(f"a topic name must be `topic` or `namespace/topic`, not {name!r}")
+    parts = name.split("/")
+    if len(parts) > 2 or not all(parts):
+        raise InvalidRequest(f"a topic name must be `topic` or `namespace/topic`, not {name!r}")
+    return name if len(parts) == 2 else f"{namespace}/{name}"

@@ -1,10 +1,10 @@
-"""The same for asyncio: blocking work runs in threads, the event loop never waits for it.
+"""The same API for asyncio. Blocking work runs in threads, so the event loop never waits for it.
 
 ::
 
     async with smq.aio.connect("localhost:7070") as client:
         async with client.producer("travel/flights") as producer:
-            delivery = await producer.send(b"payload", key=b"N14228")    # waits only while too much is on the way
+            delivery = await producer.send(b"payload", key=b"N14228")    # waits only while max_in_flight is used up
             receipt = await delivery
         async with client.consumer("travel/flights", group="report") as consumer:
             async for batch in consumer:
@@ -34,8 +34,8 @@ __all__ = ["AsyncAdmin", "AsyncClient", "AsyncConsumer", "AsyncDelivery", "Async
 
 R = TypeVar("R")
 
-POLL_SLICE = 0.5
-"""A poll without a limit looks again so often, so that its thread is free when the consumer is closed."""
+POLL_INTERVAL_SECONDS = 0.5
+"""A poll without a limit runs as short polls, so that its thread becomes free when the consumer is closed."""
 
 
 class _Closable(Protocol):
@@ -46,12 +46,12 @@ C = TypeVar("C", bound=_Closable)
 
 
 def connect(leader: str | None = None, **options: Any) -> AsyncClient:
-    """As :func:`smq.connect`. Nothing is contacted before it is needed."""
+    """As :func:`smq.connect`. Opens no connection before it needs one."""
     return AsyncClient(_sync.connect(leader, **options))
 
 
 class Opening(Generic[C]):
-    """What is being opened: ``await`` it, or enter it with ``async with``."""
+    """A producer or consumer that is being opened: ``await`` it, or enter it with ``async with``."""
 
     def __init__(self, make: Callable[[], Awaitable[C]]) -> None:
         self._make = make
@@ -70,7 +70,7 @@ class Opening(Generic[C]):
 
 
 class AsyncClient:
-    """Use :func:`connect`."""
+    """Made by :func:`connect`."""
 
     def __init__(self, client: _sync.Client) -> None:
         self._client = client
@@ -118,7 +118,7 @@ class AsyncAdmin:
 
 
 class AsyncDelivery(Generic[R]):
-    """The receipt that is to come: ``await`` it. Cancelling the wait does not take the message back."""
+    """A future for the receipt: ``await`` it. Cancelling the wait does not withdraw the message."""
 
     def __init__(self, delivery: Delivery[R]) -> None:
         self._delivery = delivery
@@ -129,19 +129,19 @@ class AsyncDelivery(Generic[R]):
 
     def __await__(self) -> Generator[Any, None, R]:
         if not self._delivery.done():
-            yield from self._settled().__await__()
+            yield from self._wait_until_done().__await__()
         return self._delivery.result(0)
 
-    async def _settled(self) -> None:
+    async def _wait_until_done(self) -> None:
         loop = asyncio.get_running_loop()
-        settled = loop.create_future()
+        done_future = loop.create_future()
 
-        def on_loop() -> None:
-            if not settled.done():
-                settled.set_result(None)
+        def resolve_on_loop() -> None:
+            if not done_future.done():
+                done_future.set_result(None)
 
-        self._delivery.add_done_callback(lambda _: loop.call_soon_threadsafe(on_loop))
-        await settled
+        self._delivery.add_done_callback(lambda _: loop.call_soon_threadsafe(resolve_on_loop))
+        await done_future
 
 
 class AsyncProducer:
@@ -157,7 +157,7 @@ class AsyncProducer:
         headers: Headers | None = None,
         timestamp: Any = None,
     ) -> AsyncDelivery[Receipt]:
-        """Waits only while ``max_in_flight`` bytes are on the way."""
+        """As :meth:`smq.Producer.send`. Waits only while ``max_in_flight`` bytes have no outcome yet."""
         send = self._producer.send
         if self._producer.would_block():
             return AsyncDelivery(await asyncio.to_thread(send, value, key, headers, timestamp))
@@ -183,7 +183,7 @@ class AsyncProducer:
 
 
 class AsyncConsumer:
-    """As :class:`smq.Consumer`. A poll that is cancelled loses nothing: the next one hands out what it found."""
+    """As :class:`smq.Consumer`. A cancelled poll loses no batch, because the next poll returns it."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -196,13 +196,17 @@ class AsyncConsumer:
         deadline = None if timeout is None else loop.time() + timeout
         while True:
             if self._polling is None:
-                left = POLL_SLICE if deadline is None else min(POLL_SLICE, max(0.0, deadline - loop.time()))
+                left = (
+                    POLL_INTERVAL_SECONDS
+                    if deadline is None
+                    else min(POLL_INTERVAL_SECONDS, max(0.0, deadline - loop.time()))
+                )
                 self._polling = loop.run_in_executor(self._thread, self._consumer.poll, left)
             polling = self._polling
             try:
                 batch = await asyncio.shield(polling)
             except asyncio.CancelledError:
-                # The thread cannot be cancelled: its result, which may be there already, is kept for the next poll.
+                # The thread cannot be cancelled. Its result is kept for the next poll.
                 raise
             except BaseException:
                 self._polling = None

@@ -1,4 +1,4 @@
-"""What a consumer hands out."""
+"""The batches that a consumer returns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Batch:
     """Consecutive messages of one segment.
 
     ``table`` has the columns of a chunk: ``partition``, ``timestamp``, ``appended``, then ``key`` and ``value`` (or the
-    topic's own columns), then ``headers``. Row i is at offset ``first_offset + i``. ``positions`` is how far the
-    consumer has come with this batch, ``{segment: next offset}``: given as ``start`` to another consumer, it goes on
-    exactly there.
+    topic's own columns), then ``headers``. Row i is at offset ``first_offset + i``. ``positions`` says how far
+    the consumer has read including this batch, ``{segment: next offset}``. Another consumer with these positions as its
+    ``start`` continues exactly there.
     """
 
     table: pa.Table
@@ -25,7 +25,7 @@ class Batch:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last message."""
+        """The offset after that of the last message."""
         return self.first_offset + int(self.table.num_rows)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""The client: one connection to a leader (or to the files alone), and what is made from it."""
+"""The client: a connection to a leader (or to the files alone) that makes producers, consumers and the admin API."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from smq.admin import Admin
-from smq.leader import LeaderLink
-from smq.names import full_topic
-from smq.network import DIRECT, LEADER_BY_RELAY, Network
+from smq.admin import Admin, full_topic_name
+from smq.transport.dialer import DIRECT, RELAY_LEADER_ADDRESS, Dialer
+from smq.transport.leader_client import LeaderClient
 from smq_core.errors import InvalidRequest
 
-# Arrow, Flight and the store are loaded when they are used: administration needs none of them.
+# Arrow, Flight and the store are imported on first use, because administration needs none of them.
 if TYPE_CHECKING:
     from smq.consumer import Consumer
     from smq.producer import Producer
-    from smq.view import TopicView
-    from smq_storage.store import Store, StoreSettings
+    from smq.transport.topic_view import TopicView
+    from smq_storage.object_store.store import Store, StoreSettings
 
 
 def connect(
@@ -35,31 +34,32 @@ def connect(
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
 ) -> Client:
-    """A client of the leader at ``host:port[,host:port...]``; any of them may be the leader, it is found.
+    """Returns a client of the leader at ``host:port[,host:port...]``. It opens no connection before it needs one.
 
-    ``leader`` None: the environment's SMQ_LEADER; when that is not set either, the client only reads, straight from
-    the files at ``filer_url`` (``s3://bucket/prefix``) or SMQ_FILER_URL. Otherwise url, endpoint and region are told
-    by the leader and need not be given; credentials come from here or from the AWS_ variables, none means anonymous.
-    ``timeout`` is in seconds, for each call to the leader. Nothing is contacted before it is needed.
+    leader: addresses of which any may be the leader; the client finds it. None means the environment's SMQ_LEADER. If
+        neither is set, the client can only read, directly from the files at ``filer_url``.
+    timeout: seconds, for each call to the leader.
+    via: ``host:port`` of a broker's relay, for a client outside the cluster; None means the environment's SMQ_VIA. All
+        connections to the leader, the brokers and an ``http://`` filer go through the relay. The leader's address is
+        not needed then.
+    filer_url, filer_endpoint, filer_region: where the files are (``s3://bucket/prefix``); None means SMQ_FILER_URL,
+        SMQ_FILER_ENDPOINT and SMQ_FILER_REGION. Not needed with a leader, which reports them.
+    filer_access_key, filer_secret_key: None means the AWS_ variables, or anonymous access without these.
 
-    ``via``, or the environment's SMQ_VIA: ``host:port`` of a broker's relay, for a client that is outside of the
-    cluster. Everything goes through it, to the leader, the brokers and an ``http://`` filer; the leader's address is
-    not needed then.
-
-    Raises InvalidRequest when there is neither a leader nor a filer.
+    Raises InvalidRequest if there is neither a leader nor a filer.
     """
-    network = Network(via or os.environ.get("SMQ_VIA") or None)
-    told = leader or os.environ.get("SMQ_LEADER", "") or (LEADER_BY_RELAY if network.via else "")
-    addresses = [a.strip() for a in told.split(",") if a.strip()]
-    for address in [*addresses, *filter(None, [network.via])]:
+    dialer = Dialer(via or os.environ.get("SMQ_VIA") or None)
+    configured = leader or os.environ.get("SMQ_LEADER", "") or (RELAY_LEADER_ADDRESS if dialer.via else "")
+    addresses = [a.strip() for a in configured.split(",") if a.strip()]
+    for address in [*addresses, *filter(None, [dialer.via])]:
         host, _, port = address.rpartition(":")
         if not host or "/" in host or not port.isdigit():
-            whose = "relay" if address == network.via else "leader"
-            raise InvalidRequest(f"the {whose}'s address is host:port, not {address!r}")
+            whose = "relay" if address == dialer.via else "leader"
+            raise InvalidRequest(f"the {whose}'s address must be host:port, not {address!r}")
     settings = None
     url = filer_url or os.environ.get("SMQ_FILER_URL")
     if url:
-        from smq_storage.store import StoreSettings
+        from smq_storage.object_store.store import StoreSettings
 
         settings = StoreSettings(
             url,
@@ -69,19 +69,21 @@ def connect(
             secret_key=filer_secret_key,
         )
     if not addresses and settings is None:
-        raise InvalidRequest("give the leader's address (host:port, or SMQ_LEADER), or a filer_url to read files only")
+        raise InvalidRequest(
+            "no leader is given; pass its address (host:port, or SMQ_LEADER), or a filer_url to read files only"
+        )
     return Client(
         addresses,
         namespace=namespace,
         timeout=timeout,
         store=settings,
-        keys=(filer_access_key, filer_secret_key),
-        network=network,
+        credentials=(filer_access_key, filer_secret_key),
+        dialer=dialer,
     )
 
 
 class Client:
-    """Use :func:`connect`. Safe from many threads; a context manager that closes all that was made from it."""
+    """Made by :func:`connect`. Safe from many threads. As a context manager it closes everything made from it."""
 
     def __init__(
         self,
@@ -90,14 +92,14 @@ class Client:
         namespace: str,
         timeout: float,
         store: StoreSettings | None,
-        keys: tuple[str | None, str | None] = (None, None),
-        network: Network = DIRECT,
+        credentials: tuple[str | None, str | None] = (None, None),
+        dialer: Dialer = DIRECT,
     ) -> None:
         self.namespace = namespace
-        self._leader = LeaderLink(addresses, timeout=timeout, network=network)
-        self._network = network
+        self._leader = LeaderClient(addresses, timeout=timeout, dialer=dialer)
+        self._dialer = dialer
         self._settings = store
-        self._keys = keys
+        self._credentials = credentials
         self._lock = threading.Lock()
         self._views: dict[str, TopicView] = {}
         self._store: Store | None = None
@@ -115,16 +117,16 @@ class Client:
         producer_id: str | None = None,
         epoch: int = 0,
     ) -> Producer:
-        """A producer on a topic, ``name`` or ``namespace/name``.
+        """Returns a producer for a topic, ``name`` or ``namespace/name``.
 
-        linger: seconds that a message may wait for others to share a batch; up to 10 ms more while others have no
-            outcome yet.
-        batch_bytes: a batch goes out when it has this many bytes.
-        max_in_flight: bytes handed over and not yet durable; ``send`` and ``write`` block beyond it.
-        timeout: seconds; after that a message's Delivery fails with DeliveryTimeout, and a blocked ``send`` raises
+        linger: seconds that a message may wait for others to share a batch; a small batch waits up to 20 ms in all
+            while other batches have no outcome yet.
+        batch_bytes: a batch is sent when it has this many bytes.
+        max_in_flight: bytes that are sent and not yet durable; ``send`` and ``write`` block above this.
+        timeout: seconds after which a message's Delivery fails with DeliveryTimeout and a blocked ``send`` raises
             Overloaded.
-        producer_id, epoch: a name that lives longer than this process; each start takes a higher epoch, which fences
-            what is left of the older ones. Without a name, a new one is made up.
+        producer_id, epoch: a name that outlives this process. Each start uses a higher epoch, which fences producers
+            of earlier epochs. Without a name, the producer gets a random one.
 
         Raises UnknownTopic, Unavailable, InvalidRequest.
         """
@@ -153,16 +155,17 @@ class Client:
         max_bytes: int = 16 << 20,
         prefetch_bytes: int = 64 << 20,
     ) -> Consumer:
-        """A consumer of a topic; with a ``group``, one of the members that share its segments.
+        """Returns a consumer of a topic; with a ``group``, a member that shares the topic's segments with others.
 
-        start: where to begin: ``earliest``, ``latest``, a time (messages appended at or after it; naive means UTC), or
-            positions ``{segment: next offset}`` as in ``Batch.positions``. In a group it counts only while the group
-            has committed nothing, and is ``earliest`` or ``latest``.
-        on_loss: ``fail`` raises DataLost(segment, start, stop) once for each range of offsets that is gone, ``skip``
-            passes over it.
-        auto_commit: commit every second, and when closed, what was handed out and is done with: a batch counts as done
-            when the next one is asked for.
-        max_bytes: of one Batch, roughly. prefetch_bytes: read ahead, over all segments.
+        start: where to start: ``earliest``, ``latest``, a time (messages appended at or after it; naive means UTC), or
+            positions ``{segment: next offset}`` as in ``Batch.positions``. A group starts at ``earliest`` or
+            ``latest``, and only if it has committed nothing yet.
+        on_loss: ``fail`` raises DataLost(segment, start, stop) once for each range of offsets that is gone; ``skip``
+            skips the range.
+        auto_commit: commit finished batches every second and on close. A batch is finished when the program polls for
+            the next one.
+        max_bytes: the approximate size limit of one Batch.
+        prefetch_bytes: how much to read ahead, over all segments.
 
         Raises UnknownTopic, Unavailable, InvalidRequest.
         """
@@ -182,11 +185,11 @@ class Client:
         return made
 
     def admin(self) -> Admin:
-        """Administration, through the leader."""
+        """Returns the admin API, which works through the leader."""
         return Admin(self._leader, self.namespace)
 
     def close(self) -> None:
-        """Closes producers (what they hold is delivered first) and consumers, then the connection. Repeatable."""
+        """Closes producers (which first deliver their messages), consumers and the connections. Repeatable."""
         with self._lock:
             if self._closed:
                 return
@@ -208,18 +211,20 @@ class Client:
         self.close()
 
     def _view(self, topic: str) -> TopicView:
-        from smq.view import TopicView
+        from smq.transport.topic_view import TopicView
 
-        name = full_topic(topic, self.namespace)
+        name = full_topic_name(topic, self.namespace)
         with self._lock:
             if self._closed:
                 raise InvalidRequest("the client is closed")
             self._made = [m for m in self._made if not m.closed]
             view = self._views.get(name)
             if view is None:
-                view = self._views[name] = TopicView(name, self._leader, self._settings, self._keys, self._network)
+                view = self._views[name] = TopicView(
+                    name, self._leader, self._settings, self._credentials, self._dialer
+                )
         try:
-            view.wait_known()
+            view.wait_for_snapshot()
         except BaseException:
             with self._lock:
                 self._views.pop(name, None)

@@ -1,4 +1,4 @@
-"""The producer as a program sees it: send one message, write a table, flush, close."""
+"""The producer: send messages, write tables, flush, close."""
 
 from __future__ import annotations
 
@@ -14,48 +14,54 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from smq.accumulate import ROW_OVERHEAD, Accumulation, check_headers, check_key, check_timestamp, check_value
-from smq.cutting import Piece
-from smq.delivery import (
-    OPEN_ENDED,
-    Delivery,
-    Fate,
-    MessageDelivery,
-    Receipt,
-    TableDelivery,
-    TableReceipt,
-    timed_out,
+from smq.delivery import Delivery, Receipt, TableReceipt
+from smq.producing.batch_builder import (
+    ROW_OVERHEAD_BYTES,
+    BatchBuilder,
+    check_headers,
+    check_key,
+    check_timestamp,
+    check_value,
 )
-from smq.engine import Engine
-from smq.keys import Keyless
-from smq.tables import Shaper, cut_rows, too_large, within_limit
+from smq.producing.batch_encoder import BatchEncoder, message_too_large, split_rows, split_to_limit
+from smq.producing.delivery_state import (
+    OPEN_ROW_COUNT,
+    DeliveryState,
+    MessageDelivery,
+    TableDelivery,
+    delivery_timeout,
+)
+from smq.producing.engine import ProducerEngine
+from smq.producing.keys import KeylessPartitioner
+from smq.producing.partitioning import SubBatch
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from smq.view import TopicView
+    from smq.transport.topic_view import TopicView
 
-SPARE_BYTES = 64 << 10
-"""Of a broker's limit for a batch: what its columns need beside a message's own bytes."""
+BATCH_OVERHEAD_BYTES = 64 << 10
+"""The part of a broker's batch limit that is kept for what the columns need beside a message's own bytes."""
 
-MOST_AT_ONCE = 4
-"""Without lingering a small batch leaves at once while fewer than so many have no outcome, after lingering while none
-has none; else it waits for one of them, and takes in what comes. What is late would only get later by many batches."""
+MAX_UNACKED_BATCHES = 4
+"""Without ``linger``, a small batch is sent at once while fewer than this many other batches have no outcome yet; with
+``linger``, only while none is without an outcome. Otherwise the batch waits and takes in more messages, because many
+small batches would make a slow broker slower."""
 
-SMALL_BYTES = 64 << 10
-"""A batch with more than that is worth its own cost, and waits for none."""
+SMALL_BATCH_BYTES = 64 << 10
+"""A larger batch is worth its own cost and does not wait for outcomes."""
 
-PATIENCE = 0.02
-"""How old a batch gets at most by waiting, in seconds: those without an outcome may be another segment's."""
+MAX_BATCH_DELAY_SECONDS = 0.02
+"""How old a batch may get by waiting for outcomes, because these may be those of another segment."""
 
 Headers = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 
 
 class Producer:
-    """Made by :meth:`smq.Client.producer`. Safe from many threads; what one thread sends stays in its order per key.
+    """Publishes to a topic; made by :meth:`smq.Client.producer`. Safe from many threads.
 
-    Messages are batched: they leave after ``linger`` seconds or when a batch is full; a small batch up to 20 ms later
-    when several have no outcome yet. When the program falls silent nothing is lost, ``close`` (or the end of
-    the ``with`` block) delivers all that was handed over.
+    Messages of one key that one thread sends keep their order. Messages are batched: a batch is sent after ``linger``
+    seconds or when it is full, and a small one up to 20 ms later if several batches have no outcome yet. ``close`` (or
+    the end of the ``with`` block) delivers everything that was handed over.
     """
 
     def __init__(
@@ -70,29 +76,34 @@ class Producer:
         epoch: int,
     ) -> None:
         if linger < 0 or batch_bytes < 1 or max_in_flight < 1 or timeout <= 0 or epoch < 0:
-            raise InvalidRequest("linger and epoch are 0 or more; batch_bytes, max_in_flight and timeout more than 0")
-        self._shaper = Shaper(view.known.topic)
+            raise InvalidRequest(
+                "linger and epoch must be 0 or more; batch_bytes, max_in_flight and timeout must be more than 0"
+            )
+        self._encoder = BatchEncoder(view.snapshot.topic)
         self._linger = linger
-        self._most_at_once = 1 if linger else MOST_AT_ONCE
+        self._max_unacked_batches = 1 if linger else MAX_UNACKED_BATCHES
         self._batch_bytes = batch_bytes
         self._timeout = timeout
         self.producer_id = producer_id or uuid.uuid4().hex
-        self._engine = Engine(view, self._shaper, self.producer_id, epoch, timeout, max_in_flight)
-        self._keyless = Keyless(view.known.topic.spec.partitions, random.randrange(1 << 30))
-        self._plain = not self._shaper.typed
-        self._limit = self._engine.max_batch_bytes - SPARE_BYTES
-        # Taken first, and held from the taking of messages to their hand-over: it keeps their order.
-        self._order = threading.Lock()
+        self._keyless = KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30))
+        self._untyped = not self._encoder.typed
+        # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
+        self._handover_lock = threading.Lock()
         self._lock = threading.Lock()
         self._due = threading.Condition(self._lock)
-        self._current: Accumulation | None = None
-        self._ready: deque[Accumulation] = deque()
-        self._fates: deque[Fate] = deque()
+        self._current: BatchBuilder | None = None
+        self._ready: deque[BatchBuilder] = deque()
+        self._delivery_states: deque[DeliveryState] = deque()
         self._error: BaseException | None = None
-        self._closed = self._waits = False
-        self._engine.settled = self._some_settled
-        self._sender = threading.Thread(target=self._send_all, name=f"smq-sender-{view.name}", daemon=True)
-        self._sender.start()
+        self._closed = self._waiting_for_outcome = False
+        self._engine = ProducerEngine(
+            view, self._encoder, self.producer_id, epoch, timeout, max_in_flight, self._on_resolved
+        )
+        self._max_message_bytes = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
+        self._sender_thread = threading.Thread(
+            target=self._run_sender, name=f"smq-batch-sender-{view.name}", daemon=True
+        )
+        self._sender_thread.start()
 
     def send(
         self,
@@ -101,41 +112,45 @@ class Producer:
         headers: Headers | None = None,
         timestamp: int | datetime | None = None,
     ) -> Delivery[Receipt]:
-        """Hands over one message and returns the receipt to come. Blocks while ``max_in_flight`` bytes are on the way.
+        """Sends one message and returns its delivery. Blocks while ``max_in_flight`` bytes have no outcome yet.
 
-        value: bytes, or on a topic with a schema a mapping of its columns. key: bytes; messages of one key keep their
-        order, those without one are spread. On a topic with a schema the key is in the value. headers: pairs of
-        str and bytes. timestamp: microseconds since 1970 or a datetime (naive means UTC); None: now.
+        value: bytes, or on a topic with a schema a mapping of its columns.
+        key: bytes. Messages of one key keep their order, messages without a key are spread over the segments. On a
+            topic with a schema the key is a column of the value.
+        headers: pairs of str and bytes.
+        timestamp: microseconds since 1970 or a datetime (naive means UTC); None means now.
 
         Raises InvalidRequest, SchemaMismatch, MessageTooLarge, Overloaded (blocked longer than the producer's timeout),
         ProducerFenced.
         """
-        if self._plain and headers is None and timestamp is None and type(value) is bytes:
+        if self._untyped and headers is None and timestamp is None and type(value) is bytes:
             if type(key) is bytes:
-                return self._append(value, key, None, time.time_ns() // 1000, len(value) + len(key) + ROW_OVERHEAD)
+                return self._append(
+                    value, key, None, time.time_ns() // 1000, len(value) + len(key) + ROW_OVERHEAD_BYTES
+                )
             if key is None:
-                return self._append(value, None, None, time.time_ns() // 1000, len(value) + ROW_OVERHEAD)
+                return self._append(value, None, None, time.time_ns() // 1000, len(value) + ROW_OVERHEAD_BYTES)
         return self._send_checked(value, key, headers, timestamp)
 
     def _send_checked(self, value: object, key: object, headers: object, timestamp: object) -> Delivery[Receipt]:
-        plain_value, size = check_value(value, self._shaper)
-        plain_key = check_key(key, self._shaper)
+        plain_value, size = check_value(value, self._encoder)
+        plain_key = check_key(key, self._encoder)
         pairs = check_headers(headers) if headers is not None else None
         now = check_timestamp(timestamp) if timestamp is not None else time.time_ns() // 1000
-        size += ROW_OVERHEAD + len(plain_key or b"")
+        size += ROW_OVERHEAD_BYTES + len(plain_key or b"")
         size += sum(len(k) + len(v or b"") for k, v in pairs) if pairs else 0
         return self._append(plain_value, plain_key, pairs, now, size)
 
     def _append(
         self, value: object, key: bytes | None, headers: list[tuple[str, bytes | None]] | None, now: int, size: int
     ) -> Delivery[Receipt]:
-        if size > self._limit:
-            raise too_large(size, self._limit)
+        if size > self._max_message_bytes:
+            raise message_too_large(size, self._max_message_bytes)
         while True:
             with self._lock:
                 current = self._current
                 if current is None and not self._engine.full:
-                    current = self._begin()
+                    current = self._start_batch()
                 if current is not None:
                     values = current.values
                     row = len(values)
@@ -146,158 +161,166 @@ class Producer:
                         current.headers[row] = headers
                     current.nbytes += size
                     if current.nbytes >= self._batch_bytes:
-                        self._seal_current()
-                    return MessageDelivery(current.fate, row)
-            self._engine.wait_for_room(self._timeout)
+                        self._close_current()
+                    return MessageDelivery(current.delivery_state, row)
+            self._engine.wait_for_capacity(self._timeout)
 
-    def _begin(self) -> Accumulation:
+    def _start_batch(self) -> BatchBuilder:
         if self._closed:
             raise InvalidRequest("the producer is closed")
-        self._forget_settled()
-        current = self._current = Accumulation(Fate(OPEN_ENDED, self._engine.lock), time.monotonic())
-        self._fates.append(current.fate)
+        self._drop_resolved()
+        current = self._current = BatchBuilder(DeliveryState(OPEN_ROW_COUNT, self._engine.lock), time.monotonic())
+        self._delivery_states.append(current.delivery_state)
         self._due.notify()
         return current
 
-    def _seal_current(self) -> None:
-        """Nothing more joins the present batch. The caller holds the lock."""
+    def _close_current(self) -> None:
+        """Closes the current batch to further messages. The caller holds the lock."""
         current, self._current = self._current, None
         if current is not None:
-            current.fate.fix(len(current.values))
-            self._engine.take(current.nbytes)
+            current.delivery_state.set_row_count(len(current.values))
+            self._engine.reserve_now(current.nbytes)
             self._ready.append(current)
             self._due.notify()
 
     def write(
         self, table: pa.Table | pa.RecordBatch, key: str | pa.Array | pa.ChunkedArray | None = None
     ) -> Delivery[TableReceipt]:
-        """Hands over a whole table, the fast way; the receipt is for all its rows. Blocks as ``send`` does.
+        """Sends a whole table, the fastest way to publish; its receipt covers all rows. Blocks as ``send`` does.
 
-        A topic without a schema takes the columns ``key``, ``value``, ``headers``, ``timestamp``; missing ones are
-        filled (timestamp with now). A topic with a schema takes its own columns, ``headers`` and ``timestamp``.
-        ``key`` names the column that is hashed, by default the topic's key column or ``key``; without a schema it may
-        be an array too. Binary and string columns hash their bytes, others as :func:`smq.keys.canonical` says. Rows
-        without a key go to one partition per batch, in turn.
+        A topic without a schema has the columns ``key``, ``value``, ``headers`` and ``timestamp``; a topic with a
+        schema has its own columns, ``headers`` and ``timestamp``. Columns that may be missing are filled, a missing
+        timestamp with the present time.
 
-        Raises SchemaMismatch (``expected``: the schema), InvalidRequest (no such key column), MessageTooLarge,
+        ``key`` names the column that is hashed, by default the topic's key column or ``key``. Without a schema it may
+        also be an array. Binary and string columns are hashed by their bytes, others by the bytes that
+        :mod:`smq.producing.keys` defines. Rows without a key go to one partition per batch, in turn.
+
+        Raises SchemaMismatch (``expected`` is the schema), InvalidRequest (no such key column), MessageTooLarge,
         Overloaded, ProducerFenced.
         """
         if self._closed:
             raise InvalidRequest("the producer is closed")
-        shaped, hashed = self._shaper.check(table, key)
-        limit = self._engine.max_batch_bytes - SPARE_BYTES
-        self._shaper.check_sizes(shaped, limit)
-        fates: list[Fate] = []
-        for large in cut_rows(shaped, self._batch_bytes):
-            for part in within_limit(large, limit):
-                fate = Fate(part.num_rows, self._engine.lock)
+        converted, key_column = self._encoder.check(table, key)
+        limit = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
+        self._encoder.check_sizes(converted, limit)
+        delivery_states: list[DeliveryState] = []
+        for large in split_rows(converted, self._batch_bytes):
+            for part in split_to_limit(large, limit):
+                delivery_state = DeliveryState(part.num_rows, self._engine.lock)
                 self._engine.reserve(part.nbytes, self._timeout)
-                with self._order:
-                    self._hand_over(all_of_it=True)
-                    batch, places = self._shaper.wire(part, hashed, time.time_ns() // 1000, self._keyless)
+                with self._handover_lock:
+                    self._submit_ready(include_current=True)
+                    batch, row_partitions = self._encoder.encode(
+                        part, key_column, time.time_ns() // 1000, self._keyless
+                    )
                     with self._lock:
-                        self._forget_settled()
-                        self._fates.append(fate)
-                    self._engine.submit(Piece(batch, fate, None, part.nbytes, time.monotonic()), places)
-                fates.append(fate)
-        return TableDelivery(fates)
+                        self._drop_resolved()
+                        self._delivery_states.append(delivery_state)
+                    self._engine.submit(
+                        SubBatch(batch, delivery_state, None, part.nbytes, time.monotonic()), row_partitions
+                    )
+                delivery_states.append(delivery_state)
+        return TableDelivery(delivery_states)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Waits until all that was handed over so far has its outcome; ``timeout`` in seconds, None: the producer's.
+        """Waits for the outcome of everything sent so far; ``timeout`` in seconds, None means the producer's timeout.
 
         Raises DeliveryTimeout, or the first error of a message since the last flush.
         """
-        patience = self._timeout if timeout is None else timeout
-        deadline = time.monotonic() + patience
-        with self._order:
-            self._hand_over(all_of_it=True)
+        timeout_seconds = self._timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout_seconds
+        with self._handover_lock:
+            self._submit_ready(include_current=True)
         with self._lock:
-            waiting = list(self._fates)
-        for fate in waiting:
+            waiting = list(self._delivery_states)
+        for delivery_state in waiting:
             try:
-                fate.wait(-1, max(0.0, deadline - time.monotonic()))
+                delivery_state.wait(-1, max(0.0, deadline - time.monotonic()))
             except TimeoutError:
-                raise timed_out(patience) from None
+                raise delivery_timeout(timeout_seconds) from None
         with self._lock:
-            self._forget_settled()
+            self._drop_resolved()
             error, self._error = self._error, None
         if error is not None:
             raise error
 
     def close(self) -> None:
-        """Flushes, then ends the streams. Repeatable. Raises what ``flush`` raises, after everything has ended."""
+        """Flushes, then ends the streams. Repeatable. Raises the errors of ``flush`` after everything has ended."""
         with self._lock:
             if self._closed:
                 return
             self._closed = True
             self._due.notify()
         try:
-            # A batch is reported as timed out a moment after its time: let that say what happened.
+            # A batch fails a moment after its timeout. Waiting for that gives the error of the message itself.
             self.flush(self._timeout + 1.0)
         finally:
-            self._sender.join(5)
+            self._sender_thread.join(5)
             self._engine.close()
 
-    def _send_all(self) -> None:
-        """The sender's thread: hands batches over when they are full or have lingered."""
+    def _run_sender(self) -> None:
+        """The sender thread: submits batches when they are full or have waited long enough."""
         while True:
             with self._lock:
                 while not self._ready and not self._closed:
                     left = None
                     if self._current is not None:
-                        left = self._wait_left(self._current)
+                        left = self._remaining_wait(self._current)
                         if left <= 0:
                             break
                     self._due.wait(left)
                 if self._closed and not self._ready and self._current is None:
                     return
-            with self._order:
-                self._hand_over(all_of_it=False)
+            with self._handover_lock:
+                self._submit_ready(include_current=False)
 
-    def _hand_over(self, all_of_it: bool) -> None:
-        """What was gathered goes to the engine, as batches. The caller holds ``_order``."""
+    def _submit_ready(self, include_current: bool) -> None:
+        """Submits the batches that are ready to the engine. The caller holds ``_handover_lock``."""
         while True:
             with self._lock:
-                if not self._ready and (all_of_it or self._lingered()):
-                    self._seal_current()
+                if not self._ready and (include_current or self._current_due()):
+                    self._close_current()
                 if not self._ready:
                     return
                 one = self._ready.popleft()
             try:
-                batch, places = one.wire(self._shaper, self._keyless)
-                self._engine.submit(Piece(batch, one.fate, None, one.nbytes, one.born), places)
+                batch, row_partitions = one.encode(self._encoder, self._keyless)
+                self._engine.submit(
+                    SubBatch(batch, one.delivery_state, None, one.nbytes, one.created_at), row_partitions
+                )
             except Exception as error:
-                self._engine.give_up(one.fate, one.nbytes, error)
+                self._engine.fail_batch(one.delivery_state, one.nbytes, error)
 
-    def _lingered(self) -> bool:
+    def _current_due(self) -> bool:
         current = self._current
-        return current is not None and (self._closed or self._wait_left(current) <= 0)
+        return current is not None and (self._closed or self._remaining_wait(current) <= 0)
 
-    def _wait_left(self, current: Accumulation) -> float:
-        """For how many seconds this batch has still to wait. The caller holds the lock."""
-        age = time.monotonic() - current.born
+    def _remaining_wait(self, current: BatchBuilder) -> float:
+        """How many more seconds this batch should wait. The caller holds the lock."""
+        age = time.monotonic() - current.created_at
         if age < self._linger:
             return self._linger - age
-        if age >= PATIENCE or current.nbytes > SMALL_BYTES:
+        if age >= MAX_BATCH_DELAY_SECONDS or current.nbytes > SMALL_BATCH_BYTES:
             return 0.0
-        self._waits = True  # before it is looked, so that no outcome is missed
-        self._forget_settled()
-        self._waits = len(self._fates) > self._most_at_once
-        return PATIENCE - age if self._waits else 0.0
+        self._waiting_for_outcome = True  # set before the check, so that no outcome is missed
+        self._drop_resolved()
+        self._waiting_for_outcome = len(self._delivery_states) > self._max_unacked_batches
+        return MAX_BATCH_DELAY_SECONDS - age if self._waiting_for_outcome else 0.0
 
-    def _some_settled(self) -> None:
-        if self._waits:
+    def _on_resolved(self) -> None:
+        if self._waiting_for_outcome:
             with self._lock:
                 self._due.notify()
 
-    def _forget_settled(self) -> None:
-        """Lets go of the oldest batches that have their outcome; keeps the first error. The caller holds the lock."""
-        while self._fates and self._fates[0].left == 0:
-            fate = self._fates.popleft()
-            self._error = self._error or fate.first_error()
+    def _drop_resolved(self) -> None:
+        """Drops the oldest batches that have their outcome; keeps the first error. The caller holds the lock."""
+        while self._delivery_states and self._delivery_states[0].left == 0:
+            delivery_state = self._delivery_states.popleft()
+            self._error = self._error or delivery_state.first_error()
 
     def would_block(self) -> bool:
-        """Whether ``send`` would wait now, because ``max_in_flight`` bytes are on the way."""
+        """Whether ``send`` would block now, because ``max_in_flight`` bytes have no outcome yet."""
         return self._current is None and self._engine.full and self._engine.failure is None
 
     @property

@@ -1,160 +1,283 @@
-"""The public errors. Each says what happened, what to do, and whether trying again can help.
+"""The public errors. Each class says whether a retry helps and declares what the caller needs to recover.
 
 ::
 
     SmqError
-    ├── InvalidRequest            bad input; nothing was changed; the same call fails again
+    ├── InvalidRequest            bad input: nothing was changed, and the same call fails again
     │   ├── UnknownTopic
     │   ├── UnknownSegment
-    │   ├── InvalidManifest
-    │   ├── SchemaMismatch        carries the schema that is expected
-    │   ├── MessageTooLarge
+    │   ├── SpecRejected          names the field of the Topic spec
+    │   ├── SchemaMismatch        carries the columns that are expected
+    │   ├── MessageTooLarge       carries the limit
     │   └── WrongPartition        rows outside the segment's range
-    ├── Unavailable (retry)       not now; the same call may succeed later
-    │   ├── NotLeader             carries the leader's address, when known
-    │   ├── NotHeld               this process does not hold that segment
+    ├── Unavailable (retry)       not now: the same call may succeed later
+    │   ├── Unreachable           the other side of this call did not answer
+    │   ├── NotLeader             carries the leader's address, if it is known
+    │   ├── NotHosted             this process does not host that segment
     │   ├── NotOpenYet            a successor whose predecessors are not sealed yet
     │   ├── NoBrokers
-    │   ├── StoreUnavailable
-    │   └── Overloaded            memory is full; flow control asks to wait
-    ├── SegmentSealed             carries the end and the successors; the batch belongs to a successor now
-    ├── WrongIncarnation          the address is another process now; locate again
-    ├── SequenceGap               carries the expected sequence; resend from there
+    │   ├── StoreUnavailable      the store failed: nothing was written
+    │   │   ├── StoreStateUnknown the write may have happened, or may still happen
+    │   │   └── StoreDenied       the store refuses the credentials; a retry does not help
+    │   └── Overloaded            memory is full, and the call waited as long as it may
+    ├── SegmentSealed             the batch belongs to a successor
+    ├── WrongIncarnation          another process has this address: locate the topic again
+    ├── SequenceGap               carries the sequence from which to resend
     ├── ProducerFenced            a newer epoch of this producer exists
-    ├── NotAtEnd                  replication: carries the follower's end
-    ├── DataLost                  carries (segment, from, to)
+    ├── OffsetMismatch            replication: carries the follower's end
+    ├── DataLost                  carries the range of offsets that is gone
     ├── StaleGeneration           a group's member must join again
-    ├── Conflict                  a compare-and-swap was lost; read again
-    ├── StoreUnfit                the store does not honour conditional writes
-    └── DeliveryTimeout           no outcome was learnt in time: the messages may or may not be in the log
+    ├── Conflict (retry)          another writer won a compare-and-swap: read again
+    ├── StoreUnsupported          the store does not honour conditional writes
+    ├── CorruptChunk              a chunk in the filer cannot be decoded
+    ├── CorruptDocument           a JSON object in the filer cannot be decoded
+    └── DeliveryTimeout           no outcome came in time: the messages may or may not be in the log
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 
+@dataclass(eq=False, kw_only=True)
 class SmqError(Exception):
     """The base. ``code`` is its stable name on the wire; ``retry`` says whether the same call may succeed later."""
 
     code: ClassVar[str] = "SmqError"
     retry: ClassVar[bool] = False
 
-    def __init__(self, message: str, **details: object) -> None:
-        super().__init__(message)
-        self.message = message
-        self.details = details
+    message: str = dataclasses.field(kw_only=False)
 
     def __init_subclass__(cls) -> None:
         cls.code = cls.__name__
-        _BY_CODE[cls.__name__] = cls
+        _CLASS_OF_CODE[cls.__name__] = cls
 
-    def __getattr__(self, name: str) -> object:
-        details = self.__dict__.get("details", {})
-        if name in details:
-            return details[name]
-        raise AttributeError(name)
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.field_values())
+
+    def field_values(self) -> dict[str, object]:
+        """The declared fields besides the message, by name."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "message"}
 
 
-_BY_CODE: dict[str, type[SmqError]] = {"SmqError": SmqError}
+def _rebuild(cls: type[SmqError], message: str, values: dict[str, Any]) -> SmqError:
+    return cls(message, **values)
 
 
-def error_of(code: str, message: str, details: dict[str, object] | None = None) -> SmqError:
-    """Rebuilds an error that came over the wire; an unknown code becomes a plain SmqError."""
-    return _BY_CODE.get(code, SmqError)(message, **(details or {}))
+_CLASS_OF_CODE: dict[str, type[SmqError]] = {"SmqError": SmqError}
+
+
+def error_class(code: str) -> type[SmqError]:
+    """The class with that code; an unknown code, as of a newer version, is a plain SmqError."""
+    return _CLASS_OF_CODE.get(code, SmqError)
 
 
 class InvalidRequest(SmqError):
-    pass
+    """The input is wrong. Nothing was changed, and the same call fails again."""
 
 
+@dataclass(eq=False, kw_only=True)
 class UnknownTopic(InvalidRequest):
-    pass
+    """There is no such topic."""
+
+    topic: str = ""
 
 
+@dataclass(eq=False, kw_only=True)
 class UnknownSegment(InvalidRequest):
-    pass
+    """The topic has no such segment."""
+
+    segment: str = ""
 
 
-class InvalidManifest(InvalidRequest):
-    pass
+@dataclass(eq=False, kw_only=True)
+class SpecRejected(InvalidRequest):
+    """The Topic spec is not accepted."""
+
+    field: str = ""
+    """The path of the field that is wrong, such as ``spec.segments.min``."""
 
 
+@dataclass(eq=False, kw_only=True)
 class SchemaMismatch(InvalidRequest):
-    pass
+    """The rows do not fit the topic's columns."""
+
+    topic: str = ""
+    expected: str = ""
+    """The columns that the topic has."""
 
 
+@dataclass(eq=False, kw_only=True)
 class MessageTooLarge(InvalidRequest):
-    pass
+    """A message or a batch is larger than allowed."""
+
+    size: int | None = None
+    """In bytes."""
+    limit: int | None = None
+    """In bytes."""
 
 
+@dataclass(eq=False, kw_only=True)
 class WrongPartition(InvalidRequest):
-    pass
+    """A batch has rows outside the segment's range of partitions."""
+
+    segment: str = ""
 
 
 class Unavailable(SmqError):
+    """Not now: the same call may succeed later."""
+
     retry = True
 
 
+class Unreachable(Unavailable):
+    """The other side of this call did not answer: it may or may not have carried out the request.
+
+    Only the caller itself raises it. A server that cannot reach a third process answers Unavailable.
+    """
+
+
+@dataclass(eq=False, kw_only=True)
 class NotLeader(Unavailable):
-    pass
+    """The operator that was called does not lead."""
+
+    leader: str = ""
+    """The ``host:port`` of the one that does; empty if it is not known."""
 
 
-class NotHeld(Unavailable):
-    pass
+@dataclass(eq=False, kw_only=True)
+class NotHosted(Unavailable):
+    """The broker does not host that segment."""
+
+    segment: str = ""
+    primary: str = ""
+    """The address of the segment's primary, if this broker is a follower."""
 
 
+@dataclass(eq=False, kw_only=True)
 class NotOpenYet(Unavailable):
-    pass
+    """The segment is a successor whose predecessors are not sealed yet."""
+
+    segment: str = ""
 
 
 class NoBrokers(Unavailable):
-    pass
+    """There are too few brokers to place a segment."""
 
 
+@dataclass(eq=False, kw_only=True)
 class StoreUnavailable(Unavailable):
-    pass
+    """The store failed or is away. Nothing was written, unless this is a StoreStateUnknown."""
+
+    path: str = ""
 
 
+class StoreStateUnknown(StoreUnavailable):
+    """A write got no clear answer: it may have happened, or may still happen."""
+
+
+class StoreDenied(StoreUnavailable):
+    """The store refuses these credentials. A retry does not help until an administrator changes something."""
+
+    retry = False
+
+
+@dataclass(eq=False, kw_only=True)
 class Overloaded(Unavailable):
-    pass
+    """Memory is full."""
+
+    in_flight: int | None = None
+    """The bytes that are on their way."""
 
 
+@dataclass(eq=False, kw_only=True)
 class SegmentSealed(SmqError):
-    pass
+    """The segment takes no more batches: they belong to its successors."""
+
+    segment: str = ""
 
 
+@dataclass(eq=False, kw_only=True)
 class WrongIncarnation(SmqError):
-    pass
+    """Another process has this address now: locate the topic again."""
+
+    incarnation: str = ""
+    """The incarnation of the process that answered."""
 
 
+@dataclass(eq=False, kw_only=True)
 class SequenceGap(SmqError):
-    pass
+    """A batch is missing between the last one that the replica has and this one."""
+
+    expected: int
+    """The sequence from which to resend."""
 
 
+@dataclass(eq=False, kw_only=True)
 class ProducerFenced(SmqError):
-    pass
+    """A newer epoch of this producer exists, or another producer uses its id and epoch."""
+
+    epoch: int | None = None
+    """The newer epoch, if there is one."""
 
 
-class NotAtEnd(SmqError):
-    pass
+@dataclass(eq=False, kw_only=True)
+class OffsetMismatch(SmqError):
+    """A batch was replicated at an offset that is not the follower's end."""
+
+    end: int
+    """The follower's end."""
 
 
+@dataclass(eq=False, kw_only=True)
 class DataLost(SmqError):
-    pass
+    """Messages are gone: removed by retention before they were read, or lost with all replicas."""
+
+    segment: str
+    start: int
+    """The first offset that is gone."""
+    stop: int | None = None
+    """The offset after the last one that is gone; None if all from ``start`` on are."""
 
 
+@dataclass(eq=False, kw_only=True)
 class StaleGeneration(SmqError):
-    pass
+    """A group's member must join again before it commits."""
+
+    generation: int | None = None
+    """The group's generation now, if it is known."""
+    segments: tuple[str, ...] = ()
+    """Not assigned to this member any more; the other segments can be committed without them."""
 
 
 class Conflict(SmqError):
+    """Another writer won a compare-and-swap: read again."""
+
     retry = True
 
 
-class StoreUnfit(SmqError):
-    pass
+class StoreUnsupported(SmqError):
+    """The store does not honour conditional writes, or its root has another format."""
+
+
+@dataclass(eq=False, kw_only=True)
+class CorruptChunk(SmqError):
+    """A chunk in the filer cannot be decoded."""
+
+    path: str = ""
+
+
+@dataclass(eq=False, kw_only=True)
+class CorruptDocument(SmqError):
+    """A JSON object in the filer cannot be decoded: an administrator has to look."""
+
+    path: str = ""
 
 
 class DeliveryTimeout(SmqError):
-    pass
+    """No outcome came in time: the messages may or may not be in the log."""

@@ -1,20 +1,22 @@
-"""The twelve invariants, as pure functions over plain observations: what was sent, acked, stored, read.
+"""The twelve invariants, as pure functions over plain observations of what was sent, acked, stored and read.
 
-Each function looks at observations of one kind and returns the violations it finds, so that the simulation, tests with
-real processes and chaos tests state the same thing. An empty list is a pass.
+Each function checks observations of one kind and returns the violations; an empty list is a pass. The simulation, the
+tests with real processes and the chaos tests all use these functions.
 
-1. every acked message is in the final log or in a reported loss
-2. each batch occurs once; each message of a producer that did not crash occurs once over the whole DAG
-3. per key the producer's order holds; acked before sent implies read before
-4. a delivered (segment, offset) keeps its bytes; none is delivered at or above the watermark
-5. chunks are contiguous, one per offset, one seal, nothing after it, no stray object
-6. all observers see one end, at or above every acked offset
-7. after a replica is fenced, acks cover only what it or the chain holds
-8. open and sealing segments cover the ring; per partition one segment accepts, none before its predecessors' seals
-9. a follower's log is a prefix of its primary's, trimmed no further than the chain's end
-10. within a generation one owner per segment, none before the predecessors are committed; commits never go back
-11. memory and producer maps stay bounded
-12. when faults end, everything comes to an end
+1. Every acked message is in the final log or in a reported loss.
+2. Each batch occurs once. Each message of a producer that did not crash occurs once in the whole DAG.
+3. The producer's order holds for each key. If one message was acked before another was sent, it is read before it.
+4. A delivered (segment, offset) keeps its bytes, and no message at or above the watermark is delivered.
+5. Chunks are contiguous, with one per offset and one seal chunk. No object follows the seal, and none is orphaned.
+6. All observers see the same end of a segment, at or above every acked offset.
+7. After a replica is fenced, acks cover only messages that it or the chain has.
+8. Open and sealing segments cover the ring. At most one segment accepts batches of a partition, and none does before
+   its predecessors are sealed.
+9. A follower's log is a prefix of its primary's, and is trimmed at most up to the chain's end.
+10. Within a generation a segment has one owner, and none before its predecessors are committed. Committed positions
+    never decrease.
+11. Memory and producer maps stay bounded.
+12. After the faults end, everything finishes.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from smq_core.keyspace import KeyRange, covers_exactly
-from smq_core.model import ChunkInfo, Layout, Phase
+from smq_core.model.entities import ChunkInfo, Layout, Micros, Phase
+from smq_core.model.keyspace import KeyRange, covers_exactly
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Which invariant does not hold, of what (segment, message, group), and how."""
+    """A broken invariant: its number, the subject (segment, message, group), and a description."""
 
     number: int
     subject: str
@@ -40,17 +42,17 @@ class Violation:
 
 
 class Message(NamedTuple):
-    """What identifies a message in a test. ``producer`` names one life of it; ``serial`` counts its messages."""
+    """The identity of a message in a test. ``producer`` names one run of a producer; ``serial`` counts its messages."""
 
     producer: str
     serial: int
     key: str
     partition: int
-    sent_at: int
+    sent_at: Micros
 
 
 class Row(NamedTuple):
-    """A message at its place."""
+    """A message with its segment and offset."""
 
     segment: str
     offset: int
@@ -58,114 +60,122 @@ class Row(NamedTuple):
 
 
 def acked_is_kept(acked: Mapping[Message, Row], log: Iterable[Row], lost: Mapping[str, int]) -> list[Violation]:
-    """(1) ``lost``: the first lost offset of the segments of which a loss was reported."""
+    """(1) ``lost`` has the first lost offset of each segment with a reported loss."""
     kept = {row.message for row in log}
     return [
-        Violation(1, row.segment, f"{_name(message)} was acked at {row.offset} and is not in the log")
+        Violation(1, row.segment, f"{_name(message)} was acked at {row.offset}, but is not in the log")
         for message, row in acked.items()
         if message not in kept and not (row.segment in lost and row.offset >= lost[row.segment])
     ]
 
 
 def each_once(log: Iterable[Row], expected: Iterable[Message] = ()) -> list[Violation]:
-    """(2) Nothing twice in the log; what is ``expected`` (all that uncrashed producers sent, unless lost) is there."""
+    """(2) No message is in the log twice, and every ``expected`` message is in it.
+
+    Expected are all messages that producers sent which did not crash, except reported losses.
+    """
     found: dict[Message, Row] = {}
-    bad = []
+    violations = []
     for row in log:
         if row.message in found:
             first = found[row.message]
-            bad.append(
+            violations.append(
                 Violation(2, row.segment, f"{_name(row.message)} is twice in the log: {_at(first)} and {_at(row)}")
             )
         found[row.message] = row
-    bad += [Violation(2, m.producer, f"{_name(m)} was sent and is not in the log") for m in expected if m not in found]
-    return bad
+    violations += [
+        Violation(2, m.producer, f"{_name(m)} was sent, but is not in the log") for m in expected if m not in found
+    ]
+    return violations
 
 
 def order_holds(read: Sequence[Row], acked_at: Mapping[Message, int]) -> list[Violation]:
-    """(3) ``read`` in the order in which one reader read it; ``acked_at`` when the sender learnt of the ack."""
-    bad = []
+    """(3) ``read`` is in the order of one reader; ``acked_at`` is the time when the sender received the ack."""
+    violations = []
     last: dict[tuple[str, str], Row] = {}
     newest_sent: dict[str, Row] = {}
     for row in read:
         message = row.message
         before = last.get((message.producer, message.key))
         if before is not None and before.message.serial > message.serial:
-            bad.append(Violation(3, row.segment, f"{_name(message)} was read after {_name(before.message)}"))
+            violations.append(Violation(3, row.segment, f"{_name(message)} was read after {_name(before.message)}"))
         last[message.producer, message.key] = row
         newest = newest_sent.get(message.key)
         if newest is None or message.sent_at > newest.message.sent_at:
             newest_sent[message.key] = row
         elif message in acked_at and acked_at[message] < newest.message.sent_at:
             words = f"{_name(message)} was acked before {_name(newest.message)} was sent, and read after it"
-            bad.append(Violation(3, row.segment, words))
-    return bad
+            violations.append(Violation(3, row.segment, words))
+    return violations
 
 
 def delivered_is_stable(delivered: Iterable[Row], log: Iterable[Row], ends: Mapping[str, int]) -> list[Violation]:
-    """(4) What was delivered is what the log has there. ``ends``: of segments with a reported loss, nothing beyond."""
+    """(4) Each delivered message is the one in the log. ``ends``: delivered rows at or beyond these are not compared.
+
+    They are the ends of segments with a reported loss.
+    """
     truth: dict[tuple[str, int], Message] = {(row.segment, row.offset): row.message for row in log}
-    bad = []
+    violations = []
     for row in delivered:
         if row.segment in ends and row.offset >= ends[row.segment]:
             continue
         known = truth.setdefault((row.segment, row.offset), row.message)
         if known != row.message:
-            bad.append(
-                Violation(4, row.segment, f"at {row.offset} {_name(row.message)} was read, it is {_name(known)}")
+            violations.append(
+                Violation(4, row.segment, f"at {row.offset} {_name(row.message)} was read, but it is {_name(known)}")
             )
-    return bad
+    return violations
 
 
 def not_above(offset: int, watermark: int, segment: str) -> list[Violation]:
     """(4) ``offset`` is the end of what was delivered."""
     if offset <= watermark:
         return []
-    return [Violation(4, segment, f"delivered up to {offset}, durable is only {watermark}")]
+    return [Violation(4, segment, f"delivered up to {offset}, but the watermark is {watermark}")]
 
 
 def chain_is_whole(segment: str, objects: Mapping[int, ChunkInfo], *, sealed: bool) -> list[Violation]:
-    """(5) ``objects``: every object in the segment's folder by the offset in its name."""
-    bad = []
+    """(5) ``objects`` has every object in the segment's folder, by the offset in its name."""
+    violations = []
     at = 0
     seen = set()
     while (info := objects.get(at)) is not None:
         seen.add(at)
         if info.first != at:
-            bad.append(Violation(5, segment, f"the chunk named {at} says that it begins at {info.first}"))
+            violations.append(Violation(5, segment, f"the metadata of chunk {at} has the first offset {info.first}"))
         if info.sealed:
             break
         if info.rows <= 0:
-            bad.append(Violation(5, segment, f"the chunk at {at} has no rows and is no seal"))
+            violations.append(Violation(5, segment, f"the chunk at {at} has no rows, but is not a seal"))
             break
         at = info.end
     else:
         if sealed:
-            bad.append(Violation(5, segment, f"no seal chunk at the chain's end, {at}"))
-    stray = sorted(set(objects) - seen)
-    bad += [Violation(5, segment, f"the object at {name} is not part of the chain") for name in stray]
-    return bad
+            violations.append(Violation(5, segment, f"the chain's end, {at}, has no seal chunk"))
+    orphan = sorted(set(objects) - seen)
+    violations += [Violation(5, segment, f"the object at {name} is not part of the chain") for name in orphan]
+    return violations
 
 
 def one_end(segment: str, ends: Iterable[int], acked: Iterable[int]) -> list[Violation]:
-    """(6) ``ends`` as each observer was told, ``acked`` the ends of acked batches of a segment without loss."""
-    told = sorted(set(ends))
-    if len(told) > 1:
-        return [Violation(6, segment, f"observers were told different ends: {told}")]
-    beyond = [offset for offset in acked if told and offset > told[0]]
-    return [Violation(6, segment, f"acked up to {max(beyond)}, the end is {told[0]}")] if beyond else []
+    """(6) ``ends`` has each observer's end; ``acked`` has the ends of acked batches of a segment without loss."""
+    reported = sorted(set(ends))
+    if len(reported) > 1:
+        return [Violation(6, segment, f"observers got different ends: {reported}")]
+    beyond = [offset for offset in acked if reported and offset > reported[0]]
+    return [Violation(6, segment, f"acked up to {max(beyond)}, but the end is {reported[0]}")] if beyond else []
 
 
 def ack_is_covered(segment: str, end: int, held: Mapping[str, int], chain_end: int) -> list[Violation]:
-    """(7) An ack up to ``end``; ``held`` is the end of each replica's log at this moment (none for ``Stored``)."""
+    """(7) An ack up to ``end``. ``held`` has the current end of each replica's log (empty for ``Stored``)."""
     short = {name: own for name, own in held.items() if own < end} if held else {"the chain": chain_end}
     if end <= chain_end or not short:
         return []
-    return [Violation(7, segment, f"acked up to {end}; {short} is all that is held, the chain ends at {chain_end}")]
+    return [Violation(7, segment, f"acked up to {end}, but only {short} is held and the chain ends at {chain_end}")]
 
 
 def ring_is_covered(layout: Layout) -> list[Violation]:
-    """(8) Of every layout that was ever put."""
+    """(8) Must hold for every layout that is ever put."""
     parts = [s.range for s in layout.segments if s.phase in (Phase.OPEN, Phase.SEALING)]
     if covers_exactly(parts, layout.ring):
         return []
@@ -173,7 +183,7 @@ def ring_is_covered(layout: Layout) -> list[Violation]:
 
 
 def one_accepts(segment: str, range_: KeyRange, others: Mapping[str, KeyRange]) -> list[Violation]:
-    """(8) ``segment`` accepts a batch now; ``others`` have accepted before and have no seal chunk yet."""
+    """(8) ``segment`` accepts a batch now. ``others`` accepted batches before and have no seal chunk yet."""
     return [
         Violation(8, segment, f"it accepts while {name}, which is not sealed, covers {other} too")
         for name, other in others.items()
@@ -188,29 +198,29 @@ def predecessors_sealed(segment: str, predecessors: Iterable[str], sealed: Itera
 
 
 def follower_is_prefix(segment: str, end: int, own: Sequence[Row], primary: Mapping[int, Message]) -> list[Violation]:
-    """(9) ``own``: what a follower took when it ended at ``end``; ``primary``: the primary's log."""
+    """(9) ``own`` has the rows that a follower appended from ``end`` on; ``primary`` is the primary's log."""
     if [row.offset for row in own] != list(range(end, end + len(own))):
-        return [Violation(9, segment, f"a follower that ended at {end} took {[row.offset for row in own]}")]
+        return [Violation(9, segment, f"a follower that ended at {end} appended {[row.offset for row in own]}")]
     return [
-        Violation(9, segment, f"a follower has {_name(row.message)} at {row.offset}, its primary has not")
+        Violation(9, segment, f"a follower has {_name(row.message)} at {row.offset}, but its primary does not")
         for row in own
         if primary.get(row.offset) != row.message
     ]
 
 
 def trimmed_in_chain(segment: str, who: str, trimmed: int, chain_end: int) -> list[Violation]:
-    """(9)"""
+    """(9) A replica trims its log at most up to the chain's end."""
     if trimmed <= chain_end:
         return []
-    return [Violation(9, segment, f"{who} let go of everything below {trimmed}, the chain ends at {chain_end}")]
+    return [Violation(9, segment, f"{who} trimmed its log up to {trimmed}, but the chain ends at {chain_end}")]
 
 
 def one_owner(
     group: str, owners: Mapping[tuple[int, str], str], generation: int, assignment: Mapping[str, str]
 ) -> list[Violation]:
-    """(10) ``owners``: of each (generation, segment) so far."""
+    """(10) ``owners`` has the owner of each (generation, segment) so far."""
     return [
-        Violation(10, segment, f"in generation {generation} of {group} it is {member}'s and {other}'s")
+        Violation(10, segment, f"in generation {generation} of {group} both {member} and {other} own it")
         for segment, member in assignment.items()
         if (other := owners.get((generation, segment), member)) != member
     ]
@@ -219,30 +229,30 @@ def one_owner(
 def predecessors_committed(
     group: str, segment: str, predecessors: Iterable[str], committed: Mapping[str, int], ends: Mapping[str, int]
 ) -> list[Violation]:
-    """(10) ``segment`` gets an owner now. ``ends``: of sealed segments; one that is missing is not sealed."""
+    """(10) ``segment`` gets an owner now. ``ends`` has the ends of all sealed segments."""
     return [
-        Violation(10, segment, f"{group} hands it out before {name} is committed to its end ({ends.get(name)})")
+        Violation(10, segment, f"{group} assigns it before {name} is committed to its end ({ends.get(name)})")
         for name in predecessors
         if name not in ends or committed.get(name, 0) < ends[name]
     ]
 
 
 def commits_grow(group: str, before: Mapping[str, int], after: Mapping[str, int]) -> list[Violation]:
-    """(10) What is left out of ``after`` was let go, not moved."""
+    """(10) A segment that is missing in ``after`` was released, not moved back."""
     return [
-        Violation(10, segment, f"{group}'s position goes back from {before[segment]} to {offset}")
+        Violation(10, segment, f"the position of {group} decreases from {before[segment]} to {offset}")
         for segment, offset in after.items()
         if offset < before.get(segment, 0)
     ]
 
 
 def bounded(subject: str, what: str, size: int, limit: int) -> list[Violation]:
-    """(11)"""
-    return [Violation(11, subject, f"{what} is {size}, the limit is {limit}")] if size > limit else []
+    """(11) A size stays within its limit."""
+    return [Violation(11, subject, f"{what} is {size}, but the limit is {limit}")] if size > limit else []
 
 
 def unfinished(waiting: Mapping[str, str]) -> list[Violation]:
-    """(12) ``waiting``: what has not come to its end though faults ended long ago: subject -> words."""
+    """(12) ``waiting`` has a description of each subject that has not finished, long after the faults ended."""
     return [Violation(12, subject, words) for subject, words in waiting.items()]
 
 
@@ -257,21 +267,26 @@ def _at(row: Row) -> str:
 def nothing_referenced_is_missing(
     ends: Mapping[str, int | None], chains: Mapping[str, Sequence[ChunkInfo]]
 ) -> list[Violation]:
-    """(12) Nothing referenced was collected. ``ends`` are the segments that the index (with their ends) and the layout
-    (None) name, ``chains`` what the filer has of every segment, walked from offset 0."""
-    bad = []
+    """(12) Garbage collection deleted no referenced file.
+
+    ``ends`` has the segments of the index with their ends, and those of the layout with None. ``chains`` has the chunks
+    in the filer of every segment, walked from offset 0.
+    """
+    violations = []
     for name, end in ends.items():
         chain = chains.get(name, ())
         if end is not None and not (chain and chain[-1].sealed and chain[-1].first == end):
             last = chain[-1].end if chain else 0
-            bad.append(Violation(12, name, f"the index says it ends at {end}; what is left of it goes up to {last}"))
-    return bad
+            violations.append(
+                Violation(12, name, f"it ends at {end} according to the index, but its chunks end at {last}")
+            )
+    return violations
 
 
 def nothing_is_left_over(ends: Mapping[str, int | None], files: Mapping[str, int]) -> list[Violation]:
-    """(12) When collecting is done, only what is referenced has files. ``files``: how many each segment has."""
+    """(12) After garbage collection only referenced segments have files. ``files`` has the count of each segment."""
     return [
-        Violation(12, name, f"{count} files are left of a segment that nothing refers to")
+        Violation(12, name, f"{count} files are left of an unreferenced segment")
         for name, count in files.items()
         if count and name not in ends
     ]

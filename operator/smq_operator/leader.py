@@ -1,182 +1,193 @@
-"""One leader process put together: store, world, loop, service, HTTP; started in order, stopped in the reverse."""
+"""Puts one leader together. Nothing here runs; ``leader_process`` and tests start what they need of it."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import threading
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
-import structlog
-
-from smq_core.errors import SmqError, StoreUnfit
-from smq_core.fleet import FleetPolicy
-from smq_operator import clock
-from smq_operator.calls import Brokers
-from smq_operator.collect import Collector
-from smq_operator.deaf import Deaf
-from smq_operator.desk import Desk
-from smq_operator.doubts import Doubts
-from smq_operator.effects import Effects
-from smq_operator.endings import Endings
-from smq_operator.fleet import FleetKeeper
-from smq_operator.groups import Groups
-from smq_operator.http import HttpServer
-from smq_operator.loop import LeaderLoop
-from smq_operator.metrics import Metrics
-from smq_operator.orphans import Orphans
-from smq_operator.registry import Registry
-from smq_operator.service import GrpcServer
-from smq_operator.settings import Settings, host_port
-from smq_operator.world import World
-from smq_storage.conditional import Patience
-from smq_storage.probe import probe
-from smq_storage.store import Store
-
-log = structlog.get_logger()
-
-STORE_THREADS = 32
-PUT_PATIENCE = 10.0
-PROBE_AGAIN_AFTER = 2.0
+from smq_operator.api.admin import AdminService
+from smq_operator.api.brokers import BrokerService
+from smq_operator.api.group_coordinator import GroupCoordinator
+from smq_operator.api.groups import GroupService
+from smq_operator.api.server import LeaderService
+from smq_operator.brokers.calls import BrokerCalls
+from smq_operator.brokers.connectivity import BrokerConnectivity
+from smq_operator.brokers.liveness import LivenessProbes
+from smq_operator.brokers.registry import BrokerRegistry
+from smq_operator.brokers.sealing import SealExecutor
+from smq_operator.cleanup.garbage_collection import GarbageCollector
+from smq_operator.cleanup.stale_segments import StaleSegments
+from smq_operator.cleanup.topic_deletion import TopicDeletionManager
+from smq_operator.platform_port import Platform
+from smq_operator.reconcile.broker_assignments import BrokerAssignments
+from smq_operator.reconcile.decision_log import DecisionLog
+from smq_operator.reconcile.effects import EffectRunner
+from smq_operator.reconcile.loop import LeaderLoop
+from smq_operator.reconcile.manual_requests import ManualRequests
+from smq_operator.reconcile.topic_events import TopicEvents
+from smq_operator.reconcile.topic_sync import TopicSync
+from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.warm_up import WARM_UP_US, WarmUp
+from smq_operator.reconcile.work_queue import WorkQueue
+from smq_operator.runtime.cleanup_settings import CleanupSettings
+from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.runtime.store_pool import StorePool
+from smq_operator.runtime.task_runner import TaskRunner
+from smq_operator.status.health import WARM_UP_US as HEALTH_WARM_UP_US
+from smq_operator.status.health import HealthMonitor
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import StoreSettings
 
 
-class LeadershipLost(Exception):
-    """Another process leads now; this one must end, and may be started again."""
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The parts of one leader. Only code that puts parts together takes this; a part takes the parts that it needs."""
+
+    platform: Platform
+    readiness: Readiness
+    clock: Clock
+    tasks: TaskRunner
+    store: StorePool
+    registry: BrokerRegistry
+    topics: TopicDirectory
+    events: TopicEvents
+    queue: WorkQueue
+    decisions: DecisionLog
+    assignments: BrokerAssignments
+    sync: TopicSync
+    effects: EffectRunner
+    loop: LeaderLoop
+    requests: ManualRequests
+    groups: GroupCoordinator
+    topic_deletions: TopicDeletionManager
+    garbage_collector: GarbageCollector
+    health: HealthMonitor
+    service: LeaderService
 
 
-class Candidacy(Protocol):
-    """Whether this process may lead, where several stand by."""
+def build_leader(
+    platform: Platform,
+    brokers: BrokerCalls,
+    store: StorePool,
+    store_settings: StoreSettings,
+    *,
+    clock: Clock,
+    retry_policy: RetryPolicy,
+    readiness: Readiness,
+    tasks: TaskRunner,
+    owner: Callable[[], str],
+    writer_id: str,
+    cleanup: CleanupSettings,
+    warm_up_us: int = WARM_UP_US,
+    health_warm_up_us: int = HEALTH_WARM_UP_US,
+    effect_runner: type[EffectRunner] = EffectRunner,
+) -> Leader:
+    """``owner`` returns the platform's name for its topics; ``writer_id`` names this leader in seal chunks.
 
-    async def elected(self) -> None:
-        """Returns when it leads."""
-        ...
-
-    async def lost(self) -> None:
-        """Returns when it leads no more."""
-        ...
-
-    async def leave(self) -> None:
-        """It stops, and another may lead at once."""
-        ...
-
-    def beside(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """What runs beside the loop while it leads."""
-        ...
-
-
-async def lead(
-    settings: Settings,
-    make_world: Callable[[str], World],
-    elastic: FleetPolicy | None = None,
-    stand: Callable[[Desk], Candidacy] | None = None,
-) -> None:
-    """Leads until SIGTERM or SIGINT. ``make_world`` is given the address under which this leader is reached.
-
-    With ``elastic`` the number of brokers follows the load; without it, the world's wish stands. With ``stand`` it
-    leads only when it is elected; without it, at once.
-
-    Raises InvalidRequest when a port cannot be had, StoreUnfit when the store must not be used, LeadershipLost.
+    ``store_settings`` is what clients get to reach the store. Call it on the event loop.
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = GrpcServer(settings.listen)
-    address = settings.advertise or f"{host_port(settings.listen)[0]}:{server.port}"
-    store, pool, ending = settings.store.open(), ThreadPoolExecutor(STORE_THREADS, "store"), threading.Event()
-    patience = Patience(PUT_PATIENCE, wait=ending.wait)
-    world, brokers = make_world(address), Brokers()
-    effects = Effects(store, brokers, pool, clock.now, patience)
-    loop = LeaderLoop(world, Registry(world), store, effects, clock.now, patience)
-    loop.owner = settings.owner
-    groups = Groups(loop, patience)
-    collector = Collector(loop, groups, settings.collecting, patience)
-    doubts, orphans = Doubts(loop, brokers), Orphans(loop, brokers)
-    endings = Endings(loop, brokers, patience)
-    desk = Desk(loop, brokers, doubts, groups, orphans, Deaf(loop), endings, settings.store, not_ready="starting")
-    http = HttpServer(lambda: desk.not_ready, Metrics(desk, collector).exposition)
-    candidacy = stand(desk) if stand is not None else None
-    leading: asyncio.Task[None] | None = None
-    lost = started = False
-    try:
-        http_port = await http.start(settings.http) if settings.http else None
-        await server.start(desk)
-        started = await _fit(store, pool, desk, stop)
-        if (
-            started
-            and await _unless(stop, world.start(loop.world_changed))
-            and (candidacy is None or await _unless(stop, candidacy.elected()))
-        ):
-            leading = asyncio.create_task(loop.run())
-            loop.spawn(groups.keep())
-            loop.spawn(collector.keep())
-            loop.spawn(endings.keep())
-            if elastic is not None:
-                loop.spawn(FleetKeeper(loop, elastic).keep())
-            for task in candidacy.beside() if candidacy is not None else ():
-                loop.spawn(task)
-            desk.not_ready = desk.standby = desk.leader = ""
-            log.info("leader.ready", address=address, http=http_port, store=repr(store))
-            if candidacy is None:
-                await stop.wait()
-            else:
-                lost = await _unless(stop, candidacy.lost())
-        log.info("leader.stopping")
-        desk.not_ready = "stopping"
-        ending.set()
-        await loop.stop()
-        if leading is not None:
-            await leading
-        if candidacy is not None and not lost:
-            await candidacy.leave()
-        await server.stop()
-        if started:
-            await world.stop()
-        log.info("leader.stopped")
-    finally:
-        ending.set()
-        http.close()
-        await server.stop()
-        brokers.close()
-        pool.shutdown(wait=False, cancel_futures=True)
-    if lost:
-        raise LeadershipLost("another operator leads now")
-
-
-async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Runs it. False when the process is to stop before it is done; then it is cancelled."""
-    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    done = tasks[0].done()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    if done:
-        tasks[0].result()
-    return done
-
-
-async def _fit(store: Store, pool: ThreadPoolExecutor, desk: Desk, stop: asyncio.Event) -> bool:
-    """True when the store has proved fit, however long it is away; False when the process is to stop before that."""
-    while not stop.is_set():
-        try:
-            await asyncio.get_running_loop().run_in_executor(pool, probe, store)
-            return not stop.is_set()
-        except StoreUnfit:
-            raise
-        except SmqError as error:
-            desk.not_ready = f"the filer does not answer as it should: {error.message}"
-            log.error(
-                "store.unavailable",
-                error=error.code,
-                message=error.message,
-                advice="is the filer running, and are --filer-url, --filer-endpoint and the AWS_ credentials right?",
-                again_in=PROBE_AGAIN_AFTER,
-            )
-        try:
-            async with asyncio.timeout(PROBE_AGAIN_AFTER):
-                await stop.wait()
-        except TimeoutError:
-            continue
-    return False
+    registry, warm_up = BrokerRegistry(platform), WarmUp(clock, warm_up_us)
+    topics, events, queue, decisions = TopicDirectory(), TopicEvents(), WorkQueue(), DecisionLog()
+    assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue)
+    sealing = SealExecutor(store, brokers, retry_policy, writer_id)
+    effects = effect_runner(store, brokers, sealing, clock, retry_policy)
+    sync = TopicSync(
+        platform,
+        topics,
+        assignments,
+        decisions,
+        events,
+        queue,
+        tasks,
+        store,
+        retry_policy,
+        warm_up,
+        clock,
+        owner,
+    )
+    loop = LeaderLoop(
+        platform,
+        registry,
+        topics,
+        sync,
+        assignments,
+        effects,
+        decisions,
+        events,
+        queue,
+        tasks,
+        warm_up,
+        clock,
+    )
+    groups = GroupCoordinator(topics, sync, store, tasks, clock, retry_policy)
+    topic_deletions = TopicDeletionManager(
+        topics, events, registry, platform, store, sealing, tasks, warm_up, clock, retry_policy
+    )
+    garbage_collector = GarbageCollector(
+        topics,
+        events,
+        registry,
+        platform,
+        groups,
+        store,
+        decisions,
+        queue,
+        tasks,
+        clock,
+        owner,
+        cleanup,
+        retry_policy,
+    )
+    health = HealthMonitor(topics, registry, clock, health_warm_up_us)
+    broker_service = BrokerService(
+        readiness,
+        topics,
+        sync,
+        registry,
+        assignments,
+        queue,
+        LivenessProbes(registry, brokers, tasks, queue.enqueue, clock),
+        BrokerConnectivity(requests.separate),
+        StaleSegments(topics, store, sealing, tasks),
+        topic_deletions,
+        store_settings,
+        clock,
+    )
+    admin_service = AdminService(
+        readiness,
+        platform,
+        topics,
+        sync,
+        registry,
+        brokers,
+        decisions,
+        requests,
+        topic_deletions,
+        health,
+        queue,
+        store,
+        clock,
+    )
+    return Leader(
+        platform,
+        readiness,
+        clock,
+        tasks,
+        store,
+        registry,
+        topics,
+        events,
+        queue,
+        decisions,
+        assignments,
+        sync,
+        effects,
+        loop,
+        requests,
+        groups,
+        topic_deletions,
+        garbage_collector,
+        health,
+        LeaderService(broker_service, GroupService(readiness, topics, groups), admin_service),
+    )

@@ -3,76 +3,74 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from smq_core.errors import InvalidRequest, SmqError
-from smq_operator import log
-from smq_operator.collecting import add_flags, patience_of
-from smq_operator.kube import arguments as kube
-from smq_operator.leader import LeadershipLost
-from smq_operator.local import arguments as local
-from smq_operator.settings import Settings, host_port
-from smq_storage.store import StoreSettings
+from smq_operator.kube.settings import KubeSettings
+from smq_operator.leader_process import LeadershipLost
+from smq_operator.local import run as local
+from smq_operator.local.settings import LocalSettings
+from smq_operator.runtime import log
+from smq_operator.runtime.settings import add_flags, settings_from
 
-LOST = 1
-"""Exit code of one that another took the leadership from: start it again, and it stands by."""
-WRONG_USE = 2
-"""Exit code for what a person has to change: flags, a port, a second leader, an unfit store."""
+EXIT_LEADERSHIP_LOST = 1
+"""Exit code after another process took over the leadership: restart it, and it stands by."""
+EXIT_USAGE = 2
+"""Exit code if the user has to change something: flags, a port, a second leader, an unsuitable store."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs until it is asked to stop.
+    """Runs until SIGTERM or SIGINT.
 
-    Exit codes: 0 stopped, 1 another leads now, 2 something must be changed first (it says what).
+    Exit codes: 0 stopped, 1 another process leads now, 2 the user has to change something, which the message names.
     """
-    given = _parser(os.environ).parse_args(arguments)
-    log.configure(given.log_level)
     try:
-        (kube.run if given.mode == "kube" else local.run)(_settings(given), given)
+        settings = parse_settings(arguments)
+        log.configure(settings.log_level)
+        if isinstance(settings, KubeSettings):
+            _run_kube(settings)
+        else:
+            local.run(settings)
     except SmqError as error:
-        print(f"smq-operator: {error.message}", file=sys.stderr)
-        sys.exit(WRONG_USE)
+        for line in error.message.splitlines():
+            print(f"smq-operator: {line}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
     except LeadershipLost as lost:
         print(f"smq-operator: {lost}", file=sys.stderr)
-        sys.exit(LOST)
+        sys.exit(EXIT_LEADERSHIP_LOST)
 
 
-def _settings(given: argparse.Namespace) -> Settings:
-    if not given.filer_url:
-        raise InvalidRequest("say where the log is kept: --filer-url s3://bucket/prefix, or SMQ_FILER_URL")
-    for address in filter(None, (given.listen, given.http)):
-        host_port(address)
-    store = StoreSettings(given.filer_url, given.filer_endpoint or None, given.filer_region or None)
-    if given.filer_timeout:
-        store = replace(store, timeout=given.filer_timeout)
-    http = given.http or None
-    return Settings(store, given.listen, given.advertise or None, http, given.log_level, patience_of(given))
-
-
-def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+def parse_settings(arguments: Sequence[str] | None) -> LocalSettings | KubeSettings:
+    """Raises InvalidRequest, and SystemExit for ``--help`` and unknown flags."""
     parser = argparse.ArgumentParser(
         prog="smq-operator",
-        description="The leader of SeaweedMQ's brokers: keeps topics as they are wished, whatever happens to brokers.",
+        description="The leader of SeaweedMQ's brokers, which keeps topics in their desired state.",
         epilog="Flags of the filer can be given as SMQ_FILER_URL, SMQ_FILER_ENDPOINT, SMQ_FILER_REGION too. Its "
         "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without them requests are not signed.",
     )
     modes = parser.add_subparsers(dest="mode", required=True, metavar="local | kube")
-    for mode in (local.add_flags(modes), kube.add_flags(modes, environment)):
-        add_flags(mode)
-        text = mode.add_argument
-        text("--advertise", default="", help="host:port that brokers and clients are told; default: where it listens")
-        text("--filer-url", default=environment.get("SMQ_FILER_URL", ""), help="where the log is, such as s3://bucket")
-        text(
-            "--filer-endpoint", default=environment.get("SMQ_FILER_ENDPOINT", ""), help="such as http://127.0.0.1:8333"
-        )
-        text("--filer-region", default=environment.get("SMQ_FILER_REGION", ""), help="the S3 region")
-        text("--filer-timeout", type=float, default=None, help="seconds that one request to the filer may take")
-        levels = ("debug", "info", "warning", "error")
-        text("--log-level", default="info", choices=levels, help="how much is logged (info)")
-    return parser
+    add_flags(
+        modes.add_parser("local", help="brokers are child processes, topics are manifests in a folder"), LocalSettings
+    )
+    add_flags(modes.add_parser("kube", help="brokers are Pods, topics are resources"), KubeSettings)
+    given = vars(parser.parse_args(arguments))
+    if given.pop("mode") == "kube":
+        return settings_from(KubeSettings, given)
+    return settings_from(LocalSettings, given)
+
+
+def _run_kube(settings: KubeSettings) -> None:
+    """Imports the modules that need the Kubernetes packages only now, because local mode works without them."""
+    try:
+        from smq_operator.kube import run as kube
+        from smq_operator.kube.client.errors import KubeError
+    except ImportError as error:
+        raise InvalidRequest(f"{error.name} is not installed: pip install 'seaweedmq[operator]'") from error
+    try:
+        kube.main(settings)
+    except KubeError as error:
+        raise InvalidRequest(error.message) from error
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the leader, read from its state when somebody asks."""
+"""Prometheus metrics of the leader, read from its state at each scrape."""
 
 from __future__ import annotations
 
@@ -9,76 +9,113 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
-from smq_operator.collect import Collector
-from smq_operator.desk import Desk
+from smq_operator.brokers.registry import BrokerRegistry
+from smq_operator.cleanup.garbage_collection import GarbageCollector
+from smq_operator.reconcile.decision_log import DecisionLog
+from smq_operator.reconcile.loop import LeaderLoop
+from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.runtime.clock import Clock
 
 
-class _LeaderCollector(PrometheusCollector):
-    def __init__(self, desk: Desk, collector: Collector) -> None:
-        self._desk = desk
-        self._collector = collector
+class _LeaderMetrics(PrometheusCollector):
+    def __init__(
+        self,
+        topics: TopicDirectory,
+        registry: BrokerRegistry,
+        decisions: DecisionLog,
+        loop: LeaderLoop,
+        garbage_collector: GarbageCollector,
+        clock: Clock,
+    ) -> None:
+        self._topics = topics
+        self._brokers = registry
+        self._decisions = decisions
+        self._loop = loop
+        self._garbage_collector = garbage_collector
+        self._now = clock
 
     def collect(self) -> Iterable[Metric]:
-        loop, now = self._desk.loop, self._desk.loop.now()
-        yield CounterMetricFamily("smq_leader_rounds", "Rounds of the leader's loop.", value=loop.rounds)
+        now = self._now()
+        yield CounterMetricFamily(
+            "smq_leader_reconciliations", "Rounds of the leader's loop.", value=self._loop.reconciliations
+        )
         states: Counter[str] = Counter()
-        for broker in loop.registry.all():
+        for broker in self._brokers.all():
             draining = broker.draining and broker.gone is None
             states["draining" if draining else broker.liveness(now).value] += 1
         brokers = GaugeMetricFamily("smq_leader_brokers", "Known broker incarnations.", labels=["state"])
         for state in ("alive", "suspect", "gone", "draining"):
             brokers.add_metric([state], states[state])
         yield brokers
-        yield from self._topics()
-        yield from self._collecting()
+        yield from self._segments()
+        yield from self._cleanup()
 
-    def _collecting(self) -> Iterator[Metric]:
-        it = self._collector
+    def _cleanup(self) -> Iterator[Metric]:
+        it = self._garbage_collector
         removed = CounterMetricFamily(
             "smq_topic_removed_segments", "Segments that retention removed.", labels=["topic"]
         )
         size = CounterMetricFamily("smq_topic_removed_bytes", "Bytes of those segments.", labels=["topic"])
-        held = GaugeMetricFamily(
-            "smq_topic_retention_held_segments", "Segments beyond retention that groups still read.", labels=["topic"]
+        retained = GaugeMetricFamily(
+            "smq_topic_retention_blocked_segments",
+            "Segments beyond retention that groups still read.",
+            labels=["topic"],
         )
-        for name, run in sorted(self._desk.loop.topics.items()):
+        for name, managed in sorted(self._topics.items()):
             removed.add_metric([name], it.removed[name])
             size.add_metric([name], it.removed_bytes[name])
-            held.add_metric([name], len(run.held))
-        files = CounterMetricFamily("smq_leader_collected_files", "Files deleted, by what they were.", labels=["kind"])
-        for kind in ("removed", "deleted topic", "stray", "upload"):
+            retained.add_metric([name], len(managed.retention_held))
+        files = CounterMetricFamily("smq_leader_deleted_files", "Files deleted, by what they were.", labels=["kind"])
+        for kind in ("removed", "deleted_topic", "orphan", "upload"):
             files.add_metric([kind], it.files[kind])
-        failures = CounterMetricFamily("smq_leader_collect_failures", "Collecting that failed.", value=it.failures)
-        yield from (removed, size, held, files, failures)
+        failures = CounterMetricFamily("smq_leader_cleanup_failures", "Collecting that failed.", value=it.failures)
+        yield from (removed, size, retained, files, failures)
 
-    def _topics(self) -> Iterator[Metric]:
+    def _segments(self) -> Iterator[Metric]:
         segments = GaugeMetricFamily("smq_topic_segments", "Segments by phase.", labels=["topic", "phase"])
         blocked = GaugeMetricFamily("smq_topic_seals_blocked", "Seals that wait for replicas.", labels=["topic"])
         messages = GaugeMetricFamily("smq_topic_messages_per_second", "Messages written.", labels=["topic"])
         size = GaugeMetricFamily("smq_topic_bytes_per_second", "Bytes written.", labels=["topic"])
         lost = GaugeMetricFamily("smq_topic_lost_messages", "Acked messages reported as lost.", labels=["topic"])
-        for name, run in sorted(self._desk.loop.topics.items()):
-            phases = Counter(s.phase.value for s in run.layout.segments) if run.layout is not None else Counter()
+        for name, managed in sorted(self._topics.items()):
+            phases = (
+                Counter(s.phase.value for s in managed.layout.segments) if managed.layout is not None else Counter()
+            )
             for phase in ("pending", "open", "sealing"):
                 segments.add_metric([name, phase], phases[phase])
-            segments.add_metric([name, "sealed"], len(run.sealed))
-            blocked.add_metric([name], len(run.leader.blocked) if run.leader is not None else 0)
-            rates = run.rates()
+            segments.add_metric([name, "sealed"], len(managed.sealed))
+            blocked.add_metric([name], len(managed.reconciler.blocked) if managed.reconciler is not None else 0)
+            rates = managed.rates()
             messages.add_metric([name], rates.messages)
             size.add_metric([name], rates.bytes)
-            gone = sum((e.lost_to or 0) - (e.lost_from or 0) for e in run.sealed.values() if e.lost_from is not None)
+            gone = sum(
+                (e.lost_to or 0) - (e.lost_from or 0) for e in managed.sealed.values() if e.lost_from is not None
+            )
             lost.add_metric([name], gone)
         yield from (segments, blocked, messages, size, lost)
-        decided = CounterMetricFamily("smq_leader_decisions", "Decisions by action.", labels=["topic", "action"])
-        for (topic, action), count in sorted(self._desk.loop.decided.items()):
-            decided.add_metric([topic, action], count)
-        yield decided
+        decision_counts = CounterMetricFamily(
+            "smq_leader_decisions", "Decisions by action.", labels=["topic", "action"]
+        )
+        for (topic, action), count in sorted(self._decisions.counts.items()):
+            decision_counts.add_metric([topic, action], count)
+        yield decision_counts
 
 
 class Metrics:
-    def __init__(self, desk: Desk, collector: Collector) -> None:
+    """The registry that /metrics serves."""
+
+    def __init__(
+        self,
+        topics: TopicDirectory,
+        registry: BrokerRegistry,
+        decisions: DecisionLog,
+        loop: LeaderLoop,
+        garbage_collector: GarbageCollector,
+        clock: Clock,
+    ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_LeaderCollector(desk, collector))
+        self._registry.register(_LeaderMetrics(topics, registry, decisions, loop, garbage_collector, clock))
 
     def exposition(self) -> tuple[bytes, str]:
+        """The metrics as text, and its content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

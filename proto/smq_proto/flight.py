@@ -1,4 +1,4 @@
-"""Arrow Flight with this project's errors: an SmqError crosses the wire whole, as ``extra_info``."""
+"""Arrow Flight with this project's errors: an SmqError crosses the wire with its fields, as ``extra_info``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 from google.protobuf.message import DecodeError, Message
 
-from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_core.errors import InvalidRequest, SmqError, Unavailable, Unreachable
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, error_to_pb
 
@@ -18,19 +18,20 @@ M = TypeVar("M", bound=Message)
 
 
 def to_flight(error: SmqError) -> fl.FlightServerError:
-    """What a Flight server raises to tell the client of this error."""
+    """The exception that a Flight server raises to send this error to the client."""
     return fl.FlightServerError(error.message, error_to_pb(error).SerializeToString())
 
 
 def from_flight(error: BaseException) -> SmqError:
-    """The SmqError behind a Flight client's exception; one without any means that nobody answered."""
+    """The SmqError that a broker sent with a Flight client's exception; Unreachable if there is none."""
     info = getattr(error, "extra_info", None)
-    if info:
-        try:
-            return error_from_pb(pb.Error.FromString(info))
-        except DecodeError:
-            pass
-    return Unavailable(f"the broker did not answer: {str(error).splitlines()[0][:300]}")
+    reason = str(error).splitlines()[0][:300]
+    if not info:
+        return Unreachable(f"the broker did not answer: {reason}")
+    try:
+        return error_from_pb(pb.Error.FromString(info))
+    except DecodeError:
+        return Unavailable(f"the broker's answer cannot be decoded: {reason}")
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def flight_errors() -> Iterator[None]:
 
 
 def parse(kind: type[M], body: object) -> M:
-    """Decodes what came over the wire. Raises InvalidRequest when it is something else."""
+    """Decodes a message of this kind. Raises InvalidRequest if it is something else."""
     try:
         return kind.FromString(bytes(memoryview(body)))  # type: ignore[arg-type]
     except (DecodeError, TypeError, ValueError) as error:
@@ -51,7 +52,7 @@ def parse(kind: type[M], body: object) -> M:
 
 
 def call(client: fl.FlightClient, action: str, request: Message, *, timeout: float) -> bytes:
-    """Runs one action and returns the body of its only result (empty when it has none). ``timeout`` in seconds."""
+    """Runs one action and returns the body of its only result (empty if it has none). ``timeout`` in seconds."""
     options = fl.FlightCallOptions(timeout=timeout)
     with flight_errors():
         results = list(client.do_action(fl.Action(action, request.SerializeToString()), options))

@@ -1,13 +1,17 @@
-"""The model as protobuf and back. One place, so that brokers, leader and clients cannot disagree."""
+"""Converts the model to protobuf and back, for brokers, leader and clients alike."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 from collections.abc import Iterable
+from typing import Any, get_type_hints
 
-from smq_core.errors import InvalidRequest, SmqError, error_of
-from smq_core.keyspace import KeyRange
-from smq_core.model import (
+from pydantic import BaseModel, ValidationError, create_model
+
+from smq_core.errors import InvalidRequest, SmqError, Unavailable, Unreachable, error_class
+from smq_core.model.entities import (
     Column,
     Durability,
     Layout,
@@ -23,7 +27,8 @@ from smq_core.model import (
     Topic,
     TopicSpec,
 )
-from smq_core.numbers import Numbers
+from smq_core.model.interval_set import IntervalSet
+from smq_core.model.keyspace import KeyRange
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
@@ -32,10 +37,10 @@ OLDEST_PROTOCOL = 1
 
 
 def check_protocol(version: int) -> None:
-    """Raises InvalidRequest when the other side speaks a version that this one does not."""
+    """Raises InvalidRequest if this side does not support the other side's protocol version."""
     if not OLDEST_PROTOCOL <= version <= PROTOCOL + 1:
         raise InvalidRequest(
-            f"protocol version {version} is not spoken here ({OLDEST_PROTOCOL}..{PROTOCOL}): upgrade the older side"
+            f"protocol version {version} is not supported here ({OLDEST_PROTOCOL}..{PROTOCOL}): upgrade the older side"
         )
 
 
@@ -57,7 +62,7 @@ def segment_to_pb(segment: Segment) -> pb.Segment:
 
 
 def segment_from_pb(message: pb.Segment) -> Segment:
-    """Raises InvalidRequest when it is not a segment."""
+    """Raises InvalidRequest if it is not a segment."""
     try:
         return Segment(
             name=message.name,
@@ -116,14 +121,14 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
     )
 
 
-def removed_to_pb(numbers: Numbers, segments: Iterable[RemovedSegment]) -> lpb.HistoryReply.Removed:
+def removed_to_pb(numbers: IntervalSet, segments: Iterable[RemovedSegment]) -> lpb.HistoryReply.Removed:
     return lpb.HistoryReply.Removed(
         numbers=[lpb.HistoryReply.Range(start=start, stop=stop) for start, stop in numbers],
         segments=[pb.Segment(name=s.name, number=s.number, end=s.end) for s in segments],
     )
 
 
-def removed_from_pb(message: lpb.HistoryReply.Removed) -> tuple[Numbers, dict[str, int]]:
+def removed_from_pb(message: lpb.HistoryReply.Removed) -> tuple[IntervalSet, dict[str, int]]:
     """The numbers of removed segments, and the ends of the last ones by name."""
     return tuple((r.start, r.stop) for r in message.numbers), {s.name: s.end for s in message.segments}
 
@@ -139,7 +144,7 @@ def layout_to_pb(layout: Layout) -> pb.Layout:
 
 
 def layout_from_pb(message: pb.Layout) -> Layout:
-    """``next_number`` is what it was: the newest segment leaves the layout only when it has successors in it."""
+    """``next_number`` is the same, because the newest segment leaves the layout only when it has successors there."""
     return Layout(
         topic=message.topic,
         uid=message.uid,
@@ -165,7 +170,7 @@ def topic_to_pb(topic: Topic) -> pb.TopicInfo:
 
 
 def topic_from_pb(message: pb.TopicInfo) -> Topic:
-    """The topic as far as brokers and clients need it; what the message lacks has its default."""
+    """The topic as far as brokers and clients need it; fields that the message lacks have their defaults."""
     return Topic(
         message.name,
         message.uid,
@@ -183,16 +188,16 @@ def topic_from_pb(message: pb.TopicInfo) -> Topic:
 def outcome_to_pb(
     outcome: SealOutcome, *, only: str | None = None, successors: Iterable[Segment] = ()
 ) -> pb.SealOutcome:
-    """``only``: tell this producer's state and no other."""
-    told: Producers = outcome.producers
+    """``only`` limits the states of producers to this one."""
+    producers: Producers = outcome.producers
     if only is not None:
-        told = {only: told[only]} if only in told else {}
+        producers = {only: producers[only]} if only in producers else {}
     return pb.SealOutcome(
         segment=outcome.segment,
         end=outcome.end,
         producers={
             name: pb.ProducerState(epoch=s.epoch, last_sequence=s.last_sequence, recent=s.recent)
-            for name, s in told.items()
+            for name, s in producers.items()
         },
         lost_from=outcome.lost[0] if outcome.lost else None,
         lost_to=outcome.lost[1] if outcome.lost else None,
@@ -212,12 +217,36 @@ def outcome_from_pb(message: pb.SealOutcome) -> SealOutcome:
 
 
 def error_to_pb(error: SmqError) -> pb.Error:
-    return pb.Error(code=error.code, message=error.message, details=json.dumps(error.details, default=str))
+    if isinstance(error, Unreachable):
+        # The receiver reached this process. It must not conclude that this process did not answer.
+        error = Unavailable(error.message)
+    values = error.field_values()
+    return pb.Error(code=error.code, message=error.message, details=json.dumps(values) if values else "")
 
 
 def error_from_pb(message: pb.Error) -> SmqError:
-    try:
-        details = json.loads(message.details) if message.details else {}
-    except ValueError:
-        details = {}
-    return error_of(message.code, message.message, details)
+    """The error with its declared fields; fields that this version does not declare are dropped.
+
+    An error that lacks a required field becomes its nearest base class that needs none.
+    """
+    cls = error_class(message.code)
+    while cls is not SmqError:
+        try:
+            values = _fields_model(cls).model_validate_json(message.details or "{}")
+        except ValidationError:
+            cls = cls.__base__
+        else:
+            return cls(message.message, **dict(values))
+    return SmqError(message.message)
+
+
+@functools.cache
+def _fields_model(cls: type[SmqError]) -> type[BaseModel]:
+    """The declared fields of an error class as a pydantic model, which checks their types."""
+    hints = get_type_hints(cls)
+    fields: dict[str, Any] = {
+        f.name: (hints[f.name], ... if f.default is dataclasses.MISSING else f.default)
+        for f in dataclasses.fields(cls)
+        if f.name != "message"
+    }
+    return create_model(cls.__name__, **fields)

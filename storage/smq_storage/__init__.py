@@ -1,1 +1,1 @@
-"""Chunks, chains, layout and index in the filer."""
+"""What lies in the filer and how it gets there: chunks, catalog, conditional writes and Topic manifests."""

@@ -10,25 +10,25 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from cuts import Cuts
+from network_partitions import NetworkPartitions
 
 import smq
-from smq_storage.seaweed import SeaweedProcess
-from support.local_cluster import LocalCluster
-from support.network import Network
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.fault_injection.network_namespaces import NamespaceNetwork
+from support.processes.local_cluster import LocalCluster
 
 PAUSE = 3.0
 LONGEST_CUT = 10.0
 
 
-class Faults:
+class ChaosFaults:
     """``step`` does one thing and says what. ``wait`` is how time passes (it returns early when the run ends).
 
     With a ``network`` it is cut too, and while it is cut other things are done. ``counts``: how often what was done.
     """
 
     def __init__(
-        self, cluster: LocalCluster, seaweed: SeaweedProcess, topic: str, seed: int, network: Network | None
+        self, cluster: LocalCluster, seaweed: SeaweedProcess, topic: str, seed: int, network: NamespaceNetwork | None
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
@@ -50,7 +50,7 @@ class Faults:
         ]
         self._meanwhile = [self.split, self.merge, self.roll_or_move, self.kill_broker, self.terminate_broker]
         if network is not None:
-            self._cuts = Cuts(network, self._random)
+            self._cuts = NetworkPartitions(network, self._random)
             self._kinds.append((12, self.cut))
 
     def step(self) -> str:
@@ -69,7 +69,7 @@ class Faults:
     def wait(self, seconds: float) -> None:
         self._ended.wait(seconds)
 
-    def settled(self) -> bool:
+    def is_stable(self) -> bool:
         """No segment is being sealed and every replica is alive: a second fault finds what it was promised."""
         try:
             with self._cluster.connect() as client:
@@ -131,13 +131,13 @@ class Faults:
         """Cuts something for a while; in half of the cases something else is done meanwhile."""
         what, pairs = self._cuts.choose()
         seconds = self._random.uniform(0.5, LONGEST_CUT)
-        told = f"{what} for {seconds:.1f} s"
+        description = f"{what} for {seconds:.1f} s"
         with self._cuts.cut(pairs):
             self.wait(seconds / 2)
             if self._random.random() < 0.5:
-                told += ", meanwhile " + self._do(self._random.choice(self._meanwhile))
+                description += ", meanwhile " + self._do(self._random.choice(self._meanwhile))
             self.wait(seconds / 2)
-        return told
+        return description
 
     # ---- the layout
 

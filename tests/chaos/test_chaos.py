@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from smq_storage.seaweed import SeaweedProcess
-from support.local_cluster import manifest
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.processes.local_cluster import manifest
 from support.waiting import eventually
 
 sys.path.insert(0, str(Path(__file__).parent))
-import checker
-from faults import Faults
-from stage import Stage
+import log_checker
+from environment import ChaosEnvironment
+from faults import ChaosFaults
 
 WRITERS, READERS = 3, 2
 PER_SECOND = 400
 NOTICED = 1.0
-"""Seconds in which the leader must have noticed a fault; only then it makes sense to ask whether it is dealt with."""
+"""Seconds in which the leader must have noticed a fault; only then can be checked whether it is handled."""
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
 
 
@@ -37,21 +37,21 @@ def test_nothing_is_lost_repeated_or_reordered(request: pytest.FixtureRequest, t
     print(f"\nchaos for {seconds:.0f} s, seed {seed}")
     acked = [tmp_path / f"writer-{i}.log" for i in range(WRITERS)]
     delivered = [tmp_path / f"reader-{i}.log" for i in range(READERS)]
-    with Stage(tmp_path) as stage:
-        if stage.without_network:
-            print(f"WITHOUT NETWORK PARTITIONS: {stage.without_network}")
-        cluster = stage.cluster
+    with ChaosEnvironment(tmp_path) as environment:
+        if environment.without_network:
+            print(f"WITHOUT NETWORK PARTITIONS: {environment.without_network}")
+        cluster = environment.cluster
         spec = {"segments": {"min": 2, "max": 16}, "flush": {"bytes": "1Mi", "interval": "2s"}}
         with cluster.connect() as client:
             client.admin().apply(manifest("chaos", **spec))
             eventually(lambda: client.admin().segments("chaos"), 20, what="the first layout")
             topic = client.admin().topic("chaos")
-        faults = Faults(cluster, stage.seaweed, "chaos", seed, stage.network)
+        faults = ChaosFaults(cluster, environment.seaweed, "chaos", seed, environment.network)
         writers = [
-            stage.client("writer.py", cluster.address, "chaos", f"w{i}", PER_SECOND, path)
+            environment.client("writer_process.py", cluster.address, "chaos", f"w{i}", PER_SECOND, path)
             for i, path in enumerate(acked)
         ]
-        readers = [stage.client("reader.py", cluster.address, "chaos", path) for path in delivered]
+        readers = [environment.client("reader_process.py", cluster.address, "chaos", path) for path in delivered]
         try:
             eventually(lambda: all(path.read_text() for path in acked), 60, what="every writer's first ack")
             run_faults(faults, seconds)
@@ -71,8 +71,8 @@ def test_nothing_is_lost_repeated_or_reordered(request: pytest.FixtureRequest, t
                     process.send_signal(signal.SIGTERM)
                     process.wait(30)
         cluster.stop()
-        root = f"{bucket_of(stage.seaweed)}/default/chaos/{topic.uid}"
-        findings = checker.check(stage.seaweed.endpoint, root, acked, delivered)
+        root = f"{bucket_of(environment.seaweed)}/default/chaos/{topic.uid}"
+        findings = log_checker.check(environment.seaweed.endpoint, root, acked, delivered)
     print(f"faults: {', '.join(f'{count} {name}' for name, count in faults.counts.most_common())}")
     print(
         f"{findings.messages} messages in {findings.segments} segments, {findings.acked} acked, "
@@ -80,18 +80,18 @@ def test_nothing_is_lost_repeated_or_reordered(request: pytest.FixtureRequest, t
     )
     assert findings.acked == findings.messages > 0
     assert not findings.problems, "\n".join(findings.problems[:20])
-    if stage.without_network:
-        pytest.skip(f"all passed, but there were no network partitions: {stage.without_network}")
+    if environment.without_network:
+        pytest.skip(f"all passed, but there were no network partitions: {environment.without_network}")
 
 
-def run_faults(faults: Faults, seconds: float) -> None:
+def run_faults(faults: ChaosFaults, seconds: float) -> None:
     """One fault after the other, each when the one before has been dealt with."""
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         what = faults.step()
         ended = time.monotonic()
         faults.wait(NOTICED)
-        eventually(faults.settled, 60, what=f"peace after: {what}")
+        eventually(faults.is_stable, 60, what=f"the cluster is stable after: {what}")
         now = time.monotonic()
         print(f"  {now - began:4.0f} s  {what}; settled after {now - ended:.1f} s", flush=True)
 

@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from support.sim import elastic, history, loop_history
-from support.sim.many import failures, workers
+from support.sim.histories import elastic, leader_process
+from support.sim.histories import protocol as history
+from support.sim.histories.parallel import failures, workers
 
 pytestmark = [pytest.mark.chaos, pytest.mark.simulation, pytest.mark.slow]
 
 KINDS: dict[str, tuple[Any, int]] = {
     "elastic": (elastic.run, 1),
     "protocol": (history.run, 1),
-    "leader-process": (loop_history.run, 10),
+    "leader-process": (leader_process.run, 10),
 }
 """How one history runs, and which share of the number is run: one in so many."""
 SLICES = 10

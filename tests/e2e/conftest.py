@@ -50,7 +50,7 @@ def release(two_nodes: Cluster | KindCluster) -> Iterator[Release]:
     release = Release(two_nodes)
     release.install()
     yield release
-    if not os.environ.get("SMQ_E2E"):  # otherwise somebody may want to look at what is left
+    if not os.environ.get("SMQ_E2E"):  # otherwise the cluster is kept, to inspect what is left
         release.uninstall()
 
 

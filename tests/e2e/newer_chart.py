@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from support.chart import CHART
+from support.kube.chart import CHART
 
 VERSION = "99.0.0"
 TIER: dict[str, Any] = {"description": "Where old messages are kept.", "type": "string", "enum": ["Hot", "Cold"]}

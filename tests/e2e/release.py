@@ -1,4 +1,4 @@
-"""One release of the chart in a cluster, and what people do with it."""
+"""One release of the chart in a cluster, and what users do with it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from e2e.cluster.binaries import BIN
 from e2e.cluster.cluster import Cluster
 from e2e.images import product
 from e2e.kind.kind import KindCluster
-from support.chart import CHART
-from support.kube import Kube
+from support.kube.chart import CHART
+from support.kube.client import KubeClient
 from support.waiting import eventually
 
 NAME = "smq"
@@ -25,11 +25,11 @@ SPACE = "queue"
 """The Namespace of the release and, unless a test makes its own, of the topics."""
 
 SMALL = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
-QUICK = ["--collect-every=2s", "--deleted-topics-stay=5s"]
+SHORT_PROBES = ["--cleanup-interval=2s", "--deleted-topics-grace=5s"]
 """Collection in the time of a test."""
 
 BROKER = SMALL | {"requests": {"cpu": "300m", "memory": "256Mi"}}
-"""What it asks for says how much traffic is enough for one more broker: not the little that most tests make."""
+"""The CPU request decides how much traffic calls for one more broker; most tests make less."""
 
 
 def values(store_node: str) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def values(store_node: str) -> dict[str, Any]:
             "nodeSelector": {"kubernetes.io/hostname": store_node},
         },
         "external": {"enabled": True, "type": "NodePort"},
-        "operator": {"image": image["operator"], "replicas": 2, "resources": SMALL, "extraArgs": QUICK},
+        "operator": {"image": image["operator"], "replicas": 2, "resources": SMALL, "extraArgs": SHORT_PROBES},
         "brokers": {"image": image["broker"], "min": 3, "max": 5, "capacity": "50Mi", "resources": BROKER},
     }
 
@@ -56,7 +56,7 @@ class Release:
         self.cluster = cluster
         self.nodes = cluster.node_names
         self.values = values(self.nodes[0])
-        self.kube = Kube(cluster.kubeconfig, own if (own := BIN / "kubectl").exists() else None)
+        self.kube = KubeClient(cluster.kubeconfig, own if (own := BIN / "kubectl").exists() else None)
 
     def install(self) -> None:
         """Installs it, or upgrades what is there, and waits until every Pod is ready."""
@@ -91,19 +91,19 @@ class Release:
         try:
             eventually(self._ready, timeout, what="the release is ready", pause=0.2)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.tell()}") from error
+            raise AssertionError(f"{error}\n{self.describe()}") from error
 
     def _ready(self) -> bool:
         fleet = self.deployment("broker")
         status, wanted = fleet.get("status", {}), fleet["spec"]["replicas"]
-        settled = status.get("observedGeneration") == fleet["metadata"]["generation"]
-        settled = settled and status.get("updatedReplicas") == status.get("replicas") == wanted
+        rolled_out = status.get("observedGeneration") == fleet["metadata"]["generation"]
+        rolled_out = rolled_out and status.get("updatedReplicas") == status.get("replicas") == wanted
         enough = status.get("readyReplicas", 0) == wanted >= self.values["brokers"]["min"]
         operators = self.deployment("operator")["status"]
         led = operators.get("readyReplicas", 0) == operators.get("updatedReplicas", 0) == operators.get("replicas", -1)
-        return bool(settled and enough and led and self.leader())
+        return bool(rolled_out and enough and led and self.leader())
 
-    def tell(self) -> str:
+    def describe(self) -> str:
         """What the Pods of the release say, for a test that failed."""
         said = [self.kube.kubectl("-n", SPACE, "get", "pods,leases,topics,segments", "-o", "wide")]
         for pod in self.kube.list("v1", "Pod", SPACE):
@@ -139,7 +139,7 @@ class Release:
         return smq.connect(leader, namespace=SPACE, timeout=60, filer_url="s3://smq", filer_endpoint=filer)
 
     def connect_outside(self) -> smq.Client:
-        """A client that knows nothing but the external Service."""
+        """A client that has only the address of the external Service."""
         return smq.connect(via=f"{self.service('smq-external')}:7072", namespace=SPACE, timeout=60)
 
     def service(self, name: str) -> str:

@@ -17,8 +17,8 @@ from e2e.cluster.binaries import BIN, DNS, KUBE, NotBuilt, require
 from e2e.cluster.cluster import Cluster
 from e2e.cluster.control_plane import PROGRAMS
 from e2e.cluster.daemons import Daemons, dying_with
-from e2e.cluster.image import Image
-from support.kube import Kube, documents
+from e2e.cluster.image import DockerArchive
+from support.kube.client import KubeClient, documents
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -60,7 +60,9 @@ spec:
           readinessProbe: {{httpGet: {{path: /, port: 8080}}, periodSeconds: 1}}
           securityContext: {{runAsNonRoot: true, runAsUser: 65532, readOnlyRootFilesystem: true}}
 """
-ASK = "import urllib.request as u; print(u.urlopen('http://echo.default.svc.cluster.local', timeout=5).read().decode())"
+QUERY = (
+    "import urllib.request as u; print(u.urlopen('http://echo.default.svc.cluster.local', timeout=5).read().decode())"
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +78,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def kube(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Kube:
+def kube(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> KubeClient:
     """The API, with the workload running on both nodes."""
     folder: Path = tmp_path_factory.mktemp("echo")
     (folder / "echo.py").write_text(SERVER)
-    image = Image(IMAGE, python_base()).add(folder / "echo.py", "/app/echo.py")
+    image = DockerArchive(IMAGE, python_base()).add(folder / "echo.py", "/app/echo.py")
     image.entrypoint("python3", "-u", "/app/echo.py").user("65532").write(folder / "echo.tar")
     cluster.load(folder / "echo.tar")
-    client = Kube(cluster.kubeconfig, BIN / "kubectl")
+    client = KubeClient(cluster.kubeconfig, BIN / "kubectl")
     client.install_crds(list(documents(Path(__file__).parents[2] / "crds")))
     for resource in yaml.safe_load_all(WORKLOAD):
         client.create(resource)
@@ -91,22 +93,22 @@ def kube(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Kube:
     return client
 
 
-def test_pods_run_on_both_nodes_from_the_image_on_top_of_the_base(kube: Kube) -> None:
+def test_pods_run_on_both_nodes_from_the_image_on_top_of_the_base(kube: KubeClient) -> None:
     pods = kube.list("v1", "Pod", "default")
     assert {pod["spec"]["nodeName"] for pod in pods} == {"node1", "node2"}
     assert BASE.startswith("localhost/")
 
 
-def test_a_service_is_found_by_name_and_leads_to_pods_of_both_nodes(kube: Kube) -> None:
+def test_a_service_is_found_by_name_and_leads_to_pods_of_both_nodes(kube: KubeClient) -> None:
     pod = kube.list("v1", "Pod", "default")[0]["metadata"]["name"]
 
     def reached() -> set[str]:
-        return {kube.kubectl("exec", pod, "--", "python3", "-c", ASK).strip() for _ in range(4)}
+        return {kube.kubectl("exec", pod, "--", "python3", "-c", QUERY).strip() for _ in range(4)}
 
     eventually(lambda: reached() == {"node1", "node2"}, 60, what="the Service leads to both nodes")
 
 
-def test_a_drain_moves_pods_and_a_dead_node_is_noticed(kube: Kube, cluster: Cluster) -> None:
+def test_a_drain_moves_pods_and_a_dead_node_is_noticed(kube: KubeClient, cluster: Cluster) -> None:
     kube.kubectl("drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")
     kube.kubectl("rollout", "status", "deployment/echo", "--timeout=60s")
     assert {p["spec"]["nodeName"] for p in kube.list("v1", "Pod", "default", fieldSelector="status.phase=Running")} == {
@@ -117,12 +119,12 @@ def test_a_drain_moves_pods_and_a_dead_node_is_noticed(kube: Kube, cluster: Clus
     eventually(lambda: not node.ready(), 60, what="the dead node is not Ready")
 
 
-def test_the_api_server_comes_back_where_it_was(kube: Kube, cluster: Cluster) -> None:
+def test_the_api_server_comes_back_where_it_was(kube: KubeClient, cluster: Cluster) -> None:
     before = kube.url
     cluster.daemons.stop("kube-apiserver")
     assert cluster.control_plane.get("/readyz") == 0
     cluster.control_plane.start_api_server()
-    assert Kube(cluster.kubeconfig).url == before
+    assert KubeClient(cluster.kubeconfig).url == before
     assert kube.list("v1", "Node")
 
 
@@ -153,6 +155,6 @@ def test_a_cluster_dies_with_its_owner(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("owner", "begins"), [(os.getpid, True), (os.getppid, False)])
 def test_a_program_begins_only_while_its_owner_lives(owner: Callable[[], int], begins: bool) -> None:
-    """The owner may be gone before the program has asked to be told of that."""
+    """The owner may have ended before the program requests a signal for that."""
     said = subprocess.run([*dying_with(owner()), "echo", "begun"], stdout=subprocess.PIPE, check=False).stdout
     assert (said == b"begun\n") is begins

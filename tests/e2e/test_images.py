@@ -11,7 +11,7 @@ import pytest
 
 from e2e.cluster.base_image import python_base
 from e2e.images.engine import Engine, NoEngine
-from e2e.images.product import PARTS, archives, by_hand, name
+from e2e.images.product import PARTS, archives, name, without_docker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 LARGEST_MIB = {"broker": 450, "operator": 520}
@@ -32,12 +32,12 @@ def engine() -> Iterator[Engine]:
 
 def run(engine: Engine, part: str, program: str, *arguments: str) -> str:
     confined = ("--rm", "--network=none", "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", f"--entrypoint={program}")
-    return engine.ask("run", *confined, name(part), *arguments)
+    return engine.command("run", *confined, name(part), *arguments)
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_an_image_is_small_and_not_roots(engine: Engine, part: str) -> None:
-    found = json.loads(engine.ask("image", "inspect", name(part)))[0]
+    found = json.loads(engine.command("image", "inspect", name(part)))[0]
     assert found["Config"]["User"] == "65532:65532"
     assert found["Config"]["Entrypoint"] == [f"/app/bin/smq-{part}"]
     assert found["Size"] < LARGEST_MIB[part] * 10**6, f"{found['Size'] / 10**6:.0f} MB"
@@ -58,13 +58,13 @@ def test_nothing_of_the_build_stays(engine: Engine, part: str) -> None:
     look = "ls /app/bin; find / -xdev \\( -name pip.conf -o -path '/src*' -o -path '/wheels*' \\) 2>/dev/null; env"
     found = run(engine, part, "sh", "-c", look)
     assert "pip" not in found and "/src" not in found and "INDEX" not in found
-    history = engine.ask("history", "--no-trunc", "--format={{.CreatedBy}}", name(part))
+    history = engine.command("history", "--no-trunc", "--format={{.CreatedBy}}", name(part))
     assert "index-url" not in history.lower() and "ca.crt" not in history
 
 
-def test_without_docker_the_same_can_be_made_by_hand(engine: Engine, tmp_path: Path) -> None:
+def test_the_same_images_can_be_made_without_docker(engine: Engine, tmp_path: Path) -> None:
     assert python_base().exists()
-    by_hand("broker", tmp_path / "broker.tar")
+    without_docker("broker", tmp_path / "broker.tar")
     engine.load(tmp_path / "broker.tar")
     try:
         assert "usage: smq-broker" in run(engine, "broker", "python3", "-m", "smq_broker.main", "--help")

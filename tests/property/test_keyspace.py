@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smq_core.keyspace import KeyRange, covers_exactly, even_split, partition_of, partitions_of, union
+from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges, partition_of, partitions_of, split_evenly
 
 
 @st.composite
@@ -21,19 +21,19 @@ def cuts(draw: st.DrawFn) -> tuple[KeyRange, list[int]]:
 
 
 @given(cuts(), st.randoms())
-def test_the_parts_of_a_cut_cover_it_exactly_in_any_order(cut, random):
-    whole, boundaries = cut
-    parts = whole.cut(boundaries)
+def test_the_parts_of_a_cut_cover_it_exactly_in_any_order(split_at, random):
+    whole, boundaries = split_at
+    parts = whole.split_at(boundaries)
     assert len(parts) == len(boundaries) + 1 and sum(map(len, parts)) == len(whole)
     random.shuffle(parts)
     assert covers_exactly(parts, whole)
-    assert union(parts) == whole
+    assert merge_ranges(parts) == whole
 
 
 @given(cuts(), st.data())
-def test_a_missing_or_doubled_part_is_no_cover(cut, data):
-    whole, boundaries = cut
-    parts = whole.cut(boundaries)
+def test_a_missing_or_doubled_part_is_no_cover(split_at, data):
+    whole, boundaries = split_at
+    parts = whole.split_at(boundaries)
     at = data.draw(st.integers(0, len(parts) - 1))
     assert not covers_exactly(parts[:at] + parts[at + 1 :], whole)
     assert not covers_exactly([*parts, parts[at]], whole)
@@ -43,9 +43,9 @@ def test_a_missing_or_doubled_part_is_no_cover(cut, data):
 def test_an_even_split_is_even(whole, parts):
     if parts > len(whole):
         with pytest.raises(ValueError):
-            even_split(whole, parts)
+            split_evenly(whole, parts)
         return
-    made = even_split(whole, parts)
+    made = split_evenly(whole, parts)
     assert covers_exactly(made, whole) and len(made) == parts
     assert max(map(len, made)) - min(map(len, made)) <= 1
 
@@ -60,10 +60,10 @@ def test_ranges_overlap_when_they_share_a_partition(one, other):
 @given(ranges(), ranges())
 def test_only_neighbours_unite(one, other):
     if one.stop == other.start or other.stop == one.start:
-        assert len(union([one, other])) == len(one) + len(other)
+        assert len(merge_ranges([one, other])) == len(one) + len(other)
     else:
         with pytest.raises(ValueError):
-            union([one, other])
+            merge_ranges([one, other])
 
 
 @given(st.lists(st.binary(max_size=20), max_size=50), st.integers(1, 65_536))

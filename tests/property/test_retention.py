@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smq_core.dag import Reader, nodes_of
-from smq_core.keyspace import KeyRange
-from smq_core.model import Reason, SealedSegment, TopicSpec
-from smq_core.retention import GroupState, expired
+from smq_core.model.entities import Reason, SealedSegment, TopicSpec
+from smq_core.model.keyspace import KeyRange
+from smq_core.reading.segment_dag import ReadProgress, build_nodes
+from smq_core.reconcile.retention import GroupProgress, plan_retention
 
 NOW = 1000
 
@@ -37,9 +37,9 @@ def dags(draw: st.DrawFn) -> list[SealedSegment]:
 
 
 @st.composite
-def group_of(draw: st.DrawFn, sealed: list[SealedSegment], name: str) -> tuple[GroupState, Reader]:
+def group_of(draw: st.DrawFn, sealed: list[SealedSegment], name: str) -> tuple[GroupProgress, ReadProgress]:
     """A group that got somewhere by reading in the DAG's order."""
-    reader = Reader(nodes_of(sealed, None))
+    reader = ReadProgress(build_nodes(sealed, None))
     for _ in range(draw(st.integers(0, 12))):
         readable = reader.readable()
         if not readable:
@@ -47,7 +47,7 @@ def group_of(draw: st.DrawFn, sealed: list[SealedSegment], name: str) -> tuple[G
         segment = draw(st.sampled_from(readable))
         reader.advance(segment, draw(st.integers(0, reader.nodes[segment].end or 0)))
     seen = draw(st.none() | st.integers(0, NOW))
-    return GroupState(name, dict(reader.committed()), seen), reader
+    return GroupProgress(name, dict(reader.committed()), seen), reader
 
 
 @settings(max_examples=150)
@@ -63,7 +63,7 @@ def test_what_is_removed_was_read_and_leaves_no_hole(data: st.DataObject) -> Non
         retention_abandoned_after=data.draw(limits),
     )
     needed = data.draw(st.sets(st.sampled_from([s.name for s in sealed])))
-    verdict = expired(spec, sealed, [state for state, _ in groups], NOW, needed)
+    verdict = plan_retention(spec, sealed, [state for state, _ in groups], NOW, needed)
     gone = [removal.segment.name for removal in verdict.removals]
     left = {s.name: s for s in sealed if s.name not in gone}
     assert len(set(gone)) == len(gone)
@@ -78,14 +78,14 @@ def test_what_is_removed_was_read_and_leaves_no_hole(data: st.DataObject) -> Non
             read = removal.segment.end == 0 or reader.is_read(removal.segment.name)
             assert read or state.name in removal.unread, "a group that loses something is not named"
             abandoned = (
-                state.seen_at is not None
+                state.last_active_at is not None
                 and spec.retention_abandoned_after is not None
-                and NOW - state.seen_at > spec.retention_abandoned_after
+                and NOW - state.last_active_at > spec.retention_abandoned_after
             )
-            assert read or abandoned or not spec.retention_keeps_unread, "a living group had still to read it"
+            assert read or abandoned or not spec.retention_keeps_unread, "an active group had not read it yet"
     if spec.retention_age is None and spec.retention_bytes is None:
         assert not gone
-    again = expired(spec, list(left.values()), [state for state, _ in groups], NOW, needed)
+    again = plan_retention(spec, list(left.values()), [state for state, _ in groups], NOW, needed)
     assert not again.removals, "a second look finds nothing more to do"
 
 
@@ -95,8 +95,8 @@ def test_a_group_goes_on_as_if_nothing_was_removed(data: st.DataObject) -> None:
     sealed = data.draw(dags())
     state, reader = data.draw(group_of(sealed, "g"))
     spec = TopicSpec(retention_age=data.draw(st.integers(1, NOW)))
-    gone = {r.segment.name for r in expired(spec, sealed, [state], NOW).removals}
-    after = Reader(nodes_of([s for s in sealed if s.name not in gone], None), dict(state.positions))
+    gone = {r.segment.name for r in plan_retention(spec, sealed, [state], NOW).removals}
+    after = ReadProgress(build_nodes([s for s in sealed if s.name not in gone], None), dict(state.positions))
     after.update({})
     # An empty segment that went may let a reader into what follows it earlier than the walk would have.
     lively = {name for name in reader.readable() if reader.nodes[name].end}

@@ -1,4 +1,4 @@
-"""Options of the simulation, and the processes that run histories.
+"""Options of the simulation, and the worker processes that run histories.
 
 ``--sim-seeds N`` protocol histories and ``--sim-elastic N`` elastic ones, from ``--sim-first SEED`` on.
 """
@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from support.sim.many import workers as pool_of_workers
+from support.sim.histories.parallel import workers as pool_of_workers
 
 CHUNK = 100
 
@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Seeds in chunks: a test with a ``seeds`` or ``elastic_seeds`` argument runs one chunk."""
+    """Divides the seeds among test cases: one with a ``seeds`` or ``elastic_seeds`` argument runs one part."""
     for name, option, default in (("seeds", "--sim-seeds", 1200), ("elastic_seeds", "--sim-elastic", 1000)):
         if name in metafunc.fixturenames:
             first = metafunc.config.getoption("--sim-first", 0)

@@ -1,4 +1,4 @@
-"""Elasticity, broken in one place at a time: what the elastic histories must notice. As ``mutations``."""
+"""Mutations of elasticity, one rule each, which the elastic histories must detect. See ``mutations``."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import Any
 
 import pytest
 
-from smq_core import autoscale, decide, fleet, retention, topic_load
-from smq_core.autoscale import Autoscaler
-from smq_core.dag import Reader
-from smq_core.fleet import Fleet, FleetPolicy, Wanted
-from smq_core.leading import TopicLeader
-from smq_core.load import SegmentLoad
-from smq_core.placement import BrokerView
-from smq_core.rebalance import Move
-from smq_core.replica import SegmentReplica
-from smq_core.retention import expired
-from smq_core.sealing import Liveness
-from smq_core.topic_load import TopicLoad
-from smq_operator import retain
-from smq_storage import index
-from support.sim.elastic_leader import ElasticLeader
+from smq_core.model.entities import Liveness
+from smq_core.reading.segment_dag import ReadProgress
+from smq_core.reconcile import retention, seal_planner
+from smq_core.reconcile.retention import plan_retention
+from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.replica.segment_replica import SegmentReplica
+from smq_core.scaling import autoscaler, broker_fleet, topic_load
+from smq_core.scaling.autoscaler import Autoscaler
+from smq_core.scaling.broker_fleet import DesiredBrokers, FleetPolicy, FleetScaler
+from smq_core.scaling.placement import BrokerView
+from smq_core.scaling.rebalancing import Move
+from smq_core.scaling.segment_load import MeasuredLoad
+from smq_core.scaling.topic_load import TopicLoad
+from smq_operator.cleanup import retention as retain
+from smq_storage.catalog import sealed_index
+from support.sim.leaders.elastic_leader import ElasticLeader
 
 Patch = pytest.MonkeyPatch
 MUTATIONS: dict[str, Callable[[Patch], None]] = {}
@@ -37,15 +38,15 @@ def mutation(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
 
 
 @mutation
-def merge_strangers(patch: Patch) -> None:
+def merge_segments_that_are_not_adjacent(patch: Patch) -> None:
     """Only neighbours on the ring merge."""
     original = Autoscaler._quiet_runs
 
-    def quiet_runs(self: Any, spec: Any, ordered: Any, loads: Any, ahead: Any, spare: int, now: int) -> Any:
+    def quiet_runs(self: Any, spec: Any, ordered: Any, loads: Any, ahead: Any, surplus: int, now: int) -> Any:
         every_other = [*ordered[::2], *ordered[1::2]]
-        runs = original(self, spec, every_other, loads, ahead, spare, now)
+        runs = original(self, spec, every_other, loads, ahead, surplus, now)
         alone = [s for run, _ in runs if len(run) == 1 for s in run]
-        return [*(r for r in runs if len(r[0]) > 1), *([(alone[:2], 0.0)] if len(alone) > 1 and spare > 0 else [])]
+        return [*(r for r in runs if len(r[0]) > 1), *([(alone[:2], 0.0)] if len(alone) > 1 and surplus > 0 else [])]
 
     patch.setattr(Autoscaler, "_quiet_runs", quiet_runs)
 
@@ -53,17 +54,17 @@ def merge_strangers(patch: Patch) -> None:
 @mutation
 def cut_by_load_from_the_start_of_the_ring(patch: Patch) -> None:
     """Boundaries are partitions of the ring, not of the segment."""
-    original = autoscale.cut_by_load
+    original = autoscaler.split_points_by_load
 
     def cut(whole: Any, *rest: Any) -> list[int]:
         return [at - whole.start for at in original(whole, *rest)]
 
-    patch.setattr(autoscale, "cut_by_load", cut)
+    patch.setattr(autoscaler, "split_points_by_load", cut)
 
 
 @mutation
 def merge_without_waiting(patch: Patch) -> None:
-    """A merge waits for ``merge_after`` of quiet, counted anew after each split and merge."""
+    """A merge waits for ``merge_after`` of low load, counted from the last split or merge."""
     original = Autoscaler._merges
 
     def merges(self: Any, runs: Any, wait: int, crowded: bool, now: int) -> Any:
@@ -74,21 +75,21 @@ def merge_without_waiting(patch: Patch) -> None:
 
 @mutation
 def a_successor_of_another_range_inherits_the_waits(patch: Patch) -> None:
-    """Only a segment that takes the place of another, with the same range, goes on with its waits."""
+    """Only a segment that replaces another one of the same range inherits its waits."""
 
     def pass_on(self: TopicLoad, layout: Any) -> None:
         for new in layout.segments:
             for name in new.predecessors:
                 if name in self.segments and new.name not in self.segments:
-                    self.segments[new.name] = self.segments[name].heir()
+                    self.segments[new.name] = self.segments[name].copy_for_successor()
                     self._scaler.inherit(name, new.name)
 
-    patch.setattr(TopicLoad, "_pass_on", pass_on)
+    patch.setattr(TopicLoad, "_inherit_load", pass_on)
 
 
 @mutation
 def split_at_the_first_sight_of_a_load(patch: Patch) -> None:
-    """A split waits for ``split_after`` above the line; what was measured before it is not measured again at once."""
+    """A split waits until load was above the threshold for ``split_after`` since the last split."""
 
     def is_due(self: Any, spec: Any, name: str, ahead: float, loads: Any, now: int) -> bool:
         self.above_since.setdefault(name, now)
@@ -99,10 +100,10 @@ def split_at_the_first_sight_of_a_load(patch: Patch) -> None:
 
 @mutation
 def split_beyond_the_maximum(patch: Patch) -> None:
-    """``segments.max`` is looked at when a split is planned."""
+    """A split respects ``segments.max``."""
     original = Autoscaler._splits
 
-    def splits(self: Any, spec: Any, ordered: Any, loads: Any, ahead: Any, room: int, now: int) -> Any:
+    def splits(self: Any, spec: Any, ordered: Any, loads: Any, ahead: Any, capacity: int, now: int) -> Any:
         return original(self, spec, ordered, loads, ahead, 1_000, now)
 
     patch.setattr(Autoscaler, "_splits", splits)
@@ -110,10 +111,10 @@ def split_beyond_the_maximum(patch: Patch) -> None:
 
 @mutation
 def merge_below_the_minimum(patch: Patch) -> None:
-    """``segments.min`` is looked at when a merge is planned."""
+    """A merge respects ``segments.min``."""
     original = Autoscaler._quiet_runs
 
-    def quiet_runs(self: Any, spec: Any, ordered: Any, loads: Any, ahead: Any, spare: int, now: int) -> Any:
+    def quiet_runs(self: Any, spec: Any, ordered: Any, loads: Any, ahead: Any, surplus: int, now: int) -> Any:
         return original(self, spec, ordered, loads, ahead, 1_000, now)
 
     patch.setattr(Autoscaler, "_quiet_runs", quiet_runs)
@@ -121,19 +122,19 @@ def merge_below_the_minimum(patch: Patch) -> None:
 
 @mutation
 def never_merge(patch: Patch) -> None:
-    """What was split for a load that is over is merged again."""
+    """Segments that were split are merged again after the load has ended."""
     patch.setattr(Autoscaler, "_merges", lambda self, runs, wait, crowded, now: [])
 
 
 @mutation
 def never_split(patch: Patch) -> None:
-    """A load that stays above the target is met by more segments."""
+    """A load that stays above the target leads to more segments."""
     patch.setattr(Autoscaler, "_splits", lambda self, *rest: ([], False))
 
 
 @mutation
 def an_unknown_load_is_quiet(patch: Patch) -> None:
-    """A segment of which nothing is known yet does not merge."""
+    """A segment without reports does not merge."""
     original = Autoscaler._quiet
 
     def quiet(self: Any, spec: Any, segment: Any, load: Any, ahead: float, now: int) -> Any:
@@ -147,17 +148,17 @@ def an_unknown_load_is_quiet(patch: Patch) -> None:
 
 @mutation
 def the_slow_rate_never_falls(patch: Patch) -> None:
-    """When a load has ended, its rates come down."""
-    original = SegmentLoad.observe
+    """When a load has ended, its measured rates decrease."""
+    original = MeasuredLoad.observe
 
-    def observe(self: SegmentLoad, *report: Any) -> bool:
+    def observe(self: MeasuredLoad, *report: Any) -> bool:
         before = self.slow
         taken = original(self, *report)
         if self.slow.messages < before.messages:
             self.slow = before
         return taken
 
-    patch.setattr(SegmentLoad, "observe", observe)
+    patch.setattr(MeasuredLoad, "observe", observe)
 
 
 @mutation
@@ -176,9 +177,9 @@ def scale_while_it_is_paused(patch: Patch) -> None:
 
 @mutation
 def a_pause_stops_everything(patch: Patch) -> None:
-    """While autoscaling is paused, failover and what is asked for by hand go on."""
-    original = TopicLeader._change
-    patch.setattr(TopicLeader, "_change", lambda self, *rest: [] if self.paused else original(self, *rest))
+    """While autoscaling is paused, failovers and manual requests continue."""
+    original = TopicReconciler._change
+    patch.setattr(TopicReconciler, "_change", lambda self, *rest: [] if self.paused else original(self, *rest))
 
 
 # ---- seals and successors
@@ -186,7 +187,7 @@ def a_pause_stops_everything(patch: Patch) -> None:
 
 @mutation
 def a_merged_segment_opens_after_one_of_its_predecessors(patch: Patch) -> None:
-    """A segment takes nothing before all its predecessors are sealed."""
+    """A segment accepts nothing before all its predecessors are sealed."""
     original = SegmentReplica.predecessor_sealed
 
     def predecessor_sealed(self: SegmentReplica, name: str) -> None:
@@ -198,17 +199,17 @@ def a_merged_segment_opens_after_one_of_its_predecessors(patch: Patch) -> None:
 
 @mutation
 def move_to_and_fro(patch: Patch) -> None:
-    """A segment moves only across a gap that is worth a seal."""
+    """A segment moves only if the difference in load is worth a seal."""
 
-    def to_move(segments: Any, pressures: Any, brokers: Any, movable: Any, most: int) -> Any:
+    def plan_moves(segments: Any, pressures: Any, brokers: Any, movable: Any, most: int) -> Any:
         for segment in movable:
             held = {r.incarnation for r in segment.replicas}
             for name, broker in brokers.items():
-                if broker.takes_segments and name not in held:
+                if broker.accepts_segments and name not in held:
                     return [Move(segment.name, segment.replicas[-1], broker.replica, "it could")]
         return []
 
-    patch.setattr(topic_load, "to_move", to_move)
+    patch.setattr(topic_load, "plan_moves", plan_moves)
 
 
 # ---- brokers
@@ -216,7 +217,7 @@ def move_to_and_fro(patch: Patch) -> None:
 
 @mutation
 def let_a_broker_go_before_its_segments_are_sealed(patch: Patch) -> None:
-    """A broker that drains may leave when no segment of the layout is on it."""
+    """A draining broker may leave when no segment of the layout is on it."""
     original = ElasticLeader.on_report
 
     def on_report(self: ElasticLeader, report: tuple[Any, ...]) -> Any:
@@ -228,56 +229,62 @@ def let_a_broker_go_before_its_segments_are_sealed(patch: Patch) -> None:
 
 @mutation
 def place_on_brokers_that_drain(patch: Patch) -> None:
-    """Nothing new is placed on a broker that drains."""
-    patch.setattr(BrokerView, "takes_segments", property(lambda self: self.liveness is Liveness.ALIVE))
+    """No segment is placed on a draining broker."""
+    patch.setattr(BrokerView, "accepts_segments", property(lambda self: self.liveness is Liveness.ALIVE))
 
 
 @mutation
 def never_drain(patch: Patch) -> None:
-    """Segments leave a broker that drains."""
-    original = decide._broken
+    """Segments move away from a draining broker."""
+    original = seal_planner._replica_problem
 
     def broken(*args: Any) -> Any:
         found = original(*args)
         return None if found is not None and found[0].value == "Drain" else found
 
-    patch.setattr(decide, "_broken", broken)
+    patch.setattr(seal_planner, "_replica_problem", broken)
 
 
 @mutation
 def scale_in_below_the_replicas(patch: Patch) -> None:
-    """There are at least as many brokers as a topic wants replicas, and as the policy asks for."""
-    original = Fleet.wanted
+    """There are at least as many brokers as a topic's replicas, and as the policy's minimum."""
+    original = FleetScaler.desired_brokers
 
-    def wanted(self: Fleet, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int) -> Wanted:
+    def desired_brokers(
+        self: FleetScaler, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int
+    ) -> DesiredBrokers:
         return original(self, FleetPolicy(1, policy.maximum, policy.bytes_per_second), have, load, 1, now)
 
-    patch.setattr(Fleet, "wanted", wanted)
+    patch.setattr(FleetScaler, "desired_brokers", desired_brokers)
 
 
 @mutation
 def scale_in_at_once(patch: Patch) -> None:
-    """Brokers go one at a time, each after a while in which it was not needed."""
-    original = Fleet.wanted
+    """Brokers are removed one at a time, each after a period in which one fewer was enough."""
+    original = FleetScaler.desired_brokers
 
-    def wanted(self: Fleet, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int) -> Wanted:
+    def desired_brokers(
+        self: FleetScaler, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int
+    ) -> DesiredBrokers:
         if self.low_since is not None:
-            self.low_since = now - fleet.SCALE_IN_AFTER
+            self.low_since = now - broker_fleet.SCALE_IN_AFTER
         return original(self, policy, have, load, replicas, now)
 
-    patch.setattr(Fleet, "wanted", wanted)
+    patch.setattr(FleetScaler, "desired_brokers", desired_brokers)
 
 
 @mutation
 def never_scale_in(patch: Patch) -> None:
-    """Brokers that the load no longer needs go."""
-    original = Fleet.wanted
+    """Brokers that the load no longer needs are removed."""
+    original = FleetScaler.desired_brokers
 
-    def wanted(self: Fleet, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int) -> Wanted:
+    def desired_brokers(
+        self: FleetScaler, policy: FleetPolicy, have: int, load: Any, replicas: int, now: int
+    ) -> DesiredBrokers:
         found = original(self, policy, have, load, replicas, now)
-        return found if found.brokers >= have else Wanted(have, "")
+        return found if found.brokers >= have else DesiredBrokers(have, "")
 
-    patch.setattr(Fleet, "wanted", wanted)
+    patch.setattr(FleetScaler, "desired_brokers", desired_brokers)
 
 
 # ---- retention
@@ -285,21 +292,21 @@ def never_scale_in(patch: Patch) -> None:
 
 @mutation
 def remove_what_a_group_has_still_to_read(patch: Patch) -> None:
-    """With ``unread: Keep`` a segment stays until every living group has read it."""
-    patch.setattr(retention, "_is_living", lambda *args: False)
+    """With ``unread: Keep`` a segment stays until every active group has read it."""
+    patch.setattr(retention, "_is_active", lambda *args: False)
 
 
 @mutation
-def say_nothing_of_what_was_removed_unread(patch: Patch) -> None:
-    """A reader in the midst of a segment that is removed says what it has lost."""
-    patch.setattr(Reader, "removed", lambda self, segment, end: self.nodes.pop(segment, None))
+def do_not_report_what_was_removed_unread(patch: Patch) -> None:
+    """If a segment is removed while a reader is in it, the reader reports what it has lost."""
+    patch.setattr(ReadProgress, "removed", lambda self, segment, end: self.nodes.pop(segment, None))
 
 
 @mutation
 def call_lost_whatever_is_removed(patch: Patch) -> None:
-    """What was read to its end before it was removed is not lost, whether or not the end was heard."""
-    original = Reader.removed
-    patch.setattr(Reader, "removed", lambda self, segment, end: original(self, segment, None))
+    """A segment that was read to its end before its removal is not lost, even if the reader did not see the seal."""
+    original = ReadProgress.removed
+    patch.setattr(ReadProgress, "removed", lambda self, segment, end: original(self, segment, None))
 
 
 @mutation
@@ -307,32 +314,34 @@ def delete_the_files_before_the_entry(patch: Patch) -> None:
     """An entry leaves the index before its files are deleted."""
     original = retain.remove_expired
 
-    def remove_expired(store: Any, topic: Any, groups: Any, begun: Any, now: int, patience: Any) -> Any:
-        for removal in expired(topic.spec, index.read(store, topic.name, topic.uid), groups, now).removals:
+    def remove_expired(store: Any, topic: Any, groups: Any, begun: Any, now: int, retry_policy: Any) -> Any:
+        for removal in plan_retention(
+            topic.spec, sealed_index.read(store, topic.name, topic.uid), groups, now
+        ).removals:
             retain.delete_segment(store, topic, removal.segment.name)
-        return original(store, topic, groups, begun, now, patience)
+        return original(store, topic, groups, begun, now, retry_policy)
 
     patch.setattr(retain, "remove_expired", remove_expired)
 
 
 @mutation
 def remove_what_the_layout_still_has(patch: Patch) -> None:
-    """A segment goes only when it has left the layout, and its successors do not need its seal any more."""
-    original = retain.truth
+    """A segment is removed only when it has left the layout and its successors do not need its seal any more."""
+    original = retain.read_consistent
 
     def truth(store: Any, topic: Any) -> Any:
         found = original(store, topic)
-        return found and retain.Truth(found.index, replace(found.layout, segments=()))
+        return found and retain.ConsistentState(found.index, replace(found.layout, segments=()))
 
-    patch.setattr(retain, "truth", truth)
+    patch.setattr(retain, "read_consistent", truth)
 
 
 @mutation
 def remove_a_segment_before_its_predecessors(patch: Patch) -> None:
-    """The oldest segments go first."""
-    original = retain.expired
+    """The oldest segments are removed first."""
+    original = retain.plan_retention
 
     def anywhere(spec: Any, sealed: Any, groups: Any, now: int, needed: Any = ()) -> Any:
         return original(spec, [replace(entry, predecessors=()) for entry in sealed], groups, now, needed)
 
-    patch.setattr(retain, "expired", anywhere)
+    patch.setattr(retain, "plan_retention", anywhere)

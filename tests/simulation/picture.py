@@ -1,7 +1,7 @@
-"""A picture of an elastic history: key space by time, what the leaders did, and what went wrong.
+"""A picture of an elastic history: the key space over time, the leaders' decisions, and the faults.
 
 ``PYTHONPATH=tests python -m simulation.picture SEED out.svg``, from the root of the repository; with ``--loop`` before
-the seed, of the history of that seed that runs the leader process's own loop.
+the seed it shows the history that runs the leader process's own loop.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from pathlib import Path
 
 from benchmarks.elastic import picture
 from benchmarks.elastic.record import Event, Note, Record, Sample, Span
-from smq_core.keyspace import KeyRange
-from smq_core.model import Layout, Reason
-from support.sim.checker import Broken
-from support.sim.elastic import ElasticHistory, quicker
-from support.sim.elasticity import staying
-from support.sim.loads import TARGET
-from support.sim.loop_history import LoopHistory
-from support.sim.world import MS, SECOND
+from smq_core.model.entities import Layout, Reason
+from smq_core.model.keyspace import KeyRange
+from support.sim.checks.elasticity_checker import unchanged_segments
+from support.sim.checks.protocol_checker import InvariantViolated
+from support.sim.clients.loads import TARGET
+from support.sim.engine.world import MS, SECOND
+from support.sim.histories.elastic import ElasticHistory, shortened_waits
+from support.sim.histories.leader_process import LeaderProcessHistory
 
 EVERY = 0.25
 SMOOTH = 1.0
-"""Seconds over which a segment's load is averaged: a few messages a second come one by one."""
+"""Seconds over which a segment's load is averaged, because only a few messages arrive per second."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns the exit code: 0 also when the history failed, for it is drawn up to there."""
+    """Returns the exit code. It is 0 also if the history failed, which is drawn up to the failure."""
     *flags, seed, path = arguments
-    kind = LoopHistory if "--loop" in flags else ElasticHistory
+    kind = LeaderProcessHistory if "--loop" in flags else ElasticHistory
     Path(path).write_text(drawn(int(seed), kind), encoding="utf-8")
     return 0
 
 
 def drawn(seed: int, kind: type[ElasticHistory] = ElasticHistory) -> str:
     """The history of that seed as an SVG."""
-    with quicker():
+    with shortened_waits():
         history = kind(seed)
         census: list[int] = []
         _count_brokers(history, census)
         try:
             history.run()
             end = "all invariants hold"
-        except Broken as broken:
+        except InvariantViolated as broken:
             end = str(broken.violation)
-        except Exception as error:  # what broke is drawn up to there
+        except Exception as error:  # a failed history is drawn up to the failure
             end = f"{type(error).__name__}: {error}"
     spec, load = history.topic.spec, history.load
     record = record_of(history, census)
@@ -65,7 +65,7 @@ def drawn(seed: int, kind: type[ElasticHistory] = ElasticHistory) -> str:
 
 
 def record_of(history: ElasticHistory, census: Sequence[int]) -> Record:
-    """What the checker saw, as a run that can be drawn; ``census``: the brokers that lived in each second."""
+    """Converts the checker's record to a run that can be drawn. ``census`` has the running brokers of each second."""
     checker, seconds = history.checker, history.world.now // SECOND + 1
     record = Record("simulation", history.settings.partitions, TARGET)
     taken: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -93,7 +93,7 @@ def record_of(history: ElasticHistory, census: Sequence[int]) -> Record:
 
 
 def _spans(history: ElasticHistory) -> dict[str, Span]:
-    """From the seals of its predecessors to its own; those that never took over are left out."""
+    """Segments from the seals of their predecessors to their own, without those that never opened."""
     checker = history.checker
     first = checker.layouts[0][0] if checker.layouts else 0
     found = {}
@@ -112,14 +112,14 @@ def _segments_by_second(layouts: Sequence[tuple[int, Layout]], seconds: int) -> 
     counts, at, known = [], 0, 0
     for second in range(seconds):
         while at < len(layouts) and layouts[at][0] <= second * SECOND:
-            known = len(staying(layouts[at][1]))
+            known = len(unchanged_segments(layouts[at][1]))
             at += 1
         counts.append(known)
     return counts
 
 
 def _events(before: Layout, after: Layout, second: float) -> list[Event]:
-    """What was planned from one layout to the next."""
+    """The changes between two layouts."""
     found: dict[tuple[str, KeyRange], int] = {}
     for segment in after.segments:
         if segment.name in before:
@@ -133,7 +133,7 @@ def _events(before: Layout, after: Layout, second: float) -> list[Event]:
 
 
 def _count_brokers(history: ElasticHistory, census: list[int]) -> None:
-    """Looks once a second; that does not change the history."""
+    """Samples once a second, without effect on the history."""
     census.append(sum(b.process.alive for b in history.brokers.values()))
     history.world.after(1000 * MS, lambda: _count_brokers(history, census))
 

@@ -1,7 +1,7 @@
-"""Many small histories with faults; each checks every invariant. A failure prints its seed and its story.
+"""Many small histories with faults. Each checks every invariant. A failure prints its seed and its story.
 
-One seed again: ``pytest tests/simulation -k replay --sim-first SEED``, or
-``PYTHONPATH=tests python -m support.sim.history SEED``.
+To repeat one seed: ``pytest tests/simulation -k replay --sim-first SEED``, or
+``PYTHONPATH=tests python -m support.sim.histories.protocol SEED``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from support.sim.history import run
-from support.sim.many import failures
+from support.sim.histories.parallel import failures
+from support.sim.histories.protocol import run
 
 pytestmark = pytest.mark.simulation
 

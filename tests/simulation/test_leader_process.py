@@ -1,6 +1,6 @@
 """Histories with the leader process's own code in virtual time: its loop, effects, service, groups and fleet.
 
-One seed again: ``PYTHONPATH=tests python -m support.sim.loop_history SEED``.
+To repeat one seed: ``PYTHONPATH=tests python -m support.sim.histories.leader_process SEED``.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from smq_core.model import Topic
-from smq_operator.registry import Registry
-from smq_operator.service_people import PeopleService
-from support.sim import loop_history
-from support.sim.deleting import Deleting
-from support.sim.elastic import quicker
-from support.sim.loop_history import LoopHistory
-from support.sim.many import failures
-from support.sim.virtual_asyncio import Job, VirtualLoop
-from support.sim.world import SECOND, Future, Process, World
+from smq_core.model.entities import Topic
+from smq_operator.api.admin import AdminService
+from smq_operator.brokers.registry import BrokerRegistry
+from support.sim.engine.virtual_asyncio import BlockingCall, VirtualLoop
+from support.sim.engine.world import SECOND, Future, Process, World
+from support.sim.histories import leader_process
+from support.sim.histories.elastic import shortened_waits
+from support.sim.histories.leader_process import LeaderProcessHistory
+from support.sim.histories.parallel import failures
+from support.sim.leaders.topic_deletion import TopicDeletionScenario
 
 pytestmark = pytest.mark.simulation
 
@@ -32,58 +32,58 @@ CHUNK = 20
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
 def test_the_invariants_hold_with_the_real_loop(first: int, workers: ProcessPoolExecutor) -> None:
-    found = failures(workers, loop_history.run, range(first, first + CHUNK))
+    found = failures(workers, leader_process.run, range(first, first + CHUNK))
     assert not found, f"{len(found)} of {CHUNK} histories failed; the first:\n{found[0]}"
 
 
-def played(seed: int) -> LoopHistory:
-    with quicker():
-        history = LoopHistory(seed)
+def run_history(seed: int) -> LeaderProcessHistory:
+    with shortened_waits():
+        history = LeaderProcessHistory(seed)
         history.run()
     return history
 
 
 def test_a_seed_is_one_history() -> None:
-    one, two = played(1), played(1)
+    one, two = run_history(1), run_history(1)
     assert one.world.story.lines == two.world.story.lines
     assert one.decisions and any("layout.put" in words or "decision" in words for *_, words in one.world.story.lines)
 
 
 @pytest.mark.timeout(300)
-def test_a_leader_that_believes_silence_to_be_death_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unreachable is not gone: what a silent broker holds may not be given up."""
-    original = Registry.check_proofs
+def test_a_leader_that_takes_unresponsive_for_terminated_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The segments of an unresponsive broker are not given up, because it may be alive."""
+    original = BrokerRegistry.apply_termination_proofs
 
-    def check_proofs(self: Registry, layouts: Any, now: int) -> Any:
+    def check_proofs(self: BrokerRegistry, layouts: Any, now: int) -> Any:
         for broker in self.all():
             if broker.liveness(now).value == "suspect":
                 broker.gone = "it is silent"
         return original(self, layouts, now)
 
-    monkeypatch.setattr(Registry, "check_proofs", check_proofs)
-    assert any(loop_history.run(seed) for seed in range(60))
+    monkeypatch.setattr(BrokerRegistry, "apply_termination_proofs", check_proofs)
+    assert any(leader_process.run(seed) for seed in range(60))
 
 
 @pytest.mark.timeout(300)
 def test_a_leader_that_answers_a_deletion_of_what_it_has_not_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filer may have the topic from earlier leaders. Few histories notice it: the search begins where one does."""
-    deletions = [seed for seed in range(1_000_247, 1_000_747) if Deleting(seed).drawn]
+    """The filer may have the topic from earlier leaders. The search begins at one of the few seeds that detect it."""
+    deletions = [seed for seed in range(1_000_247, 1_000_747) if TopicDeletionScenario(seed).drawn]
 
-    async def to_be_deleted(self: PeopleService, name: str) -> Topic:
-        run = self.desk.loop.topic(name)
-        return run.topic or Topic(run.name, "unread", run.wish.spec)
+    async def to_be_deleted(self: AdminService, name: str) -> Topic:
+        managed = self.topics.topic(name)
+        return managed.topic or Topic(managed.name, "unread", managed.desired.spec)
 
     with monkeypatch.context() as patch:
-        patch.setattr(PeopleService, "_to_be_deleted", to_be_deleted)
-        caught = next((seed for seed in deletions if loop_history.run(seed)), None)
-    assert caught is not None and loop_history.run(caught) is None
+        patch.setattr(AdminService, "_topic_to_delete", to_be_deleted)
+        caught = next((seed for seed in deletions if leader_process.run(seed)), None)
+    assert caught is not None and leader_process.run(caught) is None
 
 
 # ---- the event loop in virtual time
 
 
 def in_virtual_time(work: Coroutine[Any, Any, Any], seconds: float = 60) -> tuple[Any, float]:
-    """What the coroutine returns, and when."""
+    """The coroutine's result, and when it returned."""
     world = World(0)
     loop = VirtualLoop(Process(world, "host", "it"))
     ended: list[float] = []
@@ -113,11 +113,11 @@ def test_blocking_calls_take_turns_with_coroutines() -> None:
 
     def block(name: str, microseconds: int) -> str:
         order.append(f"{name} begins")
-        Job.current().wait(microseconds)
+        BlockingCall.current().wait(microseconds)
         answer = Future()
         answer.set(name)
         order.append(f"{name} ends")
-        return str(Job.current().wait(answer))
+        return str(BlockingCall.current().wait(answer))
 
     async def work() -> list[str]:
         loop = asyncio.get_running_loop()
@@ -138,7 +138,7 @@ def test_a_process_that_is_killed_leaves_no_thread_behind() -> None:
 
     def block() -> None:
         try:
-            Job.current().wait(SECOND)
+            BlockingCall.current().wait(SECOND)
         finally:
             ended.append(True)
 

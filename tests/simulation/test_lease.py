@@ -1,4 +1,4 @@
-"""The Lease, by histories with candidates that stop and an API server that goes away: see ``lease_history``."""
+"""Histories of the Lease, with candidates that stop and an unavailable API server. See ``histories/lease.py``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from smq_core.election import Candidate
-from support.sim import lease_history
-from support.sim.lease_history import LeaseHistory
+from smq_core.leader_election import LeaseCandidate
+from support.sim.histories import lease as lease_history
+from support.sim.histories.lease import LeaseHistory
 
 pytestmark = pytest.mark.simulation
 
@@ -22,13 +22,13 @@ def test_the_promises_are_kept() -> None:
 
 
 def test_there_is_something_to_promise() -> None:
-    """In most histories the API server goes away for longer than the Lease lasts, or the leader stops."""
+    """In most histories the API server is unavailable for longer than the Lease's duration, or the leader stops."""
     stops, leaders = 0, 0
     for seed in range(40):
         history = LeaseHistory(seed)
         history.run()
         stops += history.stops
-        leaders += len({runner.candidate.me for runner in history.runners if runner.leads})
+        leaders += len({runner.candidate.identity for runner in history.runners if runner.leads})
     assert 10 < stops < 30
     assert leaders == 40
 
@@ -37,30 +37,30 @@ Patch = pytest.MonkeyPatch
 
 
 def counts_outages_as_silence(patch: Patch) -> None:
-    patch.setattr(Candidate, "_away", lambda self, now: False)
+    patch.setattr(LeaseCandidate, "_has_observation_gap", lambda self, now: False)
 
 
 def takes_it_without_waiting(patch: Patch) -> None:
-    patch.setattr(Candidate, "_free", lambda self: True)
+    patch.setattr(LeaseCandidate, "_is_available", lambda self: True)
 
 
 def never_takes_what_has_a_holder(patch: Patch) -> None:
-    patch.setattr(Candidate, "_free", lambda self: self.lease is None)
+    patch.setattr(LeaseCandidate, "_is_available", lambda self: self.lease is None)
 
 
 def does_not_see_that_it_was_displaced(patch: Patch) -> None:
-    original = Candidate.seen
+    original = LeaseCandidate.observed
 
-    def seen(self: Candidate, lease: Any, now: int) -> None:
+    def observed(self: LeaseCandidate, lease: Any, now: int) -> None:
         led = self.leads
         original(self, lease, now)
         self.leads, self.lost = led, False
 
-    patch.setattr(Candidate, "seen", seen)
+    patch.setattr(LeaseCandidate, "observed", observed)
 
 
 def forgets_that_a_write_was_refused(patch: Patch) -> None:
-    patch.setattr(Candidate, "refused", lambda self: None)
+    patch.setattr(LeaseCandidate, "refused", lambda self: None)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""The simulation notices when a rule is broken: each mutation makes some history fail, which else passes."""
+"""The simulation detects broken rules: each mutation makes some history fail that passes without it."""
 
 from collections.abc import Callable
 
 import pytest
 
-from simulation import elastic_mutations, ending_mutations, mutations
-from support.sim import elastic, history
+from simulation import deletion_mutations, elastic_mutations, mutations
+from support.sim.histories import elastic, protocol
 
 pytestmark = pytest.mark.simulation
 
@@ -15,15 +15,15 @@ FIRST = {
     "seal_a_successor_before_its_predecessors": 350,
     "a_merged_segment_opens_after_one_of_its_predecessors": 380,
     "let_a_broker_go_while_a_deleted_topic_is_sealed": 450,
-    "end_a_topic_without_its_last_layout": 1950,
+    "delete_a_topic_without_its_last_layout": 1950,
 }
-"""Few histories notice these: the search begins where one of them is, the others at 0."""
+"""Few histories detect these mutations, so the search begins at a seed that does. For others it begins at 0."""
 RULES = [
-    *(pytest.param(rule, history.run, 400, id=name) for name, rule in mutations.MUTATIONS.items()),
+    *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
-    *(pytest.param(rule, ending_mutations.run, 500, id=name) for name, rule in ending_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, deletion_mutations.run, 500, id=name) for name, rule in deletion_mutations.MUTATIONS.items()),
 ]
-"""With the histories that notice it, and within how many of them."""
+"""The mutation with the histories that detect it, and how many of them are tried."""
 
 
 @pytest.mark.timeout(300)

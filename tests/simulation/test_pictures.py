@@ -1,4 +1,4 @@
-"""Pictures of histories: well-formed, and with what happened in them."""
+"""Pictures of histories are well-formed and show the changes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from simulation.picture import drawn, main
-from support.sim.elastic import ElasticHistory, quicker
-from support.sim.world import SECOND
+from support.sim.engine.world import SECOND
+from support.sim.histories.elastic import ElasticHistory, shortened_waits
 
 pytestmark = pytest.mark.simulation
 
@@ -17,17 +17,17 @@ SEED = 11
 TEXT = ".//{http://www.w3.org/2000/svg}text"
 
 
-def played(seed: int) -> ElasticHistory:
-    with quicker():
+def run_history(seed: int) -> ElasticHistory:
+    with shortened_waits():
         history = ElasticHistory(seed)
         history.run()
     return history
 
 
-def test_a_picture_tells_what_happened(tmp_path: Path) -> None:
-    """Of the first history in which there were faults, a merge, and a broker more."""
+def test_a_picture_shows_what_happened(tmp_path: Path) -> None:
+    """The picture of the first history with faults, a merge, and an additional broker."""
     for seed in range(100):
-        history = played(seed)
+        history = run_history(seed)
         faults = [words for _, who, _, words in history.world.story.lines if who == "!"]
         decided = " ".join(words for _, _, words in history.decisions)
         if history.faults.kinds and "merge" in decided and "brokers: traffic for" in decided:
@@ -43,7 +43,7 @@ def test_a_picture_tells_what_happened(tmp_path: Path) -> None:
 
 def test_what_broke_is_drawn_up_to_there() -> None:
     class Breaks(ElasticHistory):
-        def _calm(self) -> None:
+        def _recover(self) -> None:
             raise RuntimeError("here < there")
 
     svg = drawn(SEED, Breaks)
@@ -52,7 +52,7 @@ def test_what_broke_is_drawn_up_to_there() -> None:
 
 
 def test_drawing_does_not_change_the_history() -> None:
-    with quicker():
+    with shortened_waits():
         alone, watched = ElasticHistory(SEED), ElasticHistory(SEED)
         watched.world.after(SECOND // 2, lambda: None)
         alone.run()

@@ -89,7 +89,7 @@ def test_what_is_not_pure_is_found(source: str, found: list[str]):
     [
         "import operator, bisect, numpy, pyarrow, xxhash",
         "from datetime import datetime, timedelta, timezone",
-        "from smq_core.model import Segment",
+        "from smq_core.model.entities import Segment",
         "from .replica import open",
         "def open(x): return x\nopen(1)",
         "state.open()",

@@ -6,17 +6,17 @@ import time
 
 import smq
 
-COUNT, PATIENCE = 100, 120.0
+COUNT, TIMEOUT_SECONDS = 100, 120.0
 
 
 def published(client: smq.Client, topic: str) -> int:
     """Returns how many messages have a receipt. The topic may be younger than this Pod: it is waited for."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             with client.producer(topic) as producer:
                 receipts = [producer.send(b"%d" % n, key=b"%d" % (n % 10)) for n in range(COUNT)]
-                producer.flush(PATIENCE)
+                producer.flush(TIMEOUT_SECONDS)
                 return len({receipt.result(1) for receipt in receipts})
         except (smq.UnknownTopic, smq.Unavailable) as error:
             if time.monotonic() > deadline:
@@ -30,7 +30,7 @@ def main() -> None:
     with smq.connect(os.environ["SMQ_LEADER"]) as client:
         print(f"published and acked: {published(client, topic)}", flush=True)
         found: set[bytes] = set()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         with client.consumer(topic, start="earliest") as consumer:
             while len(found) < COUNT and time.monotonic() < deadline:
                 batch = consumer.poll(1.0)

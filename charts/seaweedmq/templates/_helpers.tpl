@@ -1,4 +1,4 @@
-{{/* Names begin with the release's; 40 characters leave room for what is added. */}}
+{{/* Names begin with the release's name; 40 characters leave room for suffixes. */}}
 {{- define "smq.name" -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
 {{- end }}
@@ -35,7 +35,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Where the log is kept: as given, or in the SeaweedFS of the trial. */}}
+{{/* Where the log is kept: as configured, or in the trial SeaweedFS. */}}
 {{- define "smq.filerUrl" -}}
 {{- $trial := ternary "s3://smq" "" .Values.seaweedfs.enabled -}}
 {{- required "filer.url is needed: --set filer.url=s3://bucket, or --set seaweedfs.enabled=true for a trial" (.Values.filer.url | default $trial) -}}
@@ -61,7 +61,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* (dict "Values of scheduling" …): what Pods are spread and placed by. */}}
+{{/* (dict "Values of scheduling" …): the scheduling of Pods. */}}
 {{- define "smq.scheduling" -}}
 {{- with .nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -81,6 +81,6 @@ affinity: {{- toYaml . | nindent 2 }}
   whenUnsatisfiable: ScheduleAnyway
   labelSelector:
     matchLabels: {{- toYaml $.labels | nindent 6 }}
-  matchLabelKeys: [pod-template-hash]      # in a rollout the new Pods are spread, whatever the old ones do
+  matchLabelKeys: [pod-template-hash]      # in a rollout, spread the new Pods independently of the old ones
 {{- end }}
 {{- end }}

@@ -1,4 +1,4 @@
-"""The command line `smq`. Its commands use the library's public names only."""
+"""The command line `smq`. Its commands use only the library's public names."""
 
 from smq.cli.app import main
 

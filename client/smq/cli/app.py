@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from smq.cli import brokers, segments, topics
-from smq.cli.consume import consume
-from smq.cli.dev import dev
-from smq.cli.publish import publish
-from smq.cli.session import choose_leader, out
-from smq.cli.top import top
+from smq.cli.commands import brokers, groups, segments, topics
+from smq.cli.commands.consume import consume
+from smq.cli.commands.dev import dev
+from smq.cli.commands.publish import publish
+from smq.cli.commands.top import top
+from smq.cli.session import out, set_leader
 
 app = typer.Typer(
     name="smq",
@@ -28,13 +28,13 @@ app.add_typer(topics.app, name="topic")
 app.add_typer(segments.app, name="segment")
 app.command()(publish)
 app.command()(consume)
-app.add_typer(brokers.brokers_app, name="broker")
-app.add_typer(brokers.groups_app, name="group")
+app.add_typer(brokers.app, name="broker")
+app.add_typer(groups.app, name="group")
 app.command()(top)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         out.print(f"smq {version('seaweedmq')}")
         raise typer.Exit
 
@@ -52,13 +52,13 @@ def options(
     ] = None,
     via: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", envvar="SMQ_VIA", help="A broker's relay, from outside of the cluster."),
+        typer.Option(metavar="HOST:PORT", envvar="SMQ_VIA", help="A broker's relay, for use from outside the cluster."),
     ] = None,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    choose_leader(leader, via)
+    set_leader(leader, via)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How far a group is behind."""
+"""The lag of a consumer group."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ if TYPE_CHECKING:
 
 
 def lag(segments: Sequence[SegmentInfo], positions: Mapping[str, int], ends: Mapping[str, int]) -> int:
-    """Messages that can be read and are not committed.
+    """Returns how many readable messages the group has not committed.
 
-    ``segments`` is the whole DAG, ``ends`` the watermarks of the living ones. A sealed segment that has left the
-    positions was read: a group keeps only what it needs to know which successors it may open.
+    ``segments`` is the whole DAG, ``ends`` has the watermarks of the living ones. A sealed segment without a position
+    counts as read if a successor has a position, because a group drops positions that it no longer needs.
     """
-    children: dict[str, list[str]] = {}
+    successors: dict[str, list[str]] = {}
     for segment in segments:
         for name in segment.predecessors:
-            children.setdefault(name, []).append(segment.name)
-    passed: set[str] = set()
+            successors.setdefault(name, []).append(segment.name)
+    fully_read: set[str] = set()
     for segment in sorted(segments, key=lambda s: s.number, reverse=True):
-        if any(child in positions or child in passed for child in children.get(segment.name, ())):
-            passed.add(segment.name)
-    behind = 0
+        if any(child in positions or child in fully_read for child in successors.get(segment.name, ())):
+            fully_read.add(segment.name)
+    lag_messages = 0
     for segment in segments:
-        if segment.name in passed:
+        if segment.name in fully_read:
             continue
         end = segment.end if segment.end is not None else ends.get(segment.name, 0)
-        behind += max(0, end - positions.get(segment.name, 0))
-    return behind
+        lag_messages += max(0, end - positions.get(segment.name, 0))
+    return lag_messages

@@ -1,1 +1,1 @@
-"""The leader's world in a cluster: Topics are resources, brokers are Pods."""
+"""The platform port over Kubernetes: topics are Topic resources, brokers are Pods."""

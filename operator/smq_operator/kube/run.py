@@ -1,70 +1,69 @@
-"""``smq-operator kube``, put together."""
+"""Assembles ``smq-operator kube``."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
 
-from smq_operator import clock
-from smq_operator.desk import Desk
-from smq_operator.kube.api import KubeApi
-from smq_operator.kube.cache import Cache
-from smq_operator.kube.checks import Checks
-from smq_operator.kube.deaths import Deaths
-from smq_operator.kube.events import EventWriter
-from smq_operator.kube.feed import Scope
-from smq_operator.kube.kinds import DEPLOYMENTS, NODES, PODS, SEGMENTS, TOPICS
-from smq_operator.kube.lease import Seat
+from smq_operator.kube.client.api import KubeApi
+from smq_operator.kube.client.events import EventRecorder
+from smq_operator.kube.client.kinds import DEPLOYMENTS, NODES, PODS, SEGMENTS, TOPICS
+from smq_operator.kube.election.leadership import LeaderElection
+from smq_operator.kube.election.lease import LeaseElector
+from smq_operator.kube.informer.cache import ResourceCache
+from smq_operator.kube.informer.list_watch import Informer
+from smq_operator.kube.informer.watcher import WatchScope
+from smq_operator.kube.platform import KubePlatform
+from smq_operator.kube.preflight.checks import PreflightChecks
 from smq_operator.kube.settings import KubeSettings
-from smq_operator.kube.stand import Stand
-from smq_operator.kube.sync import Sync
-from smq_operator.kube.world import KubeWorld
-from smq_operator.leader import Candidacy, lead
-from smq_operator.settings import Settings
-from smq_operator.world import World
-from smq_storage import glibc
+from smq_operator.kube.termination import TerminationTracker
+from smq_operator.leader_process import Election, run_leader
+from smq_operator.platform_port import Platform
+from smq_operator.runtime import clock
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.runtime.task_runner import TaskRunner
+from smq_storage.process import allocator
 
 
-def scopes(kube: KubeSettings) -> list[Scope]:
-    """What is watched: Topics where they are led, what belongs to the release where it is, and Nodes.
+def scopes(kube: KubeSettings) -> list[WatchScope]:
+    """What is watched: the Topics that this operator leads, the release's own resources, and Nodes.
 
-    An operator that is bound to a Namespace may have no right to Nodes, and does without.
+    An operator that is bound to a Namespace may lack the permission to read Nodes, and works without them.
     """
-    own = {PODS: kube.selector, DEPLOYMENTS: kube.selector}
+    release_labels = {PODS: kube.selector, DEPLOYMENTS: kube.selector}
     return [
-        Scope((TOPICS, SEGMENTS), kube.namespace),
-        Scope((PODS, DEPLOYMENTS), kube.home, own),
-        Scope((NODES,), optional=True),
+        WatchScope((TOPICS, SEGMENTS), kube.namespace),
+        WatchScope((PODS, DEPLOYMENTS), kube.home, release_labels),
+        WatchScope((NODES,), optional=True),
     ]
 
 
-async def run(settings: Settings, kube: KubeSettings) -> None:
-    """Stands by and leads until SIGTERM. Raises what ``leader.lead`` does, and KubeError when no API is to be found."""
-    api, cache = KubeApi.connect(), Cache()
-    sync = Sync(api, cache, clock.now, scopes(kube))
-    deaths = Deaths(cache, clock.now, sync.again, kube.node_grace)
-    world = KubeWorld(api, cache, sync, deaths, kube)
-    told = ""
+async def run(kube: KubeSettings) -> None:
+    """Stands by and leads until SIGTERM. Raises what ``run_leader`` raises, and KubeError if it finds no API server."""
+    api, cache = KubeApi.connect(), ResourceCache()
+    informer = Informer(api, cache, clock.now, scopes(kube))
+    termination_tracker = TerminationTracker(cache, clock.now, informer.resync, kube.node_grace_us)
+    platform: KubePlatform
 
-    def make_world(address: str) -> World:
-        nonlocal told
-        told = address
-        return world
+    def make_platform(address: str, readiness: Readiness) -> Platform:
+        nonlocal platform
+        platform = KubePlatform(api, cache, informer, termination_tracker, kube, readiness.set_not_ready)
+        return platform
 
-    def stand(desk: Desk) -> Candidacy:
-        seat = Seat(api, cache, clock.now, kube.home, kube.lease, kube.pod, told)
-        events = EventWriter(api, kube.pod or "operator", uuid.uuid4().hex[:12], clock.now)
-        checks = Checks(api, kube, events)
-        return Stand(desk, api, cache, world, sync, deaths, seat, events, checks)
+    def make_election(address: str, readiness: Readiness, tasks: TaskRunner) -> Election:
+        elector = LeaseElector(api, cache, clock.now, kube.home, kube.lease, kube.pod, address, informer.resync)
+        events = EventRecorder(api, kube.pod or "operator", uuid.uuid4().hex[:12], clock.now)
+        preflight = PreflightChecks(api, kube, events)
+        return LeaderElection(readiness, tasks, api, cache, platform, elector, events, preflight)
 
     try:
-        await lead(settings, make_world, stand=stand)
+        await run_leader(kube, make_platform, make_election)
     finally:
-        sync.stop()
+        informer.stop()
         api.close()
 
 
-def main(settings: Settings, kube: KubeSettings) -> None:
-    # Hundreds of threads that mostly wait need no heaps of their own: each would keep what it freed.
-    glibc.set_malloc({glibc.ARENA_MAX: 2})
-    asyncio.run(run(settings, kube))
+def main(kube: KubeSettings) -> None:
+    # Hundreds of threads that mostly wait need no malloc arenas of their own, which would keep freed memory.
+    allocator.set_malloc({allocator.ARENA_MAX: 2})
+    asyncio.run(run(kube))

@@ -1,33 +1,61 @@
-"""What ``smq-operator kube`` is told at its start."""
+"""The settings of ``smq-operator kube``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
-from smq_core.model import SECOND
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_settings import CliSuppress
 
-NODE_GRACE = 60 * SECOND
+from smq_core.model.entities import SECOND
+from smq_operator.runtime.settings import DEFAULT_PORT, Settings
+from smq_storage.process.settings import Duration, duration_field
+
+NODE_GRACE_US = 60 * SECOND
 """The controller manager's --node-monitor-grace-period is 50 s."""
-NAME, INSTANCE, COMPONENT = (f"app.kubernetes.io/{word}" for word in ("name", "instance", "component"))
+NAME_LABEL, INSTANCE_LABEL, COMPONENT_LABEL = (
+    f"app.kubernetes.io/{word}" for word in ("name", "instance", "component")
+)
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-@dataclass(frozen=True, slots=True)
-class KubeSettings:
-    """``home`` is the Namespace of the release, its brokers and this Pod; ``pod`` is empty outside of a Pod.
+class KubeSettings(Settings):
+    """``home`` is the Namespace of the release, its brokers and this Pod; ``pod`` is empty outside of a Pod."""
 
-    ``namespace`` is the one whose Topics are led; empty: those of all. A Node that has failed looks Ready for less than
-    ``node_grace`` (microseconds).
-    """
+    variables: ClassVar[frozenset[str]] = Settings.variables | {"pod", "home"}
 
-    release: str
-    home: str
-    namespace: str = ""
-    pod: str = ""
-    node_grace: int = NODE_GRACE
+    listen: str = Field(f"0.0.0.0:{DEFAULT_PORT}", description=Settings.model_fields["listen"].description)
+    http: str = Field("0.0.0.0:8080", description="host:port of /healthz, /readyz and /metrics")
+    release: str = Field("smq", description="the Helm release that this operator belongs to")
+    namespace: str = Field("", description="lead the Topics of this Namespace only; default: of all")
+    node_grace_us: Duration = duration_field(
+        NODE_GRACE_US, "a Node that has failed looks Ready for less", validation_alias="node_grace"
+    )
+    pod: CliSuppress[str] = Field("", validation_alias="POD_NAME")
+    home: CliSuppress[str] = Field("", validation_alias="POD_NAMESPACE")
+
+    @field_validator("release")
+    @classmethod
+    def _release(cls, value: str) -> str:
+        if not value:
+            raise ValueError("must be the name of the Helm release, such as smq")
+        return value
+
+    @field_validator("home")
+    @classmethod
+    def _home(cls, value: str, info: ValidationInfo) -> str:
+        """POD_NAMESPACE, else the service account's Namespace, else --namespace."""
+        if value:
+            return value
+        home = NAMESPACE_FILE.read_text().strip() if NAMESPACE_FILE.is_file() else info.data.get("namespace", "")
+        if not home:
+            raise ValueError("required: the Namespace of the release")
+        return home
 
     @property
     def name(self) -> str:
-        """What the release's resources begin with, as the chart has it."""
+        """The prefix of the names of the release's resources, as in the chart."""
         return self.release[:40].removesuffix("-")
 
     @property
@@ -37,4 +65,4 @@ class KubeSettings:
     @property
     def selector(self) -> str:
         """The labels of everything that belongs to the release."""
-        return f"{NAME}=seaweedmq,{INSTANCE}={self.release}"
+        return f"{NAME_LABEL}=seaweedmq,{INSTANCE_LABEL}={self.release}"

@@ -1,1 +1,1 @@
-"""The world as one machine: manifests in a folder, brokers as child processes."""
+"""The platform of one machine: manifests in a folder, brokers as child processes."""

@@ -1,29 +1,35 @@
-"""Is that process still the one it was? A pid alone does not say so: pids are used again. Its start time does."""
+"""Identifies processes by pid and start time, because the system uses pids again.
+
+The start time is read from /proc rather than by psutil, which converts it to wall time: after the clock was set, psutil
+would report another one, and a living broker would be taken for terminated.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import psutil
+
 
 def start_time(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None when it has ended (a zombie has)."""
+    """When the process started, in clock ticks since boot; None if it has ended (a zombie has)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name, in parentheses, may hold anything; the state is the first field after it.
+    # The name, in parentheses, may contain anything. The state is the first field after it.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])
 
 
 def open_pidfd(pid: int, started: int) -> int | None:
-    """A descriptor that becomes readable when the process ends; None when it has ended (or is another by now)."""
+    """A descriptor that becomes readable when the process ends; None if it has ended or its pid is used again."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return None
-    # The order matters: what is true after the descriptor was opened is true of the process it stands for.
+    # Checked after opening, so that it holds for the process that the descriptor stands for.
     if start_time(pid) != started:
         os.close(fd)
         return None
@@ -32,16 +38,8 @@ def open_pidfd(pid: int, started: int) -> int | None:
 
 def find_by_environment(name: str, value: str) -> list[tuple[int, dict[str, str]]]:
     """The living processes of this user that were started with this variable: pid and environment."""
-    found = []
-    wanted = f"{name}={value}".encode()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            variables = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if wanted in variables and start_time(int(entry.name)) is not None:
-            pairs = (variable.decode(errors="replace").partition("=") for variable in variables if variable)
-            found.append((int(entry.name), {key: text for key, _, text in pairs}))
-    return found
+    return [
+        (process.pid, process.info["environ"])
+        for process in psutil.process_iter(["environ"])
+        if (process.info["environ"] or {}).get(name) == value and start_time(process.pid) is not None
+    ]

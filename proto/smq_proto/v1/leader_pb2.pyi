@@ -12,7 +12,7 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class BrokerReport(_message.Message):
-    __slots__ = ("protocol", "broker", "incarnation", "address", "node", "zone", "status", "silent", "leaving")
+    __slots__ = ("protocol", "broker", "incarnation", "address", "node", "zone", "status", "unresponsive", "leaving")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -20,7 +20,7 @@ class BrokerReport(_message.Message):
     NODE_FIELD_NUMBER: _ClassVar[int]
     ZONE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
-    SILENT_FIELD_NUMBER: _ClassVar[int]
+    UNRESPONSIVE_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     broker: str
@@ -29,19 +29,19 @@ class BrokerReport(_message.Message):
     node: str
     zone: str
     status: _data_pb2.BrokerStatus
-    silent: _containers.RepeatedScalarFieldContainer[str]
+    unresponsive: _containers.RepeatedScalarFieldContainer[str]
     leaving: bool
-    def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., silent: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., unresponsive: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ...) -> None: ...
 
 class BrokerReportReply(_message.Message):
-    __slots__ = ("may_leave", "held", "others_drain")
+    __slots__ = ("may_leave", "assigned", "others_drain")
     MAY_LEAVE_FIELD_NUMBER: _ClassVar[int]
-    HELD_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     OTHERS_DRAIN_FIELD_NUMBER: _ClassVar[int]
     may_leave: bool
-    held: _containers.RepeatedScalarFieldContainer[str]
+    assigned: _containers.RepeatedScalarFieldContainer[str]
     others_drain: bool
-    def __init__(self, may_leave: _Optional[bool] = ..., held: _Optional[_Iterable[str]] = ..., others_drain: _Optional[bool] = ...) -> None: ...
+    def __init__(self, may_leave: _Optional[bool] = ..., assigned: _Optional[_Iterable[str]] = ..., others_drain: _Optional[bool] = ...) -> None: ...
 
 class HistoryRequest(_message.Message):
     __slots__ = ("topic",)
@@ -71,15 +71,15 @@ class HistoryReply(_message.Message):
     removed: HistoryReply.Removed
     def __init__(self, segments: _Optional[_Iterable[_Union[_data_pb2.Segment, _Mapping]]] = ..., removed: _Optional[_Union[HistoryReply.Removed, _Mapping]] = ...) -> None: ...
 
-class BrokerHint(_message.Message):
-    __slots__ = ("incarnation", "what")
+class UnreachableBroker(_message.Message):
+    __slots__ = ("incarnation", "error")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    WHAT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
-    what: str
-    def __init__(self, incarnation: _Optional[str] = ..., what: _Optional[str] = ...) -> None: ...
+    error: str
+    def __init__(self, incarnation: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
 
-class JoinGroup(_message.Message):
+class JoinGroupRequest(_message.Message):
     __slots__ = ("topic", "group", "member", "start", "generation")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -112,7 +112,7 @@ class GroupAssignment(_message.Message):
     heartbeat_ms: int
     def __init__(self, member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
 
-class LeaveGroup(_message.Message):
+class LeaveGroupRequest(_message.Message):
     __slots__ = ("topic", "group", "member")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -122,7 +122,7 @@ class LeaveGroup(_message.Message):
     member: str
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ...) -> None: ...
 
-class CommitPositions(_message.Message):
+class CommitPositionsRequest(_message.Message):
     __slots__ = ("topic", "group", "member", "generation", "positions")
     class PositionsEntry(_message.Message):
         __slots__ = ("key", "value")
@@ -161,16 +161,16 @@ class GroupPositions(_message.Message):
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     class Loss(_message.Message):
-        __slots__ = ("segment", "start", "stop", "old")
+        __slots__ = ("segment", "start", "stop", "acknowledged")
         SEGMENT_FIELD_NUMBER: _ClassVar[int]
         START_FIELD_NUMBER: _ClassVar[int]
         STOP_FIELD_NUMBER: _ClassVar[int]
-        OLD_FIELD_NUMBER: _ClassVar[int]
+        ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
         segment: str
         start: int
         stop: int
-        old: bool
-        def __init__(self, segment: _Optional[str] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., old: _Optional[bool] = ...) -> None: ...
+        acknowledged: bool
+        def __init__(self, segment: _Optional[str] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., acknowledged: _Optional[bool] = ...) -> None: ...
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.ScalarMap[str, int]
@@ -262,10 +262,10 @@ class Condition(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     type: str
-    status: bool
+    status: str
     reason: str
     message: str
-    def __init__(self, type: _Optional[str] = ..., status: _Optional[bool] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+    def __init__(self, type: _Optional[str] = ..., status: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class BrokerList(_message.Message):
     __slots__ = ("brokers",)
@@ -305,7 +305,7 @@ class DecisionList(_message.Message):
     decisions: _containers.RepeatedCompositeFieldContainer[DecisionList.Decision]
     def __init__(self, decisions: _Optional[_Iterable[_Union[DecisionList.Decision, _Mapping]]] = ...) -> None: ...
 
-class PlanRequest(_message.Message):
+class ChangeSegmentsRequest(_message.Message):
     __slots__ = ("topic", "action", "segments", "boundaries")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]

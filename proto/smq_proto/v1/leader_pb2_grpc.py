@@ -55,28 +55,28 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_leader__pb2.HistoryRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.HistoryReply.FromString,
                 _registered_method=True)
-        self.Hint = channel.unary_unary(
-                '/smq.v1.Leader/Hint',
-                request_serializer=smq_dot_v1_dot_leader__pb2.BrokerHint.SerializeToString,
+        self.ReportUnreachable = channel.unary_unary(
+                '/smq.v1.Leader/ReportUnreachable',
+                request_serializer=smq_dot_v1_dot_leader__pb2.UnreachableBroker.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
-        self.Join = channel.unary_unary(
-                '/smq.v1.Leader/Join',
-                request_serializer=smq_dot_v1_dot_leader__pb2.JoinGroup.SerializeToString,
+        self.JoinGroup = channel.unary_unary(
+                '/smq.v1.Leader/JoinGroup',
+                request_serializer=smq_dot_v1_dot_leader__pb2.JoinGroupRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.GroupAssignment.FromString,
                 _registered_method=True)
-        self.Leave = channel.unary_unary(
-                '/smq.v1.Leader/Leave',
-                request_serializer=smq_dot_v1_dot_leader__pb2.LeaveGroup.SerializeToString,
+        self.LeaveGroup = channel.unary_unary(
+                '/smq.v1.Leader/LeaveGroup',
+                request_serializer=smq_dot_v1_dot_leader__pb2.LeaveGroupRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
-        self.Commit = channel.unary_unary(
-                '/smq.v1.Leader/Commit',
-                request_serializer=smq_dot_v1_dot_leader__pb2.CommitPositions.SerializeToString,
+        self.CommitPositions = channel.unary_unary(
+                '/smq.v1.Leader/CommitPositions',
+                request_serializer=smq_dot_v1_dot_leader__pb2.CommitPositionsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
-        self.Positions = channel.unary_unary(
-                '/smq.v1.Leader/Positions',
+        self.GetPositions = channel.unary_unary(
+                '/smq.v1.Leader/GetPositions',
                 request_serializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.GroupPositions.FromString,
                 _registered_method=True)
@@ -110,14 +110,14 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.GroupList.FromString,
                 _registered_method=True)
-        self.Decisions = channel.unary_unary(
-                '/smq.v1.Leader/Decisions',
+        self.ListDecisions = channel.unary_unary(
+                '/smq.v1.Leader/ListDecisions',
                 request_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.DecisionList.FromString,
                 _registered_method=True)
-        self.Plan = channel.unary_unary(
-                '/smq.v1.Leader/Plan',
-                request_serializer=smq_dot_v1_dot_leader__pb2.PlanRequest.SerializeToString,
+        self.ChangeSegments = channel.unary_unary(
+                '/smq.v1.Leader/ChangeSegments',
+                request_serializer=smq_dot_v1_dot_leader__pb2.ChangeSegmentsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
         self.DrainBroker = channel.unary_unary(
@@ -163,41 +163,41 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Hint(self, request, context):
-        """a client could not reach a broker: only a hint
+    def ReportUnreachable(self, request, context):
+        """a client could not reach a broker; the leader checks it
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Join(self, request, context):
+    def JoinGroup(self, request, context):
         """Groups.
-        again with the same member id: a heartbeat
+        a repeated call with the same member id is a heartbeat
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Leave(self, request, context):
+    def LeaveGroup(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Commit(self, request, context):
+    def CommitPositions(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Positions(self, request, context):
+    def GetPositions(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ApplyTopic(self, request, context):
-        """People.
+        """Admin.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,7 +210,7 @@ class LeaderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PauseTopic(self, request, context):
-        """load changes no segments, or does again
+        """pauses or resumes autoscaling of a topic
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -234,15 +234,15 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Decisions(self, request, context):
+    def ListDecisions(self, request, context):
         """the last ones, oldest first
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Plan(self, request, context):
-        """split, merge, move, roll by hand
+    def ChangeSegments(self, request, context):
+        """a manual split, merge, move or roll
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -283,28 +283,28 @@ def add_LeaderServicer_to_server(servicer, server):
                     request_deserializer=smq_dot_v1_dot_leader__pb2.HistoryRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.HistoryReply.SerializeToString,
             ),
-            'Hint': grpc.unary_unary_rpc_method_handler(
-                    servicer.Hint,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.BrokerHint.FromString,
+            'ReportUnreachable': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportUnreachable,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.UnreachableBroker.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
-            'Join': grpc.unary_unary_rpc_method_handler(
-                    servicer.Join,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.JoinGroup.FromString,
+            'JoinGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.JoinGroup,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.JoinGroupRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.GroupAssignment.SerializeToString,
             ),
-            'Leave': grpc.unary_unary_rpc_method_handler(
-                    servicer.Leave,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.LeaveGroup.FromString,
+            'LeaveGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.LeaveGroup,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.LeaveGroupRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
-            'Commit': grpc.unary_unary_rpc_method_handler(
-                    servicer.Commit,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.CommitPositions.FromString,
+            'CommitPositions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CommitPositions,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.CommitPositionsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
-            'Positions': grpc.unary_unary_rpc_method_handler(
-                    servicer.Positions,
+            'GetPositions': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPositions,
                     request_deserializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.GroupPositions.SerializeToString,
             ),
@@ -338,14 +338,14 @@ def add_LeaderServicer_to_server(servicer, server):
                     request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.GroupList.SerializeToString,
             ),
-            'Decisions': grpc.unary_unary_rpc_method_handler(
-                    servicer.Decisions,
+            'ListDecisions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDecisions,
                     request_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.DecisionList.SerializeToString,
             ),
-            'Plan': grpc.unary_unary_rpc_method_handler(
-                    servicer.Plan,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.PlanRequest.FromString,
+            'ChangeSegments': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeSegments,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.ChangeSegmentsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
             'DrainBroker': grpc.unary_unary_rpc_method_handler(
@@ -478,7 +478,7 @@ class Leader:
             _registered_method=True)
 
     @staticmethod
-    def Hint(request,
+    def ReportUnreachable(request,
             target,
             options=(),
             channel_credentials=None,
@@ -491,8 +491,8 @@ class Leader:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/smq.v1.Leader/Hint',
-            smq_dot_v1_dot_leader__pb2.BrokerHint.SerializeToString,
+            '/smq.v1.Leader/ReportUnreachable',
+            smq_dot_v1_dot_leader__pb2.UnreachableBroker.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -505,7 +505,7 @@ class Leader:
             _registered_method=True)
 
     @staticmethod
-    def Join(request,
+    def JoinGroup(request,
             target,
             options=(),
             channel_credentials=None,
@@ -518,8 +518,8 @@ class Leader:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/smq.v1.Leader/Join',
-            smq_dot_v1_dot_leader__pb2.JoinGroup.SerializeToString,
+            '/smq.v1.Leader/JoinGroup',
+            smq_dot_v1_dot_leader__pb2.JoinGroupRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.GroupAssignment.FromString,
             options,
             channel_credentials,
@@ -532,7 +532,7 @@ class Leader:
             _registered_method=True)
 
     @staticmethod
-    def Leave(request,
+    def LeaveGroup(request,
             target,
             options=(),
             channel_credentials=None,
@@ -545,8 +545,8 @@ class Leader:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/smq.v1.Leader/Leave',
-            smq_dot_v1_dot_leader__pb2.LeaveGroup.SerializeToString,
+            '/smq.v1.Leader/LeaveGroup',
+            smq_dot_v1_dot_leader__pb2.LeaveGroupRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -559,7 +559,7 @@ class Leader:
             _registered_method=True)
 
     @staticmethod
-    def Commit(request,
+    def CommitPositions(request,
             target,
             options=(),
             channel_credentials=None,
@@ -572,8 +572,8 @@ class Leader:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/smq.v1.Leader/Commit',
-            smq_dot_v1_dot_leader__pb2.CommitPositions.SerializeToString,
+            '/smq.v1.Leader/CommitPositions',
+            smq_dot_v1_dot_leader__pb2.CommitPositionsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,
@@ -586,7 +586,7 @@ class Leader:
             _registered_method=True)
 
     @staticmethod
-    def Positions(request,
+    def GetPositions(request,
             target,
             options=(),
             channel_credentials=None,
@@ -599,7 +599,7 @@ class Leader:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/smq.v1.Leader/Positions',
+            '/smq.v1.Leader/GetPositions',
             smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.GroupPositions.FromString,
             options,
@@ -775,7 +775,7 @@ class Leader:
             _registered_method=True)
 
     @staticmethod
-    def Decisions(request,
+    def ListDecisions(request,
             target,
             options=(),
             channel_credentials=None,
@@ -788,7 +788,7 @@ class Leader:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/smq.v1.Leader/Decisions',
+            '/smq.v1.Leader/ListDecisions',
             smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             smq_dot_v1_dot_leader__pb2.DecisionList.FromString,
             options,
@@ -802,7 +802,7 @@ class Leader:
             _registered_method=True)
 
     @staticmethod
-    def Plan(request,
+    def ChangeSegments(request,
             target,
             options=(),
             channel_credentials=None,
@@ -815,8 +815,8 @@ class Leader:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/smq.v1.Leader/Plan',
-            smq_dot_v1_dot_leader__pb2.PlanRequest.SerializeToString,
+            '/smq.v1.Leader/ChangeSegments',
+            smq_dot_v1_dot_leader__pb2.ChangeSegmentsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from .binaries import CACHE, IMAGES
-from .image import Image
+from .image import DockerArchive
 
 RELEASE = "bookworm"
 NAME = f"localhost/python-base:{RELEASE}"
@@ -29,6 +29,6 @@ def python_base() -> Path:
         done = subprocess.run(command, stdout=out, stderr=out)
     if done.returncode:
         raise RuntimeError(f"debootstrap failed; see {log}")
-    Image(NAME).root(root).entrypoint("python3").write(archive)
+    DockerArchive(NAME).root(root).entrypoint("python3").write(archive)
     shutil.rmtree(root, ignore_errors=True)
     return archive

@@ -38,7 +38,7 @@ class Authority:
         self._leaf(name, f"/CN={common_name}", ["extendedKeyUsage=serverAuth", f"subjectAltName={names}"])
 
     def client(self, name: str, subject: str) -> None:
-        """A certificate by which the API server knows who it is: the organisation is the group."""
+        """A certificate that identifies a client to the API server; the organisation is the group."""
         self._leaf(name, subject, ["extendedKeyUsage=clientAuth"])
 
     def user(self, name: str, subject: str, server: str) -> Path:

@@ -12,8 +12,8 @@ from . import network as networks
 from .binaries import DNS, IMAGES, KUBE, require
 from .control_plane import ControlPlane
 from .daemons import Daemons, NotReady, wait_until
-from .image import Image
-from .network import Network
+from .image import DockerArchive
+from .network import ClusterNetwork
 from .node import Node
 
 HERE = Path(__file__).parent
@@ -96,7 +96,7 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.down()
 
-    def _claim(self) -> Network:
+    def _claim(self) -> ClusterNetwork:
         claimed = self._claimed()
         if claimed is None:
             if os.geteuid() != 0:
@@ -105,9 +105,9 @@ class Cluster:
             (self.folder / "slot").write_text(str(claimed.slot))
         return claimed
 
-    def _claimed(self) -> Network | None:
+    def _claimed(self) -> ClusterNetwork | None:
         kept = self.folder / "slot"
-        return Network(int(kept.read_text())) if kept.exists() else None
+        return ClusterNetwork(int(kept.read_text())) if kept.exists() else None
 
 
 def own_images() -> Sequence[Path]:
@@ -119,7 +119,7 @@ def own_images() -> Sequence[Path]:
     for name in ("pause", "dns"):
         archive = IMAGES / f"{name}.tar"
         if not archive.exists() or archive.stat().st_mtime < (BIN / name).stat().st_mtime:
-            Image(f"localhost/{name}:1").add(BIN / name, f"/{name}").entrypoint(f"/{name}").write(archive)
+            DockerArchive(f"localhost/{name}:1").add(BIN / name, f"/{name}").entrypoint(f"/{name}").write(archive)
         made.append(archive)
     return made
 

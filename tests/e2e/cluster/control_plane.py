@@ -13,7 +13,7 @@ from pathlib import Path
 from .binaries import BIN
 from .certs import Authority
 from .daemons import Daemons, NotReady, wait_until
-from .network import Network
+from .network import ClusterNetwork
 
 LOOPBACK = "127.0.0.1"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -24,11 +24,11 @@ class ControlPlane:
     reach it, otherwise on loopback. Ports are chosen once, so that a restarted API server is found again.
     """
 
-    def __init__(self, folder: Path, daemons: Daemons, network: Network | None) -> None:
+    def __init__(self, folder: Path, daemons: Daemons, network: ClusterNetwork | None) -> None:
         self.folder = folder
         self.daemons = daemons
         self._network = network
-        self._addresses = network or Network(0)
+        self._addresses = network or ClusterNetwork(0)
         self.authority = Authority(folder / "pki")
         self.host = network.host if network else LOOPBACK
         self.port, self._etcd_port, self._peer_port = self._ports()
@@ -102,13 +102,13 @@ class ControlPlane:
         self._wait(lambda: self.get("/readyz") == 200, 90, "the API server is ready", "kube-apiserver", "etcd")
 
     def wake_controllers(self) -> None:
-        """Starts them anew after the API server was away: alone they may wait a minute before they ask again."""
+        """Restarts them after the API server was away: alone they may wait a minute before they retry."""
         for name in self._client_flags():
             self.daemons.stop(name, signal.SIGKILL)
         self._start_clients()
 
     def get(self, path: str) -> int:
-        """The HTTP status of a GET as admin; 0 when nobody answers."""
+        """The HTTP status of a GET as admin; 0 without an answer."""
         context = ssl.create_default_context(cafile=str(self.authority.certificate("ca")))
         context.load_cert_chain(self.authority.certificate("admin"), self.authority.key("admin"))
         connection = http.client.HTTPSConnection(self.host, self.port, timeout=5, context=context)
@@ -143,7 +143,7 @@ class ControlPlane:
         for name, more in self._client_flags().items():
             flags = {
                 "kubeconfig": config(name),
-                "secure-port": 0,  # nobody asks them for their health or metrics
+                "secure-port": 0,  # their health and metrics are not used
                 "leader-elect": "false",
                 "profiling": "false",
             }
@@ -180,9 +180,9 @@ class ControlPlane:
         try:
             wait_until(lambda: condition() or not all(map(self.daemons.alive, programs)), deadline, what)
         except NotReady as error:
-            raise NotReady(f"{error}\n{self.daemons.last_words(*programs)}") from None
+            raise NotReady(f"{error}\n{self.daemons.log_tails(*programs)}") from None
         if not condition():
-            raise NotReady(f"a program ended before {what}\n{self.daemons.last_words(*programs)}")
+            raise NotReady(f"a program ended before {what}\n{self.daemons.log_tails(*programs)}")
 
     def _ports(self) -> tuple[int, int, int]:
         kept = self.folder / "ports"
@@ -193,7 +193,7 @@ class ControlPlane:
 
 
 def _free_ports(host: str, count: int) -> list[int]:
-    """Ports that nobody listens on now, on the host and on loopback."""
+    """Ports without a listener, on the host and on loopback."""
     sockets: list[socket.socket] = []
     found: list[int] = []
     try:

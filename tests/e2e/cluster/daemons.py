@@ -48,19 +48,19 @@ class Daemons:
         with contextlib.suppress(OSError, ValueError):
             pid, born = (self._pids / name).read_text().split()
             now = birth(int(pid))
-            if now == born or (not now and _ending(int(pid))):
+            if now == born or (not now and _is_zombie(int(pid))):
                 return int(pid)
         return None
 
     def stop(self, name: str, how: signal.Signals = signal.SIGTERM, deadline: float = 10.0) -> None:
         """Signals it and waits; kills it after ``deadline`` seconds."""
-        for sent, patience in ((how, deadline), (signal.SIGKILL, 10.0)):
+        for sent, grace in ((how, deadline), (signal.SIGKILL, 10.0)):
             pid = self.pid(name)
             if pid is None:
                 break
             os.kill(pid, sent)
             with contextlib.suppress(NotReady):
-                wait_until(lambda: not self.alive(name), patience, f"{name} ends")
+                wait_until(lambda: not self.alive(name), grace, f"{name} ends")
         (self._pids / name).unlink(missing_ok=True)
 
     def names(self) -> list[str]:
@@ -70,7 +70,7 @@ class Daemons:
     def log(self, name: str) -> Path:
         return self._logs / f"{name}.log"
 
-    def last_words(self, *names: str) -> str:
+    def log_tails(self, *names: str) -> str:
         """The end of their logs, to be shown when something failed."""
         parts = []
         for name in names:
@@ -89,7 +89,7 @@ def dying_with(parent: int) -> list[str]:
 
 
 def birth(pid: int) -> str:
-    """When the kernel started it (in ticks since boot), which tells it from a later one of its number; a zombie: ''."""
+    """Its start in ticks since boot, which distinguishes it from a later process of its id; '' for a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -106,8 +106,8 @@ def wait_until(condition: Callable[[], object], deadline: float, what: str) -> N
         time.sleep(0.05)
 
 
-def _ending(pid: int) -> bool:
-    """Lets go of an ended child, which would stay a zombie; True while some of its threads have not ended yet."""
+def _is_zombie(pid: int) -> bool:
+    """Reaps an ended child, which would stay a zombie; True while some of its threads have not ended yet."""
     try:
         return os.waitpid(pid, os.WNOHANG) == (0, 0)
     except ChildProcessError:

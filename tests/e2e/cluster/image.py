@@ -27,7 +27,7 @@ _LEFT_OUT = (
 )
 
 
-class Image:
+class DockerArchive:
     """An image to be: what is added makes one layer on top of those of ``base``."""
 
     def __init__(self, name: str, base: Path | None = None) -> None:

@@ -10,7 +10,7 @@ SLOTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class ClusterNetwork:
     """Addresses by the slot's number. A node's number counts from 1."""
 
     slot: int
@@ -51,11 +51,11 @@ class Network:
         return f"smqe2e{self.slot}n{number}"
 
 
-def claim() -> Network:
+def claim() -> ClusterNetwork:
     """Makes the bridge of the first free slot. Raises RuntimeError when there is none, or no right to."""
     said = ""
     for slot in range(SLOTS):
-        network = Network(slot)
+        network = ClusterNetwork(slot)
         done = ip("link", "add", network.bridge, "type", "bridge", check=False)
         if done.returncode == 0:
             ip("addr", "add", f"{network.host}/24", "dev", network.bridge)
@@ -67,7 +67,7 @@ def claim() -> Network:
     raise RuntimeError(f"no bridge for the nodes could be made (it needs root): {said}")
 
 
-def release(network: Network) -> None:
+def release(network: ClusterNetwork) -> None:
     ip("link", "del", network.bridge, check=False)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from .binaries import BIN
 from .control_plane import ControlPlane
 from .daemons import NotReady, wait_until
-from .network import Network, ip, run
+from .network import ClusterNetwork, ip, run
 from .node_files import containerd_config, kubelet_config, network_config, proxy_config
 
 INIT = Path(__file__).parent / "node-init.sh"
@@ -24,7 +24,7 @@ MOST = 2
 class Node:
     """One of at most two nodes of a cluster. Killing its first process takes down every daemon, container, mount."""
 
-    def __init__(self, number: int, control_plane: ControlPlane, network: Network) -> None:
+    def __init__(self, number: int, control_plane: ControlPlane, network: ClusterNetwork) -> None:
         if not 1 <= number <= MOST:
             raise ValueError(f"a cluster has at most {MOST} nodes")
         self.number = number

@@ -18,7 +18,7 @@ from e2e.cluster.daemons import Daemons, NotReady, wait_until
 TRIES = 3
 """On a busy machine containerd often needs longer than the 15 s that dockerd gives it."""
 
-KEPT = "3gb"
+ARCHIVES_KEPT = "3gb"
 """What the engine of our own keeps of builds for the next ones."""
 
 PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")
@@ -62,7 +62,7 @@ class Engine:
         try:
             wait_until(self._answers, 60, "the Docker engine answers")
         except NotReady as error:
-            said = self._daemons.last_words("dockerd")
+            said = self._daemons.log_tails("dockerd")
             self.__exit__()
             raise NoEngine(f"{error}\n{said}") from None
         return self
@@ -71,7 +71,7 @@ class Engine:
         if self._daemons is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._run("image", "prune", "--force")
-                self._run("builder", "prune", "--force", f"--keep-storage={KEPT}")
+                self._run("builder", "prune", "--force", f"--keep-storage={ARCHIVES_KEPT}")
             self._daemons.stop("dockerd", signal.SIGTERM, 30)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -94,13 +94,13 @@ class Engine:
             raise RuntimeError(f"{dockerfile.name} cannot be built:\n" + (done.stdout + done.stderr)[-3000:])
 
     def load(self, archive: Path) -> None:
-        self.ask("load", "--quiet", f"--input={archive}")
+        self.command("load", "--quiet", f"--input={archive}")
 
     def save(self, tag: str, archive: Path) -> None:
         """As docker-archive."""
-        self.ask("save", f"--output={archive}", tag)
+        self.command("save", f"--output={archive}", tag)
 
-    def ask(self, *arguments: str) -> str:
+    def command(self, *arguments: str) -> str:
         """What the client prints. Raises RuntimeError with what it said."""
         done = self._run(*arguments)
         if done.returncode:

@@ -14,8 +14,8 @@ from pathlib import Path
 from e2e.cluster.base_image import NAME as BASE
 from e2e.cluster.base_image import python_base
 from e2e.cluster.binaries import IMAGES
-from e2e.cluster.image import Image
-from smq_storage.seaweed import find_weed
+from e2e.cluster.image import DockerArchive
+from smq_storage.process.seaweedfs import find_weed
 
 from .engine import Engine, NoEngine
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 SOURCES = ("core", "storage", "proto", "broker", "operator", "client")
 PARTS = ("broker", "operator")
 SEAWEED = "localhost/seaweedfs:e2e"
-BY_HAND = " by hand"
+WITHOUT_DOCKER = " without Docker"
 
 
 def name(part: str) -> str:
@@ -31,13 +31,13 @@ def name(part: str) -> str:
 
 
 def archives(running: Engine | None = None) -> list[Path]:
-    """Broker, operator and SeaweedFS as docker-archive files: by their Dockerfiles, or by hand without Docker.
+    """Broker, operator and SeaweedFS as docker-archive files: built from their Dockerfiles, or without Docker.
 
     With an engine that runs already, always by their Dockerfiles.
     """
     made = {part: IMAGES / f"product-{part}.tar" for part in PARTS}
     states = {part: _state(part) for part in PARTS}
-    also = BY_HAND if running is None else ""
+    also = WITHOUT_DOCKER if running is None else ""
     stale = [part for part, archive in made.items() if _kept(archive) not in (states[part], states[part] + also)]
     if stale:
         IMAGES.mkdir(parents=True, exist_ok=True)
@@ -48,10 +48,10 @@ def archives(running: Engine | None = None) -> list[Path]:
                     _build(engine, part, made[part])
                     made[part].with_suffix(".state").write_text(states[part])
         except NoEngine as missing:
-            print(f"{missing}; images are made by hand", file=sys.stderr)
+            print(f"{missing}; building images without it", file=sys.stderr)
             for part in stale:
-                by_hand(part, made[part])
-                made[part].with_suffix(".state").write_text(states[part] + BY_HAND)
+                without_docker(part, made[part])
+                made[part].with_suffix(".state").write_text(states[part] + WITHOUT_DOCKER)
     return [*made.values(), seaweed()]
 
 
@@ -62,13 +62,13 @@ def seaweed() -> Path:
     if _kept(archive) != state:
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(weed, Path(folder) / "weed")
-            image = Image(SEAWEED, python_base()).add(Path(folder) / "weed", "/usr/local/bin/weed")
+            image = DockerArchive(SEAWEED, python_base()).add(Path(folder) / "weed", "/usr/local/bin/weed")
             image.entrypoint("weed").write(archive)
         archive.with_suffix(".state").write_text(state)
     return archive
 
 
-def by_hand(part: str, archive: Path) -> None:
+def without_docker(part: str, archive: Path) -> None:
     """What the Dockerfile makes, without Docker: for machines where no engine can run."""
     with tempfile.TemporaryDirectory() as folder:
         inside, wheels = Path(folder) / "lib", Path(folder) / "wheels"
@@ -88,7 +88,7 @@ def by_hand(part: str, archive: Path) -> None:
         for command in ([*pip, *only, "-r", requirements], wheel):
             subprocess.run(command, check=True)
         subprocess.run([*pip, "--no-deps", *map(str, wheels.glob("*.whl"))], check=True)
-        image = Image(name(part), python_base()).add(inside, "/app/lib").user("65532:65532")
+        image = DockerArchive(name(part), python_base()).add(inside, "/app/lib").user("65532:65532")
         image.env(PYTHONPATH="/app/lib", PYTHONUNBUFFERED="1", PYTHONDONTWRITEBYTECODE="1", HOME="/tmp", USER="smq")
         image.entrypoint("python3", "-m", f"smq_{part}.main").write(archive)
 

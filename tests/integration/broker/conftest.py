@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from smq_storage.store import Store, StoreSettings
-from support.broker_process import Brokers
-from support.seaweed import Seaweed, prefix, seaweed
+from smq_storage.object_store.store import Store, StoreSettings
+from support.processes.broker import BrokerProcesses
+from support.processes.seaweed import Seaweed, prefix, seaweed
 
 __all__ = ["prefix", "seaweed"]
 
@@ -21,7 +21,7 @@ def store(settings: StoreSettings) -> Store:
 
 
 @pytest.fixture
-def brokers(tmp_path: Path, settings: StoreSettings) -> Iterator[Brokers]:
-    started = Brokers(tmp_path, settings)
+def brokers(tmp_path: Path, settings: StoreSettings) -> Iterator[BrokerProcesses]:
+    started = BrokerProcesses(tmp_path, settings)
     yield started
     started.stop()

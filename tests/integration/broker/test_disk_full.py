@@ -1,4 +1,4 @@
-"""The filer's disk is full: acks stop before memory does, the log says what to do, and with space all goes on."""
+"""When the filer's disk is full, acks stop before memory is used up, and the log says what to do. Space ends it."""
 
 import os
 import subprocess
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from smq_storage.chain import Chain
-from smq_storage.seaweed import SeaweedProcess
-from support.broker_process import Brokers, make_segment, make_topic
-from support.raw_flight import RawProducer, rows
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.data.raw_flight import RawProducer, rows
+from support.processes.broker import BrokerProcesses, make_segment, make_topic
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -20,8 +20,8 @@ ROWS = 64
 SIZE = 4096
 
 
-class SmallDisk:
-    """A file system of its own for SeaweedFS."""
+class SmallFilesystem:
+    """A separate small file system for SeaweedFS."""
 
     def __init__(self, folder: Path, megabytes: int) -> None:
         self.folder = folder
@@ -39,11 +39,11 @@ class SmallDisk:
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+def disk(tmp_path: Path) -> Iterator[SmallFilesystem]:
     folder = tmp_path / "disk"
     folder.mkdir()
     try:
-        small = SmallDisk(folder, 48)
+        small = SmallFilesystem(folder, 48)
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", None) or error
         pytest.skip(f"a small disk is made by mounting a tmpfs, which needs root and CAP_SYS_ADMIN: {said}")
@@ -51,10 +51,10 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     small.close()
 
 
-def test_a_full_disk_stops_acks_and_loses_nothing(disk: SmallDisk, tmp_path: Path):
+def test_a_full_disk_stops_acks_and_loses_nothing(disk: SmallFilesystem, tmp_path: Path):
     with SeaweedProcess(disk.folder) as seaweed:
         settings = seaweed.settings("full", timeout=3.0)
-        brokers = Brokers(tmp_path, settings)
+        brokers = BrokerProcesses(tmp_path, settings)
         try:
             one, two = brokers.start("b1", "b2", flags=["--memory", "32Mi"])
             topic = make_topic(flush_bytes=1 << 20)
@@ -68,15 +68,15 @@ def test_a_full_disk_stops_acks_and_loses_nothing(disk: SmallDisk, tmp_path: Pat
                 sent.append([os.urandom(SIZE) for _ in range(ROWS)])
                 producer.send(rows(sent[-1]))
 
-            # What cannot be compressed, a quarter of a megabyte at a time, until the disk is full.
+            # Messages of 256 KB that cannot be compressed, until the disk is full.
             while not one.events("chunk.store_unavailable"):
                 assert len(sent) < 400, "100 MB are on a disk of 48"
                 send()
                 eventually(lambda: len(sent) - 1 in producer.acked or one.events("chunk.store_unavailable"), 30)
-            told = one.events("chunk.store_unavailable")[0]["error"]
-            assert "free space" in told, told
+            failure = one.events("chunk.store_unavailable")[0]["error"]
+            assert "free space" in failure, failure
 
-            # Acks go on out of memory until the tails are full, then they stop.
+            # Acks continue until the tails fill their memory, then they stop.
             feeding = threading.Thread(target=lambda: [send() for _ in range(60)], daemon=True)
             feeding.start()
             eventually(lambda: "smq_producer_waits_total 0" not in one.get("/metrics")[1], 60)
@@ -84,17 +84,17 @@ def test_a_full_disk_stops_acks_and_loses_nothing(disk: SmallDisk, tmp_path: Pat
 
             disk.grow(512)
             feeding.join(60)
-            assert not feeding.is_alive(), "producers go on when there is space"
+            assert not feeding.is_alive(), "producers continue when there is space"
             producer.wait_acked(len(sent) - 1, 90)
             assert one.seal(topic, segment).end == len(sent) * ROWS
-            chain = Chain(settings.open(), topic.name, topic.uid, segment.name)
+            chain = ChunkChain(settings.open(), topic.name, topic.uid, segment.name)
             found = [value for info in chain.walk() if info.rows for value in _values(chain, info.first)]
             assert found == [value for batch in sent for value in batch]
         finally:
             brokers.stop()
 
 
-def _values(chain: Chain, first: int) -> list[bytes]:
+def _values(chain: ChunkChain, first: int) -> list[bytes]:
     read = chain.read(first)
     assert read is not None
     values: list[bytes] = read[1].column("value").to_pylist()

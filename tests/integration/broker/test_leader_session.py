@@ -1,29 +1,29 @@
-"""What a broker tells its leader, and what it does with the answers."""
+"""A broker's reports to its leader, and how it follows the answers."""
 
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from smq_core.model import ChunkInfo
-from smq_storage.chain import Chain
-from smq_storage.chunks import chunk_schema
-from smq_storage.store import Store
-from support.broker_process import Brokers, make_segment, make_topic
-from support.leader_stub import LeaderStub
-from support.raw_flight import RawProducer, rows
+from smq_core.model.entities import ChunkInfo
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.parquet_codec import chunk_schema
+from smq_storage.object_store.store import Store
+from support.data.raw_flight import RawProducer, rows
+from support.processes.broker import BrokerProcesses, make_segment, make_topic
+from support.processes.leader_stub import RecordingLeader
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def leader() -> Iterator[LeaderStub]:
-    with LeaderStub() as stub:
+def leader() -> Iterator[RecordingLeader]:
+    with RecordingLeader() as stub:
         yield stub
 
 
-def test_the_first_report_registers_and_then_one_comes_each_second(brokers: Brokers, leader: LeaderStub):
+def test_the_first_report_registers_and_then_one_comes_each_second(brokers: BrokerProcesses, leader: RecordingLeader):
     (one,) = brokers.start("b1", flags=["--leader", leader.address, "--node", "n1", "--zone", "z1"])
     eventually(lambda: len(leader.reports) >= 4)
     first = leader.reports[0][1]
@@ -33,7 +33,7 @@ def test_the_first_report_registers_and_then_one_comes_each_second(brokers: Brok
     assert all(0.5 < pause < 2 for pause in pauses)
 
 
-def test_news_are_told_at_once_and_load_is_in_the_report(brokers: Brokers, leader: LeaderStub):
+def test_changes_are_reported_at_once_and_load_with_each_report(brokers: BrokerProcesses, leader: RecordingLeader):
     (one,) = brokers.start("b1", flags=["--leader", leader.address])
     topic = make_topic(partitions=128)
     segment = make_segment(topic, one.replica)
@@ -54,7 +54,7 @@ def test_news_are_told_at_once_and_load_is_in_the_report(brokers: Brokers, leade
     assert time.monotonic() - began < 0.9
 
 
-def test_a_silent_follower_is_told_within_a_second_or_two(brokers: Brokers, leader: LeaderStub):
+def test_an_unresponsive_follower_is_reported_within_two_seconds(brokers: BrokerProcesses, leader: RecordingLeader):
     one, two = brokers.start("b1", "b2", flags=["--leader", leader.address])
     topic = make_topic()
     segment = make_segment(topic, one.replica, two.replica)
@@ -64,7 +64,7 @@ def test_a_silent_follower_is_told_within_a_second_or_two(brokers: Brokers, lead
     producer.wait_acked(producer.send(rows([b"v"])))
 
     def reported() -> list[str]:
-        return next(list(r.silent) for _, r in reversed(leader.reports) if r.broker == "b1")
+        return next(list(r.unresponsive) for _, r in reversed(leader.reports) if r.broker == "b1")
 
     assert reported() == []
     two.pause()
@@ -79,20 +79,20 @@ def test_a_silent_follower_is_told_within_a_second_or_two(brokers: Brokers, lead
     producer.wait_acked(1)
 
 
-def test_a_new_broker_is_not_ready_while_another_drains(brokers: Brokers, leader: LeaderStub):
+def test_a_new_broker_is_not_ready_while_another_drains(brokers: BrokerProcesses, leader: RecordingLeader):
     leader.others_drain = True
     (one,) = brokers.start("b1", flags=["--leader", leader.address])
     eventually(lambda: one.get("/readyz") == (503, "another broker drains\n"))
     assert one.get("/healthz")[0] == 200
     leader.others_drain = False
     eventually(lambda: one.get("/readyz") == (200, "ok\n"))
-    leader.others_drain, told = True, len(leader.reports)
-    eventually(lambda: len(leader.reports) >= told + 2)
+    leader.others_drain, count_before = True, len(leader.reports)
+    eventually(lambda: len(leader.reports) >= count_before + 2)
     assert one.get("/readyz")[0] == 200, "it was ready already"
 
 
-def test_the_leader_is_found_again_wherever_it_is(brokers: Brokers, leader: LeaderStub):
-    with LeaderStub() as second:
+def test_the_leader_is_found_again_wherever_it_is(brokers: BrokerProcesses, leader: RecordingLeader):
+    with RecordingLeader() as second:
         leader.other = second.address
         brokers.start("b1", flags=["--leader", f"127.0.0.1:9,{leader.address}"])
         eventually(lambda: len(second.reports) >= 2)
@@ -101,7 +101,9 @@ def test_the_leader_is_found_again_wherever_it_is(brokers: Brokers, leader: Lead
         eventually(lambda: len(leader.reports) >= 2)
 
 
-def test_sigterm_asks_to_leave_and_serves_until_it_may(brokers: Brokers, leader: LeaderStub):
+def test_sigterm_requests_to_leave_and_the_broker_serves_until_it_may(
+    brokers: BrokerProcesses, leader: RecordingLeader
+):
     (one,) = brokers.start("b1", flags=["--leader", leader.address])
     topic = make_topic()
     segment = make_segment(topic, one.replica)
@@ -110,7 +112,7 @@ def test_sigterm_asks_to_leave_and_serves_until_it_may(brokers: Brokers, leader:
     one.terminate()
     eventually(lambda: leader.last.leaving and leader.last.status.draining)
     assert one.get("/readyz")[0] == 503
-    # Longer than it would wait for a leader that is away.
+    # Longer than it waits for a missing leader.
     until = time.monotonic() + 6
     while time.monotonic() < until:
         producer.wait_acked(producer.send(rows([b"v"])))
@@ -120,16 +122,18 @@ def test_sigterm_asks_to_leave_and_serves_until_it_may(brokers: Brokers, leader:
     assert producer.wait_sealed().end == producer.next_sequence
 
 
-def test_a_segment_that_the_leader_no_longer_names_is_looked_up(brokers: Brokers, leader: LeaderStub, store: Store):
+def test_a_segment_that_the_leader_no_longer_names_is_looked_up(
+    brokers: BrokerProcesses, leader: RecordingLeader, store: Store
+):
     (one,) = brokers.start("b1", flags=["--leader", leader.address])
     topic = make_topic()
     segment = make_segment(topic, one.replica)
-    leader.held = [segment.name]
+    leader.assigned = [segment.name]
     one.open(topic, segment)
-    chain = Chain(store, topic.name, topic.uid, segment.name)
+    chain = ChunkChain(store, topic.name, topic.uid, segment.name)
     chain.put_seal(ChunkInfo(segment.name, 0, 0, writer="a leader", nonce="n", sealed=True), schema=chunk_schema())
     seen = len(leader.reports)
     eventually(lambda: len(leader.reports) >= seen + 2)
     assert one.report(segment).state == "open"
-    leader.held = []
+    leader.assigned = []
     eventually(lambda: one.report(segment).state == "sealed")

@@ -1,4 +1,4 @@
-"""The rules of streams and commands, each broken on purpose."""
+"""Each rule of streams and actions is violated on purpose."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ import pytest
 from smq_core.errors import (
     InvalidRequest,
     MessageTooLarge,
-    NotHeld,
+    NotHosted,
     NotOpenYet,
     ProducerFenced,
     SchemaMismatch,
@@ -22,23 +22,23 @@ from smq_core.errors import (
     WrongIncarnation,
     WrongPartition,
 )
-from smq_core.layout import Successor, create
-from smq_core.model import Column, Durability, Segment, Topic
+from smq_core.model.entities import Column, Durability, Segment, Topic
+from smq_core.model.layout_transitions import Successor, create
 from smq_proto.flight import call, from_flight
 from smq_proto.v1 import data_pb2 as pb
-from smq_storage.chunks import message_schema
-from smq_storage.layouts import put_layout
-from smq_storage.store import Store
-from smq_storage.topics import put_current, put_topic
-from support.broker_process import BrokerProcess, Brokers, make_segment, make_topic
-from support.raw_flight import RawProducer, RawReader, rows, sized
+from smq_storage.catalog.layouts import put_layout
+from smq_storage.catalog.topics import put_current, put_topic
+from smq_storage.chunks.parquet_codec import message_schema
+from smq_storage.object_store.store import Store
+from support.data.raw_flight import RawProducer, RawReader, rows, rows_of_size
+from support.processes.broker import BrokerProcess, BrokerProcesses, make_segment, make_topic
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def broker(brokers: Brokers) -> BrokerProcess:
+def broker(brokers: BrokerProcesses) -> BrokerProcess:
     return brokers.start("b1", flags=["--max-batch", "1Mi"])[0]
 
 
@@ -54,7 +54,7 @@ def segment(broker: BrokerProcess, topic: Topic) -> Segment:
     return segment
 
 
-# ---- who is meant
+# ---- incarnations and segments
 
 
 def test_another_incarnation_is_refused_everywhere(broker: BrokerProcess, topic: Topic, segment: Segment):
@@ -75,15 +75,15 @@ def test_open_is_repeatable_until_the_segment_is_sealed(broker: BrokerProcess, t
     broker.open(topic, segment)
     broker.seal(topic, segment)
     broker.seal(topic, segment)
-    with pytest.raises(NotHeld):
+    with pytest.raises(NotHosted):
         broker.open(topic, segment)
 
 
 def test_a_seal_of_what_is_not_held_forbids_it_for_ever(broker: BrokerProcess, topic: Topic):
     segment = make_segment(topic, broker.replica, number=7)
-    with pytest.raises(NotHeld):
+    with pytest.raises(NotHosted):
         broker.seal(topic, segment)
-    with pytest.raises(NotHeld):
+    with pytest.raises(NotHosted):
         broker.open(topic, segment)
 
 
@@ -111,7 +111,7 @@ def test_a_gap_ends_the_stream_and_says_what_is_expected(broker: BrokerProcess, 
     producer.wait_acked(producer.send(rows([b"0"])))
     producer.send(rows([b"5"]), sequence=5)
     error = producer.wait_error()
-    assert isinstance(error, SequenceGap) and error.details["expected"] == 1
+    assert isinstance(error, SequenceGap) and error.expected == 1
     assert broker.report(segment).end == 1
 
 
@@ -119,12 +119,12 @@ def test_repeats_after_a_reconnect_are_acked_with_the_same_offsets(
     broker: BrokerProcess, topic: Topic, segment: Segment
 ):
     first = RawProducer(broker.address, topic, segment)
-    offsets = [first.wait_acked(first.send(sized(1 + i, 10))) for i in range(5)]
-    first.vanish()
+    offsets = [first.wait_acked(first.send(rows_of_size(1 + i, 10))) for i in range(5)]
+    first.drop_connections()
     second = RawProducer(broker.address, topic, segment)
     assert second.wait_opened().last_sequence == 4
     for sequence in range(5):
-        second.send(sized(1 + sequence, 10), sequence=sequence)
+        second.send(rows_of_size(1 + sequence, 10), sequence=sequence)
     assert [second.wait_acked(s) for s in range(5)] == offsets
     assert second.wait_acked(second.send(rows([b"new"]))) == 15
     assert broker.report(segment).messages == 16
@@ -138,13 +138,13 @@ def test_a_newer_epoch_fences_the_older(broker: BrokerProcess, topic: Topic, seg
     new.wait_acked(new.send(rows([b"new"])))
     old.send(rows([b"zombie"]))
     error = old.wait_error()
-    assert isinstance(error, ProducerFenced) and error.details["epoch"] == 2
+    assert isinstance(error, ProducerFenced) and error.epoch == 2
     late = RawProducer(broker.address, topic, segment, epoch=1)
     assert isinstance(late.wait_error(), ProducerFenced)
     assert broker.report(segment).end == 2
 
 
-# ---- what batches may be
+# ---- valid batches
 
 
 def test_a_batch_outside_of_the_range_is_refused(broker: BrokerProcess, topic: Topic):
@@ -161,7 +161,7 @@ def test_another_schema_is_refused_with_the_expected_one(broker: BrokerProcess, 
     schema = message_schema((Column("delay", "float64"),))
     producer = RawProducer(broker.address, topic, segment, schema=schema)
     error = producer.wait_error()
-    assert isinstance(error, SchemaMismatch) and "value binary" in str(error.details["expected"])
+    assert isinstance(error, SchemaMismatch) and "value binary" in str(error.expected)
 
 
 def test_nulls_where_there_may_be_none_are_refused(broker: BrokerProcess, topic: Topic, segment: Segment):
@@ -177,10 +177,10 @@ def test_nulls_where_there_may_be_none_are_refused(broker: BrokerProcess, topic:
 def test_too_large_and_empty_batches_are_refused(broker: BrokerProcess, topic: Topic, segment: Segment):
     producer = RawProducer(broker.address, topic, segment)
     assert producer.wait_opened().max_batch_bytes == 1 << 20
-    producer.send(sized(1, (1 << 20) + 5000))
+    producer.send(rows_of_size(1, (1 << 20) + 5000))
     assert isinstance(producer.wait_error(), MessageTooLarge)
     producer = RawProducer(broker.address, topic, segment)
-    producer.send(sized(0, 1))
+    producer.send(rows_of_size(0, 1))
     assert isinstance(producer.wait_error(), InvalidRequest)
 
 
@@ -225,7 +225,7 @@ def test_garbage_never_ends_a_broker(broker: BrokerProcess, topic: Topic, segmen
 
 
 def test_damaged_offsets_are_refused(broker: BrokerProcess, topic: Topic, segment: Segment):
-    """They would end the process when the batch is copied or written."""
+    """They would crash the process when the batch is copied or written."""
     good = rows([b"a", b"b"])
     offsets = pa.array([0, 1 << 20, 3], pa.int32()).buffers()[1]
     data = pa.py_buffer(b"abc")
@@ -240,7 +240,7 @@ def test_damaged_offsets_are_refused(broker: BrokerProcess, topic: Topic, segmen
 # ---- replication
 
 
-def test_only_the_primary_may_replicate(brokers: Brokers, topic: Topic):
+def test_only_the_primary_may_replicate(brokers: BrokerProcesses, topic: Topic):
     one, two = brokers.start("b1", "b2")
     segment = make_segment(topic, one.replica, two.replica)
     two.open(topic, segment)
@@ -259,10 +259,10 @@ def test_only_the_primary_may_replicate(brokers: Brokers, topic: Topic):
     assert isinstance(from_flight(refused.value), WrongIncarnation)
     producer = RawProducer(two.address, topic, segment, incarnation=two.incarnation)
     error = producer.wait_error()
-    assert isinstance(error, NotHeld) and error.details["primary"] == one.address
+    assert isinstance(error, NotHosted) and error.primary == one.address
 
 
-def test_a_follower_that_opens_late_is_waited_for(brokers: Brokers, topic: Topic):
+def test_a_follower_that_opens_late_is_waited_for(brokers: BrokerProcesses, topic: Topic):
     one, two = brokers.start("b1", "b2")
     segment = make_segment(topic, one.replica, two.replica)
     one.open(topic, segment)
@@ -277,16 +277,16 @@ def test_a_follower_that_opens_late_is_waited_for(brokers: Brokers, topic: Topic
 # ---- readers
 
 
-def test_a_reader_below_the_tail_is_sent_to_the_filer(broker: BrokerProcess, topic: Topic, brokers: Brokers):
+def test_a_reader_below_the_tail_is_sent_to_the_filer(broker: BrokerProcess, topic: Topic, brokers: BrokerProcesses):
     (two,) = brokers.start("b2")
     segment = make_segment(topic, broker.replica, two.replica)
     for each in (broker, two):
         each.open(topic, segment)
     producer = RawProducer(broker.address, topic, segment)
-    producer.wait_acked(producer.send(sized(10, 100)))
+    producer.wait_acked(producer.send(rows_of_size(10, 100)))
     broker.flush(topic, segment)
     eventually(lambda: two.report(segment).chain_end == 10, what="the follower trims")
-    producer.wait_acked(producer.send(sized(10, 100)))
+    producer.wait_acked(producer.send(rows_of_size(10, 100)))
     for each in (broker, two):
         eventually(lambda each=each: each.report(segment).watermark == 20)
         reader = RawReader(each.address, topic, segment, incarnation=each.incarnation)
@@ -299,7 +299,7 @@ def test_a_reader_below_the_tail_is_sent_to_the_filer(broker: BrokerProcess, top
 def test_a_reader_at_the_end_needs_no_filer_for_what_was_just_written(
     broker: BrokerProcess, topic: Topic, segment: Segment
 ):
-    """The segment is Stored: each batch leaves the tail at the moment at which it may be read."""
+    """In a Stored segment each batch leaves the tail at the moment when it becomes readable."""
     reader = RawReader(broker.address, topic, segment, incarnation=broker.incarnation)
     assert reader.next() is not None
     producer = RawProducer(broker.address, topic, segment)
@@ -310,7 +310,7 @@ def test_a_reader_at_the_end_needs_no_filer_for_what_was_just_written(
     assert reader.last().sealed.end == 30
 
 
-def test_an_idle_reader_hears_a_heartbeat_and_sees_the_watermark(broker: BrokerProcess, topic: Topic, segment: Segment):
+def test_an_idle_reader_gets_heartbeats_with_the_watermark(broker: BrokerProcess, topic: Topic, segment: Segment):
     reader = RawReader(broker.address, topic, segment, incarnation=broker.incarnation)
     for _ in range(3):
         frame = reader.next()
@@ -322,7 +322,9 @@ def test_an_idle_reader_hears_a_heartbeat_and_sees_the_watermark(broker: BrokerP
 # ---- successors
 
 
-def test_a_successor_opens_only_after_its_predecessors_seals(broker: BrokerProcess, topic: Topic, brokers: Brokers):
+def test_a_successor_opens_only_after_its_predecessors_seals(
+    broker: BrokerProcess, topic: Topic, brokers: BrokerProcesses
+):
     (two,) = brokers.start("b2")
     left = make_segment(topic, broker.replica, stop=512)
     right = make_segment(topic, broker.replica, start=512, number=1)
@@ -346,7 +348,7 @@ def test_a_successor_opens_only_after_its_predecessors_seals(broker: BrokerProce
     waiting.wait_acked(waiting.send(rows([b"new"])))
 
 
-def test_who_writes_on_after_hearing_of_the_seal_disturbs_nobody(broker: BrokerProcess, topic: Topic, segment: Segment):
+def test_a_producer_that_writes_after_the_seal_affects_nobody(broker: BrokerProcess, topic: Topic, segment: Segment):
     broker.open(topic, segment)
     producer = RawProducer(broker.address, topic, segment)
     producer.wait_acked(producer.send(rows([b"v"])))
@@ -359,7 +361,7 @@ def test_who_writes_on_after_hearing_of_the_seal_disturbs_nobody(broker: BrokerP
     assert not broker.events("request.failed")
 
 
-def test_locate_and_outcome_need_no_leader(broker: BrokerProcess, store: Store, brokers: Brokers):
+def test_locate_and_outcome_need_no_leader(broker: BrokerProcess, store: Store, brokers: BrokerProcesses):
     topic = make_topic("travel/flights")
     whole = Successor(make_segment(topic, broker.replica).range, (broker.replica,), Durability.STORED)
     layout = create(topic.name, topic.uid, topic.spec.partitions, [whole], now=1, writer="w")

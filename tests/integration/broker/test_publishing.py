@@ -1,20 +1,20 @@
-"""A batch on its way: published, replicated, acked, written to the filer, sealed."""
+"""The life of a batch: it is published, replicated, acked, written to the filer, and sealed."""
 
 import pyarrow as pa
 import pytest
 
-from smq_core.model import Column
-from smq_storage.chain import Chain
-from smq_storage.chunks import message_schema
-from smq_storage.store import Store
-from support.broker_process import Brokers, make_segment, make_topic
-from support.raw_flight import RawProducer, RawReader, rows
+from smq_core.model.entities import Column
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.parquet_codec import message_schema
+from smq_storage.object_store.store import Store
+from support.data.raw_flight import RawProducer, RawReader, rows
+from support.processes.broker import BrokerProcesses, make_segment, make_topic
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
 
-def values_of(chain: Chain, first: int = 0) -> list[bytes]:
+def values_of(chain: ChunkChain, first: int = 0) -> list[bytes]:
     """The values in the chunks from ``first`` on."""
     found: list[bytes] = []
     for info in chain.walk(first):
@@ -25,7 +25,7 @@ def values_of(chain: Chain, first: int = 0) -> list[bytes]:
     return found
 
 
-def test_acked_messages_are_in_the_parquet_of_the_sealed_segment(brokers: Brokers, store: Store):
+def test_acked_messages_are_in_the_parquet_of_the_sealed_segment(brokers: BrokerProcesses, store: Store):
     one, two = brokers.start("b1", "b2")
     topic = make_topic()
     segment = make_segment(topic, one.replica, two.replica)
@@ -45,22 +45,22 @@ def test_acked_messages_are_in_the_parquet_of_the_sealed_segment(brokers: Broker
     assert outcome.end == 60
     sealed = producer.wait_sealed()
     assert (sealed.end, sealed.producers["p"].last_sequence) == (60, 19)
-    chain = Chain(store, topic.name, topic.uid, segment.name)
+    chain = ChunkChain(store, topic.name, topic.uid, segment.name)
     assert values_of(chain) == expected
-    last = chain.seal()
+    last = chain.read_seal_chunk()
     assert last is not None and last.first == 60 and last.producers["p"].last_sequence == 19
     assert reader.last().sealed.end == 60
     eventually(lambda: two.report(segment).state == "sealed", what="the follower learns of the seal")
     producer.close()
 
 
-def test_a_stored_segment_acks_only_what_is_in_the_filer(brokers: Brokers, store: Store):
+def test_a_stored_segment_acks_only_what_is_in_the_filer(brokers: BrokerProcesses, store: Store):
     (one,) = brokers.start("b1")
     topic = make_topic()
     segment = make_segment(topic, one.replica)
     one.open(topic, segment)
     producer = RawProducer(one.address, topic, segment)
-    chain = Chain(store, topic.name, topic.uid, segment.name)
+    chain = ChunkChain(store, topic.name, topic.uid, segment.name)
     for number in range(10):
         producer.wait_acked(producer.send(rows([b"%d" % number])))
         assert len(values_of(chain)) == number + 1
@@ -68,7 +68,7 @@ def test_a_stored_segment_acks_only_what_is_in_the_filer(brokers: Brokers, store
     producer.wait_sealed()
 
 
-def test_typed_columns(brokers: Brokers, store: Store):
+def test_typed_columns(brokers: BrokerProcesses, store: Store):
     (one,) = brokers.start("b1")
     columns = (Column("name", "string"), Column("delay", "float64", nullable=True))
     topic = make_topic(schema=columns)
@@ -80,7 +80,7 @@ def test_typed_columns(brokers: Brokers, store: Store):
     )
     producer = RawProducer(one.address, topic, segment, schema=schema)
     producer.wait_acked(producer.send(batch))
-    read = Chain(store, topic.name, topic.uid, segment.name).read(0)
+    read = ChunkChain(store, topic.name, topic.uid, segment.name).read(0)
     assert read is not None
     assert read[1].column("name").to_pylist() == ["N1"]
     assert read[1].column("appended").null_count == 0

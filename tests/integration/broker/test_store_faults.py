@@ -1,32 +1,38 @@
-"""Chunks and seals through a filer that breaks requests: nothing twice, nothing lost, no broker fences itself."""
+"""Chunks and seals on a faulty filer: nothing is duplicated or lost, and no broker fences itself."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from smq_core.model import ChunkInfo, Topic
-from smq_storage.chain import Chain
-from smq_storage.chunks import chunk_schema
-from smq_storage.store import Store
-from support.broker_process import BrokerProcess, Brokers, make_segment, make_topic
-from support.faulty_store import Fault, FaultyStore
-from support.raw_flight import RawProducer, rows, sized
-from support.seaweed import Seaweed
+from smq_core.model.entities import ChunkInfo, Topic
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.parquet_codec import chunk_schema
+from smq_storage.object_store.store import Store
+from support.data.raw_flight import RawProducer, rows, rows_of_size
+from support.fault_injection.store_proxy import StoreFault, StoreProxy
+from support.processes.broker import BrokerProcess, BrokerProcesses, make_segment, make_topic
+from support.processes.seaweed import Seaweed
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
-UNCLEAR = [Fault.STORED_BUT_500, Fault.ERROR_500, Fault.CONFLICT_409, Fault.DROP_BEFORE, Fault.DROP_AFTER]
+UNCLEAR = [
+    StoreFault.STORED_BUT_500,
+    StoreFault.ERROR_500,
+    StoreFault.CONFLICT_409,
+    StoreFault.DROP_BEFORE,
+    StoreFault.DROP_AFTER,
+]
 
 
 @pytest.fixture
-def faulty(seaweed: Seaweed) -> Iterator[FaultyStore]:
-    with FaultyStore(seaweed.endpoint) as proxy:
+def faulty(seaweed: Seaweed) -> Iterator[StoreProxy]:
+    with StoreProxy(seaweed.endpoint) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def broker(brokers: Brokers, faulty: FaultyStore) -> BrokerProcess:
+def broker(brokers: BrokerProcesses, faulty: StoreProxy) -> BrokerProcess:
     return brokers.start("b1", flags=["--filer-endpoint", faulty.endpoint, "--filer-timeout", "1"])[0]
 
 
@@ -36,7 +42,7 @@ def topic() -> Topic:
 
 
 def values(store: Store, topic: Topic, segment: str) -> list[bytes]:
-    chain = Chain(store, topic.name, topic.uid, segment)
+    chain = ChunkChain(store, topic.name, topic.uid, segment)
     found: list[bytes] = []
     for info in chain.walk():
         read = chain.read(info.first)
@@ -47,7 +53,7 @@ def values(store: Store, topic: Topic, segment: str) -> list[bytes]:
 
 @pytest.mark.parametrize("fault", UNCLEAR, ids=lambda fault: fault.name.lower())
 def test_an_unclear_put_becomes_clear(
-    broker: BrokerProcess, topic: Topic, faulty: FaultyStore, store: Store, fault: Fault
+    broker: BrokerProcess, topic: Topic, faulty: StoreProxy, store: Store, fault: StoreFault
 ):
     segment = make_segment(topic, broker.replica)
     broker.open(topic, segment)
@@ -63,13 +69,13 @@ def test_an_unclear_put_becomes_clear(
 
 
 def test_a_put_that_lands_after_its_timeout_is_recognised(
-    broker: BrokerProcess, topic: Topic, faulty: FaultyStore, store: Store
+    broker: BrokerProcess, topic: Topic, faulty: StoreProxy, store: Store
 ):
-    """The broker gave the attempt up and tries again, with more in its tail by then; both carry one nonce."""
+    """The broker cancels the attempt and retries with a longer tail. Both attempts have the same nonce."""
     segment = make_segment(topic, broker.replica)
     broker.open(topic, segment)
-    late = faulty.add(Fault.HOLD, contains=segment.name)
-    faulty.add(Fault.ERROR_500, contains=segment.name, times=3)
+    late = faulty.add(StoreFault.HOLD, contains=segment.name)
+    faulty.add(StoreFault.ERROR_500, contains=segment.name, times=3)
     producer = RawProducer(broker.address, topic, segment)
     producer.send(rows([b"0"]))
     assert late.reached.wait(10)
@@ -82,12 +88,12 @@ def test_a_put_that_lands_after_its_timeout_is_recognised(
     assert values(store, topic, segment.name) == [b"0", b"1"]
 
 
-def test_a_seal_goes_on_until_the_filer_is_back(broker: BrokerProcess, topic: Topic, faulty: FaultyStore):
+def test_a_seal_goes_on_until_the_filer_is_back(broker: BrokerProcess, topic: Topic, faulty: StoreProxy):
     segment = make_segment(topic, broker.replica)
     broker.open(topic, segment)
     producer = RawProducer(broker.address, topic, segment)
-    producer.wait_acked(producer.send(sized(3, 10)))
-    away = faulty.add(Fault.ERROR_500, contains=segment.name, times=None)
+    producer.wait_acked(producer.send(rows_of_size(3, 10)))
+    away = faulty.add(StoreFault.ERROR_500, contains=segment.name, times=None)
     with pytest.raises(Exception, match="did not answer"):
         broker.seal(topic, segment, timeout=1)
     assert broker.report(segment).state == "fenced"
@@ -98,17 +104,17 @@ def test_a_seal_goes_on_until_the_filer_is_back(broker: BrokerProcess, topic: To
 
 
 def test_a_primary_whose_chunk_was_taken_finds_out_how_it_was_sealed(broker: BrokerProcess, topic: Topic, store: Store):
-    """Somebody else sealed its segment while it was away, as a leader may for a Stored one."""
+    """A leader has sealed the Stored segment in the filer, which its broker learns at its next PUT."""
     segment = make_segment(topic, broker.replica)
     broker.open(topic, segment)
     producer = RawProducer(broker.address, topic, segment)
-    producer.wait_acked(producer.send(sized(3, 10)))
-    chain = Chain(store, topic.name, topic.uid, segment.name)
+    producer.wait_acked(producer.send(rows_of_size(3, 10)))
+    chain = ChunkChain(store, topic.name, topic.uid, segment.name)
     state = next(chain.walk()).producers
     seal = ChunkInfo(segment.name, 3, 0, writer="a leader", nonce="n", sealed=True, producers=state)
     assert chain.put_seal(seal, schema=chunk_schema()) == seal
-    late = producer.send(sized(1, 10))
-    told = producer.wait_sealed()
-    assert told.end == 3 and told.producers["p"].last_sequence == 0
+    late = producer.send(rows_of_size(1, 10))
+    outcome = producer.wait_sealed()
+    assert outcome.end == 3 and outcome.producers["p"].last_sequence == 0
     assert late not in producer.acked
     assert broker.report(segment).state == "sealed"

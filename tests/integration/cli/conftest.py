@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import Dev, smq
+from support.processes.cli import DevProcess, smq
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -16,8 +16,8 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
-    running = Dev(tmp_path_factory.mktemp("dev") / "data")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevProcess]:
+    running = DevProcess(tmp_path_factory.mktemp("dev") / "data")
     try:
         yield running.wait_ready()
     finally:
@@ -25,7 +25,7 @@ def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
 
 
 @pytest.fixture
-def leader(dev: Dev) -> str:
+def leader(dev: DevProcess) -> str:
     return dev.leader
 
 

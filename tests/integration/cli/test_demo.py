@@ -1,4 +1,4 @@
-"""`make demo`, without a terminal."""
+"""Runs `make demo` without a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import environment
+from support.processes.cli import environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

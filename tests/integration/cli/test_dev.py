@@ -1,4 +1,4 @@
-"""`smq dev`: it starts everything, says what to do next, and stops everything it started."""
+"""`smq dev` starts everything, prints the next commands, and stops everything that it started."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import Dev, smq
+from support.processes.cli import DevProcess, smq
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-Start = Callable[..., Dev]
+Start = Callable[..., DevProcess]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts `smq dev` on tmp_path/data; ends what is left at the end."""
-    started: list[Dev] = []
+    started: list[DevProcess] = []
 
-    def run(*arguments: str, listen: str = "127.0.0.1:0") -> Dev:
-        started.append(Dev(tmp_path / "data", *arguments, listen=listen))
+    def run(*arguments: str, listen: str = "127.0.0.1:0") -> DevProcess:
+        started.append(DevProcess(tmp_path / "data", *arguments, listen=listen))
         return started[-1]
 
     yield run
     # What a killed one left behind is ended by the next start on its folder.
     if started and started[-1].process.poll() == -signal.SIGKILL:
-        started.append(Dev(tmp_path / "data", "--brokers", "1").wait_ready())
+        started.append(DevProcess(tmp_path / "data", "--brokers", "1").wait_ready())
     for one in started:
         one.end()
 
 
 def processes(folder: Path) -> set[int]:
-    """The living processes that were started with something of this folder on their command line or in their
+    """The running processes that were started with something of this folder on their command line or in their
     environment: the leader, the brokers and SeaweedFS."""
     found = set()
     for entry in Path("/proc").iterdir():
@@ -79,7 +79,7 @@ def test_it_stops_everything_that_it_started_and_leaves_the_data(start: Start) -
     assert not [pid for pid in started if is_running(pid)]
 
 
-def test_what_to_type_next_works_as_it_is_printed(dev: Dev) -> None:
+def test_what_to_type_next_works_as_it_is_printed(dev: DevProcess) -> None:
     typed = [line.strip() for line in dev.output.splitlines() if "smq --leader" in line]
     assert [line.split(dev.leader)[1].split()[0] for line in typed] == ["apply", "publish", "consume", "top"]
 
@@ -88,7 +88,7 @@ def test_what_to_type_next_works_as_it_is_printed(dev: Dev) -> None:
         assert ran.code == 0 and ran.out, (line, ran)
 
 
-def test_a_second_one_on_the_same_folder_is_refused_and_disturbs_nothing(dev: Dev) -> None:
+def test_a_second_one_on_the_same_folder_is_refused_and_disturbs_nothing(dev: DevProcess) -> None:
     ran = smq("dev", "--dir", str(dev.folder), "--listen", "127.0.0.1:0")
 
     assert ran.code == 1 and "Traceback" not in ran.err
@@ -96,7 +96,7 @@ def test_a_second_one_on_the_same_folder_is_refused_and_disturbs_nothing(dev: De
     assert smq("broker", "list", leader=dev.leader).column("STATE") == ["alive"] * 3
 
 
-def test_a_port_in_use_is_told_before_anything_is_started(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_anything_is_started(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -123,7 +123,7 @@ def test_what_a_killed_one_left_running_is_ended_by_the_next(start: Start) -> No
     eventually(lambda: not any(is_running(pid) for pid in left), 20, what="the old processes have ended")
 
 
-def test_when_the_leader_dies_it_says_so_and_ends_with_everything(start: Start) -> None:
+def test_when_the_leader_dies_everything_is_stopped_with_a_message(start: Start) -> None:
     dev = start("--brokers", "1").wait_ready()
     leader = json.loads((dev.folder / "dev.json").read_text())["processes"][0][0]
     started = processes(dev.folder) | set(broker_pids(dev.folder))

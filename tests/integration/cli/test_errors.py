@@ -1,4 +1,4 @@
-"""What a person sees who has done something wrong, or whose leader is not there."""
+"""The errors of wrong commands, and of commands without a leader."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from support.cli import smq
+from support.processes.cli import smq
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def nowhere() -> str:
 
 
 @pytest.mark.parametrize("command", ["topic list", "publish t", "consume t", "top", "apply -f -"])
-def test_without_a_leader_it_says_where_it_looked_and_how_to_start_one(nowhere: str, command: str) -> None:
+def test_without_a_leader_the_error_names_the_address_and_how_to_start_one(nowhere: str, command: str) -> None:
     manifest = "apiVersion: seaweedmq.io/v1alpha1"
 
     ran = smq("--leader", nowhere, *command.split(), stdin=manifest)

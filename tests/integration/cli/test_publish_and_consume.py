@@ -1,4 +1,4 @@
-"""Messages in and out through `smq publish` and `smq consume`."""
+"""Publishes and consumes messages with `smq publish` and `smq consume`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from support.cli import SMQ, environment, smq
+from support.processes.cli import SMQ, environment, smq
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -53,7 +53,7 @@ def test_rows_that_do_not_fit_are_refused_column_by_column(leader: str, typed_to
     [
         (["--from", "no-such.parquet"], "there is no file no-such.parquet"),
         (["--from", "README"], "add --input"),
-        (["--key", "size"], "hashed by name"),
+        (["--key", "size"], "has the key column name"),
     ],
 )
 def test_what_cannot_be_published_is_refused(leader: str, typed_topic: str, arguments: list[str], words: str) -> None:

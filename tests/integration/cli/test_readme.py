@@ -1,8 +1,8 @@
-"""Every console block of README.md runs as it is written, and says what is written there.
+"""Every console block of README.md runs as written, with the output that is shown there.
 
-A line `$ command` is run by bash, all commands of a block in one shell. The lines below it are its output: digits may
-differ, and `…` stands for anything to the end of the line. Of `make` targets it is checked that they exist: they run in
-tests and by people, and take minutes.
+Bash runs the lines `$ command`, all commands of a block in one shell. The lines below a command are its output: digits
+may differ, and `…` matches anything to the end of the line. For `make` targets the test only checks that they exist,
+because they take minutes and other tests run them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from smq_storage.ports import free_port
-from support.cli import environment, smq
+from smq_storage.process.ports import free_port
+from support.processes.cli import environment, smq
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -94,7 +94,7 @@ def test_the_python_block_runs(leader: str, tmp_path: Path) -> None:
 
 
 def wait_when_needed(command: str) -> str:
-    """A person sees that `smq dev` is ready before typing on; and port 7070 may be taken on this machine."""
+    """Makes `smq dev` wait until it is ready, as a user would, and use a free port, as 7070 may be in use."""
     if command.startswith("smq dev"):
         port = free_port()
         started = (

@@ -1,4 +1,4 @@
-"""Topics, segments, brokers, groups: what the lists show, what the commands do, what is refused."""
+"""Topics, segments, brokers and groups: the output of the lists, the effects of commands, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import smq
+from support.processes.cli import smq
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -95,7 +95,7 @@ def test_a_topic_is_paused_and_resumed(leader: str, topic: str) -> None:
     assert smq("topic", "pause", topic, leader=leader).code == 0
     assert ready().endswith("yes, autoscaling paused")
     described = smq("topic", "describe", topic, leader=leader).out
-    assert "Autoscaling: paused" in described and f"`smq topic resume {topic}` ends it" in described
+    assert "Autoscaling: paused" in described and f"run `smq topic resume {topic}`" in described
     assert "autoscaling is paused" in smq("top", leader=leader).out, "the decision"
 
     resumed = smq("topic", "resume", topic, leader=leader)
@@ -104,9 +104,9 @@ def test_a_topic_is_paused_and_resumed(leader: str, topic: str) -> None:
     assert smq("topic", "pause", "no-such-topic", leader=leader).code == 1
 
 
-def test_a_deleted_topic_is_gone_and_deleting_asks_first(leader: str, topic: str) -> None:
-    asked = smq("topic", "delete", topic, leader=leader)
-    assert asked.code == 1 and "--yes" in asked.err
+def test_a_deleted_topic_is_gone_and_deleting_needs_confirmation(leader: str, topic: str) -> None:
+    unconfirmed = smq("topic", "delete", topic, leader=leader)
+    assert unconfirmed.code == 1 and "--yes" in unconfirmed.err
     assert smq("topic", "delete", topic, "--yes", leader=leader).out == f"topic {topic} deleted\n"
 
     assert topic not in smq("topic", "list", leader=leader).column("NAME")

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import smq
-from smq_storage.seaweed import SeaweedProcess
-from support.local_cluster import LocalCluster
-from support.seaweed import prefix, seaweed
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.processes.local_cluster import LocalCluster
+from support.processes.seaweed import prefix, seaweed
 
 __all__ = ["prefix", "seaweed"]
 

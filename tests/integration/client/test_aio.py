@@ -1,4 +1,4 @@
-"""The asyncio twin, against real processes."""
+"""The asyncio client against real processes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 import smq
-from support.local_cluster import LocalCluster
+from support.processes.local_cluster import LocalCluster
 
 pytestmark = pytest.mark.integration
 
 
-def test_publish_and_consume_on_an_event_loop(cluster: LocalCluster, topic: str) -> None:
+async def test_publish_and_consume_on_an_event_loop(cluster: LocalCluster, topic: str) -> None:
     cluster.create(topic)
 
-    async def scenario() -> None:
+    async with asyncio.timeout(30):
         async with smq.aio.connect(cluster.address) as client:
             assert topic in [t.name.split("/")[1] for t in await client.admin().topics()]
             async with client.producer(topic) as producer:
@@ -32,18 +32,16 @@ def test_publish_and_consume_on_an_event_loop(cluster: LocalCluster, topic: str)
                     break
             await consumer.close()
 
-    asyncio.run(asyncio.wait_for(scenario(), 30))
-
 
 async def _receipt(delivery: smq.aio.AsyncDelivery[smq.Receipt]) -> smq.Receipt:
     return await delivery
 
 
-def test_a_cancelled_poll_loses_nothing(cluster: LocalCluster, topic: str) -> None:
+async def test_a_cancelled_poll_loses_nothing(cluster: LocalCluster, topic: str) -> None:
     cluster.create(topic)
 
-    async def scenario() -> list[bytes]:
-        found: list[bytes] = []
+    found: list[bytes] = []
+    async with asyncio.timeout(60):
         async with (
             smq.aio.connect(cluster.address) as client,
             client.producer(topic) as producer,
@@ -58,15 +56,10 @@ def test_a_cancelled_poll_loses_nothing(cluster: LocalCluster, topic: str) -> No
                 batch = await consumer.poll(5) if polling.cancelled() else polling.result()
                 assert batch is not None
                 found += batch.table.column("value").to_pylist()
-        return found
-
-    assert asyncio.run(asyncio.wait_for(scenario(), 60)) == [b"%d" % i for i in range(20)]
+    assert found == [b"%d" % i for i in range(20)]
 
 
-def test_the_sync_errors_come_out(cluster: LocalCluster) -> None:
-    async def scenario() -> None:
-        async with smq.aio.connect(cluster.address) as client:
-            with pytest.raises(smq.UnknownTopic):
-                await client.producer("nowhere")
-
-    asyncio.run(scenario())
+async def test_the_sync_errors_come_out(cluster: LocalCluster) -> None:
+    async with smq.aio.connect(cluster.address) as client:
+        with pytest.raises(smq.UnknownTopic):
+            await client.producer("nowhere")

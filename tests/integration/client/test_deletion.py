@@ -1,4 +1,4 @@
-"""A topic is deleted while a producer writes to it: whoever was told that it is done has seen the last ack."""
+"""A topic is deleted while a producer writes to it: messages that are sent after the answer get no ack."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import time
 import pytest
 
 import smq
-from smq_storage.chain import Chain
-from smq_storage.topics import read_current
-from support.local_cluster import LocalCluster
+from smq_storage.catalog.topics import read_current
+from smq_storage.chunks.chain import ChunkChain
+from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -20,8 +20,8 @@ ON_THE_WIRE = 0.5
 """Seconds: an ack that a broker sent before may be taken in by a busy machine only then."""
 
 
-class Writer:
-    """Writes without a pause until it is told that it cannot, and remembers when each ack came."""
+class EndlessWriter:
+    """Writes without a pause until it gets an error, and records the time of each ack."""
 
     def __init__(self, producer: smq.Producer) -> None:
         self._producer = producer
@@ -65,7 +65,7 @@ def test_no_ack_comes_after_a_deletion_was_answered(cluster: LocalCluster, topic
         current = read_current(store, name)
         assert current is not None
         segments = [segment.name for segment in deleting.admin().segments(topic)]
-        writer = Writer(writing.producer(topic))
+        writer = EndlessWriter(writing.producer(topic))
         eventually(lambda: len(writer.acks) > 500, 30, what="the producer writes")
         deleting.admin().delete(topic)
         answered = time.monotonic()
@@ -73,11 +73,11 @@ def test_no_ack_comes_after_a_deletion_was_answered(cluster: LocalCluster, topic
         late = [(sent, acked) for sent, acked, _ in writer.acks if sent > answered or acked > answered + ON_THE_WIRE]
         assert not late, "acked after the deletion was told as done"
         assert isinstance(writer.refused, smq.UnknownTopic)
-        assert f"topic {name} was deleted" in writer.refused.message and "open a new one" in writer.refused.message
+        assert f"topic {name} was deleted" in writer.refused.message and "open a new producer" in writer.refused.message
         assert writer.refused_at < answered + 2, "it is told at once, not by silence"
         ends = {}
         for segment in segments:
-            seal = Chain(store, name, current[0], segment).seal()
+            seal = ChunkChain(store, name, current[0], segment).read_seal_chunk()
             assert seal is not None, f"{segment} is sealed"
             ends[segment] = seal.first
         assert all(receipt.offset < ends[receipt.segment] for _, _, receipt in writer.acks), "an ack that is in no file"

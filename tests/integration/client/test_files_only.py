@@ -1,4 +1,4 @@
-"""Old data is readable with nothing but the files."""
+"""Old data is readable from the files alone, without any process of SeaweedMQ."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import smq
-from support.ledger import Ledger, check, read_back
-from support.local_cluster import LocalCluster
+from support.data.message_ledger import MessageLedger, check_deliveries, read_back
+from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 
 def test_all_processes_are_dead_and_the_files_are_read(own_cluster: LocalCluster) -> None:
     own_cluster.create("flights", flush={"bytes": "64Ki", "interval": "1s"})
-    ledger = Ledger()
+    ledger = MessageLedger()
     with own_cluster.connect() as client:
         with client.producer("flights") as producer:
             ledger.send(producer, 5000)
@@ -35,7 +35,7 @@ def test_all_processes_are_dead_and_the_files_are_read(own_cluster: LocalCluster
     with smq.connect(filer_url=store.url, filer_endpoint=store.endpoint) as files:
         with files.consumer("flights") as consumer:
             batches = read_back(consumer, ledger.total)
-            check(ledger, batches)
+            check_deliveries(ledger, batches)
             assert {b.segment for b in batches} == {old.name, *names}
         with pytest.raises(smq.UnknownTopic):
             files.consumer("other")

@@ -1,4 +1,4 @@
-"""Members of a group share a topic: each message goes to one of them, also while members come and go."""
+"""Members of a group share a topic: each message goes to one of them, even while members join and leave."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections import Counter
 import pytest
 
 import smq
-from support.ledger import Ledger, message, read_back
-from support.local_cluster import LocalCluster
+from support.data.message_ledger import MessageLedger, message, read_back
+from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
 
-class Member:
+class MemberThread:
     """Polls and commits in a thread, as a program would: every batch is worked on, then committed."""
 
     def __init__(self, client: smq.Client, topic: str, group: str) -> None:
@@ -40,19 +40,19 @@ class Member:
         self.consumer.close()
 
 
-def everything(ledger: Ledger) -> Counter[bytes]:
+def everything(ledger: MessageLedger) -> Counter[bytes]:
     return Counter(message(key, number) for key, count in enumerate(ledger.sent) for number in range(count))
 
 
 def test_members_share_the_segments_and_hand_them_over(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic, segments={"min": 4, "max": 8})
-    ledger = Ledger(keys=64)
-    first = Member(client, topic, "report")
+    ledger = MessageLedger(keys=64)
+    first = MemberThread(client, topic, "report")
     with client.producer(topic) as producer:
         ledger.send(producer, 2000)
         producer.flush()
         eventually(lambda: len(first.values) == ledger.total, 20)
-        second = Member(client, topic, "report")
+        second = MemberThread(client, topic, "report")
         eventually(
             lambda: ledger.send(producer, 64) or (len(second.consumer.assignment) == 2 and len(second.values) > 100),
             20,
@@ -72,8 +72,8 @@ def test_a_group_follows_a_split_and_goes_on_where_it_committed(
     cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
     cluster.create(topic)
-    ledger = Ledger()
-    member = Member(client, topic, "report")
+    ledger = MessageLedger()
+    member = MemberThread(client, topic, "report")
     with client.producer(topic) as producer:
         ledger.send(producer, 1000)
         producer.flush()
@@ -85,7 +85,7 @@ def test_a_group_follows_a_split_and_goes_on_where_it_committed(
         member.stop()
         ledger.send(producer, 500)
         producer.flush()
-    again = Member(client, topic, "report")
+    again = MemberThread(client, topic, "report")
     eventually(lambda: len(member.values) + len(again.values) >= ledger.total, 20)
     again.stop()
     assert Counter(member.values + again.values) == everything(ledger)
@@ -129,11 +129,11 @@ def test_auto_commit_leaves_out_a_batch_that_the_program_failed_on(
         assert consumer.poll(10) is not None
 
 
-def test_a_group_begins_at_the_latest_when_asked_to(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+def test_a_group_begins_at_the_latest_when_requested(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic)
     with client.producer(topic) as producer:
         producer.send(b"before").result(20)
-        # Where the end is the leader knows from the brokers' reports, one each second.
+        # The leader gets the end from the brokers' reports, one each second.
         reports = lambda: [s for b in client.admin().brokers() for s in b.segments if s.topic.endswith(topic)]  # noqa: E731
         eventually(lambda: any(s.watermark == 1 for s in reports()), 10)
         with client.consumer(topic, group="g", start="latest") as consumer:

@@ -1,4 +1,4 @@
-"""A client outside of the cluster: all that it does goes through the relay of one broker."""
+"""A client outside of the cluster sends all its calls through the relay of one broker."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import smq
-from smq_storage.ports import free_port
-from smq_storage.seaweed import SeaweedProcess
-from support.local_cluster import LocalCluster
+from smq_storage.process.ports import free_port
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 OUTSIDE = """

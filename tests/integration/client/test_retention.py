@@ -1,4 +1,4 @@
-"""Retention with real processes: what goes, what stays for groups, what readers are told, what becomes of the files."""
+"""Retention with real processes: which segments it removes or keeps for groups, what readers get, and the files."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pyarrow as pa
 import pytest
 
 import smq
-from smq_core.model import Topic
-from smq_storage import index
-from smq_storage.retired import list_retired
-from smq_storage.seaweed import SeaweedProcess
-from smq_storage.store import Store
-from smq_storage.topics import read_current, read_topic
-from support.ledger import read_back
-from support.local_cluster import LocalCluster
-from support.retained import left_over, missing, segments_with_files
+from smq_core.model.entities import Topic
+from smq_storage.catalog import sealed_index
+from smq_storage.catalog.deleted_topics import list_deleted_topics
+from smq_storage.catalog.topics import read_current, read_topic
+from smq_storage.object_store.store import Store
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.data.message_ledger import read_back
+from support.data.sealed_topic import leftover_files, missing_files, segments_with_files
+from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
 QUICKLY = (
-    *("--collect-every", "100ms", "--removed-files-stay", "1s", "--deleted-topics-stay", "1s"),
-    *("--strays-stay", "1s", "--look-for-strays-every", "1s", "--broker-memory", "4Gi"),
+    *("--cleanup-interval", "100ms", "--removed-files-grace", "1s", "--deleted-topics-grace", "1s"),
+    *("--orphaned-files-grace", "1s", "--orphan-check-interval", "1s", "--broker-memory", "4Gi"),
 )
 
 
@@ -88,9 +88,9 @@ def test_old_segments_go_with_their_files_and_a_reader_begins_at_the_oldest_left
         assert values(read_back(consumer, 1)) == [b"new"]
     with client.consumer(topic, group="late", start="earliest") as consumer:
         assert values(read_back(consumer, 1)) == [b"new"]
-    assert not missing(store, made)
+    assert not missing_files(store, made)
     (said,) = {d.reason for d in client.admin().decisions() if d.action == "retention" and d.topic.endswith(topic)}
-    assert said == "older than 3 s"
+    assert said == "older than 3s"
 
 
 def test_the_oldest_bytes_go_when_there_are_too_many(
@@ -100,12 +100,14 @@ def test_the_oldest_bytes_go_when_there_are_too_many(
     sealed = [write_and_roll(client, topic, bytes([65 + i]) * 100_000) for i in range(6)]
     made = topic_in(store, topic)
     eventually(
-        lambda: sum(e.bytes for e in index.read(store, made.name, made.uid)) <= 300 * 1024, 20, what="it fits again"
+        lambda: sum(e.bytes for e in sealed_index.read(store, made.name, made.uid)) <= 300 * 1024,
+        20,
+        what="it fits again",
     )
-    left = [e.name for e in index.read(store, made.name, made.uid)]
+    left = [e.name for e in sealed_index.read(store, made.name, made.uid)]
     assert left == sealed[-len(left) :], "the youngest stay"
-    eventually(lambda: not left_over(store, made), 20, what="the files of the others are gone")
-    assert not missing(store, made)
+    eventually(lambda: not leftover_files(store, made), 20, what="the files of the others are gone")
+    assert not missing_files(store, made)
 
 
 def test_what_a_group_has_still_to_read_stays_until_it_has_read_it(
@@ -118,19 +120,20 @@ def test_what_a_group_has_still_to_read_stays_until_it_has_read_it(
         write_and_roll(client, topic, b"unread")
         eventually(
             lambda: any(
-                c.type == "RetentionHeld" and "report" in c.message for c in client.admin().topic(topic).conditions
+                c.type == "RetentionBlocked" and c.is_true and "report" in c.message
+                for c in client.admin().topic(topic).conditions
             ),
             20,
-            what="the topic says for whom it keeps the segment",
+            what="the condition names the group that the segment is kept for",
         )
         assert first.name in names(client, topic)
         assert values(read_back(reader, 1)) == [b"unread"]
         reader.commit()
         eventually(lambda: first.name not in names(client, topic), 20, what="it was read, so it goes")
-    assert not missing(store, topic_in(store, topic))
+    assert not missing_files(store, topic_in(store, topic))
 
 
-def test_a_group_whose_topic_lets_the_unread_go_is_told_exactly_what_it_lost(
+def test_a_group_learns_exactly_what_retention_removed_unread(
     cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
     cluster.create(topic, retention={"age": "2s", "unread": "Expire"})
@@ -145,13 +148,13 @@ def test_a_group_whose_topic_lets_the_unread_go_is_told_exactly_what_it_lost(
     with client.producer(topic) as producer:
         producer.send(b"after").result(20)
     with client.consumer(topic, group="slow") as reader:
-        told = []
+        reported = []
         for _ in range(2):
             with pytest.raises(smq.DataLost) as loss:
                 while True:
                     reader.poll(20)
-            told.append((loss.value.segment, loss.value.start, loss.value.stop))
-        assert sorted(told) == sorted([(first.name, 1, 4), (second, 0, 2)])
+            reported.append((loss.value.segment, loss.value.start, loss.value.stop))
+        assert sorted(reported) == sorted([(first.name, 1, 4), (second, 0, 2)])
     with client.consumer(topic, group="slow", on_loss="skip") as reader:
         assert values(read_back(reader, 1)) == [b"after"]
         reader.commit()
@@ -159,7 +162,7 @@ def test_a_group_whose_topic_lets_the_unread_go_is_told_exactly_what_it_lost(
         assert reader.poll(3) is None, "what was told, and is behind what was committed, is not told again"
 
 
-def test_a_reader_in_the_middle_of_a_file_that_goes_is_told_what_it_lost(
+def test_a_reader_inside_a_removed_file_learns_what_it_lost(
     cluster: LocalCluster, client: smq.Client, topic: str, store: Store
 ) -> None:
     cluster.create(topic, retention={"age": "5s"}, flush={"bytes": "16Ki"})
@@ -204,14 +207,14 @@ def test_a_position_at_the_end_of_a_removed_segment_lost_nothing(
     with client.consumer(topic, start={gone: 2}) as reader:
         assert values(read_back(reader, 1)) == [b"after"]
     with client.consumer(topic, start={gone: 1}) as reader:
-        with pytest.raises(smq.DataLost) as told:
+        with pytest.raises(smq.DataLost) as reported:
             reader.poll(20)
-        assert (told.value.segment, told.value.start, told.value.stop) == (gone, 1, 2)
-    # As after a loss that nobody told this reader before retention came.
+        assert (reported.value.segment, reported.value.start, reported.value.stop) == (gone, 1, 2)
+    # The position is beyond the end, as after a loss that was not reported to this reader before retention ran.
     with client.consumer(topic, start={gone: 5}) as reader:
-        with pytest.raises(smq.DataLost) as told:
+        with pytest.raises(smq.DataLost) as reported:
             reader.poll(20)
-        assert (told.value.segment, told.value.start, told.value.stop) == (gone, 2, 5)
+        assert (reported.value.segment, reported.value.start, reported.value.stop) == (gone, 2, 5)
         assert values(read_back(reader, 1)) == [b"after"]
 
 
@@ -229,16 +232,18 @@ def test_a_deleted_topic_keeps_its_data_or_not_and_a_new_one_of_its_name_is_not_
         new = topic_in(store, topic)
         assert new.uid != old.uid
         if policy == "Delete":
-            eventually(lambda: not list(store.list(f"{old.name}/{old.uid}")), 60, what="the first life's data is gone")
+            eventually(
+                lambda: not list(store.list(f"{old.name}/{old.uid}")), 60, what="the data of the first topic is deleted"
+            )
         else:
-            eventually(lambda: old.uid in list_retired(store), 10)
-            assert not missing(store, old)
-        assert not missing(store, new)
+            eventually(lambda: old.uid in list_deleted_topics(store), 10)
+            assert not missing_files(store, old)
+        assert not missing_files(store, new)
         with later.consumer(topic, start="earliest") as reader:
             assert values(read_back(reader, 1)) == [b"second life"]
 
 
-def test_a_topic_that_was_deleted_while_nobody_led_is_collected_by_the_next_leader(
+def test_a_topic_deleted_without_a_leader_is_collected_by_the_next_leader(
     seaweed: SeaweedProcess, prefix: str, tmp_path: Path
 ) -> None:
     with LocalCluster(tmp_path / "cluster", seaweed.settings(prefix), arguments=QUICKLY) as cluster:
@@ -253,5 +258,5 @@ def test_a_topic_that_was_deleted_while_nobody_led_is_collected_by_the_next_lead
         (path,) = [p for p in (cluster.folder / "topics").iterdir() if "gone" in p.name]
         path.unlink()
         cluster.start()
-        eventually(lambda: not list(store.list(f"{gone.name}/{gone.uid}")), 60, what="its data is gone")
-        assert not missing(store, stays)
+        eventually(lambda: not list(store.list(f"{gone.name}/{gone.uid}")), 60, what="the topic's data is deleted")
+        assert not missing_files(store, stays)

@@ -1,4 +1,4 @@
-"""What is published comes back: bytes, columns, order, receipts. Real leader, brokers and SeaweedFS."""
+"""Published messages are read back with the same bytes, columns, order and receipts, with real processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import smq
-from support.ledger import Ledger, check, read_back
-from support.local_cluster import LocalCluster
+from support.data.message_ledger import MessageLedger, check_deliveries, read_back
+from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -43,12 +43,12 @@ def test_every_message_is_there_once_in_its_keys_order(
     cluster: LocalCluster, client: smq.Client, topic: str, segments: int
 ) -> None:
     cluster.create(topic, segments={"min": segments, "max": 8})
-    ledger = Ledger()
+    ledger = MessageLedger()
     with client.producer(topic) as producer:
         ledger.send(producer, 20_000)
     with client.consumer(topic) as consumer:
         batches = read_back(consumer, ledger.total)
-    check(ledger, batches)
+    check_deliveries(ledger, batches)
     assert len({b.segment for b in batches}) == segments
 
 

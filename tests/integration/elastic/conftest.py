@@ -1,3 +1,3 @@
-from support.seaweed import prefix, seaweed
+from support.processes.seaweed import prefix, seaweed
 
 __all__ = ["prefix", "seaweed"]

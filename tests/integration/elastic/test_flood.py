@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from smq_storage.seaweed import SeaweedProcess
-from support.ledger import Ledger, Publishing, check, read_back
-from support.local_cluster import LocalCluster
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.data.message_ledger import BackgroundPublisher, MessageLedger, check_deliveries, read_back
+from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 ELASTIC = ("--broker-memory", "1Gi", "--max-brokers", "3", "--broker-capacity", "1Mi")
@@ -22,9 +22,9 @@ def test_a_flood_is_met_and_goes_back(seaweed: SeaweedProcess, prefix: str, tmp_
         admin = client.admin()
         cluster.create("flood", scaling=scaling)
         assert len(admin.segments("flood")) == 1
-        ledger = Ledger(keys=400)
+        ledger = MessageLedger(keys=400)
         with client.producer("flood", linger=0.01) as producer:
-            flood = Publishing(producer, ledger, at_once=10)
+            flood = BackgroundPublisher(producer, ledger, at_once=10)
             began = time.monotonic()
             eventually(lambda: len(open_segments(admin)) >= 6, 45, what="six segments")
             print(f"six segments after {time.monotonic() - began:.1f} s")
@@ -34,7 +34,7 @@ def test_a_flood_is_met_and_goes_back(seaweed: SeaweedProcess, prefix: str, tmp_
         reasons = {s.opened_because for s in admin.segments("flood", all=True)}
         assert {"Split", "Merge"} <= reasons
         with client.consumer("flood", start="earliest") as consumer:
-            check(ledger, read_back(consumer, ledger.total, 60))
+            check_deliveries(ledger, read_back(consumer, ledger.total, 60))
 
 
 def test_brokers_come_with_traffic(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from smq_storage.seaweed import SeaweedProcess
-from support.ledger import Ledger, Publishing, check, read_back
-from support.local_cluster import LocalCluster
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.data.message_ledger import BackgroundPublisher, MessageLedger, check_deliveries, read_back
+from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 
@@ -20,20 +20,20 @@ def test_a_flood_does_not_split_a_paused_topic(seaweed: SeaweedProcess, prefix: 
         cluster.create("flood", scaling=scaling)
         admin.pause("flood")
         assert admin.topic("flood").paused
-        ledger = Ledger(keys=200)
+        ledger = MessageLedger(keys=200)
         with client.producer("flood", linger=0.01) as producer:
-            flood = Publishing(producer, ledger, at_once=10)
+            flood = BackgroundPublisher(producer, ledger, at_once=10)
 
-            def withheld() -> bool:
-                told = [c.message for c in admin.topic("flood").conditions]
-                return any("load asks for a split of flood-0-64-0" in message for message in told)
+            def withheld_changes() -> bool:
+                messages = [c.message for c in admin.topic("flood").conditions]
+                return any("load calls for a split of flood-0-64-0" in message for message in messages)
 
-            eventually(withheld, 30, what="load asks for a split")
-            # By hand everything goes on, and what it opens is not cut either.
+            eventually(withheld_changes, 30, what="load calls for a split")
+            # Manual changes still work, and the segments that they open are not split either.
             admin.roll("flood", "flood-0-64")
             eventually(lambda: [s.number for s in admin.segments("flood")] == [1], 20, what="it is rolled")
             more = flood.acked + 200
-            eventually(lambda: flood.acked > more, 30, what="the flood goes on")
+            eventually(lambda: flood.acked > more, 30, what="the flood continues")
             assert len(admin.segments("flood")) == 1
             assert "split" not in {d.action for d in admin.decisions()}
             assert "seaweedmq.io/autoscaling" in manifest_of(cluster)
@@ -43,7 +43,7 @@ def test_a_flood_does_not_split_a_paused_topic(seaweed: SeaweedProcess, prefix: 
             flood.stop()
         assert [d.action for d in admin.decisions() if d.action in ("pause", "resume")] == ["pause", "resume"]
         with client.consumer("flood", start="earliest") as consumer:
-            check(ledger, read_back(consumer, ledger.total, 60))
+            check_deliveries(ledger, read_back(consumer, ledger.total, 60))
 
 
 def manifest_of(cluster: LocalCluster) -> str:

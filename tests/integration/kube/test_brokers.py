@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
-from support.broker_process import BrokerProcess
-from support.kube import Kube
-from support.kube_leader import KubeLeader, deployment_of, pod_of, topic
+from support.kube.client import KubeClient
+from support.kube.operator_process import OperatorProcess, deployment_of, pod_of, topic
+from support.processes.broker import BrokerProcess
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 Brokers = Callable[..., BrokerProcess]
 
 
-def replicas(kube: Kube, deployment: dict[str, Any]) -> int:
+def replicas(kube: KubeClient, deployment: dict[str, Any]) -> int:
     found: int = kube.get(deployment)["spec"]["replicas"]
     return found
 
 
-def proofs(operator: KubeLeader) -> dict[str, str]:
+def proofs(operator: OperatorProcess) -> dict[str, str]:
     return {event["incarnation"]: event["proof"] for event in operator.events("broker.gone")}
 
 
 def test_deployments_are_kept_within_their_annotations(
-    operator: KubeLeader, new_broker: Brokers, kube: Kube, namespace: str
+    operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
     small = kube.create(deployment_of(namespace, name="smq-broker", min_brokers="2", max_brokers="3"))
     assert small["spec"]["replicas"] == 1
@@ -42,14 +42,16 @@ def test_deployments_are_kept_within_their_annotations(
     assert [c for c in costs.values() if c] == [{"controller.kubernetes.io/pod-deletion-cost": "-1000"}]
 
 
-def test_nonsense_in_an_annotation_is_refused_in_words(operator: KubeLeader, kube: Kube, namespace: str) -> None:
+def test_an_invalid_annotation_is_refused_with_a_reason(
+    operator: OperatorProcess, kube: KubeClient, namespace: str
+) -> None:
     kube.create(deployment_of(namespace, min_brokers="two", max_brokers="3"))
-    refused = eventually(lambda: operator.events("deployment.annotation.refused"))[0]["message"]
+    refused = eventually(lambda: operator.events("deployment.annotation_rejected"))[0]["message"]
     assert "'two' is no count of brokers" in refused and 'such as "3"' in refused
 
 
-def test_the_death_of_all_replicas_is_believed_when_their_pods_are_gone(
-    operator: KubeLeader, new_broker: Brokers, kube: Kube, namespace: str
+def test_the_termination_of_all_replicas_is_proved_when_their_pods_are_gone(
+    operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
     old = [new_broker(name, operator) for name in ("a", "b")]
     kube.create(topic(namespace, flush={"bytes": "1Gi", "interval": "1h"}))
@@ -76,7 +78,7 @@ def test_the_death_of_all_replicas_is_believed_when_their_pods_are_gone(
 
 
 def test_a_next_leader_knows_that_pods_are_gone_which_it_never_saw(
-    new_operator: Callable[..., KubeLeader], new_broker: Brokers, kube: Kube, namespace: str
+    new_operator: Callable[..., OperatorProcess], new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
     operator = new_operator().start(timeout=90.0)
     old = [new_broker(name, operator) for name in ("a", "b")]
@@ -98,7 +100,7 @@ def test_a_next_leader_knows_that_pods_are_gone_which_it_never_saw(
 
 
 def test_a_restarted_container_makes_the_one_before_gone(
-    operator: KubeLeader, new_broker: Brokers, kube: Kube, namespace: str
+    operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
     broker = new_broker("a", operator)
     eventually(lambda: operator.alive() == {"a": broker.incarnation})
@@ -107,11 +109,11 @@ def test_a_restarted_container_makes_the_one_before_gone(
     status = {"name": "broker", "image": "none", "imageID": "", "ready": False, "restartCount": 1}
     status |= {"lastState": crashed, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
     kube.patch(pod_of("a", namespace, "broker"), {"status": {"containerStatuses": [status]}}, status=True)
-    eventually(lambda: "container in Pod a has ended" in proofs(operator)[broker.incarnation], 60)
+    eventually(lambda: "container in Pod a has terminated" in proofs(operator)[broker.incarnation], 60)
 
 
 def test_by_force_on_a_node_that_is_not_ready_is_no_proof_and_its_removal_is(
-    operator: KubeLeader, new_broker: Brokers, kube: Kube, namespace: str
+    operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
     node = kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{namespace}"}})
     try:

@@ -8,16 +8,16 @@ from typing import Any
 import helm_python as helm
 import pytest
 
-from support.bad_manifests import manifest
-from support.chart import CHART, VALUES, given, of_kind, render
-from support.kube import Kube, established
+from support.kube.chart import CHART, VALUES, given, of_kind, render
+from support.kube.client import KubeClient, established
+from support.kube.manifest_cases import manifest
 
 pytestmark = pytest.mark.integration
 CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
 
 
 @pytest.fixture
-def release(kube: Kube, namespace: str) -> Iterator[tuple[helm.Config, str]]:
+def release(kube: KubeClient, namespace: str) -> Iterator[tuple[helm.Config, str]]:
     """Helm in a Namespace of its own; what it installs as ``smq`` goes after the test."""
     with helm.Config(kubeconfig_path=str(kube.kubeconfig), namespace=namespace) as config:
         yield config, namespace
@@ -28,13 +28,13 @@ def release(kube: Kube, namespace: str) -> Iterator[tuple[helm.Config, str]]:
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-def test_the_api_server_takes_all_of_it(kube: Kube, values: dict[str, Any]) -> None:
+def test_the_api_server_takes_all_of_it(kube: KubeClient, values: dict[str, Any]) -> None:
     for resource in render(values):
         if not resource["apiVersion"].startswith("monitoring.coreos.com/"):  # Prometheus' operator, which is not here
             kube.apply(resource, dry_run=True, owner="chart")
 
 
-def test_a_release_lives_and_goes_and_its_topics_stay(kube: Kube, release: tuple[helm.Config, str]) -> None:
+def test_a_release_lives_and_goes_and_its_topics_stay(kube: KubeClient, release: tuple[helm.Config, str]) -> None:
     config, namespace = release
     values = given({"crds": {"install": False}, "operator": {"clusterWide": False}})
     with helm.Chart.load(CHART) as chart:
@@ -57,7 +57,7 @@ def test_a_release_lives_and_goes_and_its_topics_stay(kube: Kube, release: tuple
 
 
 @pytest.mark.parametrize("wide", [True, False], ids=["cluster", "namespace"])
-def test_the_operator_may_do_its_work_and_nothing_else(kube: Kube, namespace: str, wide: bool) -> None:
+def test_the_operator_may_do_its_work_and_nothing_else(kube: KubeClient, namespace: str, wide: bool) -> None:
     values = {"crds": {"install": False}, "operator": {"clusterWide": wide}}
     made = render(values, name="rights", namespace=namespace)
     made = [r for r in made if "Role" in r["kind"] or r["kind"] == "ServiceAccount"]
@@ -65,7 +65,7 @@ def test_the_operator_may_do_its_work_and_nothing_else(kube: Kube, namespace: st
     for resource in made:
         kube.apply(resource)
     try:
-        may = _Rights(kube, f"system:serviceaccount:{namespace}:rights-operator")
+        may = _AccessReview(kube, f"system:serviceaccount:{namespace}:rights-operator")
         assert may(namespace, "seaweedmq.io", "topics", "watch")
         assert may(namespace, "seaweedmq.io", "topics", "patch", "status")
         assert may(namespace, "seaweedmq.io", "segments", "create")
@@ -81,7 +81,7 @@ def test_the_operator_may_do_its_work_and_nothing_else(kube: Kube, namespace: st
         assert not may(namespace, "", "pods", "delete")
         assert not may("default", "", "pods", "patch")
         assert not may(namespace, "apps", "deployments", "patch")
-        broker = _Rights(kube, f"system:serviceaccount:{namespace}:rights-broker")
+        broker = _AccessReview(kube, f"system:serviceaccount:{namespace}:rights-broker")
         assert not broker(namespace, "", "pods", "list") and not broker(namespace, "seaweedmq.io", "topics", "get")
     finally:
         for resource in made:
@@ -89,14 +89,14 @@ def test_the_operator_may_do_its_work_and_nothing_else(kube: Kube, namespace: st
                 kube.delete(resource)
 
 
-class _Rights:
-    """Asks the API server what a user may do."""
+class _AccessReview:
+    """Queries the API server for what a user may do."""
 
-    def __init__(self, kube: Kube, user: str) -> None:
+    def __init__(self, kube: KubeClient, user: str) -> None:
         self._kube, self._user = kube, user
 
     def __call__(self, namespace: str, group: str, resource: str, verb: str, sub: str = "", name: str = "") -> bool:
-        asked = {
+        permission = {
             "namespace": namespace,
             "group": group,
             "resource": resource,
@@ -108,7 +108,7 @@ class _Rights:
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "metadata": {},
-            "spec": {"user": self._user, "resourceAttributes": asked},
+            "spec": {"user": self._user, "resourceAttributes": permission},
         }
         return bool(self._kube.create(review)["status"]["allowed"])
 

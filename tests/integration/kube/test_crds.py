@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from smq_core.keyspace import KeyRange
-from smq_core.layout import segment_name
-from support.bad_manifests import manifest
-from support.kube import Kube, Refused, established
+from smq_core.model.entities import segment_name
+from smq_core.model.keyspace import KeyRange
+from support.kube.client import KubeApiError, KubeClient, established
+from support.kube.manifest_cases import manifest
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -21,7 +21,7 @@ NOW = "2024-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def topic(kube: Kube, namespace: str) -> dict[str, Any]:
+def topic(kube: KubeClient, namespace: str) -> dict[str, Any]:
     made = manifest({"partitions": 512}, name="flights")
     made["metadata"]["namespace"] = namespace
     return kube.create(made)
@@ -39,7 +39,7 @@ def segment(namespace: str, start: int = 0, stop: int = 512, number: int = 7, **
 
 
 @pytest.mark.parametrize(("kind", "short"), [("topics", "smqt"), ("segments", "smqs")])
-def test_both_are_established_with_short_names_and_the_category(kube: Kube, kind: str, short: str) -> None:
+def test_both_are_established_with_short_names_and_the_category(kube: KubeClient, kind: str, short: str) -> None:
     crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
     found = kube.get(crd | {"metadata": {"name": f"{kind}.seaweedmq.io"}})
     assert established(found)
@@ -48,10 +48,12 @@ def test_both_are_established_with_short_names_and_the_category(kube: Kube, kind
     served = kube.request("GET", f"/apis/{API}")["resources"]
     names = next(r for r in served if r["name"] == kind)
     assert (names["shortNames"], names["categories"]) == ([short], ["smq"])
-    assert kube.kubectl("get", short, "-n", "kube-system") == "", "kubectl knows the short name, and there is none"
+    assert kube.kubectl("get", short, "-n", "kube-system") == "", (
+        "kubectl accepts the short name, and there is no such resource"
+    )
 
 
-def test_topics_are_listed_with_what_matters(kube: Kube, topic: dict[str, Any]) -> None:
+def test_topics_are_listed_with_what_matters(kube: KubeClient, topic: dict[str, Any]) -> None:
     status = {
         "segments": {"open": 4, "sealing": 1, "sealed": 9},
         "brokers": 3,
@@ -64,13 +66,13 @@ def test_topics_are_listed_with_what_matters(kube: Kube, topic: dict[str, Any]) 
     assert rows[0][:-1] == ["flights", 512, 4, 3, "True", "Split"]
 
 
-def test_a_new_topic_is_listed_with_what_is_known(kube: Kube, topic: dict[str, Any]) -> None:
+def test_a_new_topic_is_listed_with_what_is_known(kube: KubeClient, topic: dict[str, Any]) -> None:
     shown = kube.kubectl("get", "topics", "-n", topic["metadata"]["namespace"])
     assert shown.splitlines()[0].split() == TOPIC_HEADERS
     assert shown.splitlines()[1].split()[:2] == ["flights", "512"]
 
 
-def test_segments_are_listed_with_what_matters(kube: Kube, namespace: str) -> None:
+def test_segments_are_listed_with_what_matters(kube: KubeClient, namespace: str) -> None:
     made = kube.create(segment(namespace))
     status = {"phase": "Sealed", "brokers": ["broker-1", "broker-2"], "endOffset": 99, "openedBecause": "Split"}
     kube.patch(made, {"status": status}, status=True)
@@ -79,7 +81,7 @@ def test_segments_are_listed_with_what_matters(kube: Kube, namespace: str) -> No
     assert rows[0][:-1] == ["flights-0-512-7", "flights", "0-512", "Sealed", "broker-1", 99, "Split"]
 
 
-def test_segments_are_found_by_topic_and_phase(kube: Kube, namespace: str) -> None:
+def test_segments_are_found_by_topic_and_phase(kube: KubeClient, namespace: str) -> None:
     for number, phase in ((1, "Open"), (2, "Sealed")):
         made = kube.create(segment(namespace, number=number))
         kube.patch(made, {"status": {"phase": phase}}, status=True)
@@ -88,7 +90,7 @@ def test_segments_are_found_by_topic_and_phase(kube: Kube, namespace: str) -> No
     assert [s["spec"]["number"] for s in found] == [1]
 
 
-def test_the_category_lists_both(kube: Kube, topic: dict[str, Any]) -> None:
+def test_the_category_lists_both(kube: KubeClient, topic: dict[str, Any]) -> None:
     namespace = topic["metadata"]["namespace"]
     kube.create(segment(namespace))
     shown = kube.kubectl("get", "smq", "-n", namespace, "-o", "name")
@@ -96,7 +98,7 @@ def test_the_category_lists_both(kube: Kube, topic: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Topic", "Segment"])
-def test_status_and_spec_are_written_apart(kube: Kube, topic: dict[str, Any], kind: str) -> None:
+def test_status_and_spec_are_written_apart(kube: KubeClient, topic: dict[str, Any], kind: str) -> None:
     namespace = topic["metadata"]["namespace"]
     made = topic if kind == "Topic" else kube.create(segment(namespace))
     written = {"brokers": 3} if kind == "Topic" else {"endOffset": 3}
@@ -110,13 +112,13 @@ def test_status_and_spec_are_written_apart(kube: Kube, topic: dict[str, Any], ki
     assert after["metadata"]["generation"] == made["metadata"]["generation"]
 
 
-def test_a_label_is_no_new_generation_and_a_change_is(kube: Kube, topic: dict[str, Any]) -> None:
+def test_a_label_is_no_new_generation_and_a_change_is(kube: KubeClient, topic: dict[str, Any]) -> None:
     assert kube.patch(topic, {"metadata": {"annotations": {"x": "y"}}})["metadata"]["generation"] == 1
     assert kube.patch(topic, {"spec": {"replicas": 3}})["metadata"]["generation"] == 2
 
 
 @pytest.fixture
-def alone(kube: Kube) -> Iterator[dict[str, Any]]:
+def alone(kube: KubeClient) -> Iterator[dict[str, Any]]:
     """A Segment to be made without a Namespace of its own."""
     resource = segment("default", number=uuid.uuid4().int % 10**12)
     yield resource
@@ -135,9 +137,9 @@ def alone(kube: Kube) -> Iterator[dict[str, Any]]:
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_segment_cannot_be_edited(kube: Kube, alone: dict[str, Any], change: Mapping[str, Any]) -> None:
+def test_a_segment_cannot_be_edited(kube: KubeClient, alone: dict[str, Any], change: Mapping[str, Any]) -> None:
     made = kube.create(alone)
-    with pytest.raises(Refused, match=r"annotate it with seaweedmq\.io/split=true"):
+    with pytest.raises(KubeApiError, match=r"annotate it with seaweedmq\.io/split=true"):
         kube.patch(made, {"spec": change})
     kube.patch(made, {"metadata": {"annotations": {"seaweedmq.io/split": "true"}}})
 
@@ -145,8 +147,8 @@ def test_a_segment_cannot_be_edited(kube: Kube, alone: dict[str, Any], change: M
 @pytest.mark.parametrize(
     ("wrong", "advice"),
     [
-        ({"metadata": {"name": "mine"}}, "the operator makes"),
-        ({"metadata": {"name": "flights-0-512-8"}}, "the operator makes"),
+        ({"metadata": {"name": "mine"}}, "the operator creates"),
+        ({"metadata": {"name": "flights-0-512-8"}}, "the operator creates"),
         ({"spec": {"range": "512-512"}}, "start below stop"),
         ({"spec": {"range": "0"}}, "start below stop"),
         ({"spec": {"range": "[0,512)"}}, "such as 0-512"),
@@ -158,31 +160,31 @@ def test_a_segment_cannot_be_edited(kube: Kube, alone: dict[str, Any], change: M
     ],
     ids=str,
 )
-def test_a_wrong_segment_is_refused(kube: Kube, wrong: Mapping[str, Any], advice: str) -> None:
+def test_a_wrong_segment_is_refused(kube: KubeClient, wrong: Mapping[str, Any], advice: str) -> None:
     resource = segment("default")
     for part, fields in wrong.items():
         resource[part] = fields and resource[part] | fields
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(KubeApiError) as caught:
         kube.create(resource, dry_run=True)
     assert advice in caught.value.message
 
 
-def test_the_longest_name_of_a_segment_fits(kube: Kube) -> None:
+def test_the_longest_name_of_a_segment_fits(kube: KubeClient) -> None:
     name = "t" * 63
     full = segment("default", 65_534, 65_535, 10**15, topic=name)
     full["metadata"]["name"] = segment_name(name, KeyRange(65_534, 65_535), 10**15)
     assert kube.create(full, dry_run=True)["metadata"]["name"].startswith(name)
 
 
-def test_the_longest_spec_of_a_segment_fits(kube: Kube) -> None:
+def test_the_longest_spec_of_a_segment_fits(kube: KubeClient) -> None:
     replicas = [{"broker": f"broker-{i}", "incarnation": "f" * 32, "address": f"10.0.0.{i}:7071"} for i in range(7)]
     names = [segment_name("flights", KeyRange(i, i + 1), i) for i in range(512)]
     made = kube.create(segment("default", durability="Stored", replicas=replicas, predecessors=names), dry_run=True)
     assert len(made["spec"]["predecessors"]) == 512
 
 
-def test_segments_go_with_their_topic(kube: Kube, topic: dict[str, Any]) -> None:
-    """By ownerReferences, with nobody there to help: no finalizer holds a Topic or a Namespace back."""
+def test_segments_go_with_their_topic(kube: KubeClient, topic: dict[str, Any]) -> None:
+    """By ownerReferences, without an operator: no finalizer blocks a Topic or a Namespace."""
     owner = {"apiVersion": API, "kind": "Topic", "name": "flights", "uid": topic["metadata"]["uid"]}
     resource = segment(topic["metadata"]["namespace"])
     resource["metadata"]["ownerReferences"] = [owner]

@@ -14,23 +14,23 @@ from e2e.cluster.cluster import Cluster
 from smq_core.errors import NotLeader
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
-from support.broker_process import BrokerProcess
-from support.kube import Kube
-from support.kube_leader import KubeLeader, topic
-from support.leader_process import error_of
+from support.fault_injection.tcp_proxy import CuttableTcpProxy
+from support.kube.client import KubeClient
+from support.kube.operator_process import OperatorProcess, topic
+from support.processes.broker import BrokerProcess
+from support.processes.leader import error_of
 from support.waiting import eventually
-from support.wire import Wire
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-Operators = Callable[..., KubeLeader]
+Operators = Callable[..., OperatorProcess]
 
 
-def lease(kube: Kube, namespace: str) -> dict[str, Any]:
+def lease(kube: KubeClient, namespace: str) -> dict[str, Any]:
     metadata = {"name": "smq-operator", "namespace": namespace}
     return kube.get({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
 
 
-def refusal(operator: KubeLeader) -> NotLeader:
+def rejection(operator: OperatorProcess) -> NotLeader:
     with grpc.insecure_channel(operator.listen) as channel, pytest.raises(grpc.RpcError) as caught:
         LeaderStub(channel).ListTopics(lpb.Empty(), timeout=5)
     error = error_of(caught.value)
@@ -38,33 +38,33 @@ def refusal(operator: KubeLeader) -> NotLeader:
     return error
 
 
-def standby(new_operator: Operators, leader: KubeLeader) -> KubeLeader:
+def standby(new_operator: Operators, leader: OperatorProcess) -> OperatorProcess:
     """Another operator that has seen the leader."""
     other = new_operator()
     other.launch()
-    eventually(lambda: refusal(other).details["leader"] == leader.listen, 90)
+    eventually(lambda: rejection(other).leader == leader.listen, 90)
     return other
 
 
-def leads(operator: KubeLeader) -> bool:
+def leads(operator: OperatorProcess) -> bool:
     return bool(operator.events("leader.ready"))
 
 
 def test_one_leads_the_other_names_it_and_is_ready(
-    operator: KubeLeader, new_operator: Operators, kube: Kube, namespace: str
+    operator: OperatorProcess, new_operator: Operators, kube: KubeClient, namespace: str
 ) -> None:
     assert lease(kube, namespace)["metadata"]["annotations"]["seaweedmq.io/address"] == operator.listen
     other = standby(new_operator, operator)
     assert other.ready and operator.ready
-    eventually(lambda: operator.marked, what="the Service finds the leader")
-    assert not other.marked
+    eventually(lambda: operator.is_labelled_leader, what="the Service finds the leader")
+    assert not other.is_labelled_leader
 
 
 def test_a_killed_leader_is_followed_and_the_next_one_decides(
-    operator: KubeLeader,
+    operator: OperatorProcess,
     new_operator: Operators,
     new_broker: Callable[..., BrokerProcess],
-    kube: Kube,
+    kube: KubeClient,
     namespace: str,
 ) -> None:
     other = standby(new_operator, operator)
@@ -77,22 +77,24 @@ def test_a_killed_leader_is_followed_and_the_next_one_decides(
     kube.create(topic(namespace, "u"))
     eventually(lambda: other.events("decision"), 20, what="the next leader's first decision")
     assert time.monotonic() - killed < 20
-    eventually(lambda: other.marked and not operator.marked)
+    eventually(lambda: other.is_labelled_leader and not operator.is_labelled_leader)
 
 
-def test_a_leader_that_stops_hands_over_at_once(operator: KubeLeader, new_operator: Operators) -> None:
+def test_a_leader_that_stops_hands_over_at_once(operator: OperatorProcess, new_operator: Operators) -> None:
     other = standby(new_operator, operator)
     assert operator.terminate() == 0
     eventually(lambda: leads(other), 6, what="well before the Lease's 10 s have passed")
-    assert not operator.marked
+    assert not operator.is_labelled_leader
 
 
-def test_a_leader_that_stood_still_sees_that_it_is_none_and_ends(operator: KubeLeader, new_operator: Operators) -> None:
+def test_a_leader_that_was_paused_finds_its_lease_taken_and_exits(
+    operator: OperatorProcess, new_operator: Operators
+) -> None:
     other = standby(new_operator, operator)
-    eventually(lambda: operator.marked)
+    eventually(lambda: operator.is_labelled_leader)
     operator.pause()
     eventually(lambda: leads(other), 25)
-    eventually(lambda: not operator.marked, what="nobody is sent to one that stands still")
+    eventually(lambda: not operator.is_labelled_leader, what="clients are not sent to a paused operator")
     operator.resume()
     assert operator.process.wait(20) == 1
     assert operator.events("leader.lost")[0]["leader"] == other.listen
@@ -102,14 +104,14 @@ def test_a_leader_cut_off_from_the_api_server_ends_when_another_leads(
     new_operator: Operators,
     new_broker: Callable[..., BrokerProcess],
     api_server: Cluster,
-    kube: Kube,
+    kube: KubeClient,
     namespace: str,
     tmp_path: Path,
 ) -> None:
     plane = api_server.control_plane
     other = new_operator()
-    other.tell_address()
-    with Wire(plane.host, plane.port) as wire:
+    other.annotate_address()
+    with CuttableTcpProxy(plane.host, plane.port) as wire:
         through = tmp_path / "kubeconfig"
         through.write_text(kube.kubeconfig.read_text().replace(plane.url, f"https://{wire.address}"))
         alone = new_operator(through).start(timeout=90.0)
@@ -127,7 +129,7 @@ def test_a_leader_cut_off_from_the_api_server_ends_when_another_leads(
         assert [s.name for s in segments] == [segment], "the brokers are with the other now, and nothing had to move"
 
 
-def test_a_lease_that_somebody_deletes_is_made_again(operator: KubeLeader, kube: Kube, namespace: str) -> None:
+def test_a_deleted_lease_is_recreated(operator: OperatorProcess, kube: KubeClient, namespace: str) -> None:
     old = lease(kube, namespace)
     kube.delete(old)
     eventually(lambda: lease(kube, namespace)["metadata"]["uid"] != old["metadata"]["uid"])

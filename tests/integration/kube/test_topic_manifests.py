@@ -12,24 +12,32 @@ from typing import Any
 import pytest
 import yaml
 
-from smq_core.errors import InvalidManifest
-from smq_core.model import TopicSpec
-from smq_storage.manifest import parse_resource
-from support.bad_manifests import BAD, CHANGES, GOOD, Bad, Change, manifest, nested
-from support.kube import Kube, Refused, documents
+from smq_core.errors import SpecRejected
+from smq_core.model.entities import TopicSpec
+from smq_storage.topic_manifests.parser import parse_resource
+from support.kube.client import KubeApiError, KubeClient, documents
+from support.kube.manifest_cases import (
+    INVALID_MANIFESTS,
+    SPEC_CHANGES,
+    VALID_SPECS,
+    InvalidManifestCase,
+    SpecChange,
+    manifest,
+    nested,
+)
 
 pytestmark = pytest.mark.integration
 EXAMPLES = Path(__file__).parents[3] / "examples" / "topics"
 TOPICS = "/apis/seaweedmq.io/v1alpha1/namespaces/default/topics"
 
 
-def post(kube: Kube, resource: object) -> dict[str, Any]:
+def post(kube: KubeClient, resource: object) -> dict[str, Any]:
     """Straight to the Topics, whatever it says it is."""
     return kube.request("POST", TOPICS, resource, dryRun="All", fieldValidation="Strict")
 
 
 @pytest.fixture
-def made(kube: Kube) -> Iterator[Callable[..., dict[str, Any]]]:
+def made(kube: KubeClient) -> Iterator[Callable[..., dict[str, Any]]]:
     """Makes Topics, which go after the test."""
     kept: list[dict[str, Any]] = []
 
@@ -42,9 +50,9 @@ def made(kube: Kube) -> Iterator[Callable[..., dict[str, Any]]]:
         kube.delete(topic)
 
 
-@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.id)
-def test_a_bad_manifest_is_refused_with_its_field_and_advice(kube: Kube, bad: Bad) -> None:
-    with pytest.raises(Refused) as caught:
+@pytest.mark.parametrize("bad", INVALID_MANIFESTS, ids=lambda bad: bad.id)
+def test_a_bad_manifest_is_refused_with_its_field_and_advice(kube: KubeClient, bad: InvalidManifestCase) -> None:
+    with pytest.raises(KubeApiError) as caught:
         post(kube, bad.manifest)
     assert caught.value.code in (400, 422)
     assert bad.api in caught.value.message
@@ -52,13 +60,13 @@ def test_a_bad_manifest_is_refused_with_its_field_and_advice(kube: Kube, bad: Ba
     assert any(field.startswith(bad.field) for field in fields) or bad.field in caught.value.message, fields
 
 
-@pytest.mark.parametrize("good", GOOD.values(), ids=GOOD)
-def test_a_good_manifest_is_accepted_and_means_the_same(kube: Kube, good: dict[str, Any]) -> None:
-    """The defaults that the API server fills in are those that the parser knows."""
+@pytest.mark.parametrize("good", VALID_SPECS.values(), ids=VALID_SPECS)
+def test_a_good_manifest_is_accepted_and_means_the_same(kube: KubeClient, good: dict[str, Any]) -> None:
+    """The defaults that the API server fills in are those of the parser."""
     assert parse_resource(post(kube, good)).spec == parse_resource(good).spec
 
 
-def test_the_examples_are_accepted(kube: Kube, namespace: str) -> None:
+def test_the_examples_are_accepted(kube: KubeClient, namespace: str) -> None:
     found = list(documents(EXAMPLES))
     assert found
     for example in found:
@@ -73,21 +81,23 @@ def test_every_default_is_filled_in(made: Callable[..., dict[str, Any]]) -> None
     assert set(spec) >= {"partitions", "durability", "replicas", "flush", "roll", "retention", "deletionPolicy"}
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.id)
-def test_what_can_change_and_what_cannot(kube: Kube, made: Callable[..., dict[str, Any]], change: Change) -> None:
+@pytest.mark.parametrize("change", SPEC_CHANGES, ids=lambda change: change.id)
+def test_mutable_and_immutable_fields(
+    kube: KubeClient, made: Callable[..., dict[str, Any]], change: SpecChange
+) -> None:
     topic = made(change.old)
     changed = topic | {"spec": dict(change.new)}
     if not change.field:
         assert parse_resource(kube.replace(changed)).spec == parse_resource(manifest(change.new)).spec
         return
-    with pytest.raises(Refused, match=change.said) as caught:
+    with pytest.raises(KubeApiError, match=change.said) as caught:
         kube.replace(changed)
     assert any(field.startswith(change.field) for field, _ in caught.value.causes)
     assert "make a topic of another name" in caught.value.message
 
 
-def test_several_mistakes_are_told_at_once(kube: Kube) -> None:
-    with pytest.raises(Refused) as caught:
+def test_several_mistakes_are_reported_together(kube: KubeClient) -> None:
+    with pytest.raises(KubeApiError) as caught:
         post(kube, manifest({"replicas": 1, "flush": {"bytes": "x"}, "segments": {"min": 5, "max": 4}}))
     assert {"spec.replicas", "spec.flush.bytes", "spec.segments.min"} <= {field for field, _ in caught.value.causes}
 
@@ -108,7 +118,7 @@ FIELDS = [
 ]
 
 
-def test_parser_and_api_server_agree_on_any_value_anywhere(kube: Kube) -> None:
+def test_parser_and_api_server_agree_on_any_value_anywhere(kube: KubeClient) -> None:
     """Every value of a list at every field: both accept it, with the same meaning, or both refuse it."""
     cases = [manifest(nested(field, value)) for field, value in itertools.product(FIELDS, VALUES)]
     with ThreadPoolExecutor(4) as pool:
@@ -119,15 +129,15 @@ def test_parser_and_api_server_agree_on_any_value_anywhere(kube: Kube) -> None:
     assert 100 < accepted < len(cases) - 100, "the values are no test when nearly all are good, or bad"
 
 
-def _verdict(kube: Kube, case: dict[str, Any]) -> tuple[object, object]:
+def _verdict(kube: KubeClient, case: dict[str, Any]) -> tuple[object, object]:
     """What the API server and the parser make of a manifest: a spec, or None."""
     try:
         by_api: object = parse_resource(post(kube, case)).spec
-    except Refused as refused:
+    except KubeApiError as refused:
         by_api = None if refused.code in (400, 422) else refused
-    except InvalidManifest as invalid:
+    except SpecRejected as invalid:
         by_api = invalid
     try:
         return by_api, parse_resource(case).spec
-    except InvalidManifest:
+    except SpecRejected:
         return by_api, None

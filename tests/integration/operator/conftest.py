@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from smq_storage.store import Store, StoreSettings
-from support.leader_process import LeaderProcess
-from support.seaweed import Seaweed, prefix, seaweed
+from smq_storage.object_store.store import Store, StoreSettings
+from support.processes.leader import LeaderProcess
+from support.processes.seaweed import Seaweed, prefix, seaweed
 
 __all__ = ["prefix", "seaweed"]
 

@@ -13,11 +13,11 @@ import pytest
 from smq_core import errors
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
-from smq_storage.store import Store, StoreSettings
-from smq_storage.topics import read_current, read_topic
-from support.faulty_store import Fault, FaultyStore
-from support.leader_process import LeaderProcess, error_of, manifest
-from support.seaweed import Seaweed
+from smq_storage.catalog.topics import read_current, read_topic
+from smq_storage.object_store.store import Store, StoreSettings
+from support.fault_injection.store_proxy import StoreFault, StoreProxy
+from support.processes.leader import LeaderProcess, error_of, manifest
+from support.processes.seaweed import Seaweed
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -29,7 +29,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory, seaweed: Seaweed) -> Iterat
     leader = LeaderProcess(tmp_path_factory.mktemp("shared"), seaweed.settings("shared"), brokers=2).start()
     leader.wait_for_brokers()
     leader.apply(manifest())
-    leader.settled()
+    leader.wait_until_open()
     yield leader
     leader.stop()
 
@@ -38,41 +38,71 @@ REFUSED = [
     ("Locate", pb.LocateRequest(topic="nope"), errors.UnknownTopic, "there is no topic default/nope"),
     ("History", lpb.HistoryRequest(topic="a/b"), errors.UnknownTopic, "there is no topic a/b"),
     ("DeleteTopic", pb.LocateRequest(topic="nope"), errors.UnknownTopic, "default/t"),
-    ("ApplyTopic", lpb.ApplyTopicRequest(manifest="{"), errors.InvalidManifest, "not YAML"),
-    ("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest(partitions=8)), errors.InvalidManifest, "spec.partitions"),
-    ("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest(key="id")), errors.InvalidManifest, "spec.key"),
-    ("Plan", lpb.PlanRequest(topic="t", action="fold", segments=["t-0-64"]), errors.InvalidRequest, "use split"),
-    ("Plan", lpb.PlanRequest(topic="t", action="split", segments=["x"]), errors.InvalidRequest, "no open segment"),
-    ("Plan", lpb.PlanRequest(topic="t", action="merge", segments=["t-0-64"]), errors.InvalidRequest, "two or more"),
+    ("ApplyTopic", lpb.ApplyTopicRequest(manifest="{"), errors.SpecRejected, "not YAML"),
+    ("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest(partitions=8)), errors.SpecRejected, "spec.partitions"),
+    ("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest(key="id")), errors.SpecRejected, "spec.key"),
     (
-        "Plan",
-        lpb.PlanRequest(topic="t", action="split", segments=["t-0-64"], boundaries=[64]),
+        "ChangeSegments",
+        lpb.ChangeSegmentsRequest(topic="t", action="fold", segments=["t-0-64"]),
+        errors.InvalidRequest,
+        "use split",
+    ),
+    (
+        "ChangeSegments",
+        lpb.ChangeSegmentsRequest(topic="t", action="split", segments=["x"]),
+        errors.InvalidRequest,
+        "no open segment",
+    ),
+    (
+        "ChangeSegments",
+        lpb.ChangeSegmentsRequest(topic="t", action="merge", segments=["t-0-64"]),
+        errors.InvalidRequest,
+        "two or more",
+    ),
+    (
+        "ChangeSegments",
+        lpb.ChangeSegmentsRequest(topic="t", action="split", segments=["t-0-64"], boundaries=[64]),
         errors.InvalidRequest,
         "boundary",
     ),
     ("AcceptLoss", lpb.SegmentRequest(topic="t", segment="x"), errors.UnknownSegment, "no segment 'x'"),
-    ("Join", lpb.JoinGroup(topic="t", group="", start="earliest"), errors.InvalidRequest, "needs a name"),
-    ("Join", lpb.JoinGroup(topic="t", group="../x", start="earliest"), errors.InvalidRequest, "group's name"),
-    ("Join", lpb.JoinGroup(topic="t", group="g", start="middle"), errors.InvalidRequest, "earliest or latest"),
-    ("Commit", lpb.CommitPositions(topic="t", group="never", member="m"), errors.StaleGeneration, "join"),
+    ("JoinGroup", lpb.JoinGroupRequest(topic="t", group="", start="earliest"), errors.InvalidRequest, "needs a name"),
+    (
+        "JoinGroup",
+        lpb.JoinGroupRequest(topic="t", group="../x", start="earliest"),
+        errors.InvalidRequest,
+        "group's name",
+    ),
+    (
+        "JoinGroup",
+        lpb.JoinGroupRequest(topic="t", group="g", start="middle"),
+        errors.InvalidRequest,
+        "earliest or latest",
+    ),
+    (
+        "CommitPositions",
+        lpb.CommitPositionsRequest(topic="t", group="never", member="m"),
+        errors.StaleGeneration,
+        "join",
+    ),
     ("Report", lpb.BrokerReport(protocol=1), errors.InvalidRequest, "name, incarnation and address"),
     ("Report", lpb.BrokerReport(protocol=99), errors.InvalidRequest, "protocol version 99"),
 ]
 
 
 @pytest.mark.parametrize(("method", "request_", "kind", "words"), REFUSED)
-def test_every_refusal_carries_its_error(shared: LeaderProcess, method, request_, kind, words):
-    with pytest.raises(errors.SmqError) as refusal:
+def test_every_rejection_carries_its_error(shared: LeaderProcess, method, request_, kind, words):
+    with pytest.raises(errors.SmqError) as rejection:
         shared.call(method, request_)
-    assert type(refusal.value) is kind
-    assert words in refusal.value.message
+    assert type(rejection.value) is kind
+    assert words in rejection.value.message
 
 
 def test_a_watch_of_no_topic_is_refused_too(shared: LeaderProcess):
-    with pytest.raises(grpc.RpcError) as refusal:
+    with pytest.raises(grpc.RpcError) as rejection:
         next(shared.stub.Watch(pb.LocateRequest(topic="nope")))
-    assert refusal.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
-    assert isinstance(error_of(refusal.value), errors.UnknownTopic)
+    assert rejection.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+    assert isinstance(error_of(rejection.value), errors.UnknownTopic)
 
 
 def test_two_brokers_of_one_name_are_not_mistaken_for_each_other(shared: LeaderProcess):
@@ -84,9 +114,9 @@ def test_two_brokers_of_one_name_are_not_mistaken_for_each_other(shared: LeaderP
 
 
 def test_locate_says_where_the_files_are_and_no_secrets(shared: LeaderProcess):
-    told = shared.locate("default/t")
-    assert told.store_url == shared.store.url
-    assert dict(told.store_options) == shared.store.to_public_options()
+    reply = shared.locate("default/t")
+    assert reply.store_url == shared.store.url
+    assert dict(reply.store_options) == shared.store.to_public_options()
 
 
 def test_health_and_metrics(shared: LeaderProcess):
@@ -101,7 +131,7 @@ def test_health_and_metrics(shared: LeaderProcess):
 
 def test_a_topic_that_was_deleted_and_made_again_is_another_one(leader: LeaderProcess, store: Store):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     first = leader.locate().topic.uid
     leader.call("DeleteTopic", pb.LocateRequest(topic="t"))
     with pytest.raises(errors.UnknownTopic):
@@ -113,23 +143,23 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_one(leader: LeaderPr
     current = read_current(store, "default/t")
     assert current is not None and current[0] == second.topic.uid
 
-    def let_go() -> bool:
+    def released() -> bool:
         held = [s for b in leader.brokers() for s in b.status.segments if s.uid == first]
         return bool(held) and all(s.state == "sealed" for s in held)
 
-    eventually(let_go, 30, what=f"the brokers let go of {segment.name}")
-    leader.settled()
+    eventually(released, 30, what=f"the brokers release {segment.name}")
+    leader.wait_until_open()
 
 
 def test_a_spec_changed_in_its_file_is_followed_as_far_as_it_may_be(leader: LeaderProcess):
     leader.apply(manifest())
-    leader.settled()
+    leader.wait_until_open()
     path = leader.folder / "topics" / "default.t.yaml"
     path.write_text(manifest(segments={"min": 2, "max": 8}))
-    eventually(lambda: len(leader.settled()) == 2, 20, what="segments.min was raised, so it is split")
+    eventually(lambda: len(leader.wait_until_open()) == 2, 20, what="segments.min was raised, so it is split")
     path.write_text(manifest(partitions=128))
-    refused = eventually(lambda: leader.condition("t", "ManifestRefused"), 10)
-    assert "spec.partitions cannot change" in refused.message
+    eventually(lambda: leader.condition("t", "SpecRejected").status == "True", 10)
+    assert "spec.partitions cannot change" in leader.condition("t", "SpecRejected").message
     assert leader.locate().topic.partitions == 64
 
 
@@ -137,14 +167,14 @@ def test_a_damaged_manifest_does_not_harm_the_others(leader: LeaderProcess):
     folder = leader.folder / "topics"
     folder.joinpath("bad.yaml").write_text("kind: [")
     folder.joinpath("other.yaml").write_text(manifest("other"))
-    eventually(lambda: leader.settled("other"), 20)
-    told = leader.call("ListTopics", lpb.Empty())
-    assert isinstance(told, lpb.TopicList)
-    assert [p.where for p in told.problems] == ["bad.yaml"]
+    eventually(lambda: leader.wait_until_open("other"), 20)
+    reply = leader.call("ListTopics", lpb.Empty())
+    assert isinstance(reply, lpb.TopicList)
+    assert [p.where for p in reply.problems] == ["bad.yaml"]
     folder.joinpath("other.yaml").write_text("{")
-    refused = eventually(lambda: leader.condition("other", "ManifestRefused"), 10)
-    assert "not YAML" in refused.message
-    assert leader.settled("other"), "the topic goes on as it was"
+    eventually(lambda: leader.condition("other", "SpecRejected").status == "True", 10)
+    assert "not YAML" in leader.condition("other", "SpecRejected").message
+    assert leader.wait_until_open("other"), "the topic continues as before"
 
 
 # ---- at the start
@@ -159,10 +189,10 @@ def test_a_port_that_is_taken(leader: LeaderProcess, new_leader: Callable[..., L
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--filer-url", ""], "--filer-url s3://bucket/prefix, or SMQ_FILER_URL"),
+        (["--filer-url", ""], "--filer-url s3://bucket/prefix or SMQ_FILER_URL"),
         (["--filer-url", "http://x"], "must be s3://bucket"),
         (["--listen", "nonsense"], "an address is host:port"),
-        (["--brokers", "-1"], "--brokers is a count"),
+        (["--brokers=-1"], "--brokers: Input should be greater"),
         (["--dir", "/proc/nothing"], "cannot make the folder"),
     ],
 )
@@ -173,14 +203,14 @@ def test_flags_that_cannot_be(new_leader: Callable[..., LeaderProcess], flags, w
 
 
 def test_a_filer_that_is_away_at_the_start_is_waited_for(tmp_path: Path, seaweed: Seaweed, prefix: str):
-    with FaultyStore(seaweed.endpoint) as proxy:
-        away = proxy.add(Fault.ERROR_500, method=None, times=None)
+    with StoreProxy(seaweed.endpoint) as proxy:
+        away = proxy.add(StoreFault.ERROR_500, method=None, times=None)
         settings = replace(seaweed.settings(prefix, timeout=3.0), endpoint=proxy.endpoint)
         leader = LeaderProcess(tmp_path, settings, brokers=1)
         try:
             process = leader.launch()
-            told = eventually(lambda: leader.events("store.unavailable"), 20)
-            assert "--filer-endpoint" in told[0]["advice"]
+            reply = eventually(lambda: leader.events("store.unavailable"), 20)
+            assert "--filer-endpoint" in reply[0]["advice"]
             assert process.poll() is None
             away.times = 0
             eventually(lambda: leader.events("leader.ready"), 20, what="it leads as soon as the filer is back")
@@ -189,8 +219,8 @@ def test_a_filer_that_is_away_at_the_start_is_waited_for(tmp_path: Path, seaweed
 
 
 def test_an_unfit_store_is_refused(tmp_path: Path, seaweed: Seaweed, prefix: str):
-    with FaultyStore(seaweed.endpoint) as proxy:
-        proxy.add(Fault.IGNORE_CONDITIONS, times=None)
+    with StoreProxy(seaweed.endpoint) as proxy:
+        proxy.add(StoreFault.IGNORE_CONDITIONS, times=None)
         settings = replace(seaweed.settings(prefix, timeout=3.0), endpoint=proxy.endpoint)
         leader = LeaderProcess(tmp_path, settings, brokers=1)
         try:
@@ -202,14 +232,14 @@ def test_an_unfit_store_is_refused(tmp_path: Path, seaweed: Seaweed, prefix: str
 
 
 def test_wrong_credentials_are_named(tmp_path: Path, seaweed: Seaweed, prefix: str):
-    with FaultyStore(seaweed.endpoint) as proxy:
-        proxy.add(Fault.FORBIDDEN_403, method=None, times=None)
+    with StoreProxy(seaweed.endpoint) as proxy:
+        proxy.add(StoreFault.FORBIDDEN_403, method=None, times=None)
         settings: StoreSettings = replace(seaweed.settings(prefix, timeout=3.0), endpoint=proxy.endpoint)
         leader = LeaderProcess(tmp_path, settings, brokers=1)
         try:
             leader.launch()
-            told = eventually(lambda: leader.events("store.unavailable"), 20)
-            assert told[0]["error"] == "StoreDenied"
-            assert "AWS_" in json.dumps(told[0])
+            reply = eventually(lambda: leader.events("store.unavailable"), 20)
+            assert reply[0]["error"] == "StoreDenied"
+            assert "AWS_" in json.dumps(reply[0])
         finally:
             leader.stop()

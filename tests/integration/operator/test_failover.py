@@ -12,11 +12,11 @@ import pytest
 
 from smq_core.errors import InvalidRequest
 from smq_proto.v1 import leader_pb2 as lpb
-from smq_storage.chain import Chain
-from smq_storage.store import Store
-from support.leader_process import LeaderProcess, manifest, watching
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store.store import Store
+from support.data.segment_writer import sealed_segments, write
+from support.processes.leader import LeaderProcess, manifest, watching
 from support.waiting import eventually
-from support.writing import sealed, write
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +36,7 @@ def stopped(*pids: int) -> Iterator[None]:
 
 def test_a_topic_gets_segments_with_replicas_on_different_brokers(leader):
     assert leader.apply(manifest(segments={"min": 3, "max": 8})).result == "created"
-    segments = leader.settled()
+    segments = leader.wait_until_open()
     assert [(s.start, s.stop) for s in sorted(segments, key=lambda s: s.start)] == [(0, 21), (21, 42), (42, 64)]
     assert all(len({r.broker for r in s.replicas}) == 2 for s in segments)
     assert len({r.broker for s in segments for r in s.replicas}) == 3, "no broker is left idle"
@@ -46,14 +46,14 @@ def test_a_topic_gets_segments_with_replicas_on_different_brokers(leader):
 @pytest.mark.parametrize("rank", [0, 1], ids=["primary", "follower"])
 def test_a_killed_broker_loses_nothing_that_was_acked(leader, rank):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     producer = write(leader.locate(), segment, 100)
     dead = leader.kill_broker(segment.replicas[rank].broker)
     began = time.monotonic()
-    (successor,) = leader.settled(without=dead)
+    (successor,) = leader.wait_until_open(without=dead)
     took = time.monotonic() - began
     assert successor.predecessors == [segment.name]
-    entry = sealed(leader, segment.name)
+    entry = sealed_segments(leader, segment.name)
     assert (entry.end, entry.sealed_because) == (100, "Failover")
     assert entry.bytes > 0
     assert not entry.HasField("lost_from")
@@ -68,16 +68,16 @@ def test_a_killed_broker_loses_nothing_that_was_acked(leader, rank):
 
 def test_all_replicas_killed_at_once_are_proved_dead_and_the_loss_is_reported(leader):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     producer = write(leader.locate(), segment, 50)
-    eventually(lambda: known_watermark(leader, segment.name) == 50, what="the leader has heard of all 50")
+    eventually(lambda: known_watermark(leader, segment.name) == 50, what="the brokers have reported all 50 messages")
     for replica in segment.replicas:
         leader.kill_broker(replica.broker)
-    entry = sealed(leader, segment.name)
+    entry = sealed_segments(leader, segment.name)
     assert (entry.end, entry.lost_from, entry.lost_to) == (0, 0, 50)
-    told = leader.condition("t", "DataLoss")
-    assert told.status and f"{segment.name}: offsets 0 to 50" in told.message
-    leader.settled(without=segment.replicas[0].incarnation)
+    loss = leader.condition("t", "DataLoss")
+    assert loss.status == "True" and f"{segment.name}: offsets 0 to 50" in loss.message
+    leader.wait_until_open(without=segment.replicas[0].incarnation)
     with contextlib.suppress(Exception):
         producer.close()
 
@@ -87,14 +87,14 @@ def known_watermark(leader: LeaderProcess, segment: str) -> int:
 
 
 @pytest.mark.parametrize("rank", [0, 1], ids=["primary", "follower"])
-def test_a_broker_that_stands_still_is_left(leader, rank):
+def test_segments_leave_a_paused_broker(leader, rank):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 10).close()
     replica = segment.replicas[rank]
     with stopped(leader.pid(replica.broker)):
-        (successor,) = leader.settled(without=replica.incarnation)
-        assert sealed(leader, segment.name).end == 10
+        (successor,) = leader.wait_until_open(without=replica.incarnation)
+        assert sealed_segments(leader, segment.name).end == 10
         write(leader.locate(), successor, 3).close()
         state = next(b.state for b in leader.brokers() if b.incarnation == replica.incarnation)
         assert state == "suspect"
@@ -105,53 +105,53 @@ def test_a_broker_that_stands_still_is_left(leader, rank):
 
 def test_unreachable_is_not_gone(leader):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     producer = write(leader.locate(), segment, 10)
     with stopped(*(leader.pid(r.broker) for r in segment.replicas)):
-        blocked = eventually(lambda: leader.condition("t", "SealBlocked"), 20, what="the seal is blocked")
-        assert segment.name in blocked.message
+        eventually(lambda: leader.condition("t", "SealBlocked").status == "True", 20, what="the seal is blocked")
+        assert segment.name in leader.condition("t", "SealBlocked").message
         assert not leader.history()
-    assert sealed(leader, segment.name).end == 10, "with its replicas back, nothing is lost"
-    eventually(lambda: not [c for c in leader.topic("t").conditions if c.type == "SealBlocked"])
+    assert sealed_segments(leader, segment.name).end == 10, "with its replicas back, nothing is lost"
+    eventually(lambda: leader.condition("t", "SealBlocked").status == "False")
     producer.close()
 
 
-def test_a_person_may_accept_the_loss(leader):
+def test_a_loss_can_be_accepted_manually(leader):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 10).close()
     wrong = lpb.SegmentRequest(topic="t", segment=segment.name)
     with pytest.raises(InvalidRequest, match="not being sealed"):
         leader.call("AcceptLoss", wrong)
     with stopped(*(leader.pid(r.broker) for r in segment.replicas)):
-        eventually(lambda: leader.condition("t", "SealBlocked"), 20)
+        eventually(lambda: leader.condition("t", "SealBlocked").status == "True", 20)
         leader.call("AcceptLoss", lpb.SegmentRequest(topic="t", segment=segment.name))
-        entry = sealed(leader, segment.name)
+        entry = sealed_segments(leader, segment.name)
     assert entry.end == 0
 
 
 def test_a_stored_topic_needs_no_proof(leader, store: Store):
     leader.apply(manifest(durability="Stored"))
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     assert len(segment.replicas) == 1
     write(leader.locate(), segment, 10).close()
     replica = segment.replicas[0]
     with stopped(leader.pid(replica.broker)):
-        leader.settled(without=replica.incarnation)
-        entry = sealed(leader, segment.name)
+        leader.wait_until_open(without=replica.incarnation)
+        entry = sealed_segments(leader, segment.name)
         assert entry.end == 10
         uid = leader.locate().topic.uid
-        seal = Chain(store, "default/t", uid, segment.name).seal()
+        seal = ChunkChain(store, "default/t", uid, segment.name).read_seal_chunk()
         assert seal is not None and seal.writer.startswith("leader-")
 
 
 def test_a_drained_broker_gives_up_its_segments_and_takes_no_new_ones(leader):
     leader.apply(manifest(segments={"min": 4, "max": 8}))
-    before = leader.settled()
+    before = leader.wait_until_open()
     name = before[0].replicas[0].broker
     incarnation = leader.alive()[name]
     leader.call("DrainBroker", lpb.DrainBrokerRequest(broker=name))
-    after = leader.settled(without=incarnation)
+    after = leader.wait_until_open(without=incarnation)
     assert {s.name for s in after} - {s.name for s in before}
     assert all(s.sealed_because == "Drain" for s in leader.history())
     state = next(b for b in leader.brokers() if b.incarnation == incarnation)
@@ -160,14 +160,14 @@ def test_a_drained_broker_gives_up_its_segments_and_takes_no_new_ones(leader):
         leader.call("DrainBroker", lpb.DrainBrokerRequest(broker="nobody"))
 
 
-def test_a_broker_that_is_told_to_end_leaves_without_a_failover(leader):
+def test_a_terminated_broker_leaves_without_a_failover(leader):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     producer = write(leader.locate(), segment, 20)
     name = segment.replicas[0].broker
     os.kill(leader.pid(name), signal.SIGTERM)
-    leader.settled(without=segment.replicas[0].incarnation)
-    entry = sealed(leader, segment.name)
+    leader.wait_until_open(without=segment.replicas[0].incarnation)
+    entry = sealed_segments(leader, segment.name)
     assert (entry.end, entry.sealed_because) == (20, "Drain")
     assert producer.wait_sealed().end == 20, "the producer heard how it ended before the broker left"
     producer.close()
@@ -183,31 +183,35 @@ def test_a_broker_that_is_told_to_end_leaves_without_a_failover(leader):
         ("move", [], [(0, 64)]),
     ],
 )
-def test_what_a_person_asks_for_is_done(leader, action, boundaries, ranges):
+def test_manual_requests_are_carried_out(leader, action, boundaries, ranges):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     short = segment.name.rpartition("-")[0]
-    leader.call("Plan", lpb.PlanRequest(topic="t", action=action, segments=[short], boundaries=boundaries))
-    after = eventually(lambda: [s for s in leader.settled() if s.name != segment.name], 20)
+    leader.call(
+        "ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action=action, segments=[short], boundaries=boundaries)
+    )
+    after = eventually(lambda: [s for s in leader.wait_until_open() if s.name != segment.name], 20)
     assert sorted((s.start, s.stop) for s in after) == ranges
     if action == "move":
         assert after[0].replicas[0].broker != segment.replicas[0].broker
-    decisions = leader.call("Decisions", lpb.Empty())
+    decisions = leader.call("ListDecisions", lpb.Empty())
     assert isinstance(decisions, lpb.DecisionList)
-    assert decisions.decisions[-1].reason == f"{action} asked for by hand"
+    assert decisions.decisions[-1].reason == f"manual {action}"
 
 
-def test_watchers_hear_of_every_change(leader):
+def test_watchers_receive_every_change(leader):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     with contextlib.ExitStack() as stack:
         watchers = [stack.enter_context(watching(leader)) for _ in range(100)]
-        eventually(lambda: all(told() for told in watchers), 20, what="each hears of the layout as it is")
-        leader.call("Plan", lpb.PlanRequest(topic="t", action="split", segments=[segment.name]))
-        leader.settled()
+        eventually(lambda: all(replies() for replies in watchers), 20, what="each watcher receives the current layout")
+        leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="split", segments=[segment.name]))
+        leader.wait_until_open()
         version = leader.locate().layout.version
         eventually(
-            lambda: all(told()[-1].layout.version == version for told in watchers), 10, what="all hear of the end"
+            lambda: all(replies()[-1].layout.version == version for replies in watchers),
+            10,
+            what="all receive the last layout",
         )
 
 
@@ -216,14 +220,14 @@ def test_too_few_brokers_for_replicas_write_to_the_filer_and_change_when_there_a
 ):
     leader = new_leader(brokers=1).start()
     leader.apply(manifest())
-    (segment,) = leader.settled(timeout=40)
+    (segment,) = leader.wait_until_open(timeout=40)
     assert segment.durability == "Stored"
-    assert leader.condition("t", "FewBrokers").status
+    assert leader.condition("t", "Balanced").reason == "DurabilityDegraded"
     assert leader.terminate() == 0
     more = new_leader(brokers=3).start()
     more.wait_for_brokers()
 
     def replicated() -> bool:
-        return [len(s.replicas) for s in more.settled()] == [2]
+        return [len(s.replicas) for s in more.wait_until_open()] == [2]
 
     eventually(replicated, 30, what="the segment got its replicas")

@@ -9,16 +9,16 @@ import pytest
 from smq_core.errors import StaleGeneration
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
-from smq_storage.groups import read_positions
-from smq_storage.store import Store
-from support.leader_process import LeaderProcess, manifest
+from smq_storage.catalog.group_positions import read_positions
+from smq_storage.object_store.store import Store
+from support.data.segment_writer import write
+from support.processes.leader import LeaderProcess, manifest
 from support.waiting import eventually
-from support.writing import write
 
 pytestmark = pytest.mark.integration
 
 
-class Member:
+class RpcMember:
     """One member of group g on topic t, that keeps to the protocol."""
 
     def __init__(self, leader: LeaderProcess, name: str, start: str = "earliest") -> None:
@@ -27,39 +27,41 @@ class Member:
         self.segments: dict[str, int] = {}
 
     def join(self) -> dict[str, int]:
-        request = lpb.JoinGroup(topic="t", group="g", member=self.name, start=self.start, generation=self.generation)
-        told = self.leader.call("Join", request)
-        assert isinstance(told, lpb.GroupAssignment)
-        assert told.heartbeat_ms > 0
-        self.name, self.generation, self.segments = told.member, told.generation, dict(told.positions)
+        request = lpb.JoinGroupRequest(
+            topic="t", group="g", member=self.name, start=self.start, generation=self.generation
+        )
+        reply = self.leader.call("JoinGroup", request)
+        assert isinstance(reply, lpb.GroupAssignment)
+        assert reply.heartbeat_ms > 0
+        self.name, self.generation, self.segments = reply.member, reply.generation, dict(reply.positions)
         return self.segments
 
     def commit(self, **positions: int) -> None:
-        request = lpb.CommitPositions(
+        request = lpb.CommitPositionsRequest(
             topic="t", group="g", member=self.name, generation=self.generation, positions=positions
         )
-        self.leader.call("Commit", request)
+        self.leader.call("CommitPositions", request)
 
     def leave(self) -> None:
-        self.leader.call("Leave", lpb.LeaveGroup(topic="t", group="g", member=self.name))
+        self.leader.call("LeaveGroup", lpb.LeaveGroupRequest(topic="t", group="g", member=self.name))
 
 
 def committed(leader: LeaderProcess) -> dict[str, int]:
-    told = leader.call("Positions", lpb.PositionsRequest(topic="t", group="g"))
-    assert isinstance(told, lpb.GroupPositions)
-    return dict(told.positions)
+    reply = leader.call("GetPositions", lpb.PositionsRequest(topic="t", group="g"))
+    assert isinstance(reply, lpb.GroupPositions)
+    return dict(reply.positions)
 
 
 @pytest.fixture
-def two(leader: LeaderProcess) -> LeaderProcess:
+def two_segments(leader: LeaderProcess) -> LeaderProcess:
     """A topic with two segments."""
     leader.apply(manifest(segments={"min": 2, "max": 8}))
-    leader.settled()
+    leader.wait_until_open()
     return leader
 
 
-def test_members_share_the_segments(two: LeaderProcess):
-    a, b = Member(two, ""), Member(two, "b")
+def test_members_share_the_segments(two_segments: LeaderProcess):
+    a, b = RpcMember(two_segments, ""), RpcMember(two_segments, "b")
     assert len(a.join()) == 2
     assert a.name.startswith("g-"), "a member without a name is given one"
     assert b.join() == {}
@@ -71,17 +73,17 @@ def test_members_share_the_segments(two: LeaderProcess):
     assert len(eventually(lambda: len(a.join()) == 2 and a.segments)) == 2
 
 
-def test_what_was_committed_is_in_the_filer_and_survives_the_leader(two: LeaderProcess, store: Store):
-    (one, other) = sorted(Member(two, "a").join())
-    a = Member(two, "a")
+def test_what_was_committed_is_in_the_filer_and_survives_the_leader(two_segments: LeaderProcess, store: Store):
+    (one, other) = sorted(RpcMember(two_segments, "a").join())
+    a = RpcMember(two_segments, "a")
     a.join()
     a.commit(**{one: 7})
-    uid = two.locate().topic.uid
+    uid = two_segments.locate().topic.uid
     found = read_positions(store, "default/t", uid, "g")
     assert found is not None and found[0].positions == {one: 7}, "it is there before the answer is"
-    two.kill()
-    two.start()
-    assert committed(two) == {one: 7}
+    two_segments.kill()
+    two_segments.start()
+    assert committed(two_segments) == {one: 7}
     with pytest.raises(StaleGeneration):
         a.commit(**{one: 9})
     assert eventually(a.join)[one] == 7
@@ -91,12 +93,12 @@ def test_what_was_committed_is_in_the_filer_and_survives_the_leader(two: LeaderP
 
 def test_successors_come_when_all_before_them_is_committed(leader: LeaderProcess):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     producer = write(leader.locate(), segment, 10)
-    a = Member(leader, "a")
+    a = RpcMember(leader, "a")
     assert a.join() == {segment.name: 0}
-    leader.call("Plan", lpb.PlanRequest(topic="t", action="split", segments=[segment.name]))
-    eventually(lambda: len(leader.settled()) == 2)
+    leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="split", segments=[segment.name]))
+    eventually(lambda: len(leader.wait_until_open()) == 2)
     assert a.join() == {segment.name: 0}
     a.commit(**{segment.name: 9})
     assert a.join() == {segment.name: 9}
@@ -107,41 +109,41 @@ def test_successors_come_when_all_before_them_is_committed(leader: LeaderProcess
 
 def test_a_group_that_starts_at_the_latest_skips_what_is_there(leader: LeaderProcess):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 10).close()
     eventually(lambda: any(s.watermark == 10 for b in leader.brokers() for s in b.status.segments))
-    assert Member(leader, "a", start="latest").join() == {segment.name: 10}
+    assert RpcMember(leader, "a", start="latest").join() == {segment.name: 10}
     leader.kill()
     leader.start()
-    late = Member(leader, "b", start="earliest")
+    late = RpcMember(leader, "b", start="earliest")
     assert eventually(late.join) == {segment.name: 10}, "where a group began is remembered"
 
 
-def test_many_commits_at_once_share_their_writes(two: LeaderProcess):
-    a = Member(two, "a")
+def test_many_commits_at_once_share_their_writes(two_segments: LeaderProcess):
+    a = RpcMember(two_segments, "a")
     (one, _) = sorted(a.join())
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(lambda offset: a.commit(**{one: offset}), range(1, 101)))
-    assert committed(two)[one] == 100
+    assert committed(two_segments)[one] == 100
 
 
-def test_a_silent_member_is_replaced(two: LeaderProcess):
-    a, b = Member(two, "a"), Member(two, "b")
+def test_an_unresponsive_member_is_replaced(two_segments: LeaderProcess):
+    a, b = RpcMember(two_segments, "a"), RpcMember(two_segments, "b")
     a.join()
 
     def all_with_b() -> bool:
         return len(b.join()) == 2
 
-    eventually(all_with_b, 20, what="a was not heard of, and b has everything")
+    eventually(all_with_b, 20, what="a has timed out, and b has all segments")
     with pytest.raises(StaleGeneration):
         a.commit(**dict.fromkeys(b.segments, 1))
 
 
-def test_groups_are_listed(two: LeaderProcess):
-    a = Member(two, "a")
+def test_groups_are_listed(two_segments: LeaderProcess):
+    a = RpcMember(two_segments, "a")
     (one, _) = sorted(a.join())
     a.commit(**{one: 3})
-    told = two.call("ListGroups", pb.LocateRequest(topic="t"))
-    assert isinstance(told, lpb.GroupList)
-    (group,) = told.groups
+    reply = two_segments.call("ListGroups", pb.LocateRequest(topic="t"))
+    assert isinstance(reply, lpb.GroupList)
+    (group,) = reply.groups
     assert (group.name, list(group.members), dict(group.positions)) == ("g", ["a"], {one: 3})

@@ -1,4 +1,4 @@
-"""The leader goes and another one comes: brokers go on meanwhile, and nothing is forgotten."""
+"""A leader ends and another one takes over. The brokers continue meanwhile, and no state is lost."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.leader_process import LeaderProcess, manifest
+from support.data.segment_writer import sealed_segments, write
+from support.processes.leader import LeaderProcess, manifest
 from support.waiting import eventually
-from support.writing import sealed, write
 
 pytestmark = pytest.mark.integration
 
@@ -27,7 +27,7 @@ def is_running(pid: int) -> bool:
 
 def test_a_new_leader_adopts_the_brokers_and_changes_nothing(leader: LeaderProcess):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     producer = write(leader.locate(), segment, 10)
     before, pids, version = leader.alive(), leader.pids(), leader.locate().layout.version
     leader.kill()
@@ -36,28 +36,28 @@ def test_a_new_leader_adopts_the_brokers_and_changes_nothing(leader: LeaderProce
     leader.wait_for_brokers()
     assert leader.alive() == before
     assert leader.pids() == pids
-    assert leader.settled()[0].name == segment.name
+    assert leader.wait_until_open()[0].name == segment.name
     assert leader.locate().layout.version == version, "a leader that finds all well decides nothing"
     producer.wait_acked(producer.send(producer.rows(5)))
     producer.close()
 
 
-def test_a_broker_that_died_while_nobody_led_is_proved_dead(leader: LeaderProcess):
+def test_a_broker_that_died_without_a_leader_is_proved_terminated(leader: LeaderProcess):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 10).close()
     leader.kill()
     dead = [leader.kill_broker(replica.broker) for replica in segment.replicas]
     leader.start()
-    entry = sealed(leader, segment.name)
+    entry = sealed_segments(leader, segment.name)
     assert entry.end == 0, "both replicas are proved gone, so the filer alone decides"
     for incarnation in dead:
-        leader.settled(without=incarnation, timeout=40)
+        leader.wait_until_open(without=incarnation, timeout=40)
 
 
 def test_a_leader_killed_before_it_wrote_a_pid_down_finds_the_process(leader: LeaderProcess):
     leader.apply(manifest())
-    leader.settled()
+    leader.wait_until_open()
     leader.kill()
     path = leader.folder / "brokers" / "broker-1.json"
     record = json.loads(path.read_text())
@@ -71,7 +71,7 @@ def test_a_leader_killed_before_it_wrote_a_pid_down_finds_the_process(leader: Le
 
 def test_a_pid_that_is_another_process_by_now_is_a_dead_broker(leader: LeaderProcess):
     leader.apply(manifest())
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     leader.kill()
     name = segment.replicas[0].broker
     dead = leader.kill_broker(name)
@@ -79,7 +79,7 @@ def test_a_pid_that_is_another_process_by_now_is_a_dead_broker(leader: LeaderPro
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"pid": os.getpid()}))
     leader.start()
-    leader.settled(without=dead, timeout=40)
+    leader.wait_until_open(without=dead, timeout=40)
     assert is_running(os.getpid())
 
 
@@ -88,12 +88,12 @@ def test_a_record_that_cannot_be_read_harms_no_other(leader: LeaderProcess):
     (leader.folder / "brokers" / "broker-9.json").write_text("{")
     leader.start()
     leader.wait_for_brokers()
-    assert leader.events("broker.record.damaged")[0]["file"] == "broker-9.json"
+    assert leader.events("broker_record.damaged")[0]["file"] == "broker-9.json"
 
 
 def test_brokers_end_after_their_leader_and_lose_nothing(leader: LeaderProcess):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     producer = write(leader.locate(), segment, 30)
     pids = leader.pids()
     assert leader.terminate() == 0
@@ -101,9 +101,9 @@ def test_brokers_end_after_their_leader_and_lose_nothing(leader: LeaderProcess):
     producer.close()
     leader.start()
     leader.wait_for_brokers()
-    entry = sealed(leader, segment.name)
+    entry = sealed_segments(leader, segment.name)
     assert entry.end == 30, "the tail was written before the brokers left"
-    leader.settled()
+    leader.wait_until_open()
 
 
 def test_brokers_may_outlive_their_leader(new_leader: Callable[..., LeaderProcess]):
@@ -119,7 +119,7 @@ def test_brokers_may_outlive_their_leader(new_leader: Callable[..., LeaderProces
 
 def test_a_leader_at_another_address_replaces_brokers_that_would_never_find_it(leader: LeaderProcess):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
-    (segment,) = leader.settled()
+    (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 30).close()
     before = leader.alive()
     leader.kill()
@@ -128,7 +128,7 @@ def test_a_leader_at_another_address_replaces_brokers_that_would_never_find_it(l
     leader.wait_for_brokers()
     assert set(leader.alive()) == set(before)
     assert not set(leader.alive().values()) & set(before.values())
-    assert sealed(leader, segment.name).end == 30
+    assert sealed_segments(leader, segment.name).end == 30
 
 
 def test_the_folder_has_one_leader(leader: LeaderProcess, new_leader: Callable[..., LeaderProcess]):
@@ -136,9 +136,9 @@ def test_the_folder_has_one_leader(leader: LeaderProcess, new_leader: Callable[.
     assert second.folder == leader.folder
     process = second.launch()
     assert process.wait(20) == 2
-    told = second.log.read_text()
-    assert f"another leader (pid {leader.process.pid}) runs on {leader.folder}" in told
-    assert "--dir" in told
+    output = second.log.read_text()
+    assert f"another leader (pid {leader.process.pid}) runs on {leader.folder}" in output
+    assert "--dir" in output
     leader.alive()
 
 
@@ -153,8 +153,8 @@ def test_fewer_brokers_than_before_end_the_others(leader: LeaderProcess):
 
 def test_a_broker_that_crashes_again_and_again_is_started_ever_more_slowly(new_leader: Callable[..., LeaderProcess]):
     leader = new_leader("--broker-arg=--memory=nonsense", brokers=1).start()
-    eventually(lambda: len(leader.events("broker.ended")) >= 4, 40)
-    pauses = [event["again_in"] for event in leader.events("broker.ended")[:4]]
+    eventually(lambda: len(leader.events("broker.terminated")) >= 4, 40)
+    pauses = [event["retry_in_seconds"] for event in leader.events("broker.terminated")[:4]]
     assert pauses == [0.2, 0.4, 0.8, 1.6]
     assert leader.http_get("/healthz")[0] == 200
 

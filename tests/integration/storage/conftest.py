@@ -1,3 +1,3 @@
-from support.seaweed import faulty, filer_store, prefix, seaweed
+from support.processes.seaweed import faulty, filer_store, prefix, seaweed
 
 __all__ = ["faulty", "filer_store", "prefix", "seaweed"]

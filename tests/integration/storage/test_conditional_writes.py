@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from smq_core.errors import Conflict, StoreUnavailable
-from smq_core.model import ChunkInfo, Layout
-from smq_storage.chain import Chain
-from smq_storage.conditional import Patience, Taken
-from smq_storage.layouts import put_layout, read_layout
-from smq_storage.schemas import chunk_schema, message_schema
-from smq_storage.store import Store, StoreDenied, open_store
-from support.faulty_store import Fault, FaultyStore
-from support.seaweed import Seaweed
+from smq_core.errors import Conflict, StoreDenied, StoreStateUnknown
+from smq_core.model.entities import ChunkInfo, Layout
+from smq_storage.catalog.layouts import put_layout, read_layout
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.schemas import chunk_schema, message_schema
+from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
+from smq_storage.object_store.store import Store, open_store
+from support.fault_injection.store_proxy import StoreFault, StoreProxy
+from support.processes.seaweed import Seaweed
 
 pytestmark = pytest.mark.integration
 
@@ -23,22 +23,30 @@ SCHEMA = chunk_schema()
 BATCH = pa.RecordBatch.from_pylist(
     [{"partition": 0, "timestamp": 1, "key": b"k", "value": b"v", "headers": None}], schema=message_schema()
 )
-PATIENT = Patience(20)
-UNCLEAR = [Fault.STORED_BUT_500, Fault.ERROR_500, Fault.CONFLICT_409, Fault.DROP_BEFORE, Fault.DROP_AFTER]
+LONG_TIMEOUT = RetryPolicy(20)
+UNCLEAR = [
+    StoreFault.STORED_BUT_500,
+    StoreFault.ERROR_500,
+    StoreFault.CONFLICT_409,
+    StoreFault.DROP_BEFORE,
+    StoreFault.DROP_AFTER,
+]
 
 
 @pytest.fixture
-def broken(faulty: FaultyStore, prefix: str) -> Store:
+def faulty_prefix_store(faulty: StoreProxy, prefix: str) -> Store:
     """The test's store, seen through the proxy."""
     return open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint, timeout=10)
 
 
-def chain(store: Store) -> Chain:
-    return Chain(store, "ns/t", "uid", "t-0")
+def chain(store: Store) -> ChunkChain:
+    return ChunkChain(store, "ns/t", "uid", "t-0")
 
 
-def put(store: Store, writer: str, nonce: str = "1", patience: Patience = PATIENT) -> ChunkInfo | Taken[ChunkInfo]:
-    return chain(store).put(ChunkInfo("t-0", 0, 1, writer, nonce), [(BATCH, 5)], SCHEMA, patience)
+def put(
+    store: Store, writer: str, nonce: str = "1", retry_policy: RetryPolicy = LONG_TIMEOUT
+) -> ChunkInfo | WriteConflict[ChunkInfo]:
+    return chain(store).put(ChunkInfo("t-0", 0, 1, writer, nonce), [(BATCH, 5)], SCHEMA, retry_policy)
 
 
 def layout(writer: str, version: int = 0) -> Layout:
@@ -47,91 +55,103 @@ def layout(writer: str, version: int = 0) -> Layout:
 
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("fault", UNCLEAR)
-def test_a_chunk_is_mine_after_any_error(faulty, broken: Store, filer_store: Store, fault: Fault, times: int) -> None:
+def test_a_chunk_is_mine_after_any_error(
+    faulty, faulty_prefix_store: Store, filer_store: Store, fault: StoreFault, times: int
+) -> None:
     rule = faulty.add(fault, times=times)
-    mine = put(broken, "me")
+    mine = put(faulty_prefix_store, "me")
     assert isinstance(mine, ChunkInfo)
     assert chain(filer_store).info(0) == mine
     # What was applied the first time must not be sent again; what was not must be.
-    assert rule.used == (1 if fault in (Fault.STORED_BUT_500, Fault.DROP_AFTER) else times)
+    assert rule.used == (1 if fault in (StoreFault.STORED_BUT_500, StoreFault.DROP_AFTER) else times)
 
 
 @pytest.mark.parametrize("fault", UNCLEAR)
-def test_a_chunk_that_another_wrote_is_taken_after_any_error(faulty, broken, filer_store, fault: Fault) -> None:
+def test_a_chunk_that_another_wrote_is_taken_after_any_error(
+    faulty, faulty_prefix_store, filer_store, fault: StoreFault
+) -> None:
     theirs = put(filer_store, "them")
     faulty.add(fault)
-    outcome = put(broken, "me")
-    assert isinstance(outcome, Taken)
+    outcome = put(faulty_prefix_store, "me")
+    assert isinstance(outcome, WriteConflict)
     assert outcome.info == theirs == chain(filer_store).info(0)
 
 
 @pytest.mark.parametrize("fault", UNCLEAR)
-def test_a_layout_is_mine_after_any_error(faulty, broken: Store, filer_store: Store, fault: Fault) -> None:
+def test_a_layout_is_mine_after_any_error(
+    faulty, faulty_prefix_store: Store, filer_store: Store, fault: StoreFault
+) -> None:
     faulty.add(fault)
-    etag = put_layout(broken, layout("w1"), None, PATIENT)
+    etag = put_layout(faulty_prefix_store, layout("w1"), None, LONG_TIMEOUT)
     faulty.add(fault)
-    etag = put_layout(broken, layout("w2", 1), etag, PATIENT)
+    etag = put_layout(faulty_prefix_store, layout("w2", 1), etag, LONG_TIMEOUT)
     assert read_layout(filer_store, "ns/t", "uid") == (layout("w2", 1), etag)
 
 
 @pytest.mark.parametrize("fault", UNCLEAR)
-def test_a_layout_that_another_changed_is_a_conflict_after_any_error(faulty, broken, filer_store, fault) -> None:
+def test_a_layout_that_another_changed_is_a_conflict_after_any_error(
+    faulty, faulty_prefix_store, filer_store, fault
+) -> None:
     etag = put_layout(filer_store, layout("w1"), None)
     put_layout(filer_store, layout("theirs", 1), etag)
     faulty.add(fault)
     with pytest.raises(Conflict):
-        put_layout(broken, layout("mine", 1), etag, PATIENT)
+        put_layout(faulty_prefix_store, layout("mine", 1), etag, LONG_TIMEOUT)
     assert read_layout(filer_store, "ns/t", "uid")[0].writer == "theirs"
 
 
 def test_a_write_that_lands_after_its_timeout_is_mine(faulty, filer_store: Store, prefix: str) -> None:
     hasty = open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint, timeout=0.5)
-    late = faulty.add(Fault.HOLD)
-    second = faulty.add(Fault.DROP_BEFORE)
+    late = faulty.add(StoreFault.HOLD)
+    second = faulty.add(StoreFault.DROP_BEFORE)
 
     def let_go_after_the_second_attempt(_: float) -> None:
         if second.reached.is_set():
             late.release.set()
             assert late.applied.wait(10)
 
-    mine = put(hasty, "me", patience=Patience(20, wait=let_go_after_the_second_attempt))
+    mine = put(hasty, "me", retry_policy=RetryPolicy(20, wait=let_go_after_the_second_attempt))
     assert isinstance(mine, ChunkInfo)
     assert chain(filer_store).info(0) == mine
 
 
 def test_a_write_that_lands_late_never_replaces_what_another_wrote(faulty, filer_store: Store, prefix: str) -> None:
     hasty = open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint, timeout=0.5)
-    late = faulty.add(Fault.HOLD)
-    with pytest.raises(StoreUnavailable, match="state unknown"):
-        put(hasty, "zombie", patience=Patience(0))
+    late = faulty.add(StoreFault.HOLD)
+    with pytest.raises(StoreStateUnknown, match="state unknown"):
+        put(hasty, "zombie", retry_policy=RetryPolicy(0))
     theirs = put(filer_store, "them")
     late.release.set()
     assert late.applied.wait(10)
     assert chain(filer_store).info(0) == theirs
 
 
-def test_a_stale_read_does_not_hide_my_own_chunk(faulty, broken: Store, filer_store: Store) -> None:
-    faulty.add(Fault.STORED_BUT_500)
-    stale = faulty.add(Fault.MISSING_404, method="GET")
-    mine = put(broken, "me")
+def test_a_stale_read_does_not_hide_my_own_chunk(faulty, faulty_prefix_store: Store, filer_store: Store) -> None:
+    faulty.add(StoreFault.STORED_BUT_500)
+    stale = faulty.add(StoreFault.MISSING_404, method="GET")
+    mine = put(faulty_prefix_store, "me")
     assert stale.used == 1
     assert isinstance(mine, ChunkInfo)
     assert chain(filer_store).info(0) == mine
 
 
-def test_refused_credentials_are_told_at_once(faulty, broken: Store, filer_store: Store) -> None:
-    rule = faulty.add(Fault.FORBIDDEN_403, times=None)
+def test_refused_credentials_are_reported_at_once(faulty, faulty_prefix_store: Store, filer_store: Store) -> None:
+    rule = faulty.add(StoreFault.FORBIDDEN_403, times=None)
     with pytest.raises(StoreDenied, match="AWS_ACCESS_KEY_ID"):
-        put(broken, "me")
+        put(faulty_prefix_store, "me")
     assert rule.used == 1
     assert chain(filer_store).info(0) is None
 
 
-@pytest.mark.parametrize("fault", [Fault.ERROR_500, Fault.DROP_BEFORE, Fault.DROP_AFTER, Fault.CONFLICT_409])
-def test_a_store_that_never_answers_leaves_the_state_unknown(faulty, broken: Store, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    "fault", [StoreFault.ERROR_500, StoreFault.DROP_BEFORE, StoreFault.DROP_AFTER, StoreFault.CONFLICT_409]
+)
+def test_a_store_that_never_answers_leaves_the_state_unknown(
+    faulty, faulty_prefix_store: Store, fault: StoreFault
+) -> None:
     faulty.add(fault, method=None, times=None)
-    with pytest.raises(StoreUnavailable, match="state unknown"):
-        put(broken, "me", patience=Patience(0.3))
+    with pytest.raises(StoreStateUnknown, match="state unknown"):
+        put(faulty_prefix_store, "me", retry_policy=RetryPolicy(0.3))
 
 
 def race(count: int, attempt: Callable[[int], object]) -> list[object]:
@@ -146,25 +166,25 @@ def race(count: int, attempt: Callable[[int], object]) -> list[object]:
 
 
 @pytest.mark.parametrize("fault", [None, *UNCLEAR])
-def test_of_racing_chunks_one_wins_and_all_agree(faulty, broken: Store, filer_store: Store, fault) -> None:
+def test_of_racing_chunks_one_wins_and_all_agree(faulty, faulty_prefix_store: Store, filer_store: Store, fault) -> None:
     for skip in (0, 2, 4) if fault else ():
         faulty.add(fault, skip=skip)
-    outcomes = race(8, lambda number: put(broken, f"writer-{number}"))
+    outcomes = race(8, lambda number: put(faulty_prefix_store, f"writer-{number}"))
     won = [outcome for outcome in outcomes if isinstance(outcome, ChunkInfo)]
     assert len(won) == 1
     assert chain(filer_store).info(0) == won[0]
-    assert all(outcome.info == won[0] for outcome in outcomes if isinstance(outcome, Taken))
+    assert all(outcome.info == won[0] for outcome in outcomes if isinstance(outcome, WriteConflict))
 
 
 @pytest.mark.parametrize("fault", [None, *UNCLEAR])
-def test_of_racing_leaders_one_wins_each_version(faulty, broken: Store, filer_store: Store, fault) -> None:
+def test_of_racing_leaders_one_wins_each_version(faulty, faulty_prefix_store: Store, filer_store: Store, fault) -> None:
     etag = put_layout(filer_store, layout("first"), None)
     for skip in (0, 2) if fault else ():
         faulty.add(fault, skip=skip)
 
     def lead(number: int) -> bool:
         try:
-            put_layout(broken, layout(f"leader-{number}", 1), etag, PATIENT)
+            put_layout(faulty_prefix_store, layout(f"leader-{number}", 1), etag, LONG_TIMEOUT)
         except Conflict:
             return False
         return True
@@ -187,14 +207,14 @@ def test_a_write_waits_for_a_store_that_comes_back(seaweed: Seaweed, filer_store
     def start_it(_: float) -> None:
         seaweed.start()
 
-    assert isinstance(put(filer_store, "me", patience=Patience(60, wait=start_it)), ChunkInfo)
+    assert isinstance(put(filer_store, "me", retry_policy=RetryPolicy(60, wait=start_it)), ChunkInfo)
 
 
-def test_large_objects_are_one_request(faulty: FaultyStore, broken: Store, filer_store: Store) -> None:
+def test_large_objects_are_one_request(faulty: StoreProxy, faulty_prefix_store: Store, filer_store: Store) -> None:
     body = bytes(40 << 20)
-    etag = broken.put_new("large", body)
-    broken.put_if("large", body[1:], etag)
-    broken.put("large", [body, b"more"])
+    etag = faulty_prefix_store.put_new("large", body)
+    faulty_prefix_store.put_if("large", body[1:], etag)
+    faulty_prefix_store.put("large", [body, b"more"])
     assert [method for method, _ in faulty.requests] == ["PUT"] * 3
     assert not any("upload" in path.lower() for _, path in faulty.requests)
     assert filer_store.get("large").data == body + b"more"

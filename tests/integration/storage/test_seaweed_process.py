@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from smq_core.errors import StoreUnavailable
-from smq_storage import seaweed as module
-from smq_storage.seaweed import SeaweedProcess
+from smq_storage.process import seaweedfs as module
+from smq_storage.process.seaweedfs import SeaweedProcess
 
 pytestmark = pytest.mark.integration
 

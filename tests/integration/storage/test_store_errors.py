@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from smq_core.errors import StoreUnavailable, StoreUnfit
-from smq_storage.probe import probe
-from smq_storage.seaweed import SeaweedProcess
-from smq_storage.store import ObjectMissing, Store, StoreDenied, open_store
-from support.faulty_store import Fault, FaultyStore
+from smq_core.errors import StoreDenied, StoreUnavailable, StoreUnsupported
+from smq_storage.object_store.conformance_probe import check_conformance
+from smq_storage.object_store.store import ObjectMissing, Store, open_store
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.fault_injection.store_proxy import StoreFault, StoreProxy
 
 pytestmark = pytest.mark.integration
 
@@ -23,7 +23,7 @@ CALLS = {
     "list": lambda s: list(s.list("")),
     "folders": lambda s: s.folders(""),
     "delete": lambda s: s.delete("x"),
-    "probe": probe,
+    "probe": check_conformance,
 }
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
@@ -50,7 +50,7 @@ def quick(call, store: Store, seconds: float) -> float:
 
 
 @every_call
-def test_an_absent_filer_is_told_quickly_with_its_address(call) -> None:
+def test_an_absent_filer_is_reported_quickly_with_its_address(call) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -60,15 +60,15 @@ def test_an_absent_filer_is_told_quickly_with_its_address(call) -> None:
     assert not isinstance(caught.value, StoreDenied)
 
 
-def test_a_host_that_does_not_exist_is_told_quickly() -> None:
+def test_an_unknown_host_is_reported_quickly() -> None:
     with pytest.raises(StoreUnavailable, match="no-such-host"):
         quick(CALLS["put_new"], open_store("s3://smq", endpoint="http://no-such-host.invalid:1"), seconds=5)
 
 
 @every_call
-def test_a_filer_that_accepts_and_never_answers_is_told_after_the_timeout(call) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        store = open_store("s3://smq", endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.3)
+def test_a_filer_that_accepts_and_never_answers_is_reported_after_the_timeout(call) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unresponsive:
+        store = open_store("s3://smq", endpoint=f"http://127.0.0.1:{unresponsive.getsockname()[1]}", timeout=0.3)
         with pytest.raises(StoreUnavailable):
             quick(call, store, seconds=5)
 
@@ -77,7 +77,7 @@ def test_a_filer_that_accepts_and_never_answers_is_told_after_the_timeout(call) 
 @pytest.mark.parametrize(
     "keys", [{}, {"access_key": "key", "secret_key": "wrong"}, {"access_key": "nobody", "secret_key": "x"}]
 )
-def test_wrong_credentials_are_told_quickly_with_what_to_set(guarded, call, keys: dict[str, str]) -> None:
+def test_wrong_credentials_are_reported_quickly_with_what_to_set(guarded, call, keys: dict[str, str]) -> None:
     with pytest.raises(StoreDenied, match="AWS_ACCESS_KEY_ID") as caught:
         quick(call, open_store("s3://smq", endpoint=guarded.endpoint, **keys), seconds=3)
     assert "secret" not in caught.value.message
@@ -98,17 +98,17 @@ def test_an_absent_bucket_is_not_an_absent_object(seaweed) -> None:
         store.get("x")
 
 
-def test_reads_survive_short_errors(faulty: FaultyStore, filer_store: Store, prefix: str) -> None:
+def test_reads_survive_short_errors(faulty: StoreProxy, filer_store: Store, prefix: str) -> None:
     filer_store.put("x", b"1")
     store = open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint)
-    for fault in (Fault.ERROR_500, Fault.DROP_BEFORE):
+    for fault in (StoreFault.ERROR_500, StoreFault.DROP_BEFORE):
         faulty.add(fault, method="GET", times=2)
         assert bytes(store.get("x").data) == b"1"
 
 
-def test_writes_are_sent_once(faulty: FaultyStore, prefix: str) -> None:
+def test_writes_are_sent_once(faulty: StoreProxy, prefix: str) -> None:
     store = open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint)
-    for fault in (Fault.ERROR_500, Fault.DROP_BEFORE, Fault.DROP_AFTER, Fault.STORED_BUT_500):
+    for fault in (StoreFault.ERROR_500, StoreFault.DROP_BEFORE, StoreFault.DROP_AFTER, StoreFault.STORED_BUT_500):
         faulty.requests.clear()
         faulty.add(fault)
         with pytest.raises(StoreUnavailable):
@@ -119,15 +119,15 @@ def test_writes_are_sent_once(faulty: FaultyStore, prefix: str) -> None:
 @pytest.mark.parametrize(("racers", "rounds"), [(2, 10), (6, 1)])
 def test_seaweedfs_is_fit_and_nothing_stays(seaweed, filer_store: Store, prefix: str, racers: int, rounds) -> None:
     # Racers that meet wait for each other in steps of a second.
-    probe(seaweed.store(prefix, timeout=60), racers=racers, rounds=rounds)
+    check_conformance(seaweed.store(prefix, timeout=60), racers=racers, rounds=rounds)
     assert list(filer_store.list("")) == []
 
 
-@pytest.mark.parametrize("fault", [Fault.IGNORE_CONDITIONS, Fault.CHECK_THEN_WRITE])
-def test_a_store_that_breaks_its_promises_is_unfit(faulty: FaultyStore, filer_store, prefix: str, fault) -> None:
+@pytest.mark.parametrize("fault", [StoreFault.IGNORE_CONDITIONS, StoreFault.CHECK_THEN_WRITE])
+def test_a_store_that_breaks_its_promises_is_unfit(faulty: StoreProxy, filer_store, prefix: str, fault) -> None:
     faulty.add(fault, times=None)
-    with pytest.raises(StoreUnfit, match="If-None-Match"):
-        probe(open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint))
+    with pytest.raises(StoreUnsupported, match="If-None-Match"):
+        check_conformance(open_store(f"s3://smq/{prefix}", endpoint=faulty.endpoint))
     assert list(filer_store.list("")) == []
 
 

@@ -1,4 +1,4 @@
-"""``--elastic-seed N``: the seed of the runs, for trying another or the same again (default: 7)."""
+"""``--elastic-seed N``: the seed of the runs (default: 7)."""
 
 import pytest
 

@@ -1,29 +1,29 @@
-"""Acks leave as few replies: consecutive sequences together."""
+"""Acks of consecutive sequences are sent in one reply."""
 
-from smq_broker.producer_stream import UNKNOWN_OFFSET, grouped
-from smq_core.entries import Ack
-from smq_core.producers import BatchId
+from smq_broker.streams.producer import UNKNOWN_OFFSET, group_acks
+from smq_core.replica.log_entries import Ack
+from smq_core.replica.producer_map import BatchId
 
 
 def ack(sequence: int, offset: int | None) -> Ack:
     return Ack(None, BatchId("p", 1, sequence), offset)
 
 
-def told(acks: list[Ack]) -> list[tuple[int, list[int]]]:
-    return [(r.acks.first_sequence, list(r.acks.first_offsets)) for r in grouped(acks)]
+def reply_ranges(acks: list[Ack]) -> list[tuple[int, list[int]]]:
+    return [(r.acks.first_sequence, list(r.acks.first_offsets)) for r in group_acks(acks)]
 
 
 def test_consecutive_ones_are_one_reply():
-    assert told([ack(3, 30), ack(4, 40), ack(5, 50)]) == [(3, [30, 40, 50])]
+    assert reply_ranges([ack(3, 30), ack(4, 40), ack(5, 50)]) == [(3, [30, 40, 50])]
 
 
 def test_each_gap_begins_a_reply():
-    assert told([ack(3, 30), ack(5, 50), ack(0, 0), ack(1, 10)]) == [(3, [30]), (5, [50]), (0, [0, 10])]
+    assert reply_ranges([ack(3, 30), ack(5, 50), ack(0, 0), ack(1, 10)]) == [(3, [30]), (5, [50]), (0, [0, 10])]
 
 
 def test_an_offset_that_nobody_remembers():
-    assert told([ack(0, None)]) == [(0, [UNKNOWN_OFFSET])]
+    assert reply_ranges([ack(0, None)]) == [(0, [UNKNOWN_OFFSET])]
 
 
-def test_none():
-    assert told([]) == []
+def test_no_acks_make_no_replies():
+    assert reply_ranges([]) == []

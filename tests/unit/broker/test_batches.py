@@ -1,4 +1,4 @@
-"""Which batches a broker takes. One that could not be written as a chunk would block its segment for ever."""
+"""Which batches a broker accepts. A batch that cannot be written in a chunk would block its segment forever."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import struct
 import pyarrow as pa
 import pytest
 
-from smq_broker.batches import SMALL, Wire, bounds_of, partitions_of
+from smq_broker.segments.batches import COPY_BELOW_BYTES, WireSchemas, partition_bounds, partition_column
 from smq_core.errors import SchemaMismatch
-from smq_core.model import ChunkInfo, Column, Topic, TopicSpec
-from smq_storage.chunks import encode_chunk
-from smq_storage.schemas import message_schema
+from smq_core.model.entities import ChunkInfo, Column, Topic, TopicSpec
+from smq_storage.chunks.parquet_codec import encode_chunk
+from smq_storage.chunks.schemas import message_schema
 
-WIRE = Wire.of(Topic("default/clicks", "u", TopicSpec()))
+WIRE = WireSchemas.of(Topic("default/clicks", "u", TopicSpec()))
 SCHEMA = WIRE.message
 
 
@@ -25,14 +25,14 @@ def batch(partitions: list[int], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
 
 
 def taken(given: pa.RecordBatch) -> pa.RecordBatch:
-    """As a stream of such batches is taken; what passes can be written."""
+    """Validates a stream of these batches as the broker does. An accepted batch can be encoded."""
     accepted = WIRE.accept(given, WIRE.check_stream(given.schema))
     encode_chunk([(accepted, 1)], ChunkInfo("s", 0, accepted.num_rows, "w", "n"), WIRE.chunk)
     return accepted
 
 
 def test_a_small_batch_is_copied_and_a_large_one_taken_as_it_is() -> None:
-    small, large = batch([1, 2]), batch(list(range(SMALL)))
+    small, large = batch([1, 2]), batch(list(range(COPY_BELOW_BYTES)))
     assert taken(small).equals(small) and taken(small) is not small
     assert taken(large) is large
 
@@ -96,4 +96,4 @@ def test_nulls_inside_headers_are_writable() -> None:
 
 @pytest.mark.parametrize("partitions", [[7], [5, 3, 9]])
 def test_bounds_of_the_partitions(partitions: list[int]) -> None:
-    assert bounds_of(partitions_of(batch(partitions))) == (min(partitions), max(partitions))
+    assert partition_bounds(partition_column(batch(partitions))) == (min(partitions), max(partitions))

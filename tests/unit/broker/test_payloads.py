@@ -1,21 +1,29 @@
-"""Rows of entries in shared blocks: the same rows, wherever they lie."""
+"""Entries read the same rows from whichever shared block holds them."""
 
 import pyarrow as pa
 import pytest
 
-from smq_broker.batches import RangeHistogram, Wire, bounds_of, partitions_of
-from smq_broker.payloads import BLOCKS, Compactor, Payload, compact, places_in, rows_of, timed
-from smq_core.entries import Entry, Incoming
+from smq_broker.segments.batches import RangeHistogram, WireSchemas, partition_bounds, partition_column
+from smq_broker.segments.payloads import (
+    BLOCKS_PER_COMPACTION,
+    Compactor,
+    Payload,
+    batches_with_append_times,
+    compact,
+    rows_as_batch,
+    split_block,
+)
 from smq_core.errors import SchemaMismatch
-from smq_core.keyspace import KeyRange
-from smq_core.producers import BatchId
-from smq_storage.schemas import TIMESTAMP, message_schema
-from support.broker_process import make_topic
-from support.raw_flight import rows, sized
+from smq_core.model.keyspace import KeyRange
+from smq_core.replica.log_entries import Entry, IncomingBatch
+from smq_core.replica.producer_map import BatchId
+from smq_storage.chunks.schemas import TIMESTAMP, message_schema
+from support.data.raw_flight import rows, rows_of_size
+from support.processes.broker import make_topic
 
 
 def entry(first: int, payload: Payload, count: int, appended: int = 0) -> Entry:
-    return Entry(first, Incoming(BatchId("p", 1, first), count, 1, 0, 0, payload), appended)
+    return Entry(first, IncomingBatch(BatchId("p", 1, first), count, 1, 0, 0, payload), appended)
 
 
 def values(batch: pa.RecordBatch) -> list[bytes]:
@@ -26,7 +34,7 @@ def test_compaction_changes_where_rows_lie_and_nothing_else():
     compactor = Compactor()
     entries = []
     done = 0
-    for number in range(BLOCKS + 10):
+    for number in range(BLOCKS_PER_COMPACTION + 10):
         payload = Payload(rows([b"%d-%d" % (number, i) for i in range(1 + number % 3)]))
         entries.append(entry(number, payload, 1 + number % 3, appended=number // 5))
         full = compactor.add([(payload, 1 + number % 3)])
@@ -34,36 +42,36 @@ def test_compaction_changes_where_rows_lie_and_nothing_else():
             compact(full)
             done += 1
     assert done == 1
-    assert len({id(e.batch.payload.at[0]) for e in entries}) == 1 + 10
-    expected = [b"%d-%d" % (n, i) for n in range(BLOCKS + 10) for i in range(1 + n % 3)]
-    assert values(rows_of(entries)) == expected
-    assert values(rows_of(entries, skip=7)) == expected[7:]
+    assert len({id(e.batch.payload.location[0]) for e in entries}) == 1 + 10
+    expected = [b"%d-%d" % (n, i) for n in range(BLOCKS_PER_COMPACTION + 10) for i in range(1 + n % 3)]
+    assert values(rows_as_batch(entries)) == expected
+    assert values(rows_as_batch(entries, skip=7)) == expected[7:]
     times: list[int] = []
-    for part, when in timed(entries):
+    for part, when in batches_with_append_times(entries):
         times += [when] * part.num_rows if isinstance(when, int) else when.cast(pa.int64()).to_pylist()
-    assert times == [n // 5 for n in range(BLOCKS + 10) for _ in range(1 + n % 3)]
+    assert times == [n // 5 for n in range(BLOCKS_PER_COMPACTION + 10) for _ in range(1 + n % 3)]
 
 
 def test_neighbours_in_one_block_are_not_copied():
-    block = sized(100, 1000)
-    entries = [entry(10 * i, p, 10) for i, p in enumerate(places_in(block, [10] * 10))]
-    assert rows_of(entries) is block
-    part = rows_of(entries[2:5])
+    block = rows_of_size(100, 1000)
+    entries = [entry(10 * i, p, 10) for i, p in enumerate(split_block(block, [10] * 10))]
+    assert rows_as_batch(entries) is block
+    part = rows_as_batch(entries[2:5])
     assert part.num_rows == 30 and part.get_total_buffer_size() == block.get_total_buffer_size()
-    assert [(b.num_rows, t) for b, t in timed(entries)] == [(100, 0)]
+    assert [(b.num_rows, t) for b, t in batches_with_append_times(entries)] == [(100, 0)]
 
 
 def test_one_time_per_row_only_when_they_differ():
-    block = sized(4, 10)
-    entries = [entry(i, p, 2, appended=1000 + i) for i, p in enumerate(places_in(block, [2, 2]))]
-    ((part, times),) = timed(entries)
+    block = rows_of_size(4, 10)
+    entries = [entry(i, p, 2, appended=1000 + i) for i, p in enumerate(split_block(block, [2, 2]))]
+    ((part, times),) = batches_with_append_times(entries)
     assert part.num_rows == 4 and times.type == TIMESTAMP
     assert times.cast(pa.int64()).to_pylist() == [1000, 1000, 1001, 1001]
 
 
 def test_small_batches_get_memory_of_their_own():
-    wire = Wire.of(make_topic())
-    large, small = sized(100, 2000), sized(1, 100)
+    wire = WireSchemas.of(make_topic())
+    large, small = rows_of_size(100, 2000), rows_of_size(1, 100)
     kept = wire.accept(small, True)
     assert kept.equals(small)
     theirs = {b.address for column in small.columns for b in column.buffers() if b is not None}
@@ -73,11 +81,11 @@ def test_small_batches_get_memory_of_their_own():
 
 
 def test_other_labels_are_replaced_and_other_types_refused():
-    wire = Wire.of(make_topic())
+    wire = WireSchemas.of(make_topic())
     lax = pa.schema([f.with_nullable(True) for f in message_schema()])
     assert wire.check_stream(message_schema()) is True
     assert wire.check_stream(lax) is False
-    batch = pa.RecordBatch.from_arrays(sized(2, 10).columns, schema=lax)
+    batch = pa.RecordBatch.from_arrays(rows_of_size(2, 10).columns, schema=lax)
     assert wire.accept(batch, False).schema.equals(message_schema())
     with pytest.raises(SchemaMismatch):
         wire.check_stream(pa.schema([("partition", pa.int64())]))
@@ -86,10 +94,10 @@ def test_other_labels_are_replaced_and_other_types_refused():
 def test_the_histogram_has_every_message_in_the_slice_of_its_partition():
     histogram = RangeHistogram(KeyRange(100, 228))
     batch = pa.RecordBatch.from_arrays(
-        [pa.array([100, 101, 102, 227], pa.int32()), *sized(4, 1).columns[1:]], schema=message_schema()
+        [pa.array([100, 101, 102, 227], pa.int32()), *rows_of_size(4, 1).columns[1:]], schema=message_schema()
     )
-    partitions = partitions_of(batch)
-    assert bounds_of(partitions) == (100, 227)
+    partitions = partition_column(batch)
+    assert partition_bounds(partitions) == (100, 227)
     histogram.count(partitions, 100, 227)
     histogram.count(partitions[3:], 227, 227)
     assert len(histogram.slices) == 64

@@ -1,21 +1,39 @@
 """Flags and environment variables."""
 
+import os
+from unittest import mock
+
 import pytest
 
-from smq_broker.settings import BrokerSettings, parse_settings
+from smq_broker.runtime.settings import BrokerSettings, parse_settings
 from smq_core.errors import InvalidRequest
 
 FILER = {"SMQ_FILER_URL": "s3://smq/x"}
 
 
+def parse(arguments: list[str], environment: dict[str, str]) -> BrokerSettings:
+    with mock.patch.dict(os.environ, environment):
+        return parse_settings(arguments)
+
+
 def test_flags_go_before_the_environment():
     env = FILER | {"SMQ_NAME": "env", "SMQ_LEADER": "a:1, b:2", "SMQ_MEMORY": "2Gi"}
-    settings = parse_settings(["--name", "flag"], env)
+    settings = parse(["--name", "flag"], env)
     assert (settings.name, settings.leader, settings.memory) == ("flag", ("a:1", "b:2"), 2 << 30)
 
 
 def test_an_empty_variable_is_as_good_as_none():
-    assert parse_settings([], FILER | {"SMQ_LEADER": "", "SMQ_NODE": ""}).leader == ()
+    assert parse([], FILER | {"SMQ_LEADER": "", "SMQ_NODE": ""}).leader == ()
+
+
+def test_help_shows_each_flag_and_readable_defaults_only(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="0"):
+        parse_settings(["--help"])
+    said = capsys.readouterr().out
+    assert all("--" + name.replace("_", "-") in said for name in BrokerSettings.model_fields)
+    assert (
+        "(default: info)" in said and "(default: )" not in said and "factory" not in said and "1073741824" not in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -26,11 +44,12 @@ def test_an_empty_variable_is_as_good_as_none():
         (["--memory", "1Mi"], FILER, "--memory"),
         (["--listen", "7070"], FILER, "--listen: .*host:port"),
         (["--log-level", "loud"], FILER, "--log-level"),
+        ([], FILER | {"SMQ_GRACE": "soon", "SMQ_LISTEN": "7070"}, r"--listen: .*\n--grace: .*number"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_flag(arguments: list[str], env: dict[str, str], message: str):
     with pytest.raises(InvalidRequest, match=message):
-        parse_settings(arguments, env)
+        parse(arguments, env)
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import helm_python as helm
 import pytest
 import yaml
 
-from smq_broker.settings import parse_settings
-from smq_core.fleet import FleetPolicy
-from smq_operator.kube.pools import policy_of
-from smq_operator.main import _parser
-from support.chart import CHART, VALUES, WRONG, given, of_kind, render, workloads
+from smq_broker.runtime.settings import parse_settings
+from smq_core.model.entities import SECOND
+from smq_core.scaling.broker_fleet import FleetPolicy
+from smq_operator.kube.broker_pools import policy_of
+from smq_operator.kube.settings import KubeSettings
+from smq_operator.main import parse_settings as parse_operator_settings
+from support.kube.chart import CHART, FILER, INVALID_VALUES, VALUES, given, of_kind, render, workloads
 
 CRDS = Path(__file__).parents[3] / "crds"
 
@@ -26,7 +30,7 @@ def test_the_chart_is_clean(values: dict[str, Any]) -> None:
     assert [m["error"] for m in found["messages"] if m["severity"] > 1] == []
 
 
-@pytest.mark.parametrize(("values", "said"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(("values", "said"), INVALID_VALUES.values(), ids=INVALID_VALUES)
 def test_wrong_values_are_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(helm.HelmError, match=said):
         render(values)
@@ -87,7 +91,8 @@ def test_a_brokers_environment_is_one_that_a_broker_understands() -> None:
         known = {"fieldRef": "10.1.2.3", "resourceFieldRef": str(2**30), "secretKeyRef": "secret"}
         environment[entry["name"]] = entry.get("value") or known[next(iter(source))]
     environment["SMQ_POD_UID"] = str(uuid.uuid4())
-    settings = parse_settings([], environment)
+    with mock.patch.dict(os.environ, environment):
+        settings = parse_settings([])
     assert settings.leader == ("smq.default.svc:7070",)
     assert settings.advertised(7071) == "10.1.2.3:7071"
     assert settings.filer_url == "s3://smq/prod"
@@ -150,7 +155,11 @@ def test_what_a_broker_carries_is_what_the_operator_reads() -> None:
 
 def test_the_operator_understands_its_arguments() -> None:
     pod = of_kind(render(VALUES["one operator"]), "Deployment")["smq-operator"]["spec"]["template"]["spec"]
-    given = _parser({}).parse_args(
-        [argument.replace("$(POD_IP)", "10.1.2.3") for argument in pod["containers"][0]["args"]]
-    )
-    assert given.mode == "kube" and given.release == "smq" and given.advertise == "10.1.2.3:7070"
+    arguments = [argument.replace("$(POD_IP)", "10.1.2.3") for argument in pod["containers"][0]["args"]]
+    environment = {entry["name"]: entry.get("value", "from-the-pod") for entry in pod["containers"][0]["env"]}
+    with mock.patch.dict(os.environ, environment):
+        settings = parse_operator_settings(arguments)
+    assert isinstance(settings, KubeSettings)
+    assert (settings.release, settings.advertise, settings.store.url) == ("smq", "10.1.2.3:7070", FILER["url"])
+    assert settings.home == settings.pod == "from-the-pod"
+    assert settings.cleanup.deleted_topics_grace_us == 3600 * SECOND

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from smq_broker.settings import parse_settings
-from support.chart import VALUES, of_kind, render, workloads
+from smq_broker.runtime.settings import parse_settings
+from support.kube.chart import VALUES, of_kind, render, workloads
 
 METRICS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -23,7 +25,8 @@ def test_a_trial_needs_nothing_else_and_everybody_finds_its_store() -> None:
     pods = workloads(resources)
     found = {"SMQ_FILER_URL": "s3://smq", "SMQ_FILER_ENDPOINT": "http://smq-seaweedfs.queue.svc:8333"}
     assert filer(pods["smq-broker"]) == filer(pods["smq-operator"]) == found
-    assert parse_settings([], found).store().url == "s3://smq"
+    with mock.patch.dict(os.environ, found):
+        assert parse_settings([]).store().url == "s3://smq"
     service = of_kind(resources, "Service")["smq-seaweedfs"]["spec"]
     labels = pods["smq-seaweedfs"]["metadata"]["labels"]
     assert service["selector"].items() <= labels.items() and service["ports"][0]["port"] == 8333
@@ -40,7 +43,7 @@ def test_a_trials_bucket_is_that_of_the_filers_address_and_its_disk_may_be_none(
     assert "volumeClaimTemplates" not in of_kind(resources, "StatefulSet")["smq-seaweedfs"]["spec"]
 
 
-def test_no_store_and_nothing_for_prometheus_unless_asked_for() -> None:
+def test_no_store_and_nothing_for_prometheus_by_default() -> None:
     kinds = {resource["kind"] for resource in render({})}
     assert not kinds & {"StatefulSet", "ServiceMonitor", "PrometheusRule"}
 

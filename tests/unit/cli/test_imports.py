@@ -1,4 +1,4 @@
-"""What a command does not need is not loaded: Arrow alone takes longer than most commands do."""
+"""Commands load only the modules that they need, because Arrow alone takes longer than most commands."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ HEAVY = ("pyarrow", "numpy", "obstore", "grpc", "pydantic", "pandas", "duckdb")
 
 def loaded(code: str) -> set[str]:
     """Which of the heavy packages are loaded after this code, in a process of its own."""
-    told = f"{code}\nimport sys\nprint(*(m for m in {HEAVY} if m in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    program = f"{code}\nimport sys\nprint(*(m for m in {HEAVY} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
 

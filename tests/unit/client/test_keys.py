@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from smq.keys import Keyless, canonical, partitions
+from smq.producing.keys import KeylessPartitioner, canonical_bytes, partitions
 from smq_core.errors import InvalidRequest
-from smq_core.keyspace import partition_of
+from smq_core.model.keyspace import partition_of
 
 FIVE = struct.pack("<q", 5)
 
@@ -38,15 +38,15 @@ FIVE = struct.pack("<q", 5)
     ],
 )
 def test_canonical_bytes(column: pa.Array, expected: list[bytes | None]) -> None:
-    found = canonical(column)
+    found = canonical_bytes(column)
     assert found.type == pa.binary()
     assert found.to_pylist() == expected
-    assert canonical(column.slice(1)).to_pylist() == expected[1:]
+    assert canonical_bytes(column.slice(1)).to_pylist() == expected[1:]
 
 
 def test_a_nested_column_cannot_be_a_key() -> None:
     with pytest.raises(InvalidRequest, match="list"):
-        canonical(pa.array([[1]]))
+        canonical_bytes(pa.array([[1]]))
 
 
 def test_rows_without_a_key_go_together_and_all_others_where_their_key_says() -> None:
@@ -58,7 +58,7 @@ def test_rows_without_a_key_go_together_and_all_others_where_their_key_says() ->
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 64, 1000, 1024, 65536])
 def test_keyless_batches_are_spread_over_the_ring(count: int) -> None:
-    chooser = Keyless(count, 12345)
+    chooser = KeylessPartitioner(count, 12345)
     chosen = [chooser.next() for _ in range(count)]
     assert sorted(chosen) == list(range(count)), "each partition once in a round"
     few = np.array(chosen[: min(count, 8)])

@@ -1,4 +1,4 @@
-"""What a program may import from smq: no more, no less."""
+"""The public names of smq: exactly these can be imported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPECTED = {
     "Delivery",
     "DeliveryTimeout",
     "GroupInfo",
-    "InvalidManifest",
+    "SpecRejected",
     "InvalidRequest",
     "MessageTooLarge",
     "NoBrokers",
@@ -36,6 +36,7 @@ EXPECTED = {
     "SegmentLoad",
     "SmqError",
     "StaleGeneration",
+    "StoreStateUnknown",
     "StoreUnavailable",
     "TableReceipt",
     "TopicInfo",

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from examples.demo_check import InFiles, Read, check_read, report
+from examples.demo_check import InFiles, ReadResult, check_read, report
 
 
 def read(numbers: list[int], **columns: list[object]) -> pa.Table:
@@ -22,7 +22,7 @@ def read(numbers: list[int], **columns: list[object]) -> pa.Table:
     return pa.table(rows | columns)
 
 
-RIGHT = Read({"AA": 2, "UA": 2}, duplicates=0, lost=0, disorder=0, redelivered=0)
+RIGHT = ReadResult({"AA": 2, "UA": 2}, duplicates=0, lost=0, disorder=0, redelivered=0)
 
 
 def test_all_is_well_when_each_message_is_there_once_and_each_plane_in_order() -> None:
@@ -66,12 +66,12 @@ def test_messages_without_a_plane_have_no_order() -> None:
         ({"AA": 2, "UA": 3}, RIGHT, InFiles({"AA": 2, "UA": 2}, 4), False),
         ({"AA": 2, "UA": 2}, RIGHT, InFiles({"AA": 2, "UA": 3}, 5), False),
         ({"AA": 2, "UA": 2}, RIGHT, InFiles({"AA": 2, "UA": 2}, 3), False),
-        ({"AA": 2, "UA": 2}, Read({"AA": 2, "UA": 2}, 0, 0, 1, 0), InFiles({"AA": 2, "UA": 2}, 4), False),
-        ({"AA": 2, "UA": 2}, Read({"AA": 2, "UA": 2}, 1, 0, 0, 0), InFiles({"AA": 2, "UA": 2}, 4), False),
-        ({"AA": 2, "UA": 2}, Read({"AA": 2, "UA": 2}, 0, 0, 0, 7), InFiles({"AA": 2, "UA": 2}, 4), True),
+        ({"AA": 2, "UA": 2}, ReadResult({"AA": 2, "UA": 2}, 0, 0, 1, 0), InFiles({"AA": 2, "UA": 2}, 4), False),
+        ({"AA": 2, "UA": 2}, ReadResult({"AA": 2, "UA": 2}, 1, 0, 0, 0), InFiles({"AA": 2, "UA": 2}, 4), False),
+        ({"AA": 2, "UA": 2}, ReadResult({"AA": 2, "UA": 2}, 0, 0, 0, 7), InFiles({"AA": 2, "UA": 2}, 4), True),
     ],
 )
 def test_the_report_is_right_only_when_every_count_is(
-    truth: dict[str, int], found: Read, files: InFiles, right: bool
+    truth: dict[str, int], found: ReadResult, files: InFiles, right: bool
 ) -> None:
     assert report(truth, found, files)[1] is right

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from smq_core import layout as layouts
-from smq_core.keyspace import KeyRange
-from smq_core.layout import SealPlan, Successor
-from smq_core.model import Durability, Layout, Reason, Replica
+from smq_core.model import layout_transitions as layouts
+from smq_core.model.entities import Durability, Layout, Reason, Replica
+from smq_core.model.keyspace import KeyRange
+from smq_core.model.layout_transitions import SealPlan, Successor
 from smq_proto.wire import layout_from_pb, layout_to_pb
 
 REPLICAS = (Replica("b0", "b0.1", "h:1"), Replica("b1", "b1.1", "h:2"))
@@ -15,7 +15,7 @@ def successor(start: int, stop: int) -> Successor:
     return Successor(KeyRange(start, stop), REPLICAS, Durability.REPLICATED)
 
 
-def told(layout: Layout) -> Layout:
+def over_the_wire(layout: Layout) -> Layout:
     return layout_from_pb(layout_to_pb(layout))
 
 
@@ -28,4 +28,4 @@ def test_a_layout_keeps_its_next_number() -> None:
     rolled = layouts.plan(split, [SealPlan((second,), Reason.ROLL, (successor(4, 8),))], now=3, writer="w")
     left = layouts.activate(rolled, [first, second], writer="w")
     for layout in (made, split, rolled, left):
-        assert told(layout).next_number == layout.next_number > 0
+        assert over_the_wire(layout).next_number == layout.next_number > 0

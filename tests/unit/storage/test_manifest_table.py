@@ -8,46 +8,46 @@ from pathlib import Path
 import pytest
 import yaml
 
-from smq_core.errors import InvalidManifest
-from smq_core.keyspace import MAX_PARTITIONS
-from smq_core.model import Durability, Phase, Reason, TopicSpec
-from smq_storage import units
-from smq_storage.manifest import check_change, parse_manifest, parse_resource, to_manifest
-from smq_storage.manifest_model import MAX_COLUMNS, MAX_RATE, MAX_REPLICAS, MAX_TYPE
-from smq_storage.schemas import RESERVED, TYPE_NAMES
-from support.bad_manifests import BAD, CHANGES, GOOD, Bad, Change
+from smq_core.errors import SpecRejected
+from smq_core.model import units
+from smq_core.model.entities import Durability, Phase, Reason, TopicSpec
+from smq_core.model.keyspace import MAX_PARTITIONS
+from smq_storage.chunks.schemas import RESERVED, TYPE_NAMES
+from smq_storage.topic_manifests.fields import MAX_COLUMNS, MAX_RATE, MAX_REPLICAS, MAX_TYPE
+from smq_storage.topic_manifests.parser import check_change, parse_manifest, parse_resource, to_manifest
+from support.kube.manifest_cases import INVALID_MANIFESTS, SPEC_CHANGES, VALID_SPECS, InvalidManifestCase, SpecChange
 
 CRDS = Path(__file__).parents[3] / "crds"
 
 
-@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.id)
-def test_a_bad_manifest_is_refused_with_its_field_and_advice(bad: Bad) -> None:
-    with pytest.raises(InvalidManifest) as caught:
+@pytest.mark.parametrize("bad", INVALID_MANIFESTS, ids=lambda bad: bad.id)
+def test_a_bad_manifest_is_refused_with_its_field_and_advice(bad: InvalidManifestCase) -> None:
+    with pytest.raises(SpecRejected) as caught:
         parse_manifest(json.dumps(bad.manifest))
     assert caught.value.field.startswith(bad.field)
     assert bad.parser in caught.value.message
 
 
-@pytest.mark.parametrize("manifest", GOOD.values(), ids=GOOD)
+@pytest.mark.parametrize("manifest", VALID_SPECS.values(), ids=VALID_SPECS)
 def test_a_good_manifest_is_taken_and_comes_back(manifest: dict[str, object]) -> None:
     parsed = parse_resource(manifest)
     assert parse_manifest(to_manifest(parsed)) == parsed
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.id)
-def test_changes(change: Change) -> None:
-    old, new = (parse_resource(GOOD["no spec"] | {"spec": spec}).spec for spec in (change.old, change.new))
+@pytest.mark.parametrize("change", SPEC_CHANGES, ids=lambda change: change.id)
+def test_changes(change: SpecChange) -> None:
+    old, new = (parse_resource(VALID_SPECS["no spec"] | {"spec": spec}).spec for spec in (change.old, change.new))
     if not change.field:
         check_change(old, new)
         return
-    with pytest.raises(InvalidManifest, match=change.said) as caught:
+    with pytest.raises(SpecRejected, match=change.said) as caught:
         check_change(old, new)
     assert caught.value.field.startswith(change.field)
 
 
-def test_the_table_is_large_and_has_no_twins() -> None:
-    names = [*(bad.id for bad in BAD), *(change.id for change in CHANGES)]
-    assert len(BAD) >= 40
+def test_the_table_is_large_and_has_no_duplicates() -> None:
+    names = [*(bad.id for bad in INVALID_MANIFESTS), *(change.id for change in SPEC_CHANGES)]
+    assert len(INVALID_MANIFESTS) >= 40
     assert len(names) == len(set(names))
 
 
@@ -63,7 +63,7 @@ def test_the_crd_has_the_defaults_of_the_spec(topic: dict[str, dict]) -> None:
         return inner or schema.get("default")
 
     spec = defaults(topic["spec"])
-    assert parse_resource(GOOD["no spec"] | {"spec": spec}).spec == TopicSpec()
+    assert parse_resource(VALID_SPECS["no spec"] | {"spec": spec}).spec == TopicSpec()
     assert "max" not in spec["segments"], "64, or partitions when that is less: no constant"
     early = {**topic["spec"]["default"]}
     assert early.items() <= spec.items(), "rules are checked against this default, before those of its fields"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smq_storage.schemas import arrow_type
+from smq_storage.chunks.schemas import arrow_type
 
 
 @pytest.mark.parametrize("name", ["flot64", "int", "decimal128(50, 1)", "decimal128(3, 4)", "list<nope>", "", "map"])

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from smq_core.errors import InvalidRequest
-from smq_storage.store import AlreadyThere, Changed, ObjectMissing, Store, StoreSettings, open_store
+from smq_storage.object_store.store import EtagMismatch, ObjectExists, ObjectMissing, Store, StoreSettings, open_store
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_parts_of_an_object(store: Store) -> None:
 
 def test_put_new_refuses_an_existing_object_and_keeps_it(store: Store) -> None:
     store.put_new("a", b"first")
-    with pytest.raises(AlreadyThere):
+    with pytest.raises(ObjectExists):
         store.put_new("a", b"second")
     assert bytes(store.get("a").data) == b"first"
 
@@ -51,13 +51,13 @@ def test_put_if_replaces_only_the_version_it_names(store: Store) -> None:
     old = store.put_new("a", b"1")
     new = store.put_if("a", b"2", old)
     assert new != old
-    with pytest.raises(Changed):
+    with pytest.raises(EtagMismatch):
         store.put_if("a", b"3", old)
     assert bytes(store.get("a").data) == b"2"
 
 
 def test_put_if_does_not_create(store: Store) -> None:
-    with pytest.raises(Changed):
+    with pytest.raises(EtagMismatch):
         store.put_if("absent", b"x", '"etag"')
     with pytest.raises(ObjectMissing):
         store.get("absent")

@@ -1,0 +1,60 @@
+"""Answers ``locate`` from the filer, so that clients find a topic's segments without a leader."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from smq_core.errors import UnknownTopic
+from smq_core.model.entities import Layout, Topic
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import layout_to_pb, topic_to_pb
+from smq_storage.catalog.layouts import read_layout
+from smq_storage.catalog.topics import read_current, read_topic
+from smq_storage.object_store.store import Store, StoreSettings
+
+CACHE_TTL_SECONDS = 0.2
+
+
+class Locator:
+    """Layouts read from the filer, at most 200 ms old."""
+
+    def __init__(self, store: Store, settings: StoreSettings) -> None:
+        self._store = store
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._cache: dict[str, tuple[float, Topic, Layout]] = {}
+
+    def locate(self, name: str) -> pb.LocateReply:
+        """Raises UnknownTopic, StoreUnavailable."""
+        topic, layout = self._find(full_name(name))
+        return pb.LocateReply(
+            topic=topic_to_pb(topic),
+            layout=layout_to_pb(layout),
+            store_url=self._settings.url,
+            store_options=self._settings.to_public_options(),
+        )
+
+    def _find(self, name: str) -> tuple[Topic, Layout]:
+        with self._lock:
+            cached = self._cache.get(name)
+        if cached is not None and time.monotonic() - cached[0] < CACHE_TTL_SECONDS:
+            return cached[1], cached[2]
+        topic, layout = self._read(name)
+        with self._lock:
+            self._cache = {k: v for k, v in self._cache.items() if time.monotonic() - v[0] < CACHE_TTL_SECONDS}
+            self._cache[name] = (time.monotonic(), topic, layout)
+        return topic, layout
+
+    def _read(self, name: str) -> tuple[Topic, Layout]:
+        current = read_current(self._store, name)
+        topic = read_topic(self._store, name, current[0]) if current else None
+        layout = read_layout(self._store, name, current[0]) if current else None
+        if topic is None or layout is None:
+            raise UnknownTopic(f"there is no topic {name}: create it with `smq apply` or `kubectl apply`", topic=name)
+        return topic, layout[0]
+
+
+def full_name(topic: str) -> str:
+    """``namespace/topic``; a bare name is in the namespace ``default``."""
+    return topic if "/" in topic else f"default/{topic}"

@@ -1,0 +1,162 @@
+"""The broker's session with the leader: a report each second, and at once after a change.
+
+A missing leader is a normal condition. The broker continues and tries the known addresses in turn.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+import structlog
+
+from smq_broker.leader_client.reports import BrokerStatusReporter
+from smq_broker.runtime.clock import Clock
+from smq_broker.segments.registry import SegmentRegistry
+from smq_broker.segments.seal_watcher import SealWatcher
+from smq_core.errors import NotLeader
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as leader_pb
+from smq_proto.v1.leader_pb2_grpc import LeaderStub
+from smq_proto.wire import PROTOCOL, error_from_pb
+
+REPORT_SECONDS = 1.0
+POLL_SECONDS = 0.1
+COALESCE_SECONDS = 0.01
+REPORT_TIMEOUT_SECONDS = 1.0
+ERROR_TRAILER = "smq-error-bin"
+_CHANNEL = [
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+log = structlog.get_logger(__name__)
+
+
+class LeaderSession:
+    """``may_leave`` is set when the leader reports that no layout names this incarnation any more."""
+
+    def __init__(
+        self,
+        address: str,
+        node: str,
+        zone: str,
+        leaders: Sequence[str],
+        reporter: BrokerStatusReporter,
+        registry: SegmentRegistry,
+        watcher: SealWatcher,
+        clock: Clock,
+        report_due: threading.Event,
+        leaving: Callable[[], bool],
+    ) -> None:
+        self._address, self._node, self._zone = address, node, zone
+        self._reporter = reporter
+        self._registry = registry
+        self._watcher = watcher
+        self._clock = clock
+        self._report_due = report_due
+        self._leaving = leaving
+        self._leaders = list(leaders)
+        self._leader_index = 0
+        self._channel: grpc.Channel | None = None
+        self._unresponsive: list[str] = []
+        self._connected: bool | None = None
+        self.may_leave = threading.Event()
+        self.others_drain: bool | None = None
+        """Whether another broker drains, from the last answer of a leader; None before the first answer."""
+        self.answered_at = time.monotonic()
+
+    def leaders(self) -> list[str]:
+        """The known addresses of leaders, the current one first."""
+        index = self._leader_index % len(self._leaders) if self._leaders else 0
+        return self._leaders[index:] + self._leaders[:index]
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="leader-session", daemon=True).start()
+
+    def _run(self) -> None:
+        last = 0.0
+        while True:
+            report_due = self._report_due.wait(POLL_SECONDS)
+            unresponsive = self._registry.unresponsive_followers()
+            due = time.monotonic() - last >= REPORT_SECONDS
+            if not (report_due or due or unresponsive != self._unresponsive):
+                continue
+            if report_due:
+                # Changes that follow each other closely go into one report.
+                threading.Event().wait(COALESCE_SECONDS)
+                self._report_due.clear()
+            if due:
+                last = time.monotonic()
+                self._clock.follow()
+                self._registry.remove_expired()
+            self._unresponsive = unresponsive
+            try:
+                if self._leaders:
+                    self._report(unresponsive)
+            except Exception:
+                log.exception("leader.report_failed")
+
+    def _report(self, unresponsive: Sequence[str]) -> None:
+        """Reports to the leader. Tries each address at most once, until one answers and is the leader."""
+        for _ in range(len(self._leaders)):
+            report = leader_pb.BrokerReport(
+                protocol=PROTOCOL,
+                broker=self._reporter.broker,
+                incarnation=self._registry.incarnation,
+                address=self._address,
+                node=self._node,
+                zone=self._zone,
+                status=self._reporter.status(),
+                unresponsive=unresponsive,
+                leaving=self._leaving(),
+            )
+            leader = self._leaders[self._leader_index % len(self._leaders)]
+            try:
+                if self._channel is None:
+                    self._channel = grpc.insecure_channel(leader, _CHANNEL)
+                reply = LeaderStub(self._channel).Report(report, timeout=REPORT_TIMEOUT_SECONDS)
+            except grpc.RpcError as error:
+                self._try_next_leader(error)
+                continue
+            self._log_connectivity(True, leader)
+            self.answered_at = time.monotonic()
+            self._watcher.set_assigned_segments(reply.assigned)
+            self.others_drain = reply.others_drain
+            if reply.may_leave and report.leaving:
+                self.may_leave.set()
+            return
+        self._log_connectivity(False, ",".join(self._leaders))
+
+    def _try_next_leader(self, error: grpc.RpcError) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        self._leader_index += 1
+        redirect = _leader_from_error(error)
+        if redirect:
+            if redirect not in self._leaders:
+                self._leaders.append(redirect)
+            self._leader_index = self._leaders.index(redirect)
+
+    def _log_connectivity(self, connected: bool, leader: str) -> None:
+        if connected is not self._connected:
+            self._connected = connected
+            if connected:
+                log.info("leader.connected", leader=leader)
+            else:
+                log.warning("leader.disconnected", addresses=leader)
+
+
+def _leader_from_error(error: grpc.RpcError) -> str | None:
+    """The leader's address from a NotLeader error."""
+    trailers: Any = error.trailing_metadata() if isinstance(error, grpc.Call) else None
+    for key, value in trailers or ():
+        if key == ERROR_TRAILER and isinstance(value, bytes):
+            failure = error_from_pb(pb.Error.FromString(value))
+            return (failure.leader or None) if isinstance(failure, NotLeader) else None
+    return None

@@ -1,0 +1,69 @@
+"""The process's memory budgets under one lock."""
+
+from __future__ import annotations
+
+import threading
+
+from smq_broker.memory.budgets import budgets
+from smq_core.errors import Overloaded
+
+
+class MemoryAccounting:
+    """Critical sections are short. Lock order: a segment's lock first, then this one."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._lock = threading.Lock()
+        self._primary, self._follower, self._readers = budgets(limit)
+
+    def reserve(self, nbytes: int) -> bool:
+        """Reserves capacity for a producer's batch. False if there is none."""
+        with self._lock:
+            return self._primary.reserve(nbytes)
+
+    def change(self, delta: int) -> None:
+        with self._lock:
+            self._primary.change(delta)
+
+    def grant(self, segment: str) -> int:
+        """The credit for a followed segment. Raises Overloaded if the budget is used up."""
+        with self._lock:
+            credit = self._follower.grant(segment)
+        if credit is None:
+            raise Overloaded(
+                f"this broker has no memory left to follow {segment}: add brokers, or give them more memory"
+            )
+        return credit
+
+    def adjust(self, segment: str, used: int, acknowledged: int) -> int:
+        """The credit of a followed segment from now on, or 0 if it has none. See FollowerBudget."""
+        with self._lock:
+            return self._follower.adjust(segment, used, acknowledged)
+
+    def release(self, segment: str) -> None:
+        with self._lock:
+            self._follower.release(segment)
+
+    def grant_readers(self, segment: str) -> int:
+        """Bytes that may be kept for a segment's readers; 0 if the budget is used up."""
+        with self._lock:
+            return self._readers.grant(segment)
+
+    def release_readers(self, segment: str) -> None:
+        with self._lock:
+            self._readers.release(segment)
+
+    @property
+    def under_pressure(self) -> bool:
+        with self._lock:
+            return self._primary.under_pressure
+
+    def primary_usage(self) -> tuple[int, int]:
+        """Bytes used by producers' tails, and their limit."""
+        with self._lock:
+            return self._primary.used, self._primary.limit
+
+    def follower_usage(self) -> tuple[int, int]:
+        """Bytes promised to primaries, and their limit."""
+        with self._lock:
+            return self._follower.granted_bytes, self._follower.limit

@@ -1,0 +1,27 @@
+"""Metrics that are counted when something happens. ``segments/metrics.py`` reads the others at each scrape."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+
+
+class BrokerMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        disable_created_metrics()  # they would double the number of series
+        self.registry = registry
+        self.chunks = Counter("smq_chunks_written_total", "Chunks written to the filer.", registry=registry)
+        self.flush_seconds = Histogram(
+            "smq_chunk_write_seconds",
+            "Encoding a chunk and its PUT, retries included.",
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+            registry=registry,
+        )
+        self.store_errors = Counter(
+            "smq_store_errors_total", "Requests to the filer without a clear outcome.", registry=registry
+        )
+        self.seals = Counter("smq_segments_sealed_total", "Segments that were sealed here.", registry=registry)
+        self.errors = Counter("smq_request_errors_total", "Requests that were refused.", ["code"], registry=registry)
+        self.streams = Gauge("smq_streams", "Open Flight streams.", ["kind"], registry=registry)
+        self.waits = Counter(
+            "smq_producer_waits_total", "Batches that had to wait for memory (backpressure).", registry=registry
+        )

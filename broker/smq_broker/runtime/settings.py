@@ -1,0 +1,131 @@
+"""Settings of a broker: flags, or environment variables of the same names with the prefix ``SMQ_``."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, CliSettingsSource, NoDecode, SettingsConfigDict, SettingsError
+
+from smq_core.errors import InvalidRequest
+from smq_core.model.incarnation_ids import format_incarnation
+from smq_storage.object_store.store import StoreSettings
+from smq_storage.process.settings import (
+    Size,
+    add_argument,
+    invalid_settings,
+    required_filer_url,
+    size_field,
+    store_settings,
+)
+
+
+class BrokerSettings(BaseSettings):
+    """Sizes in bytes, durations in seconds."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", validate_default=True, env_prefix="SMQ_", env_ignore_empty=True
+    )
+
+    name: str = Field(default_factory=socket.gethostname, description="the broker's name; default: the host name")
+    incarnation: str = Field("", description="the id of this start of the process; default: a random one")
+    pod_uid: str = Field("", description="metadata.uid of the Pod it runs in; becomes part of the incarnation")
+    listen: str = Field("127.0.0.1:0", description="host:port of the Flight server; port 0 takes a free one")
+    advertise: str = Field("", description="host or host:port that others connect to; default: where it listens")
+    leader: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="addresses host:port of leaders, separated by commas"
+    )
+    filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
+    filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
+    filer_region: str = Field("", description="the S3 region")
+    filer_timeout: float = Field(15.0, gt=0, description="seconds that one request to the filer may take")
+    memory: Size = size_field(2**30, "memory of this process", ge=32 * 2**20)
+    max_batch: Size = size_field(16 * 2**20, "the largest batch that is accepted", ge=2**16)
+    http: str = Field("127.0.0.1:0", description="host:port of /healthz, /readyz and /metrics")
+    relay: str = Field("", description="host:port of the relay for clients outside the cluster; default: no relay")
+    node: str = Field("", description="the machine it runs on; replicas avoid sharing one")
+    zone: str = Field("", description="the zone it runs in; replicas avoid sharing one")
+    grace: float = Field(110.0, ge=0, description="seconds after SIGTERM in which a leader may delay the exit")
+    leader_timeout: float = Field(5.0, ge=0, description="seconds after SIGTERM in which it waits for a missing leader")
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="debug, info, warning or error")
+    log_format: str = Field("auto", pattern="^(auto|json|console)$", description="json, console, or auto")
+
+    @field_validator("leader", mode="before")
+    @classmethod
+    def _addresses(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("listen", "http", "relay")
+    @classmethod
+    def _listens(cls, value: str) -> str:
+        if value:
+            split_address(value)
+        return value
+
+    @field_validator("pod_uid")
+    @classmethod
+    def _pod(cls, value: str) -> str:
+        if value:
+            format_incarnation(value, 0, "00000000")
+        return value
+
+    @field_validator("filer_url")
+    @classmethod
+    def _filer(cls, value: str) -> str:
+        return required_filer_url(value)
+
+    def new_incarnation(self) -> str:
+        """The id of this start of the process: the configured one, or a new one."""
+        if self.pod_uid and not self.incarnation:
+            return format_incarnation(self.pod_uid, int(time.time()), uuid.uuid4().hex[:8])
+        return self.incarnation or uuid.uuid4().hex
+
+    def store(self) -> StoreSettings:
+        """How to reach the filer. The credentials come from the AWS_ variables."""
+        return store_settings(self.filer_url, self.filer_endpoint, self.filer_region, self.filer_timeout)
+
+    def advertised(self, port: int) -> str:
+        """The address that others connect to, given the bound port."""
+        host, _ = split_address(self.listen)
+        if host in ("", "0.0.0.0", "::"):
+            host = socket.gethostname()
+        if not self.advertise:
+            return f"{host}:{port}"
+        if ":" not in self.advertise:
+            return f"{self.advertise}:{port}"
+        advertised_host, advertised_port = split_address(self.advertise)
+        return f"{advertised_host}:{advertised_port or port}"
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of ``host:port``. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    return host, int(port)
+
+
+def parse_settings(arguments: Sequence[str]) -> BrokerSettings:
+    """Flags take precedence over environment variables. Raises InvalidRequest with one line per invalid setting."""
+    parser = argparse.ArgumentParser(
+        prog="smq-broker",
+        description="A broker of SeaweedMQ: keeps the tails of segments in memory and writes them to the filer.",
+        epilog="Each flag can be given as an environment variable too: --filer-url is SMQ_FILER_URL. "
+        "Credentials of the filer come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; without them requests are "
+        "not signed.",
+    )
+    flags = CliSettingsSource[argparse.ArgumentParser](
+        BrokerSettings, root_parser=parser, add_argument_method=add_argument, cli_kebab_case=True
+    )
+    try:
+        options: dict[str, Any] = {"_cli_settings_source": flags(args=list(arguments))}
+        return BrokerSettings(**options)
+    except ValidationError as error:
+        raise invalid_settings(BrokerSettings, error) from None
+    except SettingsError as error:
+        raise InvalidRequest(str(error)) from None

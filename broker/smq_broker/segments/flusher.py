@@ -1,0 +1,176 @@
+"""Writes tails to the filer as chunks, with one PUT in flight per segment and a few threads for all segments."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.memory.budgets import tails_to_flush
+from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.segments.flush_scheduling import CpuPressure
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.payloads import batches_with_append_times
+from smq_core.errors import StoreUnavailable
+from smq_core.model.entities import ChunkInfo
+from smq_core.replica.log_entries import ChunkWrite
+from smq_core.replica.segment_replica import ReplicaState
+from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
+
+WORKERS = 4
+POLL_SECONDS = 0.1
+PUT_TIMEOUT_SECONDS = 2.0
+RETRY_AFTER_US = 500_000
+RETRY_AFTER_FAILURE_US = 5_000_000
+
+log = structlog.get_logger(__name__)
+
+
+class Flusher:
+    """``enqueue`` a segment when a chunk may be due. Every 100 ms ``poll`` checks the age of all segments' tails.
+
+    If the filer does not answer, the chunk is kept (``FlushSchedule.unconfirmed_chunk``) and tried again under the
+    same nonce. The nonce identifies the chunk as ours if the earlier attempt turns out to have been applied.
+
+    ``on_chunk_taken`` is called when another writer's chunk or seal is at a segment's end.
+    """
+
+    def __init__(
+        self,
+        hosted: Callable[[], Iterable[HostedSegment]],
+        memory: MemoryAccounting,
+        broker_metrics: BrokerMetrics,
+        on_chunk_taken: Callable[[HostedSegment], None],
+    ) -> None:
+        self._hosted = hosted
+        self._memory = memory
+        self._metrics = broker_metrics
+        self._on_chunk_taken = on_chunk_taken
+        self._cpu_pressure = CpuPressure()
+        self._queue: queue.SimpleQueue[HostedSegment] = queue.SimpleQueue()
+
+    def start(self) -> None:
+        for number in range(WORKERS):
+            threading.Thread(target=self._work, name=f"flush-{number}", daemon=True).start()
+        threading.Thread(target=self._poll_loop, name="flush-poll", daemon=True).start()
+
+    def enqueue(self, hosted: HostedSegment) -> None:
+        self._queue.put(hosted)
+
+    def _poll_loop(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(POLL_SECONDS):
+            try:
+                self.poll()
+            except Exception:
+                log.exception("flush.poll_failed")
+
+    def poll(self) -> None:
+        """Queues the segments whose flush interval has passed and, under memory pressure, the largest ones."""
+        primaries = [h for h in self._hosted() if h.is_primary and h.machine.tail_bytes]
+        flush_early: set[str] = set()
+        now_seconds = time.monotonic()
+        may_defer = self._cpu_pressure.poll(now_seconds) and not self._memory.under_pressure
+        if self._memory.under_pressure:
+            used, limit = self._memory.primary_usage()
+            flush_early = set(tails_to_flush([(h.machine.tail_bytes, h.key) for h in primaries], used, limit))
+        for hosted in primaries:
+            with hosted as machine:
+                now = hosted.clock.now()
+                schedule = hosted.flush_schedule
+                if schedule.not_before_us and now >= schedule.not_before_us:
+                    schedule.not_before_us = 0
+                if hosted.key in flush_early:
+                    schedule.request_early()
+                schedule.update_burst(now_seconds, may_defer)
+                aged = bool(machine.tail) and now - machine.tail[0].appended >= machine.config.flush_interval
+                due = schedule.unconfirmed_chunk is not None or (aged and not machine.chunk_in_flight)
+                if due and not schedule.queued and not schedule.not_before_us:
+                    schedule.queued = True
+                    self._queue.put(hosted)
+
+    def flush_all(self) -> list[str]:
+        """Requests a flush of all primaries. Returns the segments that are not written up to the watermark yet."""
+        waiting = []
+        for hosted in self._hosted():
+            with hosted as machine:
+                unwritten = machine.end > machine.chain_end if hosted.stored else machine.watermark > machine.chain_end
+                if hosted.is_primary and machine.state is ReplicaState.OPEN and unwritten:
+                    hosted.flush_schedule.request(machine.end)
+                    waiting.append(hosted.name)
+                elif machine.state is ReplicaState.FENCED:
+                    waiting.append(hosted.name)
+        return waiting
+
+    def _work(self) -> None:
+        while True:
+            hosted = self._queue.get()
+            try:
+                self._flush(hosted)
+            except Exception:
+                hosted.log.exception("flush.failed")
+                with hosted as machine:
+                    hosted.flush_schedule.not_before_us = hosted.clock.now() + RETRY_AFTER_FAILURE_US
+                    if hosted.flush_schedule.unconfirmed_chunk is None:
+                        machine.chunk_failed()
+
+    def _flush(self, hosted: HostedSegment) -> None:
+        schedule = hosted.flush_schedule
+        with hosted as machine:
+            schedule.queued = False
+            pending, schedule.unconfirmed_chunk = schedule.unconfirmed_chunk, None
+            if pending is None:
+                chunk = machine.next_chunk(hosted.clock.now(), force=schedule.requested)
+                if chunk is None:
+                    return
+                pending = chunk, chunk_info(hosted, chunk)
+        chunk, info = pending
+        try:
+            with self._metrics.flush_seconds.time():
+                result = write_chunk(hosted, chunk, info)
+        except Exception as error:
+            with hosted as machine:
+                if machine.state is ReplicaState.OPEN:
+                    # The PUT may still be applied. Under the same nonce a retry recognises it as ours.
+                    schedule.unconfirmed_chunk = pending
+                    schedule.not_before_us = hosted.clock.now() + RETRY_AFTER_US
+                else:
+                    # The segment was fenced meanwhile: the sealer reads whether the chunk was applied.
+                    machine.chunk_failed()
+            if not isinstance(error, StoreUnavailable):
+                raise
+            self._metrics.store_errors.inc()
+            hosted.log.warning("chunk.store_unavailable", first=chunk.first, error=error.message)
+            return
+        if isinstance(result, WriteConflict):
+            hosted.log.warning("chunk.offset_taken", first=chunk.first, writer=result.info.writer)
+            with hosted as machine:
+                machine.chunk_conflict()
+            self._on_chunk_taken(hosted)
+            return
+        self._metrics.chunks.inc()
+        hosted.log.debug("chunk.written", first=chunk.first, rows=chunk.rows)
+        with hosted as machine:
+            machine.chunk_written(chunk)
+
+
+def chunk_info(hosted: HostedSegment, chunk: ChunkWrite) -> ChunkInfo:
+    return ChunkInfo(
+        segment=hosted.name,
+        first=chunk.first,
+        rows=chunk.rows,
+        writer=hosted.incarnation,
+        nonce=uuid.uuid4().hex,
+        producers=chunk.producers,
+    )
+
+
+def write_chunk(hosted: HostedSegment, chunk: ChunkWrite, info: ChunkInfo) -> ChunkInfo | WriteConflict[ChunkInfo]:
+    """One attempt of some seconds, cancelled when the segment is fenced. Raises StoreUnavailable."""
+    retry_policy = RetryPolicy(PUT_TIMEOUT_SECONDS, wait=hosted.fenced.wait)
+    return hosted.chain.put(info, batches_with_append_times(chunk.entries), hosted.wire.chunk, retry_policy)

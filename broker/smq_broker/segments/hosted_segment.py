@@ -1,0 +1,252 @@
+"""One segment that this process hosts: its replica state machine under a lock, and conditions to wait for changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.runtime.clock import Clock
+from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
+from smq_broker.segments.flush_scheduling import FlushSchedule
+from smq_broker.segments.payloads import Compactor
+from smq_core.errors import UnknownTopic
+from smq_core.model.entities import Durability, Segment, Topic
+from smq_core.replica.log_entries import Ack, ReplicaConfig
+from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
+from smq_storage.chunks.chain import ChunkChain
+
+CLIENT_CHECK_SECONDS = 0.25
+"""How often a waiting stream checks whether its client is still connected."""
+
+
+class AckSink(Protocol):
+    """A producer's stream, as the segment sees it. Both calls are made under the segment's lock and must be short."""
+
+    def acked(self, acks: list[Ack]) -> None: ...
+
+    def wake(self) -> None: ...
+
+
+class ReplicationLink(Protocol):
+    """A primary's link to one follower, as the segment and its registry see it."""
+
+    @property
+    def incarnation(self) -> str: ...
+
+    @property
+    def idle(self) -> bool: ...
+
+    def start(self) -> None: ...
+
+    def unresponsive(self) -> bool: ...
+
+
+class HostedSegment:
+    """``with hosted as machine:`` locks the segment; leaving the block publishes what has changed.
+
+    All conditions use this one lock: ``changed`` (state or watermark), ``replication_pending`` (there is something to
+    send to followers), ``capacity_freed`` (the tail has shrunk). Locks are taken in this order: first the segment's,
+    then a stream's or the memory's.
+
+    A follower's memory is granted when it is constructed, which raises Overloaded if there is none left.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        segment: Segment,
+        incarnation: str,
+        chain: ChunkChain,
+        memory: MemoryAccounting,
+        clock: Clock,
+        *,
+        on_chunk_due: Callable[[HostedSegment], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.topic = topic
+        self.segment = segment
+        self.incarnation = incarnation
+        self.chain = chain
+        self.clock = clock
+        self.wire = WireSchemas.of(topic)
+        self.compactor = Compactor()
+        self.histogram = RangeHistogram(segment.range)
+        self.log = structlog.get_logger(__name__).bind(segment=segment.name, topic=topic.name)
+        self.machine = SegmentReplica(
+            ReplicaConfig(
+                segment=segment.name,
+                range=segment.range,
+                incarnation=incarnation,
+                replicas=tuple(r.incarnation for r in segment.replicas),
+                durability=segment.durability,
+                predecessors=segment.predecessors,
+                flush_bytes=topic.spec.flush_bytes,
+                flush_interval=topic.spec.flush_interval,
+            )
+        )
+        self.is_primary = self.machine.config.is_primary
+        self.stored = segment.durability is Durability.STORED
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self.replication_pending = threading.Condition(self.lock)
+        self.capacity_freed = threading.Condition(self.lock)
+        self.fenced = threading.Event()
+        self.recheck_predecessors = threading.Event()
+        """Set to check at once whether the predecessors are sealed, because a producer acts as if they were."""
+        self.streams: set[AckSink] = set()
+        self.links: list[ReplicationLink] = []
+        self.successors: tuple[Segment, ...] = ()
+        self.deleted = False
+        """The topic is deleted. Producers get this as an error, because a deleted topic has no successor segments."""
+        self.flush_schedule = FlushSchedule(self.machine, self.stored)
+        self.credit = 0 if self.is_primary else memory.grant(self.key)
+        self._primary_streams = 0
+        self._had_primary_stream = False
+        self._memory = memory
+        self._on_chunk_due = on_chunk_due
+        self._on_change = on_change
+        self._reserved = 0
+        self._readers = 0
+        self._last_seen = (self.machine.state, 0, 0, 0, 0)
+
+    @property
+    def name(self) -> str:
+        return self.segment.name
+
+    @property
+    def key(self) -> str:
+        """Unique among all topics, also deleted ones: a recreated topic numbers its segments from the start again."""
+        return segment_key(self.topic.uid, self.segment.name)
+
+    def topic_deleted_error(self) -> UnknownTopic:
+        """The error that producers get once ``deleted`` is set."""
+        name = self.topic.name
+        return UnknownTopic(
+            f"topic {name} was deleted: messages that were not acked before are lost. Stop this producer, or create "
+            "the topic again (`smq apply` or `kubectl apply`) and open a new producer",
+            topic=name,
+        )
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of all batches that were received here, as Arrow holds them."""
+        counters = self.machine.counters
+        return counters.bytes - counters.batches * ENTRY_OVERHEAD_BYTES
+
+    def __enter__(self) -> SegmentReplica:
+        self.lock.acquire()
+        return self.machine
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._publish_changes()
+        finally:
+            self.lock.release()
+
+    def reserve(self, nbytes: int) -> bool:
+        """Reserves capacity for one more batch of a producer. False if there is none. Lock held.
+
+        An empty tail always accepts a batch.
+        """
+        machine = self.machine
+        if machine.tail_bytes and machine.available_bytes() < nbytes:
+            # The tail may be too small to be flushed soon without a request.
+            self.flush_schedule.request_early()
+            return False
+        if not self._memory.reserve(nbytes):
+            return False
+        self._reserved += nbytes
+        return True
+
+    def reader_opened(self) -> None:
+        """While there are readers, some entries stay in memory after they were written to the filer."""
+        with self.lock:
+            self._readers += 1
+            if self.machine.state is not ReplicaState.SEALED:
+                self.machine.keep_recent_bytes(self._memory.grant_readers(self.key))
+
+    def reader_closed(self) -> None:
+        with self.lock:
+            self._readers -= 1
+            if not self._readers:
+                self.machine.keep_recent_bytes(0)
+                self._memory.release_readers(self.key)
+
+    def adjust_credit(self, acknowledged: int) -> int:
+        """A follower's credit to announce to its primary, which keeps within ``acknowledged``. Lock held."""
+        self.credit = self._memory.adjust(self.key, self.machine.tail_bytes, acknowledged) or self.credit
+        return self.credit
+
+    def primary_stream_opened(self) -> None:
+        """At a follower. Lock held."""
+        self._primary_streams += 1
+
+    def primary_stream_closed(self) -> None:
+        """At a follower. Lock held."""
+        self._primary_streams -= 1
+        self._had_primary_stream = True
+
+    @property
+    def primary_lost(self) -> bool:
+        """At a follower: the primary was connected, and is no more."""
+        return self._had_primary_stream and not self._primary_streams
+
+    def _publish_changes(self) -> None:
+        machine = self.machine
+        if self.is_primary:
+            self._deliver_acks(machine.take_acks())
+            if machine.tail_bytes != self._reserved:
+                self._memory.change(machine.tail_bytes - self._reserved)
+                self._reserved = machine.tail_bytes
+        now = (machine.state, machine.end, machine.watermark, machine.chain_end, machine.tail_bytes)
+        before = self._last_seen
+        if now != before:
+            self._last_seen = now
+            if self.links and (now[1] != before[1] or any(link.idle for link in self.links)):
+                self.replication_pending.notify_all()
+            if now[4] < before[4] or now[0] is not before[0]:
+                self.capacity_freed.notify_all()
+            if now[0] is not before[0]:
+                self._state_changed()
+            if now[2] != before[2] or now[0] is not before[0]:
+                self.changed.notify_all()
+        if self.is_primary and not self.flush_schedule.queued and self.flush_schedule.chunk_due():
+            self.flush_schedule.queued = True
+            self._on_chunk_due(self)
+
+    def _deliver_acks(self, acks: list[Ack]) -> None:
+        if not acks:
+            return
+        first: AckSink = acks[0].stream  # type: ignore[assignment]
+        if all(ack.stream is first for ack in acks):
+            first.acked(acks)
+            return
+        by_stream: dict[int, list[Ack]] = {}
+        for ack in acks:
+            by_stream.setdefault(id(ack.stream), []).append(ack)
+        for some in by_stream.values():
+            stream: AckSink = some[0].stream  # type: ignore[assignment]
+            stream.acked(some)
+
+    def _state_changed(self) -> None:
+        state = self.machine.state
+        if state in (ReplicaState.FENCED, ReplicaState.SEALED):
+            self.fenced.set()
+            self.recheck_predecessors.set()
+        if state is ReplicaState.SEALED:
+            self._memory.release(self.key)
+            self._memory.release_readers(self.key)
+            self.compactor.clear()
+        self.replication_pending.notify_all()
+        for stream in self.streams:
+            stream.wake()
+        self.log.info("segment." + state.value, end=self.machine.end)
+        self._on_change()
+
+
+def segment_key(uid: str, segment: str) -> str:
+    return f"{uid}/{segment}"

@@ -1,0 +1,103 @@
+"""Opens segments on request of the leader: registers them, links the followers, and waits for the predecessors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.runtime.clock import Clock
+from smq_broker.segments.flusher import Flusher
+from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
+from smq_broker.segments.registry import SegmentRegistry
+from smq_broker.segments.seal_watcher import wait_for_predecessors
+from smq_broker.segments.sealing import SegmentSealer
+from smq_core.errors import InvalidRequest
+from smq_core.model.entities import Durability, Replica, Segment, Topic
+from smq_core.replica.segment_replica import ReplicaState
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store.store import Store
+
+ConnectFollower = Callable[[HostedSegment, Replica, Callable[[HostedSegment], None]], ReplicationLink]
+"""Makes the link from a segment to one follower; the last argument is called when the follower is fenced."""
+
+
+class SegmentOpener:
+    """``on_change`` is called when the leader should get a report soon."""
+
+    def __init__(
+        self,
+        registry: SegmentRegistry,
+        store: Store,
+        memory: MemoryAccounting,
+        clock: Clock,
+        flusher: Flusher,
+        sealer: SegmentSealer,
+        connect_follower: ConnectFollower,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._store = store
+        self._memory = memory
+        self._clock = clock
+        self._flusher = flusher
+        self._sealer = sealer
+        self._connect_follower = connect_follower
+        self._on_change = on_change
+
+    def open(self, topic: Topic, segment: Segment) -> HostedSegment:
+        """Hosts the segment from now on. Repeating the call is harmless.
+
+        Raises InvalidRequest (the segment has no replica at this incarnation), NotHosted (for good: the segment was
+        hosted or refused before), Overloaded, Unavailable (this broker is draining).
+        """
+        incarnation = self._registry.incarnation
+        if all(r.incarnation != incarnation for r in segment.replicas):
+            raise InvalidRequest(f"{segment.name} has no replica at this incarnation {incarnation}")
+        if (segment.durability is Durability.STORED) != (len(segment.replicas) == 1):
+            raise InvalidRequest(
+                f"{segment.name} is {segment.durability.value} with {len(segment.replicas)} replicas: "
+                "Stored has one, Replicated has two or more"
+            )
+        hosted, is_new = self._registry.add(topic.uid, segment.name, lambda: self._create(topic, segment))
+        if is_new:
+            hosted.log.info(
+                "segment.opened", primary=hosted.is_primary, state=hosted.machine.state.value, credit=hosted.credit
+            )
+            if hosted.is_primary:
+                self._start_primary(hosted)
+            self._on_change()
+        return hosted
+
+    def _create(self, topic: Topic, segment: Segment) -> HostedSegment:
+        return HostedSegment(
+            topic,
+            segment,
+            self._registry.incarnation,
+            ChunkChain(self._store, topic.name, topic.uid, segment.name),
+            self._memory,
+            self._clock,
+            on_chunk_due=self._flusher.enqueue,
+            on_change=self._on_change,
+        )
+
+    def _start_primary(self, hosted: HostedSegment) -> None:
+        hosted.links = [
+            self._connect_follower(hosted, follower, self._sealer.follow_seal)
+            for follower in hosted.segment.replicas[1:]
+        ]
+        for link in hosted.links:
+            link.start()
+        if hosted.machine.state is ReplicaState.WAITING:
+            topic = hosted.topic
+            threading.Thread(
+                target=wait_for_predecessors,
+                args=(
+                    hosted,
+                    lambda name: ChunkChain(self._store, topic.name, topic.uid, name),
+                    lambda name: self._registry.find_sealed(topic.uid, name) is not None,
+                    self._on_change,
+                ),
+                name=f"open-{hosted.name}",
+                daemon=True,
+            ).start()

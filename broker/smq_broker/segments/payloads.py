@@ -1,0 +1,112 @@
+"""The rows of log entries. Entries share blocks of rows, because a record batch per entry costs 5 KB.
+
+An entry's payload refers to its block and its first row there. A received small batch is a block at first; every 64
+small blocks are joined into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+
+import numpy as np
+import pyarrow as pa
+
+from smq_core.replica.log_entries import Entry
+from smq_storage.chunks.schemas import TIMESTAMP
+
+BLOCKS_PER_COMPACTION = 64
+"""How many small blocks are joined into one."""
+
+PayloadSpan = tuple["Payload", int]
+"""A payload and its number of rows."""
+
+
+class Payload:
+    """``location`` is (block, first row). It is replaced atomically, so that readers need no lock."""
+
+    __slots__ = ("location",)
+
+    def __init__(self, block: pa.RecordBatch, start: int = 0) -> None:
+        self.location: tuple[pa.RecordBatch, int] = (block, start)
+
+
+class Compactor:
+    """Collects small blocks. ``add`` is called in the order of the log, under the segment's lock."""
+
+    def __init__(self) -> None:
+        self._payload_spans: list[PayloadSpan] = []
+        self._blocks = 0
+
+    def add(self, spans: Sequence[PayloadSpan]) -> list[PayloadSpan] | None:
+        """Adds a small block. Pass the result to ``compact``, after the lock is released."""
+        self._payload_spans.extend(spans)
+        self._blocks += 1
+        if self._blocks < BLOCKS_PER_COMPACTION:
+            return None
+        full, self._payload_spans, self._blocks = self._payload_spans, [], 0
+        return full
+
+    def clear(self) -> None:
+        self._payload_spans, self._blocks = [], 0
+
+
+def compact(spans: Sequence[PayloadSpan]) -> None:
+    """Moves the rows of these payloads into one block."""
+    block = concat([part for part, _ in _contiguous_slices(spans)])
+    at = 0
+    for payload, rows in spans:
+        payload.location = (block, at)
+        at += rows
+
+
+def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch with all rows. A single batch is not copied."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def rows_as_batch(entries: Iterable[Entry], skip: int = 0) -> pa.RecordBatch:
+    """The rows of contiguous entries as one batch, without the first ``skip``. Copied only if in several blocks."""
+    whole = concat([part for part, _ in _contiguous_slices(_payload_spans(entries))])
+    return whole.slice(skip) if skip else whole
+
+
+def batches_with_append_times(entries: Sequence[Entry]) -> list[tuple[pa.RecordBatch, int | pa.Array]]:
+    """The rows of contiguous entries as few batches with append times: one time for all rows, or one per row."""
+    found: list[tuple[pa.RecordBatch, int | pa.Array]] = []
+    at = 0
+    for part, count in _contiguous_slices(_payload_spans(entries)):
+        of_run = entries[at : at + count]
+        at += count
+        if all(entry.appended == of_run[0].appended for entry in of_run):
+            found.append((part, of_run[0].appended))
+            continue
+        times = np.repeat([e.appended for e in of_run], [e.batch.rows for e in of_run])
+        found.append((part, pa.array(times, pa.int64()).cast(TIMESTAMP)))
+    return found
+
+
+def _payload_spans(entries: Iterable[Entry]) -> Iterable[PayloadSpan]:
+    return [(entry.batch.payload, entry.batch.rows) for entry in entries]  # type: ignore[misc]
+
+
+def _contiguous_slices(spans: Iterable[PayloadSpan]) -> list[tuple[pa.RecordBatch, int]]:
+    """Joins neighbours in one block into one slice; returns each slice and its number of payloads."""
+    runs: list[tuple[pa.RecordBatch, int, int, int]] = []  # block, start, rows, payloads
+    for payload, rows in spans:
+        block, start = payload.location
+        if runs:
+            last, last_start, last_rows, count = runs[-1]
+            if last is block and last_start + last_rows == start:
+                runs[-1] = (block, last_start, last_rows + rows, count + 1)
+                continue
+        runs.append((block, start, rows, 1))
+    return [
+        (block if rows == block.num_rows else block.slice(start, rows), count) for block, start, rows, count in runs
+    ]
+
+
+def split_block(block: pa.RecordBatch, rows: Sequence[int]) -> list[Payload]:
+    """Payloads for entries that follow each other in one block."""
+    starts = np.cumsum([0, *rows[:-1]]).tolist() if len(rows) > 1 else [0]
+    return list(map(Payload, repeat(block), starts))

@@ -1,0 +1,144 @@
+"""Reads seal chunks that others wrote: those of a waiting segment's predecessors, and those of suspect segments."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import structlog
+
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_core.errors import SmqError
+from smq_core.model.entities import ChunkInfo
+from smq_core.replica.segment_replica import ReplicaState
+from smq_storage.chunks.chain import ChunkChain
+
+INITIAL_POLL_SECONDS = 0.05
+MAX_POLL_SECONDS = 0.5
+FAST_POLL_FOR_SECONDS = 3.0
+CHECK_SECONDS = 0.1
+INITIAL_CHECK_PAUSE_SECONDS = 0.1
+MAX_CHECK_PAUSE_SECONDS = 5.0
+CHECK_THREADS = 2
+
+log = structlog.get_logger(__name__)
+
+
+class ChainEnd:
+    """Follows a growing chain, with one GET at its end per call."""
+
+    def __init__(self, chain: ChunkChain, start: int | None = None) -> None:
+        self._chain = chain
+        self._start = start
+        self._at: int | None = None
+
+    def sealed(self) -> ChunkInfo | None:
+        """The seal chunk, or None if there is none yet. Raises StoreUnavailable, CorruptChunk."""
+        if self._at is None:
+            self._at = self._chain.latest_hint() if self._start is None else self._start
+        for info in self._chain.walk(self._at):
+            if info.sealed:
+                return info
+            self._at = info.end
+        return None
+
+
+def wait_for_predecessors(
+    hosted: HostedSegment,
+    chain_of: Callable[[str], ChunkChain],
+    is_sealed_here: Callable[[str], bool],
+    on_opened: Callable[[], None],
+) -> None:
+    """Opens a waiting segment when all its predecessors' seal chunks were read. Stops if the segment is fenced.
+
+    ``is_sealed_here`` is true for a segment whose seal chunk this process itself has read or written. The filer is
+    polled, and checked at once when a producer connects, because most producers connect after they got the seal.
+    Blocks; run it in a thread.
+    """
+    chain_ends = {name: ChainEnd(chain_of(name)) for name in hosted.segment.predecessors}
+    began = time.monotonic()
+    pause = INITIAL_POLL_SECONDS
+    while hosted.machine.state is ReplicaState.WAITING:
+        for name in sorted(hosted.machine.unread_predecessors):
+            try:
+                sealed = is_sealed_here(name) or chain_ends[name].sealed() is not None
+            except SmqError as error:
+                hosted.log.warning("predecessor.read_failed", predecessor=name, error=error.message)
+                pause = MAX_POLL_SECONDS
+                continue
+            if sealed:
+                with hosted as machine:
+                    machine.predecessor_sealed(name)
+        if time.monotonic() - began > FAST_POLL_FOR_SECONDS:
+            pause = min(pause * 1.5, MAX_POLL_SECONDS)
+        if hosted.machine.state is ReplicaState.WAITING:
+            hosted.recheck_predecessors.wait(pause)
+            hosted.recheck_predecessors.clear()
+    on_opened()
+
+
+class SealWatcher:
+    """Reads from the filer whether another process sealed a segment, if there is a reason to suspect it.
+
+    Suspects are followers that lost their primary, and segments that the leader does not assign to this incarnation.
+    ``on_seal_found`` is called with the seal chunk.
+    """
+
+    def __init__(
+        self, hosted: Callable[[], Iterable[HostedSegment]], on_seal_found: Callable[[HostedSegment, ChunkInfo], None]
+    ) -> None:
+        self._hosted = hosted
+        self._on_seal_found = on_seal_found
+        self._pool = ThreadPoolExecutor(CHECK_THREADS, thread_name_prefix="seal-check")
+        self._unassigned: frozenset[str] = frozenset()
+        self._checks: dict[str, _CheckSchedule] = {}
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="seal-watcher", daemon=True).start()
+
+    def set_assigned_segments(self, names: Iterable[str]) -> None:
+        """The layouts assign these segments to this incarnation; any other hosted one may have been sealed."""
+        assigned = set(names)
+        self._unassigned = frozenset(hosted.key for hosted in self._hosted() if hosted.name not in assigned)
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(CHECK_SECONDS):
+            try:
+                self._poll()
+            except Exception:
+                log.exception("seal_watcher.failed")
+
+    def _poll(self) -> None:
+        now = time.monotonic()
+        for hosted in self._hosted():
+            suspect = hosted.key in self._unassigned or hosted.primary_lost
+            if not suspect or hosted.machine.state is ReplicaState.SEALED:
+                self._checks.pop(hosted.key, None)
+                continue
+            schedule = self._checks.setdefault(hosted.key, _CheckSchedule())
+            if now >= schedule.due_at:
+                schedule.due_at = now + schedule.pause
+                schedule.pause = min(schedule.pause * 2, MAX_CHECK_PAUSE_SECONDS)
+                self._pool.submit(self._check, hosted)
+
+    def _check(self, hosted: HostedSegment) -> None:
+        try:
+            info = ChainEnd(hosted.chain, hosted.machine.chain_end).sealed()
+            if info is not None:
+                self._on_seal_found(hosted, info)
+        except SmqError as error:
+            hosted.log.warning("seal_watcher.check_failed", error=error.message)
+        except Exception:
+            hosted.log.exception("seal_watcher.check_failed")
+
+
+@dataclass(slots=True)
+class _CheckSchedule:
+    """When a suspect is checked next, and how long the pause after that is. Seconds."""
+
+    due_at: float = 0.0
+    pause: float = INITIAL_CHECK_PAUSE_SECONDS

@@ -1,0 +1,234 @@
+"""Seals segments: fences the replica, then executes the pure sealer's operations on the segment's chain.
+
+There is one run per segment, which all requests share. It continues until the seal chunk exists, even if the last
+request was cancelled.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+
+from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.segments.flusher import chunk_info
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.payloads import batches_with_append_times
+from smq_broker.segments.registry import SegmentRegistry
+from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable, Unavailable
+from smq_core.model.entities import ChunkInfo, SealOutcome, Segment
+from smq_core.replica.segment_replica import ReplicaState
+from smq_core.sealing.chain_sealer import ReadChunk, StoreReply, StoreRequest, UnsealedTail, WriteChunk, WriteSeal, seal
+from smq_core.sealing.topic_deletion import REASON as TOPIC_DELETED
+from smq_storage.catalog.layouts import read_layout
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
+from smq_storage.object_store.store import Store
+
+INITIAL_BACKOFF_SECONDS = 0.05
+FLUSH_AHEAD_TIMEOUT_SECONDS = 1.0
+"""Well below the leader's timeout for a seal request."""
+FLUSH_AHEAD_MIN_BYTES = 1 << 20
+"""A smaller tail is not flushed ahead of the seal: the sealer writes it as quickly."""
+MAX_BACKOFF_SECONDS = 2.0
+
+SEAL_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(slots=True)
+class _SealRun:
+    done: threading.Event = field(default_factory=threading.Event)
+    error: SmqError | None = None
+
+
+class SegmentSealer:
+    """Safe from many threads."""
+
+    def __init__(self, registry: SegmentRegistry, store: Store, broker_metrics: BrokerMetrics) -> None:
+        self._registry = registry
+        self._store = store
+        self._metrics = broker_metrics
+        self._lock = threading.Lock()
+        self._runs: weakref.WeakKeyDictionary[HostedSegment, _SealRun] = weakref.WeakKeyDictionary()
+
+    def start(self, hosted: HostedSegment, successors: Sequence[Segment] = (), reason: str = "") -> _SealRun:
+        """Fences the segment now and seals it in the background, unless a run is in progress."""
+        if successors:
+            with hosted:
+                hosted.successors = tuple(successors)
+        with self._lock:
+            run = self._runs.get(hosted)
+            if run is not None:
+                return run
+            run = self._runs[hosted] = _SealRun()
+        if hosted.machine.state is not ReplicaState.SEALED:
+            hosted.log.info("seal.started", reason=reason)
+        with hosted as machine:
+            machine.fence()
+        threading.Thread(target=self._run, args=(hosted, run), name=f"seal-{hosted.name}", daemon=True).start()
+        return run
+
+    def seal(
+        self,
+        hosted: HostedSegment,
+        successors: Sequence[Segment],
+        reason: str,
+        is_cancelled: Callable[[], bool],
+    ) -> SealOutcome:
+        """The outcome, once the seal chunk exists. Raises StoreStateUnknown after a timeout; the run continues."""
+        if reason == TOPIC_DELETED:
+            hosted.deleted = True
+        if hosted.machine.tail_bytes > FLUSH_AHEAD_MIN_BYTES:
+            self.flush_ahead(hosted)
+        run = self.start(hosted, successors, reason)
+        deadline = time.monotonic() + SEAL_TIMEOUT_SECONDS
+        while not run.done.wait(0.25):
+            if is_cancelled() or time.monotonic() > deadline:
+                raise StoreStateUnknown(
+                    f"{hosted.name} is fenced, but the filer did not accept its seal chunk in time: try again"
+                )
+        if run.error is not None:
+            raise run.error
+        outcome = hosted.machine.outcome
+        assert outcome is not None
+        return outcome
+
+    def flush_ahead(self, hosted: HostedSegment) -> None:
+        """Writes a primary's present tail while the segment is still open, so that the seal has little to write.
+
+        Returns without an error if this takes long or the filer does not answer.
+        """
+        deadline = time.monotonic() + FLUSH_AHEAD_TIMEOUT_SECONDS
+        with hosted as machine:
+            if not hosted.is_primary or machine.state is not ReplicaState.OPEN:
+                return
+            target_offset = machine.watermark
+            if machine.chain_end < target_offset:
+                hosted.flush_schedule.request(target_offset)
+        with hosted.lock:
+            while (
+                machine.chain_end < target_offset
+                and machine.state is ReplicaState.OPEN
+                and hosted.flush_schedule.unconfirmed_chunk is None
+            ):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return
+                hosted.capacity_freed.wait(min(left, 0.05))
+
+    def follow_seal(self, hosted: HostedSegment) -> None:
+        """Seals a segment that another replica or the leader has begun to seal, or reads how that ended."""
+        self.start(hosted, reason="another process began to seal it")
+
+    def outcome(self, topic: str, uid: str, segment: str) -> tuple[SealOutcome, tuple[Segment, ...]]:
+        """The outcome and the known successors of any segment, from memory or from its seal chunk.
+
+        Raises Unavailable if the segment is not sealed yet.
+        """
+        hosted = self._registry.find_sealed(uid, segment)
+        if hosted is not None and hosted.machine.outcome is not None:
+            return hosted.machine.outcome, hosted.successors
+        info = ChunkChain(self._store, topic, uid, segment).read_seal_chunk()
+        if info is None:
+            raise Unavailable(f"{segment} is not sealed yet: try again")
+        return SealOutcome(segment, info.first, info.producers, info.lost), ()
+
+    def record_seal(self, hosted: HostedSegment, info: ChunkInfo) -> None:
+        """Marks the segment as sealed, because a seal chunk that another replica or the leader wrote was read."""
+        successors = hosted.successors or tuple(self._find_successors(hosted))
+        with hosted as machine:
+            if machine.state is not ReplicaState.SEALED:
+                hosted.successors = successors
+                machine.sealed(SealOutcome(hosted.name, info.first, info.producers, info.lost))
+
+    def _run(self, hosted: HostedSegment, run: _SealRun) -> None:
+        try:
+            with hosted.lock:
+                # The flusher cancels a PUT in flight because the segment is fenced.
+                if hosted.flush_schedule.unconfirmed_chunk is not None:
+                    hosted.flush_schedule.unconfirmed_chunk = None
+                    hosted.machine.chunk_failed()
+                while hosted.machine.chunk_in_flight:
+                    hosted.capacity_freed.wait(0.02)
+                known_outcome = hosted.machine.outcome
+                sealer = seal(hosted.name, UnsealedTail.of(hosted.machine))
+            if known_outcome is None:
+                outcome = self._drive(hosted, sealer)
+                successors = hosted.successors or tuple(self._find_successors(hosted))
+                with hosted as machine:
+                    hosted.successors = hosted.successors or successors
+                    if machine.state is not ReplicaState.SEALED:
+                        machine.sealed(outcome)
+                        self._metrics.seals.inc()
+                hosted.log.info("seal.completed", end=outcome.end, producers=len(outcome.producers))
+        except SmqError as error:
+            hosted.log.error("seal.failed", error=error.message)
+            run.error = error
+        except Exception as error:
+            hosted.log.exception("seal.failed")
+            run.error = SmqError(f"sealing {hosted.name} failed: {error}")
+        finally:
+            if run.error is not None:
+                with self._lock:
+                    self._runs.pop(hosted, None)
+            run.done.set()
+
+    def _find_successors(self, hosted: HostedSegment) -> tuple[Segment, ...]:
+        """The successors that the stored layout names; none if it cannot be read."""
+        try:
+            found = read_layout(self._store, hosted.topic.name, hosted.topic.uid)
+        except SmqError:
+            return ()
+        return tuple(s for s in found[0].segments if hosted.name in s.predecessors) if found else ()
+
+    def _drive(self, hosted: HostedSegment, sealer: Generator[StoreRequest, StoreReply, SealOutcome]) -> SealOutcome:
+        answer: StoreReply = None
+        while True:
+            try:
+                operation: StoreRequest = sealer.send(answer)
+            except StopIteration as end:
+                outcome: SealOutcome = end.value
+                return outcome
+            answer = self._execute(hosted, operation)
+
+    def _execute(self, hosted: HostedSegment, operation: StoreRequest) -> StoreReply:
+        """Retries one operation until it has a clear outcome. A chunk keeps its nonce in all attempts."""
+        info: ChunkInfo | None = None
+        if isinstance(operation, WriteChunk):
+            info = chunk_info(hosted, operation.chunk)
+        elif isinstance(operation, WriteSeal):
+            info = ChunkInfo(
+                segment=hosted.name,
+                first=operation.end,
+                rows=0,
+                writer=hosted.incarnation,
+                nonce=uuid.uuid4().hex,
+                sealed=True,
+                producers=operation.producers,
+                lost=operation.lost,
+            )
+        pause = INITIAL_BACKOFF_SECONDS
+        while True:
+            try:
+                return _attempt(hosted, operation, info)
+            except StoreUnavailable as error:
+                self._metrics.store_errors.inc()
+                hosted.log.warning("seal.store_unavailable", error=error.message)
+            time.sleep(pause)
+            pause = min(pause * 2, MAX_BACKOFF_SECONDS)
+
+
+def _attempt(hosted: HostedSegment, operation: StoreRequest, info: ChunkInfo | None) -> StoreReply:
+    retry_policy = RetryPolicy(5.0)
+    if isinstance(operation, ReadChunk):
+        return hosted.chain.info(operation.first)
+    assert info is not None
+    if isinstance(operation, WriteChunk):
+        return not isinstance(
+            hosted.chain.put(info, batches_with_append_times(operation.chunk.entries), hosted.wire.chunk, retry_policy),
+            WriteConflict,
+        )
+    return not isinstance(hosted.chain.put_seal(info, retry_policy, hosted.wire.chunk), WriteConflict)

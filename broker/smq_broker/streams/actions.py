@@ -1,0 +1,100 @@
+"""Flight actions: the requests of the leader and of clients. Bodies are the messages of data.proto."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import structlog
+from google.protobuf.message import Message
+
+from smq_broker.leader_client.locator import Locator, full_name
+from smq_broker.leader_client.reports import BrokerStatusReporter
+from smq_broker.segments.opening import SegmentOpener
+from smq_broker.segments.registry import SegmentRegistry
+from smq_broker.segments.sealing import SegmentSealer
+from smq_core.errors import InvalidRequest, NotHosted
+from smq_proto.flight import parse
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import check_protocol, outcome_to_pb, segment_from_pb, topic_from_pb
+
+Action = Callable[[object, Any], Message | None]
+
+log = structlog.get_logger(__name__)
+
+
+class Actions:
+    """``run(name, body, context)`` gives the answer's body, or None. Raises SmqError."""
+
+    def __init__(
+        self,
+        registry: SegmentRegistry,
+        opener: SegmentOpener,
+        sealer: SegmentSealer,
+        reporter: BrokerStatusReporter,
+        locator: Locator,
+    ) -> None:
+        self._registry = registry
+        self._opener = opener
+        self._sealer = sealer
+        self._reporter = reporter
+        self._locator = locator
+        self._by_name: dict[str, tuple[Action, str]] = {
+            "open": (self._open, "OpenSegment -> OpenedSegment"),
+            "seal": (self._seal, "SealSegment -> SealOutcome"),
+            "outcome": (self._outcome, "OutcomeRequest -> SealOutcome"),
+            "locate": (self._locate, "LocateRequest -> LocateReply"),
+            "drain": (self._drain, "DrainRequest -> nothing"),
+            "status": (self._status, "nothing -> BrokerStatus"),
+        }
+
+    def run(self, name: str, body: object, context: Any) -> Message | None:
+        action = self._by_name.get(name)
+        if action is None:
+            raise InvalidRequest(f"there is no action {name!r}; there are {', '.join(self._by_name)}")
+        return action[0](body, context)
+
+    def descriptions(self) -> Iterable[tuple[str, str]]:
+        return [(name, what) for name, (_, what) in self._by_name.items()]
+
+    def _open(self, body: object, _: Any) -> Message:
+        request = parse(pb.OpenSegment, body)
+        check_protocol(request.protocol)
+        self._registry.check_incarnation(request.incarnation)
+        try:
+            topic = topic_from_pb(request.topic)
+            hosted = self._opener.open(topic, segment_from_pb(request.segment))
+        except (ValueError, KeyError) as error:
+            raise InvalidRequest(f"not a segment to open: {error}") from error
+        return pb.OpenedSegment(credit=hosted.credit)
+
+    def _seal(self, body: object, context: Any) -> Message | None:
+        request = parse(pb.SealSegment, body)
+        check_protocol(request.protocol)
+        if request.only_flush:
+            self._sealer.flush_ahead(self._registry.find(request.segment, request.uid, request.incarnation))
+            return None
+        successors = [segment_from_pb(s) for s in request.successors]
+        self._registry.check_incarnation(request.incarnation)
+        try:
+            hosted = self._registry.get_or_refuse(request.uid, request.segment)
+        except NotHosted:
+            log.info("seal.not_hosted", segment=request.segment, topic=request.topic)
+            raise
+        outcome = self._sealer.seal(hosted, successors, request.reason, context.is_cancelled)
+        return outcome_to_pb(outcome, successors=hosted.successors)
+
+    def _outcome(self, body: object, _: Any) -> Message:
+        request = parse(pb.OutcomeRequest, body)
+        outcome, successors = self._sealer.outcome(full_name(request.topic), request.uid, request.segment)
+        return outcome_to_pb(outcome, only=request.producer or None, successors=successors)
+
+    def _locate(self, body: object, _: Any) -> Message:
+        return self._locator.locate(parse(pb.LocateRequest, body).topic)
+
+    def _drain(self, body: object, _: Any) -> None:
+        self._registry.check_incarnation(parse(pb.DrainRequest, body).incarnation)
+        self._registry.drain()
+
+    def _status(self, _: object, __: Any) -> Message:
+        return self._reporter.status()

@@ -1,0 +1,290 @@
+"""A producer's stream at the primary: batches in, acks out.
+
+The handler's thread reads and appends batches. Only the acker's thread writes. The handler joins the acker before it
+returns, without a deadline, because a write after the handler has returned would crash the process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.segments.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES, partition_bounds, partition_column
+from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
+from smq_broker.segments.payloads import Payload, compact
+from smq_core.errors import InvalidRequest, MessageTooLarge, NotOpenYet, SegmentSealed, SmqError
+from smq_core.replica.log_entries import Ack, IncomingBatch
+from smq_core.replica.producer_map import BatchId
+from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.flight import parse
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_to_pb, outcome_to_pb
+
+HEARTBEAT = 1.0
+OPEN_TIMEOUT_SECONDS = 2.0
+LAST_ACKS_TIMEOUT_SECONDS = 10.0
+UNKNOWN_OFFSET = (1 << 64) - 1
+"""The reply for a repeated batch that is in the log, but whose first offset is not kept any more."""
+
+
+class ProducerStream:
+    """One DoPut of a producer. ``accepting_batches`` is cleared while this process shuts down."""
+
+    def __init__(
+        self,
+        hosted: HostedSegment,
+        hello: pb.ProducerHello,
+        context: Any,
+        reader: Any,
+        writer: Any,
+        *,
+        max_batch: int,
+        accepting_batches: threading.Event,
+        broker_metrics: BrokerMetrics,
+    ) -> None:
+        if not hello.producer or len(hello.producer) > 256:
+            raise InvalidRequest("a producer's name has 1 to 256 characters")
+        self._hosted = hosted
+        self._producer = hello.producer
+        self._epoch = hello.epoch
+        self._context = context
+        self._reader = reader
+        self._writer = writer
+        self._max_batch = max_batch
+        self._accepting_batches = accepting_batches
+        self._metrics = broker_metrics
+        self._wake = threading.Condition()
+        self._acks: list[Ack] = []
+        self._appended = 0
+        self._acked = 0
+        self._ended = False
+        self._error: SmqError | None = None
+        self._opened: pb.ProducerReply | None = None
+        self._registered = False
+
+    # ---- called by the segment, under its lock
+
+    def acked(self, acks: list[Ack]) -> None:
+        with self._wake:
+            self._acks.extend(acks)
+            self._wake.notify()
+
+    def wake(self) -> None:
+        with self._wake:
+            self._wake.notify()
+
+    # ---- the handler's thread
+
+    def serve(self) -> None:
+        """Returns when the stream has ended. Errors were sent to the producer and are raised."""
+        acker = threading.Thread(target=self._ack_loop, name="acker", daemon=True)
+        try:
+            same_schema = self._hosted.wire.check_stream(self._reader.schema)
+            sealed = not self._open()
+            acker.start()
+            if sealed:
+                return
+            while self._receive_batch(same_schema):
+                pass
+            self._wait_for_last_acks()
+        except SegmentSealed:
+            if acker.ident is None:  # not started; one that has sent the outcome may have ended already
+                acker.start()
+        except SmqError as error:
+            self._error = error
+            if acker.ident is None:
+                acker.start()
+            raise
+        finally:
+            if not self._is_sealing():
+                with self._wake:
+                    self._ended = True
+                    self._wake.notify()
+            if acker.ident is not None:
+                acker.join()
+            with self._hosted.lock:
+                self._hosted.streams.discard(self)
+
+    def _is_sealing(self) -> bool:
+        """The segment is being sealed: the acker ends by itself after it has sent the outcome."""
+        return self._error is None and self._hosted.machine.state in (ReplicaState.FENCED, ReplicaState.SEALED)
+
+    def _open(self) -> bool:
+        """Registers the stream; False if the segment accepts nothing any more.
+
+        A segment that is not open yet has no batches of any producer, so it replies at once too.
+        """
+        with self._hosted as machine:
+            self._hosted.streams.add(self)
+            try:
+                last = machine.open_producer(self._producer, self._epoch)
+                self._registered = True
+            except SegmentSealed:
+                return False
+            except NotOpenYet:
+                last = None
+        opened = pb.ProducerReply.Opened(last_sequence=last, max_batch_bytes=self._max_batch)
+        self._opened = pb.ProducerReply(opened=opened)
+        return True
+
+    def _wait_until_open(self) -> None:
+        """Waits until the segment opens: the producer may learn earlier than it that the predecessors are sealed.
+
+        Raises NotOpenYet after a timeout.
+        """
+        hosted = self._hosted
+        hosted.recheck_predecessors.set()
+        deadline = time.monotonic() + OPEN_TIMEOUT_SECONDS
+        while True:
+            with hosted as machine:
+                try:
+                    machine.open_producer(self._producer, self._epoch)
+                    self._registered = True
+                    return
+                except NotOpenYet:
+                    if time.monotonic() > deadline:
+                        raise
+                hosted.changed.wait(CLIENT_CHECK_SECONDS)
+
+    def _receive_batch(self, same_schema: bool) -> bool:
+        """Receives and appends one batch; False at the end of the stream."""
+        try:
+            chunk = self._reader.read_chunk()
+        except StopIteration:
+            return False
+        if chunk.data is None or not chunk.data.num_rows:
+            if chunk.data is None and chunk.app_metadata is not None:
+                return True  # a keepalive
+            raise InvalidRequest("a batch has no rows: do not send empty batches")
+        header = parse(pb.ProducerBatch, chunk.app_metadata or b"")
+        size = chunk.data.get_total_buffer_size()
+        if size > self._max_batch + ENTRY_OVERHEAD_BYTES:
+            raise MessageTooLarge(
+                f"a batch has {size} bytes, at most {self._max_batch} are accepted: send smaller ones",
+                size=size,
+                limit=self._max_batch,
+            )
+        batch = self._hosted.wire.accept(chunk.data, same_schema)
+        if not self._registered:
+            self._wait_until_open()
+        self._append(header.sequence, batch)
+        return True
+
+    def _append(self, sequence: int, batch: pa.RecordBatch) -> None:
+        partitions = partition_column(batch)
+        low, high = partition_bounds(partitions)
+        size = batch.get_total_buffer_size()
+        payload = Payload(batch)
+        incoming = IncomingBatch(
+            id=BatchId(self._producer, self._epoch, sequence),
+            rows=batch.num_rows,
+            nbytes=size + ENTRY_OVERHEAD_BYTES,
+            partition_min=low,
+            partition_max=high,
+            payload=payload,
+        )
+        hosted = self._hosted
+        waited = False
+        full = None
+        while True:
+            with hosted as machine:
+                if machine.state is not ReplicaState.OPEN or (
+                    self._accepting_batches.is_set() and hosted.reserve(incoming.nbytes)
+                ):
+                    if machine.append(self, incoming, hosted.clock.now()) is not None:
+                        hosted.histogram.count(partitions, low, high)
+                        full = hosted.compactor.add([(payload, incoming.rows)]) if size < COPY_BELOW_BYTES else None
+                    self._appended += 1
+                    break
+            if not waited:
+                waited = True
+                self._metrics.waits.inc()
+            with hosted.lock:
+                hosted.capacity_freed.wait(0.05)
+            if self._context.is_cancelled():
+                raise InvalidRequest("the producer has disconnected")
+        if full is not None:
+            compact(full)
+
+    def _wait_for_last_acks(self) -> None:
+        """A producer that half-closed its stream still gets the acks of its last batches."""
+        deadline = time.monotonic() + LAST_ACKS_TIMEOUT_SECONDS
+        while time.monotonic() < deadline and not self._context.is_cancelled():
+            with self._hosted.lock:
+                if (
+                    self._appended <= self._acked + len(self._acks)
+                    or self._hosted.machine.state is not ReplicaState.OPEN
+                ):
+                    return
+                self._hosted.changed.wait(CLIENT_CHECK_SECONDS)
+
+    # ---- the acker's thread
+
+    def _ack_loop(self) -> None:
+        try:
+            if self._opened is not None:
+                self._write(self._opened)
+            while self._send_replies():
+                pass
+        except (OSError, pa.ArrowException, fl.FlightError):
+            return  # the producer has disconnected
+        except Exception:
+            self._hosted.log.exception("producer_stream.failed", producer=self._producer)
+
+    def _send_replies(self) -> bool:
+        machine = self._hosted.machine
+        with self._wake:
+            if not self._acks and not self._ended and machine.state is not ReplicaState.SEALED:
+                self._wake.wait(HEARTBEAT)
+            acks, self._acks = self._acks, []
+            ended = self._ended
+        for reply in group_acks(acks):
+            self._write(reply)
+        self._acked += len(acks)
+        if self._error is not None and ended:
+            self._write(pb.ProducerReply(error=error_to_pb(self._error)))
+            return False
+        if self._hosted.deleted and machine.state in (ReplicaState.FENCED, ReplicaState.SEALED):
+            self._write(pb.ProducerReply(error=error_to_pb(self._hosted.topic_deleted_error())))
+            return False
+        if machine.state is ReplicaState.SEALED:
+            assert machine.outcome is not None
+            sealed_outcome = outcome_to_pb(machine.outcome, only=self._producer, successors=self._hosted.successors)
+            self._write(pb.ProducerReply(sealed=sealed_outcome))
+            return False
+        if ended and not acks:
+            return False
+        if not acks:
+            if self._context.is_cancelled():
+                return False
+            self._write(pb.ProducerReply(heartbeat=pb.ProducerReply.Heartbeat(watermark=machine.watermark)))
+        return True
+
+    def _write(self, reply: pb.ProducerReply) -> None:
+        self._writer.write(reply.SerializeToString())
+
+
+def group_acks(acks: list[Ack]) -> list[pb.ProducerReply]:
+    """Groups acks of consecutive sequences into one reply each."""
+    replies: list[pb.ProducerReply] = []
+    offsets: list[int] = []
+    first = following = -1
+    for ack in acks:
+        if ack.id.sequence != following:
+            if offsets:
+                replies.append(_acks(first, offsets))
+            first, offsets = ack.id.sequence, []
+        offsets.append(UNKNOWN_OFFSET if ack.first_offset is None else ack.first_offset)
+        following = ack.id.sequence + 1
+    if offsets:
+        replies.append(_acks(first, offsets))
+    return replies
+
+
+def _acks(first: int, offsets: list[int]) -> pb.ProducerReply:
+    return pb.ProducerReply(acks=pb.ProducerReply.Acks(first_sequence=first, first_offsets=offsets))

@@ -1,0 +1,118 @@
+"""The relay for clients outside the cluster: a tunnel through any broker to the leader, another broker or the filer.
+
+It serves HTTP CONNECT (RFC 9110, section 9.3.6), which gRPC and therefore Arrow Flight support; for an ``http://``
+filer also requests in absolute form (RFC 9112, section 3.2.2). It does not inspect the relayed bytes. It connects only
+to targets of this cluster, so that it is no way into the rest of the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from smq_broker.runtime.settings import split_address
+from smq_broker.streams.relay_targets import RelayTargets
+from smq_core.errors import InvalidRequest, SmqError
+
+REQUEST_TIMEOUT_SECONDS = 5.0
+CONNECT_TIMEOUT_SECONDS = 2.0
+READ_BYTES = 1 << 20
+
+log = structlog.get_logger(__name__)
+
+
+class Relay:
+    """Serves in its own thread. ``address`` is where it listens. Raises OSError if the port cannot be bound."""
+
+    def __init__(self, listen: str, targets: RelayTargets, registry: CollectorRegistry) -> None:
+        host, port = split_address(listen)
+        self._socket = socket.create_server((host, port))
+        self._targets = targets
+        self._open_connections = Gauge("smq_relay_connections", "Connections that are relayed now.", registry=registry)
+        self._relayed_bytes = Counter("smq_relay_bytes", "Bytes that were relayed, both ways.", registry=registry)
+        self.address = f"{host}:{self._socket.getsockname()[1]}"
+
+    def start(self) -> None:
+        threading.Thread(target=lambda: asyncio.run(self._serve()), name="relay", daemon=True).start()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._client, sock=self._socket, limit=READ_BYTES)
+        async with server:
+            await server.serve_forever()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._open_connections.track_inprogress():
+            try:
+                await self._tunnel(reader, writer)
+            except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                pass  # one end disconnected or violated the protocol: no reply is possible
+            except Exception:
+                log.exception("relay.failed")
+            finally:
+                writer.close()
+
+    async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+            head = await reader.readuntil(b"\r\n\r\n")
+        try:
+            connect, requested_target = parse_request(head)
+            target = await asyncio.to_thread(self._targets.resolve, requested_target)
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                target_reader, target_writer = await asyncio.open_connection(*split_address(target), limit=READ_BYTES)
+        except (SmqError, OSError) as error:
+            message = error.message if isinstance(error, SmqError) else f"{requested_target} cannot be reached: {error}"
+            log.info("relay.request_refused", error=message)
+            writer.write(_error_response(403 if isinstance(error, InvalidRequest) else 502, message))
+            await writer.drain()
+            return
+        if connect:
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            target_writer.write(head)
+        try:
+            copies = [
+                asyncio.ensure_future(self._copy(*ends)) for ends in ((reader, target_writer), (target_reader, writer))
+            ]
+            # If one end closes, the other one is closed too: neither gRPC nor HTTP continues on half a connection.
+            _, unfinished = await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+            for task in unfinished:
+                task.cancel()
+            await asyncio.gather(*copies, return_exceptions=True)
+        finally:
+            target_writer.close()
+
+    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(READ_BYTES):
+                sink.write(data)
+                self._relayed_bytes.inc(len(data))
+                await sink.drain()
+
+
+def parse_request(head: bytes) -> tuple[bool, str]:
+    """Whether the request is a CONNECT, and the ``host:port`` that it names. Raises InvalidRequest."""
+    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+    address = rest.partition(" ")[0]
+    if method != "CONNECT":
+        url = urlsplit(address)
+        if url.scheme != "http" or not url.hostname:
+            raise InvalidRequest("this port relays SeaweedMQ clients: configure them with via=host:port or smq --via")
+        address = f"{url.hostname}:{url.port or 80}"
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    return method == "CONNECT", address
+
+
+def _error_response(status: int, message: str) -> bytes:
+    body = message.encode()
+    reason = {403: "Forbidden", 502: "Bad Gateway"}[status]
+    head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body

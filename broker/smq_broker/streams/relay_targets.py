@@ -1,0 +1,72 @@
+"""The targets that the relay may connect to: this cluster's leader, its brokers and its filer, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+import grpc
+
+from smq_core.errors import InvalidRequest, Unavailable
+from smq_proto.v1 import leader_pb2 as leader_pb
+from smq_proto.v1.leader_pb2_grpc import LeaderStub
+
+LEADER_HOST = "leader"
+"""The host name that clients use for the current leader; the port does not matter."""
+
+REFRESH_SECONDS = 1.0
+REFRESH_TIMEOUT_SECONDS = 1.0
+CACHE_TTL_SECONDS = 600.0
+
+
+class RelayTargets:
+    """Safe from many threads. ``leaders`` returns the known addresses of leaders, the current one first.
+
+    ``static_targets`` are always allowed, such as the filer. The leader lists the brokers. The list is cached for ten
+    minutes, so that clients reach brokers without a leader too.
+    """
+
+    def __init__(
+        self,
+        leaders: Callable[[], list[str]],
+        static_targets: Iterable[str],
+        list_brokers: Callable[[str], set[str]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._leaders = leaders
+        self._static_targets = frozenset(static_targets)
+        self._list_brokers = list_brokers or list_broker_addresses
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._last_listed: dict[str, float] = {}
+        self._refreshed_at = -REFRESH_SECONDS
+
+    def resolve(self, target: str) -> str:
+        """The ``host:port`` to connect to. Raises InvalidRequest for a foreign target, Unavailable without a leader."""
+        leaders = self._leaders()
+        if target.rpartition(":")[0] == LEADER_HOST:
+            if not leaders:
+                raise Unavailable("this broker was given no leader (--leader), so it cannot relay to one")
+            return leaders[0]
+        if target in self._static_targets or target in leaders or self._is_broker(target, leaders):
+            return target
+        raise InvalidRequest(f"{target} is no broker, leader or filer of this cluster: the relay connects to no other")
+
+    def _is_broker(self, target: str, leaders: list[str]) -> bool:
+        with self._lock:
+            now = self._clock()
+            if now - self._refreshed_at >= REFRESH_SECONDS and leaders:
+                self._refreshed_at = now
+                self._last_listed |= dict.fromkeys(self._list_brokers(leaders[0]), now)
+            return now - self._last_listed.get(target, -CACHE_TTL_SECONDS) < CACHE_TTL_SECONDS
+
+
+def list_broker_addresses(leader: str) -> set[str]:
+    """The addresses of all brokers that the leader lists; none if it does not answer."""
+    try:
+        with grpc.insecure_channel(leader) as channel:
+            brokers = LeaderStub(channel).ListBrokers(leader_pb.Empty(), timeout=REFRESH_TIMEOUT_SECONDS).brokers
+    except grpc.RpcError:
+        return set()
+    return {broker.address for broker in brokers}

@@ -1,0 +1,276 @@
+"""From a primary to one follower: one Flight stream, which is reopened when it breaks, until the segment is fenced.
+
+Each link has two threads: one sends pending entries, the other reads the follower's replies. Each link has its own
+connection, so that a hanging one can be closed without effect on others.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from smq_broker.segments.batches import MAX_MESSAGE_BYTES
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.payloads import rows_as_batch
+from smq_core.errors import NotHosted, SegmentSealed, SmqError, Unavailable, WrongIncarnation
+from smq_core.model.entities import Replica
+from smq_core.replica.log_entries import ReplicationMessage
+from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.flight import from_flight, parse
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL, error_from_pb
+
+HEARTBEAT = 1.0
+UPDATE_DELAY_SECONDS = 0.02
+UNRESPONSIVE_AFTER_SECONDS = 0.5
+INITIAL_BACKOFF_SECONDS = 0.02
+MAX_BACKOFF_SECONDS = 0.5
+
+# Only the transport can end a write to a peer that has stopped reading. It sends a ping each second and closes the
+# connection if the peer does not answer for a second. The peer tolerates frequent pings because it sends data too: its
+# replies to our heartbeats.
+CONNECTION = [
+    ("grpc.keepalive_time_ms", 1000),
+    ("grpc.keepalive_timeout_ms", 1000),
+    ("grpc.http2.ping_timeout_ms", 1000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 500),
+]
+
+
+class FollowerLink:
+    """Replicates one segment to one follower. ``on_fenced`` is called when the follower replies that it is fenced."""
+
+    def __init__(self, hosted: HostedSegment, follower: Replica, on_fenced: Callable[[HostedSegment], None]) -> None:
+        self._hosted = hosted
+        self._follower = follower
+        self._on_fenced = on_fenced
+        self._log = hosted.log.bind(follower=follower.broker)
+        self._stream_error: SmqError | None = None
+        self._sent = 0
+        self._answered = 0
+        self._update_due_at: float | None = None
+        self._credit = 0
+        self.idle = False
+        self._unanswered_since: float | None = None
+
+    @property
+    def incarnation(self) -> str:
+        return self._follower.incarnation
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"to-{self._follower.broker}", daemon=True).start()
+
+    def unresponsive(self) -> bool:
+        """True if a request to the follower has been unanswered for at least 500 ms."""
+        unanswered_since = self._unanswered_since
+        return unanswered_since is not None and time.monotonic() - unanswered_since > UNRESPONSIVE_AFTER_SECONDS
+
+    # ---- connecting
+
+    def _run(self) -> None:
+        pause = INITIAL_BACKOFF_SECONDS
+        while self._hosted.machine.state in (ReplicaState.WAITING, ReplicaState.OPEN):
+            began = time.monotonic()
+            try:
+                self._run_stream()
+            except SegmentSealed:
+                self._log.info("follower.fenced")
+                self._on_fenced(self._hosted)
+                return
+            except SmqError as error:
+                level = self._log.debug if isinstance(error, NotHosted) else self._log.warning
+                level("follower.disconnected", error=error.message, code=error.code)
+                if isinstance(error, WrongIncarnation):
+                    pause = MAX_BACKOFF_SECONDS
+                # NotHosted is an answer too: the follower has not opened the segment yet.
+                answered = isinstance(error, NotHosted)
+                self._unanswered_since = None if answered else self._unanswered_since or time.monotonic()
+            except Exception:
+                self._log.exception("follower.stream_failed")
+            with self._hosted as machine:
+                machine.follower_disconnected(self.incarnation)
+            if time.monotonic() - began > 2.0:
+                pause = INITIAL_BACKOFF_SECONDS
+            self._hosted.fenced.wait(pause)
+            pause = min(pause * 2, MAX_BACKOFF_SECONDS)
+
+    def _run_stream(self) -> None:
+        """Runs one stream until it breaks (raises SmqError) or the segment is fenced."""
+        self._stream_error = None
+        self._sent, self._answered = 1, 0
+        self._unanswered_since = self._unanswered_since or time.monotonic()
+        client = fl.connect(f"grpc://{self._follower.address}", generic_options=CONNECTION)
+        hello = pb.PutOpen(
+            protocol=PROTOCOL,
+            segment=self._hosted.name,
+            incarnation=self.incarnation,
+            replica=pb.ReplicaHello(primary_incarnation=self._hosted.incarnation),
+            uid=self._hosted.topic.uid,
+        )
+        descriptor = fl.FlightDescriptor.for_command(hello.SerializeToString())
+        try:
+            writer, reader = client.do_put(descriptor, self._hosted.wire.message)
+        except (pa.ArrowException, OSError) as error:
+            raise from_flight(error) from error
+        replies = threading.Thread(target=self._read_replies, args=(reader,), name="replies", daemon=True)
+        replies.start()
+        try:
+            self._send_loop(writer)
+        except (pa.ArrowException, OSError) as error:
+            replies.join()
+            raise self._close_reason(writer, error) from error
+        else:
+            self._finish(writer, replies)
+        if self._stream_error is not None and not (
+            isinstance(self._stream_error, _StreamEnded) and self._hosted.fenced.is_set()
+        ):
+            raise self._stream_error
+
+    def _finish(self, writer: Any, replies: threading.Thread) -> None:
+        """Ends the stream in this order, because closing a writer while its replies are read would hang."""
+        try:
+            writer.done_writing()
+            replies.join()
+            writer.close()
+        except (pa.ArrowException, OSError) as error:
+            if self._stream_error is None or isinstance(self._stream_error, _StreamEnded):
+                self._stream_error = from_flight(error)
+
+    def _close_reason(self, writer: Any, error: BaseException) -> SmqError:
+        """Why a write failed: the error that the follower sent, or the one that closing the stream returns."""
+        if self._stream_error is not None and not isinstance(self._stream_error, _StreamEnded):
+            return self._stream_error
+        try:
+            writer.close()
+        except (pa.ArrowException, OSError) as reason:
+            return from_flight(reason)
+        return from_flight(error)
+
+    # ---- the writing thread
+
+    def _send_loop(self, writer: Any) -> None:
+        hosted = self._hosted
+        while True:
+            with hosted.lock:
+                message = self._next_message()
+                while message is None:
+                    if self._stream_error is not None or hosted.machine.state not in (
+                        ReplicaState.WAITING,
+                        ReplicaState.OPEN,
+                    ):
+                        return
+                    message = self._wait_for_message() or self._next_message()
+            if self._sent == self._answered:
+                self._unanswered_since = time.monotonic()
+            self._sent += 1
+            metadata = _encode(message)
+            if message.entries:
+                writer.write_with_metadata(rows_as_batch(message.entries), metadata)
+            else:
+                writer.write_metadata(metadata)
+
+    def _next_message(self) -> ReplicationMessage | None:
+        """The next message: entries at once, a new watermark alone 20 ms after the last message. Lock held."""
+        machine = self._hosted.machine
+        kind = machine.pending_replication(self.incarnation)
+        now = time.monotonic()
+        if kind == "entries":
+            self._update_due_at = now + UPDATE_DELAY_SECONDS
+        elif kind == "progress":
+            self._update_due_at = self._update_due_at or now + UPDATE_DELAY_SECONDS
+            if now < self._update_due_at:
+                return None
+            self._update_due_at = None
+        else:
+            if self._update_due_at is not None and now >= self._update_due_at:
+                self._update_due_at = None
+            return None
+        return machine.replication_for(self.incarnation, max_bytes=MAX_MESSAGE_BYTES)
+
+    def _wait_for_message(self) -> ReplicationMessage | None:
+        """Waits until there may be something to send. Returns a heartbeat after a second without. Lock held.
+
+        While an update is due, the wait ends by itself. Only an idle link has to be woken for a new watermark.
+        """
+        if self._update_due_at is not None:
+            self._hosted.replication_pending.wait(max(0.001, self._update_due_at - time.monotonic()))
+            return None
+        self.idle = True
+        woken = self._hosted.replication_pending.wait(HEARTBEAT)
+        self.idle = False
+        if woken or not self._answered:
+            return None
+        machine = self._hosted.machine
+        credit = machine.confirmed_credit(self.incarnation)
+        return ReplicationMessage(0, (), machine.watermark, machine.chain_end, credit)
+
+    # ---- the reading thread
+
+    def _read_replies(self, reader: Any) -> None:
+        try:
+            while (body := reader.read()) is not None:
+                self._handle_reply(parse(pb.ReplicationReply, body))
+            self._fail_stream(_StreamEnded("the follower ended the stream"))
+        except SmqError as error:
+            self._fail_stream(error)
+        except (pa.ArrowException, OSError) as error:
+            self._fail_stream(from_flight(error))
+
+    def _handle_reply(self, reply: pb.ReplicationReply) -> None:
+        if reply.HasField("error"):
+            raise error_from_pb(reply.error)
+        first = not self._answered
+        self._answered += 1
+        self._unanswered_since = None if self._answered >= self._sent else time.monotonic()
+        with self._hosted as machine:
+            if first:
+                machine.follower_connected(self.incarnation, reply.end, reply.credit)
+                self._hosted.replication_pending.notify_all()
+                self._hosted.capacity_freed.notify_all()
+                self._log.info("follower.connected", end=reply.end, credit=reply.credit)
+            else:
+                if reply.credit and reply.credit != self._credit:
+                    machine.follower_granted(self.incarnation, reply.credit)
+                    self._hosted.capacity_freed.notify_all()
+                machine.follower_acked(self.incarnation, reply.end)
+            self._credit = reply.credit or self._credit
+
+    def _fail_stream(self, error: SmqError) -> None:
+        with self._hosted.lock:
+            if self._stream_error is None:
+                self._stream_error = error
+            self._hosted.replication_pending.notify_all()
+
+
+class _StreamEnded(Unavailable):
+    """The stream ended without an error; closing it may return one."""
+
+
+def _encode(message: ReplicationMessage) -> bytes:
+    return pb.ReplicationBatch(
+        base_offset=message.base_offset,
+        entries=[
+            pb.ReplicationBatch.Entry(
+                producer=entry.batch.id.producer,
+                epoch=entry.batch.id.epoch,
+                sequence=entry.batch.id.sequence,
+                rows=entry.batch.rows,
+                appended=entry.appended,
+                partition_min=entry.batch.partition_min,
+                partition_max=entry.batch.partition_max,
+            )
+            for entry in message.entries
+        ],
+        watermark=message.watermark,
+        chain_end=message.chain_end,
+        credit=message.credit,
+    ).SerializeToString()

@@ -1,0 +1,143 @@
+"""The Flight server: parses requests, dispatches them, and turns every exception into an SmqError for the client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as fl
+import structlog
+from google.protobuf.message import Message
+
+from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.registry import SegmentRegistry
+from smq_broker.streams.actions import Actions
+from smq_broker.streams.producer import ProducerStream
+from smq_broker.streams.replication_in import serve_primary
+from smq_broker.streams.tail import Frame, tail_frames
+from smq_core.errors import InvalidRequest, NotHosted, SmqError
+from smq_proto.flight import parse, to_flight
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import check_protocol, error_to_pb
+
+log = structlog.get_logger(__name__)
+
+
+class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
+    """``accepting_batches`` is cleared when producers have to wait. ``port`` is the bound port."""
+
+    def __init__(
+        self,
+        listen: str,
+        registry: SegmentRegistry,
+        actions: Actions,
+        broker_metrics: BrokerMetrics,
+        accepting_batches: threading.Event,
+        max_batch: int,
+    ) -> None:
+        self._registry = registry
+        self._actions = actions
+        self._metrics = broker_metrics
+        self._accepting_batches = accepting_batches
+        self._max_batch = max_batch
+        super().__init__(f"grpc://{listen}")
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        with self._errors("put"):
+            hello = parse(pb.PutOpen, descriptor.command or b"")
+            role = hello.WhichOneof("role")
+            if role is None:
+                raise InvalidRequest("a stream is opened as a producer's or as a replica's")
+            with self._metrics.streams.labels(role).track_inprogress():
+                if role == "replica":
+                    self._serve_primary(hello, reader, writer)
+                else:
+                    self._serve_producer(hello, context, reader, writer)
+
+    def _serve_producer(self, hello: pb.PutOpen, context: Any, reader: Any, writer: Any) -> None:
+        try:
+            hosted = self._find(hello)
+            if not hosted.is_primary:
+                raise NotHosted(
+                    f"this broker follows {hosted.name}; its primary is at {hosted.segment.primary.address}",
+                    segment=hosted.name,
+                    primary=hosted.segment.primary.address,
+                )
+            stream = ProducerStream(
+                hosted,
+                hello.producer,
+                context,
+                reader,
+                writer,
+                max_batch=self._max_batch,
+                accepting_batches=self._accepting_batches,
+                broker_metrics=self._metrics,
+            )
+        except SmqError as error:
+            _send_error_reply(writer, pb.ProducerReply(error=error_to_pb(error)))
+            raise
+        stream.serve()
+
+    def _serve_primary(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
+        try:
+            hosted = self._find(hello)
+        except SmqError as error:
+            _send_error_reply(writer, pb.ReplicationReply(error=error_to_pb(error)))
+            raise
+        serve_primary(hosted, hello.replica, reader, writer)
+
+    def _find(self, hello: pb.PutOpen) -> HostedSegment:
+        check_protocol(hello.protocol)
+        return self._registry.find(hello.segment, hello.uid, hello.incarnation)
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        with self._errors("get"):
+            request = parse(pb.TailTicket, ticket.ticket)
+            check_protocol(request.protocol)
+            hosted = self._registry.find(request.segment, request.uid, request.incarnation)
+            frames = tail_frames(hosted, request.from_offset, context)
+            return fl.GeneratorStream(hosted.wire.message, self._tracked(hosted, frames))
+
+    def do_action(self, context: Any, action: Any) -> list[bytes]:
+        with self._errors(action.type):
+            answer = self._actions.run(action.type, action.body, context)
+            return [] if answer is None else [answer.SerializeToString()]
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:
+        return list(self._actions.descriptions())
+
+    def _tracked(self, hosted: HostedSegment, frames: Iterator[Frame]) -> Iterator[Frame]:
+        hosted.reader_opened()
+        try:
+            with self._errors("tail"), self._metrics.streams.labels("reader").track_inprogress():
+                yield from frames
+        finally:
+            hosted.reader_closed()
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turns every exception into a Flight error that carries an SmqError; logs bugs with their traceback."""
+        try:
+            yield
+        except SmqError as error:
+            log.info("request.refused", what=what, code=error.code, error=error.message)
+            self._metrics.errors.labels(error.code).inc()
+            raise to_flight(error) from None
+        except fl.FlightError:
+            raise
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            log.exception("request.failed", what=what)
+            self._metrics.errors.labels("Internal").inc()
+            raise to_flight(SmqError(f"the broker failed: {type(error).__name__}: {error}")) from None
+
+
+def _send_error_reply(writer: Any, reply: Message) -> None:
+    """Sends the error as a reply too, because some clients only read replies. The client may be gone already."""
+    with suppress(OSError, pa.ArrowException, fl.FlightError):
+        writer.write(reply.SerializeToString())

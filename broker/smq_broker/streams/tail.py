@@ -1,0 +1,84 @@
+"""A reader's stream: the tail from an offset up to the watermark, from any replica's memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from smq_broker.segments.batches import MAX_MESSAGE_BYTES
+from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
+from smq_broker.segments.payloads import rows_as_batch
+from smq_core.replica.log_entries import Entry
+from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import outcome_to_pb
+
+HEARTBEAT = 1.0
+
+Frame = tuple[pa.RecordBatch, bytes]
+
+
+def tail_frames(hosted: HostedSegment, position: int, context: Any) -> Iterator[Frame]:
+    """Batches with their ``TailBatch``; a heartbeat each second; the last frame says ``sealed`` or ``trimmed_to``."""
+    last_frame = 0.0
+    while not context.is_cancelled():
+        with hosted.lock:
+            entries, last = _read_available(hosted, position)
+            wait = last_frame + HEARTBEAT - time.monotonic()
+            if not entries and last is None and wait > 0:
+                # Each change of the watermark ends the wait. The timeout is for the check whether the reader is gone.
+                hosted.changed.wait(min(CLIENT_CHECK_SECONDS, wait))
+                entries, last = _read_available(hosted, position)
+            watermark = hosted.machine.watermark
+        if not entries and last is None and time.monotonic() < last_frame + HEARTBEAT:
+            continue
+        last_frame = time.monotonic()
+        if last is not None:
+            yield hosted.wire.empty, last.SerializeToString()
+            return
+        if not entries:
+            yield hosted.wire.empty, pb.TailBatch(first_offset=position, watermark=watermark).SerializeToString()
+            continue
+        batch, header = _batch(entries, position, watermark)
+        position = entries[-1].end
+        yield batch, header.SerializeToString()
+
+
+def _read_available(hosted: HostedSegment, position: int) -> tuple[Sequence[Entry], pb.TailBatch | None]:
+    """What can be sent now: entries, the last frame, or nothing. Lock held."""
+    last = _last_frame(hosted, position)
+    return ((), last) if last is not None else (hosted.machine.readable(position, MAX_MESSAGE_BYTES), None)
+
+
+def _last_frame(hosted: HostedSegment, position: int) -> pb.TailBatch | None:
+    """The last frame if the segment is sealed or if the reader has to read from the filer first. Lock held."""
+    machine = hosted.machine
+    if machine.state is ReplicaState.SEALED:
+        assert machine.outcome is not None
+        end = machine.outcome.end
+        if position < end:
+            return pb.TailBatch(first_offset=position, watermark=end, trimmed_to=end)
+        sealed = outcome_to_pb(machine.outcome, only="", successors=hosted.successors)
+        return pb.TailBatch(first_offset=position, watermark=end, sealed=sealed)
+    if position < machine.tail_start:
+        return pb.TailBatch(first_offset=position, watermark=machine.watermark, trimmed_to=machine.tail_start)
+    return None
+
+
+def _batch(entries: Sequence[Entry], position: int, watermark: int) -> tuple[pa.RecordBatch, pb.TailBatch]:
+    """The rows of the entries from ``position`` on, and their runs of append times."""
+    skipped = max(0, position - entries[0].first)
+    rows: list[int] = []
+    appended: list[int] = []
+    for entry in entries:
+        count = entry.end - max(position, entry.first)
+        if appended and appended[-1] == entry.appended:
+            rows[-1] += count
+        else:
+            rows.append(count)
+            appended.append(entry.appended)
+    header = pb.TailBatch(first_offset=position, rows=rows, appended=appended, watermark=watermark)
+    return rows_as_batch(entries, skipped), header

@@ -1,0 +1,106 @@
+"""`smq consume`: messages of a topic to stdout or into a Parquet file."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smq.cli import formatting
+from smq.cli.commands.topics import TopicName
+from smq.cli.files.formats import OutputFormat
+from smq.cli.session import client, command, end_on_sigterm, print_note
+from smq_core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from smq import Consumer
+    from smq.cli.files.sinks import Sink
+
+IDLE_HINT_SECONDS = 3.0  # after so long without a message, a hint is printed
+
+
+@command
+def consume(
+    topic: TopicName,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Join this group and share the topic with its members.")
+    ] = None,
+    from_: Annotated[
+        str,
+        typer.Option("--from", metavar="earliest|latest|TIME", help="Where to start; TIME such as 2024-05-01T12:00Z."),
+    ] = "latest",
+    output_format: Annotated[
+        OutputFormat, typer.Option("--format", "-f", help="How to write messages.")
+    ] = OutputFormat.TEXT,
+    max_: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this many messages.")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="Stop after this many seconds without a message.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")] = None,
+    meta: Annotated[
+        bool, typer.Option("--meta", help="Add segment, offset, partition and times to each message.")
+    ] = False,
+) -> None:
+    """Print the messages of a topic as they arrive, until --max, --timeout or Ctrl-C.
+
+    With --group, printed messages are committed, and the next member continues after them.
+    """
+    from smq.cli.files.sinks import open_sink  # imported late: it loads Arrow, which other commands do not need
+
+    end_on_sigterm()
+    start = _parse_start(from_)
+    with client() as connected:
+        sink = open_sink(output_format, to, meta)
+        with connected.consumer(topic, group=group, start=start) as consumer:
+            count = _write_messages(consumer, sink, max_, timeout, commits=group is not None)
+    if to is not None:
+        print_note(f"{formatting.plural(count, 'message')} in {to}")
+
+
+def _write_messages(
+    consumer: Consumer, sink: Sink, max_messages: int | None, timeout: float | None, *, commits: bool
+) -> int:
+    """Returns the number of messages written. Only what was written and flushed is committed."""
+    count = 0
+    positions: dict[str, int] = {}
+    with sink:
+        while max_messages is None or count < max_messages:
+            batch = consumer.poll(timeout if timeout is not None else IDLE_HINT_SECONDS)
+            if batch is None:
+                if timeout is not None:
+                    break
+                if not count:
+                    _print_idle_hint()
+                continue
+            rows = batch.table if max_messages is None else batch.table.slice(0, max_messages - count)
+            sink.write(rows, batch.segment, batch.first_offset)
+            count += rows.num_rows
+            positions |= dict(batch.positions) | {batch.segment: batch.first_offset + rows.num_rows}
+            if commits and sink.flushed:
+                consumer.commit(positions)
+    # A Parquet file is readable only when it is complete, so its messages are committed only now.
+    if commits and positions and not sink.flushed:
+        consumer.commit(positions)
+    return count
+
+
+@functools.cache
+def _print_idle_hint() -> None:
+    """Prints the hint once."""
+    if sys.stderr.isatty():
+        print_note("waiting for new messages; --from earliest starts with the old ones, Ctrl-C stops")
+
+
+def _parse_start(text: str) -> Any:
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidRequest(
+            f"--from takes earliest, latest or a time such as 2024-05-01T12:00:00Z, not {text!r}"
+        ) from None

@@ -1,0 +1,137 @@
+"""`smq publish`: publishes rows of a file, or lines of stdin, to a topic."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smq.cli import formatting
+from smq.cli.commands.topics import TopicName
+from smq.cli.files.formats import InputFormat
+from smq.cli.session import client, command, end_on_sigterm, err, out, print_note
+from smq_core.errors import InvalidRequest
+from smq_core.model.entities import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from smq import Delivery, Producer, TopicInfo
+
+
+@command
+def publish(
+    topic: TopicName,
+    from_: Annotated[
+        str, typer.Option("--from", metavar="FILE|-", help="A .parquet, .csv or .json (lines) file; - is stdin.")
+    ] = "-",
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="COLUMN", help="The column with the message's key.")
+    ] = None,
+    input_: Annotated[
+        InputFormat | None, typer.Option("--input", help="The format of the input, if its name does not show it.")
+    ] = None,
+) -> None:
+    """Publish the rows of a file, or the lines of stdin as one message each.
+
+    If the topic has a schema, columns are matched by name and cast if that loses no value. Otherwise a row becomes a
+    JSON object, unless it has a column `value`.
+    """
+    from smq.cli.files.sources import (
+        format_of,
+        tables,
+    )  # imported late: it loads Arrow, which other commands do not need
+
+    end_on_sigterm()
+    started_at = time.monotonic()
+    with client() as connected:
+        info = connected.admin().topic(topic)
+        columns = [Column(*column) for column in info.schema]
+        format_ = input_ or format_of(from_, bool(columns))
+        _check_key(info, columns, key, format_)
+        if from_ == "-" and sys.stdin.isatty():
+            print_note("one message a line; Ctrl-D ends")
+        with connected.producer(topic) as producer:
+            rows = _TablePublisher(producer, columns, key, format_)
+            for table in tables(from_, format_, columns, key, sys.stdin.buffer):
+                rows.write(table)
+            rows.finish()
+    seconds = time.monotonic() - started_at
+    out.print(
+        f"{formatting.plural(rows.written, 'message')} published to {formatting.topic(info.name)} "
+        f"in {seconds:.1f} s ({formatting.count(rows.written / seconds)}/s)"
+    )
+
+
+class _TablePublisher:
+    """Writes tables to a producer and stops at the first that fails."""
+
+    def __init__(self, producer: Producer, columns: list[Column], key: str | None, format_: InputFormat) -> None:
+        self.written = 0
+        self._producer = producer
+        self._columns = columns
+        self._key = key
+        self._format = format_
+        self._waiting: deque[tuple[int, Delivery[Any]]] = deque()
+        self._status = err.status("publishing") if err.is_terminal else None
+        self._unmatched_reported = False
+
+    def write(self, table: pa.Table) -> None:
+        if self._status is not None:
+            self._status.start()
+        from smq.cli.files.column_matching import match_columns, to_messages
+
+        if self._columns:
+            self._report_unmatched(table)
+            made, key = match_columns(table, self._columns), self._key
+        else:
+            # Lines and JSON objects have their key already.
+            made, key = (
+                to_messages(table, self._key if self._format in (InputFormat.PARQUET, InputFormat.CSV) else None),
+                None,
+            )
+        self._waiting.append((made.num_rows, self._producer.write(made, key=key)))
+        while self._waiting and self._waiting[0][1].done():
+            self._await_oldest()
+        if self._status is not None:
+            self._status.update(f"{self.written:,} messages are durable")
+
+    def finish(self) -> None:
+        """Waits until everything is durable."""
+        try:
+            self._producer.flush()
+            while self._waiting:
+                self._await_oldest()
+        finally:
+            if self._status is not None:
+                self._status.stop()
+
+    def _await_oldest(self) -> None:
+        count, delivery = self._waiting.popleft()
+        delivery.result()
+        self.written += count
+
+    def _report_unmatched(self, table: pa.Table) -> None:
+        from smq.cli.files.column_matching import unmatched_columns
+
+        unmatched = unmatched_columns(table.column_names, self._columns)
+        if unmatched and not self._unmatched_reported:
+            self._unmatched_reported = True
+            print_note(f"the topic has no columns {', '.join(unmatched)}; they are left out")
+
+
+def _check_key(info: TopicInfo, columns: list[Column], key: str | None, format_: InputFormat) -> None:
+    if key is None:
+        return
+    if columns and info.key and key != info.key:
+        raise InvalidRequest(
+            f"topic {formatting.topic(info.name)} has the key column {info.key}. Another key would break the order "
+            "of its messages; leave --key out"
+        )
+    if columns and key not in {c.name for c in columns}:
+        raise InvalidRequest(f"the topic has no column {key}; it has {', '.join(c.name for c in columns)}")
+    if not columns and format_ is InputFormat.LINES:
+        raise InvalidRequest("plain lines have no columns to take a key from; leave --key out, or add --input json")

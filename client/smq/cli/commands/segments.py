@@ -1,0 +1,195 @@
+"""`smq segment …`: lists the segments of a topic and changes them manually."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smq.cli import formatting
+from smq.cli.commands.topics import OutputOption, TopicName
+from smq.cli.rendering import Output, phase, print_json, print_table
+from smq.cli.session import CommandFailed, client, command, out
+from smq_core.errors import UnknownSegment
+
+if TYPE_CHECKING:
+    from smq import Admin, SegmentInfo, TopicInfo
+
+app = typer.Typer(no_args_is_help=True, help="Segments: list, split, merge, move, roll, accept-loss.")
+
+DONE_TIMEOUT_SECONDS = 30.0
+
+SegmentName = Annotated[
+    str, typer.Argument(metavar="SEGMENT", help="A segment. The number may be left out for the open one of a range.")
+]
+WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
+
+
+@app.command("list")
+@command
+def list_segments(
+    topic: TopicName,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="Also list sealed segments: the whole DAG.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the segments of a topic: range, phase, brokers, offsets, why each was opened and sealed."""
+    with client() as connected:
+        admin = connected.admin()
+        segments = admin.segments(topic, all=all_)
+        ends = watermarks(admin)
+    if output is Output.JSON:
+        return print_json(segments)
+    now = time.time_ns() // 1000
+    print_table(
+        ["NAME", "RANGE", "PHASE", "BROKERS", "OFFSETS", "OPENED", "FROM", "SEALED", "AGE"],
+        [
+            (
+                s.name,
+                f"{s.start}-{s.stop}",
+                phase(s.phase),
+                ", ".join(s.brokers) or "–",
+                format_offsets(s, ends),
+                s.opened_because,
+                " ".join(f"#{name.rsplit('-', 1)[1]}" for name in s.predecessors) or "–",
+                s.sealed_because or "–",
+                formatting.age(s.opened_at, now),
+            )
+            for s in segments
+        ],
+    )
+
+
+@app.command()
+@command
+def split(
+    segment: SegmentName,
+    at: Annotated[
+        list[int] | None,
+        typer.Option("--at", metavar="PARTITION", help="The partition at which to split; may be repeated."),
+    ] = None,
+    wait: WaitOption = True,
+) -> None:
+    """Split a segment in the middle, or at the given partitions."""
+    _submit_and_wait([segment], lambda admin, topic, names: admin.split(topic, names[0], at or ()), wait)
+
+
+@app.command()
+@command
+def merge(
+    segments: Annotated[
+        list[str], typer.Argument(metavar="SEGMENT SEGMENT…", help="Neighbouring segments of one topic.")
+    ],
+    wait: WaitOption = True,
+) -> None:
+    """Merge neighbouring segments into one."""
+    if len(segments) < 2:
+        raise typer.BadParameter("a merge needs two or more neighbouring segments")
+    _submit_and_wait(segments, lambda admin, topic, names: admin.merge(topic, names), wait)
+
+
+@app.command()
+@command
+def move(segment: SegmentName, wait: WaitOption = True) -> None:
+    """Move a segment: continue its range on other brokers."""
+    _submit_and_wait([segment], lambda admin, topic, names: admin.move(topic, names[0]), wait)
+
+
+@app.command()
+@command
+def roll(segment: SegmentName, wait: WaitOption = True) -> None:
+    """Seal a segment and continue its range in a new one."""
+    _submit_and_wait([segment], lambda admin, topic, names: admin.roll(topic, names[0]), wait)
+
+
+@app.command()
+@command
+def accept_loss(
+    segment: SegmentName, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+) -> None:
+    """Finish a blocked seal although no replica answers. Messages that only those replicas hold are lost for good."""
+    with client() as connected:
+        admin = connected.admin()
+        topic, (name,) = find_segments(admin.topics(), [segment])
+        if not yes and not typer.confirm(f"Accept the loss of messages that only the replicas of {name} hold?"):
+            raise CommandFailed("nothing was changed")
+        admin.accept_loss(topic, name)
+    out.print(
+        f"segment {name}: the loss is accepted, and a later leader keeps to it; "
+        "`smq segment list --all` will show what was lost"
+    )
+
+
+def find_segments(topics: Sequence[TopicInfo], names: Sequence[str]) -> tuple[str, list[str]]:
+    """Returns the topic and full names of segments given without their numbers or the default namespace.
+
+    Raises UnknownSegment if one does not exist or is in several topics, or if they are of different topics.
+    """
+    found = [_find_segment(topics, name) for name in names]
+    if len({topic for topic, _ in found}) > 1:
+        raise UnknownSegment("these segments belong to different topics: " + ", ".join(names))
+    return found[0][0], [segment for _, segment in found]
+
+
+def watermarks(admin: Admin) -> dict[str, int]:
+    """The watermark of each living segment that its primary reported."""
+    return {s.segment: s.watermark for broker in admin.brokers() for s in broker.segments if s.primary}
+
+
+def format_offsets(segment: SegmentInfo, ends: dict[str, int]) -> str:
+    """The readable offsets, such as ``0-1234``; of a living segment, those so far."""
+    end = segment.end if segment.end is not None else ends.get(segment.name)
+    text = f"0-{end}" if end is not None else "–"
+    return f"{text} (lost {segment.lost[0]}-{segment.lost[1]})" if segment.lost else text
+
+
+def _find_segment(topics: Sequence[TopicInfo], name: str) -> tuple[str, str]:
+    namespace, _, short = name.rpartition("/")
+    matches = [
+        (topic.name, segment.name)
+        for topic in topics
+        if not namespace or topic.name.startswith(f"{namespace}/")
+        for segment in topic.segments
+        if segment.name == short or (segment.name.rpartition("-")[0] == short and not segment.successors)
+    ]
+    in_default = [hit for hit in matches if hit[0].startswith("default/")]
+    if len(matches) == 1 or (not namespace and len(in_default) == 1):
+        return (in_default or matches)[0]
+    if matches:
+        raise UnknownSegment(f"{name} is in several topics; put the namespace before it, such as {matches[0][0]}…")
+    living = sorted(s.name for t in topics for s in t.segments if not s.successors)
+    raise UnknownSegment(
+        f"there is no open segment {name}. The open ones are: {', '.join(living[:20]) or 'none'}"
+        + (", …" if len(living) > 20 else "")
+    )
+
+
+def _submit_and_wait(names: Sequence[str], submit_request: Callable[[Admin, str, list[str]], None], wait: bool) -> None:
+    with client() as connected:
+        admin = connected.admin()
+        topic, full = find_segments(admin.topics(), names)
+        submit_request(admin, topic, full)
+        if not wait:
+            out.print(
+                f"requested: {', '.join(full)}; `smq segment list {formatting.topic(topic)}` shows when it is done"
+            )
+            return
+        successors = _wait_for_successors(admin, topic, full)
+    out.print(f"{', '.join(full)} sealed; {', '.join(successors)} open")
+
+
+def _wait_for_successors(admin: Admin, topic: str, names: Sequence[str]) -> list[str]:
+    """Returns the open successors. Raises CommandFailed if they do not exist in time."""
+    deadline = time.monotonic() + DONE_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        living = admin.segments(topic)
+        if not any(s.name in names for s in living):
+            opened = [s.name for s in admin.segments(topic, all=True) if set(names) & set(s.predecessors)]
+            return opened
+        time.sleep(0.1)
+    blocked = [c.message for c in admin.topic(topic).conditions if c.type == "SealBlocked" and c.is_true]
+    raise CommandFailed(
+        f"{', '.join(names)}: requested, but not done after {DONE_TIMEOUT_SECONDS:.0f} s. "
+        + (blocked[0] if blocked else f"The leader continues; see `smq topic describe {formatting.topic(topic)}`")
+    )

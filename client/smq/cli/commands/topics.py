@@ -1,0 +1,182 @@
+"""`smq apply` and `smq topic …`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import yaml
+from rich.text import Text
+
+from smq.cli import formatting
+from smq.cli.rendering import Output, phase, print_json, print_table, yes
+from smq.cli.session import CommandFailed, client, command, out
+from smq_core.errors import SpecRejected
+
+if TYPE_CHECKING:
+    from smq import TopicInfo
+
+app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, delete, pause, resume.")
+
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")]
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print it.")]
+
+
+@command
+def apply(
+    files: Annotated[
+        list[str], typer.Option("-f", "--filename", metavar="FILE|-", help="A topic manifest file; - is stdin.")
+    ],
+) -> None:
+    """Create or change topics from manifests, as kubectl apply does."""
+    manifests = [document for file in files for document in _documents(file)]
+    with client() as connected:
+        for manifest in manifests:
+            applied = connected.admin().apply(manifest)
+            out.print(f"topic {formatting.topic(applied.topic)} {applied.result}")
+
+
+@app.command("list")
+@command
+def list_topics(output: OutputOption = Output.TABLE) -> None:
+    """List all topics."""
+    with client() as connected:
+        topics = connected.admin().topics()
+    if output is Output.JSON:
+        return print_json(topics)
+    print_table(
+        ["NAME", "PARTITIONS", "SEGMENTS", "RATE", "READY"],
+        [
+            (
+                formatting.topic(t.name),
+                str(t.partitions),
+                str(len(t.segments)),
+                formatting.rate(t.messages_per_second, t.bytes_per_second),
+                _ready(t),
+            )
+            for t in topics
+        ],
+        right=["PARTITIONS", "SEGMENTS"],
+    )
+
+
+@app.command()
+@command
+def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
+    """Show one topic: columns, conditions, segments and the leader's last decisions about it."""
+    with client() as connected:
+        admin = connected.admin()
+        found = admin.topic(topic)
+        decisions = [d for d in admin.decisions() if d.topic == found.name]
+    if output is Output.JSON:
+        return print_json({"topic": found, "decisions": decisions})
+    _print_details(found)
+    if found.schema:
+        _print_heading("Columns")
+        print_table(
+            ["NAME", "TYPE", "NULL"],
+            [(name, type_, "yes" if null else "no") for name, type_, null in found.schema],
+        )
+    if found.conditions:
+        _print_heading("Conditions")
+        print_table(
+            ["TYPE", "STATUS", "REASON", "MESSAGE"],
+            [(c.type, c.status, c.reason, c.message) for c in found.conditions],
+        )
+    _print_heading("Segments")
+    now = time.time_ns() // 1000
+    print_table(
+        ["NAME", "RANGE", "PHASE", "BROKERS", "OPENED", "AGE"],
+        [
+            (
+                s.name,
+                f"{s.start}-{s.stop}",
+                phase(s.phase),
+                ", ".join(s.brokers),
+                s.opened_because,
+                formatting.age(s.opened_at, now),
+            )
+            for s in found.segments
+        ],
+    )
+    if decisions:
+        _print_heading("Last decisions")
+        print_table(
+            ["TIME", "ACTION", "SEGMENTS", "REASON"],
+            [(formatting.clock(d.at), d.action, ", ".join(d.segments), d.reason) for d in decisions[-10:]],
+        )
+
+
+@app.command()
+@command
+def delete(topic: TopicName, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False) -> None:
+    """Delete a topic. Its deletionPolicy decides about its files: Retain (default) or Delete."""
+    with client() as connected:
+        found = connected.admin().topic(topic)
+        if not yes and not _confirm(f"Delete topic {formatting.topic(found.name)}?"):
+            raise CommandFailed("nothing was deleted")
+        connected.admin().delete(topic)
+    out.print(f"topic {formatting.topic(found.name)} deleted")
+
+
+@app.command()
+@command
+def pause(topic: TopicName) -> None:
+    """Pause autoscaling of a topic: no splits, merges or moves because of load. Manual commands still work."""
+    with client() as connected:
+        connected.admin().pause(topic)
+        out.print(f"topic {topic}: autoscaling is paused until `smq topic resume {topic}`")
+
+
+@app.command()
+@command
+def resume(topic: TopicName) -> None:
+    """Resume autoscaling of a topic."""
+    with client() as connected:
+        connected.admin().resume(topic)
+        out.print(f"topic {topic}: autoscaling is active")
+
+
+def _ready(t: TopicInfo) -> Text:
+    return yes(t.ready) + Text(", autoscaling paused", style="yellow") if t.paused else yes(t.ready)
+
+
+def _documents(file: str) -> list[str]:
+    """Returns the manifests of one file, each as its own text; a single one exactly as written."""
+    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    try:
+        documents = [d for d in yaml.safe_load_all(text) if d is not None]
+    except yaml.YAMLError as error:
+        raise SpecRejected(f"{file} is not YAML: {error}") from None
+    if len(documents) <= 1:
+        return [text]
+    return [yaml.safe_dump(d, sort_keys=False) for d in documents]
+
+
+def _confirm(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise CommandFailed("there is no terminal for the question; add --yes")
+    return typer.confirm(question)
+
+
+def _print_details(t: TopicInfo) -> None:
+    details: dict[str, str | Text] = {
+        "Name": formatting.topic(t.name),
+        "Ready": yes(t.ready),
+        "Autoscaling": Text("paused", style="yellow") if t.paused else "active",
+        "Partitions": str(t.partitions),
+        "Key": t.key or ("none: rows go to any partition" if t.schema else "the message's own key"),
+        "Durability": t.durability,
+        "Rate": formatting.rate(t.messages_per_second, t.bytes_per_second),
+        "Sealed": formatting.plural(t.sealed_segments, "segment"),
+        "Uid": t.uid,
+    }
+    for name, value in details.items():
+        out.print(Text.assemble((f"{name + ':':<13}", "bold"), value))
+
+
+def _print_heading(text: str) -> None:
+    out.print(Text(f"\n{text}", style="bold underline"))

@@ -1,0 +1,176 @@
+"""The inputs of ``smq publish``: Parquet, CSV, JSON lines or plain lines, from a file or stdin, table by table."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+
+from smq.cli.files.column_matching import MESSAGE_COLUMNS
+from smq.cli.files.formats import InputFormat
+from smq_core.errors import InvalidRequest, SchemaMismatch
+from smq_core.model.entities import Column
+from smq_storage.chunks.schemas import arrow_type
+
+BATCH_ROWS = 64 * 1024
+BLOCK_BYTES = 4 * 1024 * 1024
+
+
+_SUFFIXES = {
+    ".parquet": InputFormat.PARQUET,
+    ".csv": InputFormat.CSV,
+    ".json": InputFormat.JSON,
+    ".jsonl": InputFormat.JSON,
+    ".ndjson": InputFormat.JSON,
+    ".txt": InputFormat.LINES,
+    ".log": InputFormat.LINES,
+}
+
+
+def format_of(name: str, typed: bool) -> InputFormat:
+    """Returns the format for a file name. Stdin (``-``) is JSON lines if the topic has a schema, else plain lines.
+
+    Raises InvalidRequest if the name does not show the format.
+    """
+    if name == "-":
+        return InputFormat.JSON if typed else InputFormat.LINES
+    found = _SUFFIXES.get(Path(name).suffix.lower())
+    if found is None:
+        raise InvalidRequest(f"the name of {name} does not show its format; add --input parquet, csv, json or lines")
+    return found
+
+
+def tables(
+    name: str, format_: InputFormat, columns: Sequence[Column], key: str | None, stdin: IO[bytes]
+) -> Iterator[pa.Table]:
+    """Yields the rows of a file, or of stdin for ``-``, some ten thousand at a time; from a pipe as soon as they come.
+
+    ``columns`` are the topic's. Without any, types are inferred, and each JSON object stays text in ``value``, with
+    its ``key`` in a column beside it. Raises InvalidRequest if the file cannot be read, SchemaMismatch if a value does
+    not have its column's type.
+    """
+    if name != "-" and not Path(name).is_file():
+        raise InvalidRequest(f"there is no file {name}")
+    with contextlib.nullcontext(stdin) if name == "-" else Path(name).open("rb") as source:
+        try:
+            if format_ is InputFormat.PARQUET:
+                yield from _parquet(source, columns)
+            elif format_ is InputFormat.CSV:
+                yield from _csv(source, columns)
+            elif format_ is InputFormat.JSON:
+                for block in _blocks(source):
+                    if block.strip():
+                        yield _json(block, columns) if columns else _objects(block, key)
+            else:
+                for block in _blocks(source):
+                    yield pa.table({"value": pa.array(block.removesuffix(b"\n").split(b"\n"), pa.binary())})
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            where = "stdin" if name == "-" else name
+            raise InvalidRequest(f"{where} cannot be read as {format_}: {str(error).splitlines()[0]}") from None
+
+
+def _parquet(source: IO[bytes], columns: Sequence[Column]) -> Iterator[pa.Table]:
+    # Reading Parquet starts at the end of the file, which a pipe does not offer.
+    file = pq.ParquetFile(source if source.seekable() else pa.BufferReader(source.read()))
+    wanted = {c.name for c in columns} | (MESSAGE_COLUMNS.keys() if columns else set())
+    names = [name for name in file.schema_arrow.names if not wanted or name in wanted]
+    for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
+        yield pa.Table.from_batches([batch])
+
+
+def _csv(source: IO[bytes], columns: Sequence[Column]) -> Iterator[pa.Table]:
+    types = {c.name: arrow_type(c.type) for c in columns}
+    try:
+        reader = pacsv.open_csv(
+            source,
+            read_options=pacsv.ReadOptions(block_size=BLOCK_BYTES),
+            convert_options=pacsv.ConvertOptions(column_types=types, strings_can_be_null=True),
+        )
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+    except pa.ArrowInvalid as error:
+        raise _csv_mismatch(error, source) from None
+
+
+def _csv_mismatch(error: pa.ArrowInvalid, source: IO[bytes]) -> Exception:
+    """Replaces the column number in Arrow's error by the column's name."""
+    match = re.match(r"In CSV column #(\d+): (.*)", str(error).splitlines()[0])
+    if match is None or not source.seekable():
+        return error
+    source.seek(0)
+    header = source.readline().decode("utf-8", "replace").rstrip("\r\n").split(",")
+    name = header[int(match[1])].strip('"')
+    return SchemaMismatch(f"these columns do not fit the topic:\n  {name}: {match[2]}")
+
+
+def _json(block: bytes, columns: Sequence[Column]) -> pa.Table:
+    """Parses a block of whole lines with one JSON object each."""
+    try:
+        return _parse(block, columns)
+    except pa.ArrowInvalid as error:
+        for column in columns:
+            try:
+                _parse(block, [column])
+            except pa.ArrowInvalid as cause:
+                first_line = str(cause).splitlines()[0]
+                raise SchemaMismatch(
+                    f"these columns do not fit the topic:\n  {column.name} ({column.type}): {first_line}"
+                ) from None
+        raise error
+
+
+def _objects(block: bytes, key: str | None) -> pa.Table:
+    """Parses one message per line: an object with ``value`` (and ``key``), or any other object as the value itself."""
+    keys: list[bytes | None] = []
+    values: list[bytes] = []
+    for line in filter(bytes.strip, block.split(b"\n")):
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise InvalidRequest(f"this line is no JSON: {line[:60].decode(errors='replace')!r} ({error})") from None
+        if not isinstance(found, dict):
+            found = {"value": found}
+        keys.append(_text(found.get(key or "key")))
+        values.append((_text(found["value"]) or b"") if "value" in found else line.strip())
+    return pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+
+
+def _text(value: object) -> bytes | None:
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
+
+
+def _parse(block: bytes, columns: Sequence[Column]) -> pa.Table:
+    if columns:
+        schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
+        options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    else:
+        options = pajson.ParseOptions()
+    return pajson.read_json(
+        io.BytesIO(block), read_options=pajson.ReadOptions(block_size=len(block) + 1), parse_options=options
+    )
+
+
+def _blocks(source: IO[bytes]) -> Iterator[bytes]:
+    """Yields blocks of whole lines as they arrive; the last line may lack its newline."""
+    rest = b""
+    read = getattr(source, "read1", source.read)
+    while part := read(BLOCK_BYTES):
+        whole, newline, tail = part.rpartition(b"\n")
+        if newline:
+            yield rest + whole + newline
+            rest = tail
+        else:
+            rest += part
+    if rest:
+        yield rest

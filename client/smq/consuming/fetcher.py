@@ -1,0 +1,290 @@
+"""Reads one segment from a position to its end: chunks from the filer and the tail from a replica."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from smq.consuming.prefetch_buffer import FetchedRows, FetchFailed, LostRange, PrefetchBuffer, SegmentEnd
+from smq.consuming.tail_stream import TailStream
+from smq.transport.backoff import Backoff
+from smq.transport.topic_view import TopicView
+from smq_core.errors import CorruptChunk, DataLost, SmqError, Unreachable
+from smq_core.model.entities import SealedSegment, Segment
+from smq_core.reading.segment_dag import is_removed
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.parquet_codec import chunk_schema
+from smq_storage.chunks.schemas import TIMESTAMP
+
+log = logging.getLogger(__name__)
+
+MIN_BACKOFF_SECONDS = 0.02
+MAX_BACKOFF_SECONDS = 0.5
+WARN_AFTER_SECONDS = 5.0
+"""After each such period without an answer from replicas or filer, a warning with the cause is logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPlan:
+    """What to read. Messages appended before ``since`` (microseconds) are left out."""
+
+    segment: str
+    position: int
+    sealed: SealedSegment | None = None
+    since: int = 0
+
+
+class Fetcher:
+    """A thread that reads one segment ahead into the prefetch buffer. ``ordinal`` spreads readers over replicas."""
+
+    def __init__(
+        self, view: TopicView, buffer: PrefetchBuffer[Fetcher], fetch_plan: FetchPlan, max_bytes: int, ordinal: int
+    ) -> None:
+        self.segment = fetch_plan.segment
+        self.position = fetch_plan.position
+        self.watermark = fetch_plan.sealed.end if fetch_plan.sealed is not None else fetch_plan.position
+        self.watermark_known = False
+        """Whether a replica (or the chunk chain, if there is no replica) has reported the watermark."""
+        self._view = view
+        self._buffer = buffer
+        self._sealed = fetch_plan.sealed
+        self._since = fetch_plan.since
+        self._max_bytes = max_bytes
+        self._ordinal = ordinal
+        self._schema = chunk_schema(view.snapshot.topic.spec.schema)
+        self._chain: ChunkChain | None = None
+        self._at_boundary = fetch_plan.position == 0
+        self._stream: TailStream | None = None
+        self._stop = threading.Event()
+        self._last_progress_at = time.monotonic()
+        buffer.open(self)
+        self._thread = threading.Thread(target=self._run, name=f"smq-fetch-{self.segment}", daemon=True)
+        self._thread.start()
+
+    def may_end(self) -> bool:
+        """Whether the segment is sealed or being sealed, so that it may end and its successors may follow."""
+        layout_segment = self._layout_segment()
+        return self._sealed is not None or layout_segment is None or bool(layout_segment.successors)
+
+    def stop(self) -> None:
+        """Ends reading; nothing more enters the prefetch buffer."""
+        self._stop.set()
+        self._buffer.drop(self)
+        stream = self._stream
+        if stream is not None:
+            stream.abort()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+    def check_liveness(self, now: float) -> None:
+        """Aborts the stream of an unresponsive replica."""
+        stream = self._stream
+        if stream is not None and stream.is_unresponsive(now):
+            log.info("the tail of %s is unresponsive; reading continues at another replica", self.segment)
+            stream.abort()
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        try:
+            while not self._stop.is_set():
+                before = self.position
+                try:
+                    if self._read_once():
+                        return
+                except SmqError as error:
+                    self._log_failure(error)
+                    if isinstance(error, CorruptChunk):
+                        self._buffer.put(self, FetchFailed(error))
+                        return
+                if self.position > before:
+                    backoff.reset()
+                self._stop.wait(backoff.increase())
+        except Exception as error:
+            log.exception("reading %s failed", self.segment)
+            self._buffer.put(self, FetchFailed(SmqError(f"reading {self.segment} failed: {error}")))
+
+    def _log_failure(self, error: SmqError) -> None:
+        if time.monotonic() - self._last_progress_at < WARN_AFTER_SECONDS:
+            log.info("reading %s: %s", self.segment, error.message)
+        else:
+            log.warning("reading %s makes no progress and is retried: %s", self.segment, error.message)
+            self._last_progress_at = time.monotonic()
+
+    def _read_once(self) -> bool:
+        """Reads the tail while the segment is in the layout, then the chunks that exist. True: all is read."""
+        layout_segment = self._layout_segment()
+        if self._sealed is None and layout_segment is not None:
+            upto = self._read_tail(layout_segment)
+            if upto is None:
+                return True
+        return self._read_chunks()
+
+    def _layout_segment(self) -> Segment | None:
+        return next((s for s in self._view.snapshot.layout.segments if s.name == self.segment), None)
+
+    def _read_tail(self, segment: Segment) -> int | None:
+        """Reads until the stream ends. Returns the position, or None if the stream reported the segment's end."""
+        replica = segment.replicas[self._ordinal % len(segment.replicas)]
+        self._ordinal += 1  # another replica next time
+        stream = self._stream = TailStream(
+            self.segment, self._view.snapshot.topic.uid, replica, self._schema, self._view.dialer
+        )
+        if self._stop.is_set():
+            return self.position
+        try:
+            for frame in stream.frames(self.position):
+                self.watermark = max(self.watermark, frame.watermark)
+                self.watermark_known = True
+                if frame.trimmed_to is None:
+                    self._last_progress_at = time.monotonic()
+                if frame.table is not None:
+                    self._at_boundary = False
+                    if not self._put(frame.table, frame.first):
+                        return self.position
+                if frame.sealed is not None:
+                    lost = frame.sealed.lost_from if frame.sealed.HasField("lost_from") else None
+                    self._report_end(frame.sealed.end, (lost, frame.sealed.lost_to) if lost is not None else None)
+                    return None
+                if frame.trimmed_to is not None:
+                    self._ordinal -= 1  # this replica is fine
+                    break
+        except SmqError as error:
+            if self._stop.is_set():
+                return self.position
+            log.info("reading the tail of %s at %s failed: %s", self.segment, replica.broker, error.message)
+            if isinstance(error, Unreachable):
+                threading.Thread(
+                    target=self._view.report_unreachable_broker, args=(replica.incarnation, error.message), daemon=True
+                ).start()
+        finally:
+            self._stream = None
+        return self.position
+
+    def _read_chunks(self) -> bool:
+        """Reads chunks from the position to the end of the chain. True: that was the segment's end."""
+        chain = self._chain
+        if chain is None:
+            snapshot = self._view.snapshot
+            chain = self._chain = ChunkChain(self._view.store(), snapshot.topic.name, snapshot.topic.uid, self.segment)
+        while not self._stop.is_set():
+            if self._sealed is not None and self.position >= self._sealed.end:
+                lost = self._sealed.lost_from
+                self._report_end(self._sealed.end, (lost, self._sealed.lost_to or lost) if lost is not None else None)
+                return True
+            first: int | None = self.position if self._at_boundary else chain.find(self.position)
+            found = chain.read(first) if first is not None else None
+            self._last_progress_at = time.monotonic()
+            if found is None:
+                return self._at_end_of_chain(chain)
+            info, table = found
+            if info.sealed:
+                self._report_end(info.first, info.lost)
+                return True
+            self.watermark = max(self.watermark, info.end)
+            self._at_boundary = True
+            if not self._put(table, info.first):
+                return False
+        return False
+
+    def _at_end_of_chain(self, chain: ChunkChain) -> bool:
+        """Handles a position that no chunk has, because it is not written yet or was removed. True: all is read."""
+        if self._sealed is not None:
+            # The index has the segment's end, so the chunk existed and retention has removed it.
+            return self._report_removed(self._sealed.end)
+        self.watermark_known = True
+        if not self._at_boundary or self._layout_segment() is None:
+            seal = chain.read_seal_chunk()
+            if seal is not None and seal.first <= self.position:
+                self._report_end(seal.first, seal.lost)
+                return True
+            if seal is None and self._layout_segment() is None:
+                return self._check_sealed_history()
+        return False
+
+    def _check_sealed_history(self) -> bool:
+        """Handles a segment without a layout entry or a seal, which retention may have removed. True: all is read."""
+        sealed_history = self._view.sealed_history()
+        self._sealed = sealed_history.sealed.get(self.segment)
+        if self._sealed is None and is_removed(self.segment, sealed_history.removed or ()):
+            return self._report_removed(sealed_history.ends.get(self.segment))
+        return False
+
+    def _report_removed(self, end: int | None) -> bool:
+        if end is None or end > self.position:
+            self._buffer.put(self, LostRange(self.position, end))
+        self._buffer.put(self, SegmentEnd(self.position if end is None else end))
+        return True
+
+    def _put(self, table: pa.Table, first: int) -> bool:
+        """Puts the rows from the position on into the buffer, in parts of limited size. False: it was stopped."""
+        skip = self.position - first
+        if skip > 0:
+            table = table.slice(skip)
+        if self._since:
+            table = self._drop_before_start(table)
+        rows, nbytes, at = table.num_rows, table.nbytes, self.position
+        per_part = max(1, rows * self._max_bytes // max(1, nbytes))
+        for start in range(0, rows, per_part):
+            part = table.slice(start, per_part)
+            size = nbytes * part.num_rows // rows
+            if not self._buffer.put(self, FetchedRows(part, at + start, size)):
+                return False
+        self.position = at + rows
+        return True
+
+    def _drop_before_start(self, table: pa.Table) -> pa.Table:
+        """Drops the rows that were appended before ``since``. Append times never decrease, so they are a prefix."""
+        early = pc.sum(pc.less(table.column("appended"), pa.scalar(self._since, TIMESTAMP))).as_py() or 0
+        self.position += early
+        if early < table.num_rows:
+            self._since = 0
+        return table.slice(early)
+
+    def _report_end(self, end: int, lost: tuple[int, int] | None) -> None:
+        lost_range = lost_range_for_reader(self.position, end, lost)
+        if lost_range is not None:
+            self._buffer.put(self, LostRange(*lost_range))
+        self._buffer.put(self, SegmentEnd(end))
+
+
+def join_all(fetchers: list[Fetcher], seconds: float) -> None:
+    """Joins the threads of stopped fetchers."""
+    deadline = time.monotonic() + seconds
+    for fetcher in fetchers:
+        fetcher.join(max(0.0, deadline - time.monotonic()))
+
+
+def data_lost(segment: str, start: int, stop: int | None) -> DataLost:
+    """The error for lost messages ``start .. stop - 1`` of the segment; without ``stop``, all from ``start`` on."""
+    upto = f"{start}..{stop - 1}" if stop is not None else f"from {start} on"
+    return DataLost(
+        f"messages {upto} of {segment} are gone: retention removed them before they were read, or all replicas of the "
+        'segment were lost. Poll again to continue after them, or use on_loss="skip" to skip such messages silently',
+        segment=segment,
+        start=start,
+        stop=stop,
+    )
+
+
+def lost_range_for_reader(position: int, end: int, lost: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The lost range to report to a reader that has read everything below ``position``; ``lost`` is from the seal.
+
+    The seal may count fewer messages than the reader has read. Those are part of the same loss.
+    """
+    if lost is None or lost[1] <= max(lost[0], end):
+        return None
+    start, stop = lost
+    return start, max(stop, position)

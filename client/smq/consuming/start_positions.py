@@ -1,0 +1,122 @@
+"""The positions at which a consumer starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from smq.transport.topic_view import TopicView
+from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_core.model.entities import SealedSegment, Segment
+from smq_core.reading.segment_dag import LostRange, ReadProgress, highest_number
+from smq_proto.flight import call
+from smq_proto.v1 import data_pb2 as pb
+from smq_storage.catalog.paths import first_offset
+from smq_storage.chunks.chain import ChunkChain
+
+log = logging.getLogger(__name__)
+
+STATUS_TIMEOUT_SECONDS = 1.0
+MAX_CLOCK_SKEW = timedelta(minutes=2)
+
+Start = Literal["earliest", "latest"] | datetime | Mapping[str, int]
+
+
+def check_start(start: object, group: str | None) -> None:
+    """Raises InvalidRequest."""
+    if isinstance(start, str):
+        if start not in ("earliest", "latest"):
+            raise InvalidRequest(f'start must be "earliest", "latest", a datetime or positions, not {start!r}')
+    elif isinstance(start, Mapping):
+        invalid = {s: o for s, o in start.items() if not isinstance(s, str) or not isinstance(o, int) or o < 0}
+        if invalid:
+            raise InvalidRequest(f"positions must be {{segment: next offset}}, not {invalid}")
+    elif not isinstance(start, datetime):
+        raise InvalidRequest(f'start must be "earliest", "latest", a datetime or positions, not {start!r}')
+    if group is not None and not isinstance(start, str):
+        raise InvalidRequest('a group starts at "earliest" or "latest", and later at its committed positions')
+
+
+def seek_to_start(
+    view: TopicView, reader: ReadProgress, start: Start, sealed: Iterable[SealedSegment], ends: Mapping[str, int]
+) -> int:
+    """Sets the reader's positions. Returns the time (microseconds) before which messages are left out, or 0.
+
+    The reader must have the DAG already. ``ends`` has the known end offsets of removed segments.
+
+    Raises Unavailable if the watermarks of living segments cannot be read.
+    """
+    if isinstance(start, Mapping):
+        # A position in a segment that never existed must not mark other segments as read.
+        next_number = view.snapshot.layout.next_number
+        reader.positions.update(
+            {name: offset for name, offset in start.items() if highest_number((name,)) < next_number}
+        )
+        reader.update({})
+        for name, position in start.items():
+            node = reader.nodes.get(name)
+            if node is None and name in reader.positions:
+                reader.removed(name, ends.get(name))
+            elif node is None:
+                reader.losses.append(LostRange(name, position, position))
+            elif node.end is not None and position > node.end:
+                reader.ended(name, node.end)
+    elif start == "latest":
+        reader.skip_to_latest()
+        living = {s.name: s for s in view.snapshot.layout.segments}
+        for name in reader.readable():
+            reader.advance(name, watermark(view, living[name]))
+    elif isinstance(start, datetime):
+        start_time = start if start.tzinfo is not None else start.replace(tzinfo=UTC)
+        since = round(start_time.timestamp() * 1_000_000)
+        _skip_older(view, reader, start_time, since, sealed)
+        return since
+    return 0
+
+
+def watermark(view: TopicView, segment: Segment) -> int:
+    """Returns the segment's present watermark, from any of its replicas or else from the filer. Raises Unavailable."""
+    for replica in segment.replicas:
+        try:
+            with view.dialer.flight(replica.address) as client:
+                body = call(client, "status", pb.BrokerStatus(), timeout=STATUS_TIMEOUT_SECONDS)
+            status = pb.BrokerStatus.FromString(body)
+        except SmqError as error:
+            log.info("%s did not report the watermark of %s: %s", replica.broker, segment.name, error.message)
+            continue
+        for report in status.segments:
+            if status.incarnation == replica.incarnation and report.segment == segment.name:
+                return report.watermark
+    chain = _chain(view, segment.name)
+    end = 0
+    for info in chain.walk(chain.latest_hint()):
+        end = info.end
+    if end == 0 and not segment.predecessors:
+        raise Unavailable(f"no replica of {segment.name} reports its watermark; try again")
+    return end
+
+
+def _skip_older(
+    view: TopicView, reader: ReadProgress, start_time: datetime, since: int, sealed: Iterable[SealedSegment]
+) -> None:
+    """Marks segments and chunks as read if all of their messages were written before ``start_time``."""
+    ends = {s.name: s for s in sealed}
+    for name, found in ends.items():
+        if found.sealed_at < since:
+            reader.advance(name, found.end)
+    for name in reader.readable():
+        skip_to = 0
+        for listed in _chain(view, name).files():
+            first = first_offset(listed.path)
+            if first is not None and listed.modified + MAX_CLOCK_SKEW < start_time:
+                # All of this chunk was appended before. Its end is not known from its name, so skip to its beginning.
+                skip_to = first
+        if skip_to:
+            reader.advance(name, skip_to)
+
+
+def _chain(view: TopicView, segment: str) -> ChunkChain:
+    snapshot = view.snapshot
+    return ChunkChain(view.store(), snapshot.topic.name, snapshot.topic.uid, segment)

@@ -1,0 +1,120 @@
+"""Reads the tail of a segment from the memory of one of its replicas."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from smq.transport.dialer import Dialer
+from smq.transport.flight_channel import FlightChannel
+from smq_core.errors import Unavailable
+from smq_core.model.entities import Replica
+from smq_proto.flight import flight_errors
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL
+from smq_storage.chunks.schemas import TIMESTAMP
+
+UNRESPONSIVE_AFTER_SECONDS = 2.0
+"""The stream is aborted after so long without a frame; heartbeats count as frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class TailFrame:
+    """One message of the stream. ``table`` is None in heartbeats and at the end."""
+
+    table: pa.Table | None
+    first: int
+    watermark: int
+    trimmed_to: int | None = None
+    sealed: pb.SealOutcome | None = None
+
+
+class TailStream:
+    """One DoGet call. Iterate it in one thread; any thread may ``abort`` it."""
+
+    def __init__(self, segment: str, uid: str, replica: Replica, schema: pa.Schema, dialer: Dialer) -> None:
+        self._segment = segment
+        self._uid = uid
+        self._replica = replica
+        self._schema = schema
+        self._dialer = dialer
+        self._channel: FlightChannel | None = None
+        self._reader: fl.FlightStreamReader | None = None
+        self._aborted = False
+        self._last_frame_at = time.monotonic()
+
+    def frames(self, start: int) -> Iterator[TailFrame]:
+        """Yields frames from offset ``start`` on, as they become durable. Raises Unavailable or the broker's error."""
+        ticket = pb.TailTicket(
+            protocol=PROTOCOL,
+            segment=self._segment,
+            incarnation=self._replica.incarnation,
+            from_offset=start,
+            uid=self._uid,
+        )
+        try:
+            self._channel = FlightChannel.open(self._replica.address, self._dialer)
+            self._last_frame_at = time.monotonic()
+            with flight_errors():
+                self._reader = self._channel.client.do_get(fl.Ticket(ticket.SerializeToString()))
+            while not self._aborted:
+                with flight_errors():
+                    try:
+                        chunk = self._reader.read_chunk()
+                    except StopIteration:
+                        return
+                self._last_frame_at = time.monotonic()
+                yield self._frame(chunk)
+        finally:
+            self.close()
+
+    def is_unresponsive(self, now: float) -> bool:
+        return self._channel is not None and now - self._last_frame_at > UNRESPONSIVE_AFTER_SECONDS
+
+    def abort(self) -> None:
+        """Ends the stream at once, even while its thread reads. Repeatable."""
+        self._aborted = True
+        reader, channel = self._reader, self._channel
+        if reader is not None:
+            with contextlib.suppress(pa.ArrowException, OSError):
+                reader.cancel()
+        if channel is not None:
+            channel.abort()
+
+    def close(self) -> None:
+        reader, channel = self._reader, self._channel
+        self._reader = self._channel = None
+        if reader is not None:
+            with contextlib.suppress(pa.ArrowException, OSError):
+                reader.cancel()
+        if channel is not None:
+            channel.close()
+
+    def _frame(self, chunk: fl.FlightStreamChunk) -> TailFrame:
+        if chunk.app_metadata is None:
+            raise Unavailable(f"{self._replica.broker} sent a batch of {self._segment} without its offsets")
+        head = pb.TailBatch.FromString(chunk.app_metadata.to_pybytes())
+        table = None
+        if chunk.data is not None and chunk.data.num_rows:
+            table = with_append_times(chunk.data, list(head.rows), list(head.appended), self._schema)
+        return TailFrame(
+            table,
+            head.first_offset,
+            head.watermark,
+            head.trimmed_to if head.HasField("trimmed_to") else None,
+            head.sealed if head.HasField("sealed") else None,
+        )
+
+
+def with_append_times(batch: pa.RecordBatch, rows: list[int], appended: list[int], schema: pa.Schema) -> pa.Table:
+    """Returns a wire batch as a table of the chunk's schema; the append times are run-length encoded."""
+    times = np.repeat(np.array(appended, np.int64), rows)
+    columns = list(batch.columns)
+    columns.insert(schema.get_field_index("appended"), pa.array(times).view(TIMESTAMP))
+    return pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=schema)])

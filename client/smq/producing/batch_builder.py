@@ -1,0 +1,136 @@
+"""Builds batches from single messages: collects them in plain lists and makes Arrow arrays once for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from smq.producing.batch_encoder import BatchEncoder
+from smq.producing.delivery_state import DeliveryState
+from smq.producing.keys import KeylessPartitioner
+from smq_core.errors import InvalidRequest, SchemaMismatch
+from smq_core.model.keyspace import partitions_of
+from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
+
+ROW_OVERHEAD_BYTES = 32
+"""Roughly what a message takes beside its key and value."""
+
+
+class BatchBuilder:
+    """Messages that will share a batch. Only one thread at a time may write."""
+
+    __slots__ = ("created_at", "delivery_state", "headers", "keys", "nbytes", "times", "values")
+
+    def __init__(self, delivery_state: DeliveryState, created_at: float) -> None:
+        self.delivery_state = delivery_state
+        self.created_at = created_at
+        self.values: list[object] = []
+        self.keys: list[bytes | None] = []
+        self.times: list[int] = []
+        self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
+        self.nbytes = 0
+
+    def encode(
+        self, encoder: BatchEncoder, keyless: KeylessPartitioner
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
+        """Returns the wire batch and the partitions of its rows."""
+        rows = len(self.values)
+        times = pa.array(np.array(self.times, np.int64)).cast(TIMESTAMP)
+        headers = (
+            pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else pa.nulls(rows, HEADERS)
+        )
+        if encoder.typed:
+            body = pa.RecordBatch.from_pylist(self.values, schema=body_schema(encoder))
+            columns = [times, *body.columns, headers]
+            part = pa.RecordBatch.from_arrays(columns, names=["timestamp", *body.schema.names, "headers"])
+            return encoder.encode(part, encoder.topic.spec.key, 0, keyless)
+        row_partitions = self._row_partitions(rows, encoder.topic.spec.partitions, keyless)
+        keys = pa.array(self.keys, pa.binary())
+        columns = [pa.array(row_partitions), times, keys, pa.array(self.values, pa.binary()), headers]
+        return pa.RecordBatch.from_arrays(columns, schema=encoder.schema), row_partitions
+
+    def _row_partitions(self, rows: int, partitions: int, keyless: KeylessPartitioner) -> npt.NDArray[np.int32]:
+        keyless_rows = self.keys.count(None)
+        if not keyless_rows:
+            return partitions_of(self.keys, partitions)  # type: ignore[arg-type]
+        row_partitions = np.full(rows, keyless.next(), np.int32)
+        if keyless_rows < rows:
+            keyed = [i for i, key in enumerate(self.keys) if key is not None]
+            row_partitions[keyed] = partitions_of([self.keys[i] for i in keyed], partitions)  # type: ignore[misc]
+        return row_partitions
+
+
+def body_schema(encoder: BatchEncoder) -> pa.Schema:
+    """The topic's own columns."""
+    return pa.schema([f for f in encoder.schema if f.name not in ("partition", "timestamp", "headers")])
+
+
+def check_value(value: object, encoder: BatchEncoder) -> tuple[object, int]:
+    """Returns the value as the batch will hold it, and its size in bytes. Raises InvalidRequest, SchemaMismatch."""
+    if encoder.typed:
+        return _check_row(value, encoder)
+    if value is None:
+        return None, 0
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        plain = bytes(value)
+        return plain, len(plain)
+    raise InvalidRequest(f"a value must be bytes, not {type(value).__name__}; encode text with text.encode()")
+
+
+def _check_row(value: object, encoder: BatchEncoder) -> tuple[object, int]:
+    schema = body_schema(encoder)
+    problem: object = None
+    if not isinstance(value, Mapping):
+        problem = f"a value must be a mapping of columns, not {type(value).__name__}"
+    elif unknown := [str(n) for n in value if n not in schema.names]:
+        problem = f"the topic has no column {', '.join(unknown)}"
+    else:
+        try:
+            row = pa.RecordBatch.from_pylist([dict(value)], schema=schema)
+            missing = [f.name for f in schema if not f.nullable and row.column(f.name).null_count]
+            if not missing:
+                return dict(value), row.nbytes
+            problem = f"{', '.join(missing)} may not be null"
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+            problem = error
+    raise SchemaMismatch(f"{problem}; {encoder.topic.name} expects: {encoder.expected}", expected=encoder.expected)
+
+
+def check_key(key: object, encoder: BatchEncoder) -> bytes | None:
+    """Raises InvalidRequest."""
+    if key is None:
+        return None
+    if encoder.typed:
+        raise InvalidRequest("on a topic with a schema the key is a column of the value; leave key out")
+    if isinstance(key, (bytes, bytearray, memoryview)):
+        return bytes(key)
+    raise InvalidRequest(f"a key must be bytes, not {type(key).__name__}; encode text with text.encode()")
+
+
+def check_headers(headers: object) -> list[tuple[str, bytes | None]]:
+    """Raises InvalidRequest."""
+    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)  # type: ignore[call-overload]
+    for pair in pairs:
+        if (
+            not isinstance(pair, tuple)
+            or len(pair) != 2
+            or not isinstance(pair[0], str)
+            or not isinstance(pair[1], (bytes, type(None)))
+        ):
+            raise InvalidRequest(f"headers must be pairs of str and bytes, not {pair!r}")
+    return pairs
+
+
+def check_timestamp(timestamp: object) -> int:
+    """Returns microseconds since 1970. Raises InvalidRequest."""
+    if isinstance(timestamp, datetime):
+        aware = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
+        delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
+        return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    if isinstance(timestamp, int) and not isinstance(timestamp, bool) and -(1 << 63) <= timestamp < 1 << 63:
+        return timestamp
+    raise InvalidRequest(f"a timestamp must be a datetime or whole microseconds since 1970, not {timestamp!r}")

@@ -1,0 +1,189 @@
+"""Encodes a program's tables as wire batches, with the topic's columns in their order and types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from smq.producing.keys import KeylessPartitioner, canonical_bytes, partitions
+from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
+from smq_core.model.entities import Topic
+from smq_storage.chunks.parquet_codec import message_schema
+from smq_storage.chunks.schemas import TIMESTAMP
+
+SYSTEM_COLUMNS = ("partition", "appended")
+"""Columns of consumed tables that a producer fills anew, so that a table that was read can be written unchanged."""
+
+Table: TypeAlias = pa.Table | pa.RecordBatch
+
+
+class BatchEncoder:
+    """Checks and encodes tables for one topic."""
+
+    def __init__(self, topic: Topic) -> None:
+        self.topic = topic
+        self.schema = message_schema(topic.spec.schema)
+        self.typed = bool(topic.spec.schema)
+        self._body_columns = [name for name in self.schema.names if name != "partition"]
+        wanted = ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in list(self.schema)[1:])
+        self.expected = wanted
+
+    def check(self, table: Table, key: object = None) -> tuple[Table, str | None]:
+        """Returns the table with only the topic's columns, and the name of the key column (None: no keys).
+
+        Raises SchemaMismatch, InvalidRequest.
+        """
+        if not isinstance(table, (pa.Table, pa.RecordBatch)):
+            raise InvalidRequest(f"write needs a pyarrow Table or RecordBatch, not {type(table).__name__}")
+        if len(set(table.schema.names)) != len(table.schema.names):
+            raise self._mismatch("the table has duplicate column names: " + ", ".join(table.schema.names))
+        table = table.drop_columns([n for n in SYSTEM_COLUMNS if n in table.schema.names])
+        table, key_column = self._typed_key(table, key) if self.typed else self._untyped_key(table, key)
+        names = table.schema.names
+        unknown = [n for n in names if n not in self._body_columns]
+        if unknown:
+            raise self._mismatch(f"the topic has no column {', '.join(unknown)}")
+        for field in self.schema:
+            if field.name in ("partition", "timestamp"):
+                continue
+            if field.name not in names:
+                if not field.nullable:
+                    raise self._mismatch(f"column {field.name} is missing")
+            elif not field.nullable and table.column(field.name).null_count:
+                raise self._mismatch(f"column {field.name} may not have nulls")
+        if key_column is not None:
+            canonical_bytes(pa.nulls(0, table.schema.field(key_column).type))  # raises if it cannot be a key
+        return self._cast(table, key_column), key_column
+
+    def check_sizes(self, table: Table, limit: int) -> None:
+        """Raises MessageTooLarge if a single value is over the limit, before anything is sent."""
+        for field in table.schema:
+            if pa.types.is_binary(field.type) or pa.types.is_string(field.type):
+                longest = pc.max(pc.binary_length(table.column(field.name))).as_py()
+                if longest is not None and longest > limit:
+                    raise message_too_large(longest, limit)
+
+    def _cast(self, table: Table, key_column: str | None) -> Table:
+        """Casts the whole table at once, so that nothing is sent if a part of it does not fit."""
+        columns = []
+        for name in table.schema.names:
+            column, wanted = table.column(name), self.schema.field(name).type
+            raw_key = name == key_column and not self.typed
+            if column.type == wanted or raw_key:
+                columns.append(column)
+                continue
+            try:
+                if name == "timestamp" and pa.types.is_integer(column.type):
+                    column = column.cast(pa.int64())
+                columns.append(column.cast(wanted))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+                raise self._mismatch(f"column {name} is {column.type}: {error}") from None
+        return type(table).from_arrays(columns, names=table.schema.names)
+
+    def _untyped_key(self, table: Table, key: object) -> tuple[Table, str | None]:
+        names = table.schema.names
+        if key is None:
+            return table, "key" if "key" in names else None
+        if isinstance(key, str):
+            if key not in names:
+                raise self._no_column(key, names)
+            if key == "key":
+                return table, key
+            if "key" in names:
+                raise InvalidRequest(f"the table has a column named key; {key!r} cannot be the key as well")
+            return table.rename_columns(["key" if n == key else n for n in names]), "key"
+        if not isinstance(key, (pa.Array, pa.ChunkedArray)):
+            raise InvalidRequest(f"key must be a column's name or an Arrow array, not {type(key).__name__}")
+        if len(key) != table.num_rows:
+            raise InvalidRequest(f"the key has {len(key)} values, the table {table.num_rows} rows")
+        if "key" in names:
+            raise InvalidRequest("the table has a column named key; do not pass another key")
+        if isinstance(table, pa.RecordBatch):
+            table = pa.Table.from_batches([table])
+        return table.append_column("key", key), "key"
+
+    def _typed_key(self, table: Table, key: object) -> tuple[Table, str | None]:
+        topic_key = self.topic.spec.key
+        if key is not None and not isinstance(key, str):
+            raise InvalidRequest("on a topic with a schema, key must be the name of one of its columns")
+        if topic_key is not None and key is not None and key != topic_key:
+            raise InvalidRequest(f"the key of {self.topic.name} is its column {topic_key!r}, not {key!r}")
+        key_column = topic_key or key
+        if key_column is not None and key_column not in table.schema.names:
+            raise self._no_column(key_column, table.schema.names)
+        return table, key_column
+
+    def _no_column(self, key: str, names: list[str]) -> InvalidRequest:
+        return InvalidRequest(f"the table has no column {key!r} for the key; it has: " + ", ".join(names))
+
+    def _mismatch(self, what: str) -> SchemaMismatch:
+        return SchemaMismatch(
+            f"{what}; {self.topic.name} expects: {self.expected}", expected=self.expected, topic=self.topic.name
+        )
+
+    def encode(
+        self, part: pa.RecordBatch, key_column: str | None, now: int, keyless: KeylessPartitioner
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
+        """Returns the wire batch of a part of a checked table, and the partitions of its rows."""
+        keys = canonical_bytes(part.column(key_column)) if key_column is not None else None
+        row_partitions = partitions(keys, part.num_rows, self.topic.spec.partitions, keyless.next())
+        columns = []
+        for field in self.schema:
+            if field.name == "partition":
+                columns.append(pa.array(row_partitions))
+            elif field.name == key_column and not self.typed:
+                columns.append(keys)
+            elif field.name in part.schema.names:
+                column = part.column(field.name)
+                if field.name == "timestamp" and column.null_count:
+                    column = column.fill_null(pa.scalar(now, TIMESTAMP))
+                columns.append(column)
+            elif field.name == "timestamp":
+                columns.append(pa.repeat(pa.scalar(now, TIMESTAMP), part.num_rows))
+            else:
+                columns.append(pa.nulls(part.num_rows, field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema), row_partitions
+
+
+def split_rows(table: Table, target_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Splits the table into batches of about ``target_bytes``. Copies only if its chunks are far smaller."""
+    rows = table.num_rows
+    if rows == 0:
+        return
+    # Batches of the same size, because a small last one would cost as much as a whole batch.
+    per_batch = -(-rows // max(1, min(rows, round(table.nbytes / target_bytes))))
+    if isinstance(table, pa.RecordBatch):
+        for at in range(0, rows, per_batch):
+            yield table.slice(at, per_batch)
+        return
+    parts = table.to_batches(max_chunksize=per_batch)
+    if len(parts) <= 2 * (rows // per_batch + 1):
+        yield from parts
+        return
+    for at in range(0, rows, per_batch):
+        yield from table.slice(at, per_batch).combine_chunks().to_batches()
+
+
+def split_to_limit(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch]:
+    """The batch in parts of at most ``limit`` bytes. Raises MessageTooLarge when one row has more."""
+    if batch.nbytes <= limit:
+        yield batch
+    elif batch.num_rows == 1:
+        raise message_too_large(batch.nbytes, limit)
+    else:
+        half = batch.num_rows // 2
+        yield from split_to_limit(batch.slice(0, half), limit)
+        yield from split_to_limit(batch.slice(half), limit)
+
+
+def message_too_large(size: int, limit: int) -> MessageTooLarge:
+    return MessageTooLarge(
+        f"a message of {size} bytes is over the limit of {limit}. Write large objects to the filer and send names",
+        limit=limit,
+        size=size,
+    )

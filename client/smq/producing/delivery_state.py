@@ -1,0 +1,271 @@
+"""The delivery state of a batch, and the deliveries that point into it.
+
+A future for each message would cost more than the message itself. A ``Delivery`` therefore holds only the state of its
+batch and its row in that batch. The state is resolved sub-batch by sub-batch, as the segments ack them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from smq.delivery import Delivery, Receipt, TableReceipt
+from smq_core.errors import DeliveryTimeout
+
+log = logging.getLogger(__name__)
+
+_tuple = tuple.__new__
+"""Makes a Receipt without the generated constructor, which takes three times as long. Each message has a Receipt."""
+
+R = TypeVar("R")
+RowIndices = npt.NDArray[np.int64] | None
+"""The indices of rows in a batch, or None for all rows."""
+
+OPEN_ROW_COUNT = 1 << 62
+"""The row count of a batch that still grows."""
+
+_PENDING = -1
+_UNKNOWN_OFFSET = -2
+_FAILED = -3
+
+
+class DeliveryState:
+    """The outcome of each row of one batch, resolved sub-batch by sub-batch. Many states share one ``lock``."""
+
+    __slots__ = (
+        "_callbacks",
+        "_errors",
+        "_indices",
+        "_offsets",
+        "_segments",
+        "_wake",
+        "first",
+        "left",
+        "lock",
+        "rows",
+        "whole",
+    )
+
+    def __init__(self, rows: int, lock: threading.Lock) -> None:
+        self.rows = rows
+        self.left = rows
+        self.lock = lock
+        self.first = _PENDING
+        """The offset of the first row if the offsets of all rows are consecutive."""
+        self.whole: str | None = None
+        """The segment that has all rows at known offsets from ``first``; None if that is not so."""
+        self._segments: list[str] = []
+        self._offsets: npt.NDArray[np.int64] | None = None
+        self._indices: npt.NDArray[np.int32] | None = None
+        self._errors: list[BaseException] = []
+        self._wake: threading.Condition | None = None
+        self._callbacks: list[tuple[int, Callable[[], None]]] | None = None
+
+    def set_row_count(self, rows: int) -> None:
+        """Sets the number of rows once the batch has stopped growing."""
+        self.rows = self.left = rows
+
+    # ---- for the engine, which holds ``lock`` and calls the returned callbacks after it has released the lock
+
+    def delivered(self, rows: RowIndices, segment: str, first: int | None) -> list[Callable[[], None]]:
+        """Marks these rows durable at consecutive offsets from ``first``, or at unknown offsets if that is None."""
+        if rows is None and self._offsets is None:
+            self._segments, self.first = [segment], first if first is not None else _UNKNOWN_OFFSET
+            self.whole = segment if first is not None else None
+            self.left = 0  # last, because it is read without the lock
+            return self._due_callbacks()
+        if rows is None:
+            rows = np.arange(self.rows)
+        offsets = np.arange(first, first + len(rows)) if first is not None else _UNKNOWN_OFFSET
+        if segment not in self._segments:
+            self._segments.append(segment)
+        return self._set(rows, self._segments.index(segment), offsets)
+
+    def failed(self, rows: RowIndices, error: BaseException) -> list[Callable[[], None]]:
+        """Marks these rows failed, except those that are resolved already."""
+        self._arrays()
+        assert self._offsets is not None
+        chosen = np.arange(self.rows) if rows is None else rows
+        chosen = chosen[self._offsets[chosen] == _PENDING]
+        if not len(chosen):
+            return []
+        self._errors.append(error)
+        return self._set(chosen, len(self._errors) - 1, _FAILED)
+
+    def _arrays(self) -> None:
+        if self._offsets is None:
+            self._offsets = np.full(self.rows, _PENDING, np.int64)
+            self._indices = np.zeros(self.rows, np.int32)
+            if self.first != _PENDING:
+                self._offsets[:] = self.first + np.arange(self.rows) if self.first >= 0 else self.first
+
+    def _set(
+        self, rows: npt.NDArray[np.int64], index: int, offsets: npt.NDArray[np.int64] | int
+    ) -> list[Callable[[], None]]:
+        self._arrays()
+        assert self._offsets is not None and self._indices is not None
+        # A row that has timed out stays failed, because the program may have seen the error.
+        waiting = self._offsets[rows] == _PENDING
+        if not waiting.all():
+            rows = rows[waiting]
+            offsets = offsets[waiting] if isinstance(offsets, np.ndarray) else offsets
+        self._offsets[rows] = offsets
+        self._indices[rows] = index
+        self.left -= len(rows)
+        return self._due_callbacks()
+
+    def _due_callbacks(self) -> list[Callable[[], None]]:
+        if self._wake is not None:
+            self._wake.notify_all()
+        if self._callbacks is None:
+            return []
+        due = [call for row, call in self._callbacks if self.is_resolved(row)]
+        self._callbacks = [(row, call) for row, call in self._callbacks if not self.is_resolved(row)] or None
+        return due
+
+    # ---- for deliveries
+
+    def is_resolved(self, row: int) -> bool:
+        """Whether the outcome of this row (of all rows if -1) is known."""
+        if self.left == 0:
+            return True
+        return row >= 0 and self._offsets is not None and bool(self._offsets[row] != _PENDING)
+
+    def wait(self, row: int, timeout: float | None) -> None:
+        """Blocks until the row is resolved. Raises TimeoutError."""
+        if self.is_resolved(row):
+            return
+        with self.lock:
+            if self._wake is None:
+                self._wake = threading.Condition(self.lock)
+            if not self._wake.wait_for(lambda: self.is_resolved(row), timeout):
+                raise TimeoutError(f"not durable after {timeout} s; the delivery continues")
+
+    def when_resolved(self, row: int, call: Callable[[], None]) -> None:
+        """Calls ``call`` in a thread of the producer when the row is resolved, or at once."""
+        with self.lock:
+            if not self.is_resolved(row):
+                self._callbacks = self._callbacks or []
+                self._callbacks.append((row, call))
+                return
+        call()
+
+    def error(self, row: int) -> BaseException | None:
+        if self._offsets is None or self._offsets[row] != _FAILED:
+            return None
+        assert self._indices is not None
+        return self._errors[self._indices[row]]
+
+    def receipt(self, row: int) -> Receipt:
+        if self._offsets is None:
+            return Receipt(self._segments[0], self.first + row if self.first >= 0 else None)
+        assert self._indices is not None
+        offset = int(self._offsets[row])
+        return Receipt(self._segments[self._indices[row]], offset if offset >= 0 else None)
+
+    def table(self) -> tuple[list[str], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        with self.lock:
+            self._arrays()
+        assert self._offsets is not None and self._indices is not None
+        return self._segments, self._indices, self._offsets
+
+    def first_error(self) -> BaseException | None:
+        return self._errors[0] if self._errors else None
+
+
+class MessageDelivery(Delivery[Receipt]):
+    """The delivery of one message."""
+
+    __slots__ = ("_row", "_state")
+
+    def __init__(self, state: DeliveryState, row: int) -> None:
+        self._state = state
+        self._row = row
+
+    def result(self, timeout: float | None = None) -> Receipt:
+        state, row = self._state, self._row
+        if state.left:
+            state.wait(row, timeout)
+        if state.whole is not None:  # nearly always; the general case takes twice as long
+            return _tuple(Receipt, (state.whole, state.first + row))
+        error = state.error(row)
+        if error is not None:
+            raise error
+        return state.receipt(row)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._state.wait(self._row, timeout)
+        return self._state.error(self._row)
+
+    def done(self) -> bool:
+        return self._state.is_resolved(self._row)
+
+    def add_done_callback(self, callback: Callable[[Delivery[Receipt]], object]) -> None:
+        self._state.when_resolved(self._row, lambda: _run(callback, self))
+
+
+class TableDelivery(Delivery[TableReceipt]):
+    """The delivery of a table, which was sent as one or several batches."""
+
+    __slots__ = ("_states",)
+
+    def __init__(self, states: list[DeliveryState]) -> None:
+        self._states = states
+
+    def result(self, timeout: float | None = None) -> TableReceipt:
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        names: dict[str, int] = {}
+        indices, offsets = [], []
+        for state in self._states:
+            segments, index, offset = state.table()
+            numbers = np.array([names.setdefault(s, len(names)) for s in segments], np.int32)
+            indices.append(numbers[index] if len(numbers) else index)
+            offsets.append(offset)
+        none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        return TableReceipt(
+            tuple(names), np.concatenate(indices) if indices else none32, np.concatenate(offsets) if offsets else none64
+        )
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for state in self._states:
+            state.wait(-1, None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return next((e for state in self._states if (e := state.first_error()) is not None), None)
+
+    def done(self) -> bool:
+        return all(state.is_resolved(-1) for state in self._states)
+
+    def add_done_callback(self, callback: Callable[[Delivery[TableReceipt]], object]) -> None:
+        """As Delivery says, when all batches are resolved."""
+        waiting = iter(self._states)
+
+        def wait_for_next() -> None:
+            for state in waiting:
+                if not state.is_resolved(-1):
+                    state.when_resolved(-1, wait_for_next)
+                    return
+            _run(callback, self)
+
+        wait_for_next()
+
+
+def delivery_timeout(timeout: float) -> DeliveryTimeout:
+    return DeliveryTimeout(
+        f"no broker confirmed the messages within {timeout} s. They may or may not be in the log. "
+        "`smq broker list` shows whether the leader and the brokers are up"
+    )
+
+
+def _run(callback: Callable[[Delivery[R]], object], delivery: Delivery[R]) -> None:
+    try:
+        callback(delivery)
+    except Exception:
+        log.exception("a delivery callback failed")

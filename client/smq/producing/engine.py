@@ -1,0 +1,540 @@
+"""The engine of a producer: routes sub-batches to send queues, takes acks, and moves on when segments are replaced.
+
+One lock guards everything; callbacks run after it is released. Each segment has a sender thread and a thread that reads
+the replies of its stream. A monitor thread (``_run_monitor``) looks for timeouts and unresponsive streams, and another
+thread fetches seal outcomes while any are missing. A partition moves on to a successor only when its present send queue
+is resolved. What waits in that queue is sent first, which keeps the order of each key.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from smq.producing.batch_encoder import BatchEncoder
+from smq.producing.delivery_state import DeliveryState, delivery_timeout
+from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment
+from smq.producing.seal_outcomes import SealOutcomeClient
+from smq.producing.segment_sender import SegmentSender
+from smq.producing.segment_stream import SegmentStream
+from smq.transport.topic_view import TopicSnapshot, TopicView
+from smq_core.errors import InvalidRequest, Overloaded, ProducerFenced, SmqError, UnknownTopic
+from smq_core.model.entities import Replica, SealOutcome, Segment
+from smq_core.producing.send_queue import DeliveredSubBatch, SendQueue, SendQueues, SendQueueState
+from smq_core.reconcile.topic_reconciler import writable_segments
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_from_pb, outcome_from_pb, segment_from_pb
+
+log = logging.getLogger(__name__)
+
+MONITOR_INTERVAL_SECONDS = 0.1
+OUTCOME_POLL_SECONDS = 0.03
+REPORT_UNREACHABLE_INTERVAL_SECONDS = 0.5
+OPEN_AHEAD_SECONDS = 10.0
+"""How long after a segment's last ack the streams to its successors are opened ahead. Later they open when needed."""
+
+OUTCOME_POLL_DELAY_SECONDS = 0.3
+"""A primary sends the outcome on the stream itself. After this long without a reply the engine queries others."""
+
+DEFAULT_MAX_BATCH_BYTES = 16 << 20
+"""Applies until a broker reports its own limit."""
+
+OFFSET_UNKNOWN = (1 << 64) - 1
+"""In acks: the batch is in the log, but its offset is no longer known."""
+
+Callbacks = list[Callable[[], None]]
+
+
+class ProducerEngine:
+    """See the module's docstring. ``timeout`` is in seconds, ``max_in_flight`` in bytes.
+
+    The engine calls ``on_resolved`` without the lock after some batches have got their outcomes.
+    """
+
+    def __init__(
+        self,
+        view: TopicView,
+        encoder: BatchEncoder,
+        producer_id: str,
+        epoch: int,
+        timeout: float,
+        max_in_flight: int,
+        on_resolved: Callable[[], None],
+    ) -> None:
+        self.view = view
+        self.producer_id = producer_id
+        self._schema = encoder.schema
+        self._uid = view.snapshot.topic.uid
+        self._epoch = epoch
+        self.timeout = timeout
+        self.max_in_flight = max_in_flight
+        self.lock = threading.Lock()
+        self.send_queues = SendQueues(epoch)
+        self.stopping = False
+        self.failure: SmqError | None = None
+        self.in_flight = 0
+        self.max_batch_bytes = DEFAULT_MAX_BATCH_BYTES
+        self._snapshot: TopicSnapshot = view.snapshot
+        self._targets = RoutingTable.of(writable_segments(self._snapshot.layout), self._snapshot.layout.partitions)
+        self._route = self._targets
+        self._senders: dict[str, SegmentSender] = {}
+        self._outcomes: dict[str, SealOutcome] = {}
+        self._capacity = threading.Condition(self.lock)
+        self._reported_unreachable_at: dict[str, float] = {}
+        self._routing_lock = threading.Lock()
+        self._outcome_thread: threading.Thread | None = None
+        self._outcome_client = SealOutcomeClient(
+            self._snapshot.topic.name, self._snapshot.topic.uid, producer_id, view.dialer
+        )
+        self._closing = threading.Event()
+        self._on_resolved = on_resolved
+        self.send_queues.update_layout(self._snapshot.layout.segments)
+        view.add_listener(self._on_layout_changed)
+        self._monitor = threading.Thread(
+            target=self._run_monitor, name=f"smq-producer-monitor-{view.name}", daemon=True
+        )
+        self._monitor.start()
+
+    # ---- from the producer
+
+    def reserve(self, nbytes: int, timeout: float) -> None:
+        """Waits until the budget has capacity; any size fits if nothing is in flight. Raises Overloaded."""
+        with self.lock:
+            self._wait_for_capacity(nbytes, timeout)
+            self.in_flight += nbytes
+
+    def _wait_for_capacity(self, nbytes: int, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while self.in_flight and self.in_flight + max(nbytes, 1) > self.max_in_flight and self.failure is None:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._capacity.wait(left):
+                raise Overloaded(
+                    f"{self.in_flight} bytes are in flight to {self.view.name}, and for {timeout} s there was no "
+                    "capacity for more. The brokers are slow or unreachable, or max_in_flight is too small",
+                    in_flight=self.in_flight,
+                )
+        self._raise_failure()
+
+    def submit(self, sub_batch: SubBatch, row_partitions: npt.NDArray[np.int32]) -> None:
+        """Queues a whole batch whose ``cost`` was reserved. Raises the error that ended the producer, if any."""
+        with self._routing_lock:
+            while True:
+                route = self._route
+                parts = partition_by_segment(sub_batch, row_partitions, route)
+                with self.lock:
+                    self._raise_failure()
+                    if route is not self._route:
+                        continue  # the layout changed during the partitioning
+                    for segment, part in parts:
+                        self._enqueue(segment, part)
+                    return
+
+    def wait_for_capacity(self, timeout: float) -> None:
+        """Waits until another batch may be started. Raises Overloaded, or the error that ended the producer."""
+        with self.lock:
+            self._wait_for_capacity(0, timeout)
+
+    def reserve_now(self, nbytes: int) -> None:
+        """Counts a batch that was started while there was capacity, without waiting."""
+        with self.lock:
+            self.in_flight += nbytes
+
+    @property
+    def full(self) -> bool:
+        return self.in_flight >= self.max_in_flight or self.failure is not None
+
+    def fail_batch(self, delivery_state: DeliveryState, cost: int, error: BaseException) -> None:
+        """Fails a batch that could not be submitted."""
+        with self.lock:
+            self.in_flight = max(0, self.in_flight - cost)
+            callbacks = delivery_state.failed(None, error)
+            self._capacity.notify_all()
+        _run_callbacks(callbacks)
+
+    def close(self) -> None:
+        """Ends all threads and fails what is still in flight. Repeatable."""
+        self.view.remove_listener(self._on_layout_changed)
+        with self.lock:
+            self.stopping = True
+            senders = list(self._senders.values())
+            for sender in senders:
+                sender.wake.notify_all()
+            self._capacity.notify_all()
+        self._closing.set()
+        for sender in senders:
+            sender.join(5)
+        self._monitor.join(5)
+        if self._outcome_thread is not None:
+            self._outcome_thread.join(5)
+        self.fail(InvalidRequest("the producer is closed"))
+
+    def fail(self, error: SmqError) -> None:
+        """Ends the producer: everything without an outcome fails with this error."""
+        callbacks: Callbacks = []
+        with self.lock:
+            if self.failure is None:
+                self.failure = error
+            for send_queue in self.send_queues.send_queues.values():
+                for sub_batch in [*(s.sub_batch for s in send_queue.in_flight), *send_queue.queue]:
+                    assert isinstance(sub_batch, SubBatch)
+                    callbacks += sub_batch.delivery_state.failed(sub_batch.rows, error)
+                send_queue.in_flight.clear()
+                send_queue.queue.clear()
+                send_queue.to_resend = 0
+                send_queue.state = SendQueueState.DONE
+            for sender in self._senders.values():
+                sender.wake.notify_all()
+            self.in_flight = 0
+            self._capacity.notify_all()
+        _run_callbacks(callbacks)
+
+    # ---- from the segment senders
+
+    def open_stream(self, segment: Segment) -> SegmentStream:
+        """Returns a new stream to the segment's primary, not yet opened."""
+        return SegmentStream(
+            segment,
+            self._uid,
+            self.producer_id,
+            self._epoch,
+            self._schema,
+            self.view.dialer,
+            self.on_reply,
+            self.on_end,
+        )
+
+    def may_send(self, send_queue: SendQueue) -> bool:
+        """Whether the queues of all its ancestors are done. The caller holds the lock."""
+        return self.send_queues.may_send(send_queue)
+
+    # ---- from the streams
+
+    def on_reply(self, stream: SegmentStream, reply: pb.ProducerReply) -> None:
+        kind = reply.WhichOneof("reply")
+        callbacks: Callbacks = []
+        fatal: SmqError | None = None
+        with self.lock:
+            sender = self._senders.get(stream.segment.name)
+            if sender is None or sender.stream is not stream:
+                return  # from an aborted stream
+            send_queue = sender.send_queue
+            if send_queue.state is SendQueueState.DONE:
+                return
+            try:
+                if kind == "opened":
+                    last = reply.opened.last_sequence if reply.opened.HasField("last_sequence") else None
+                    self.max_batch_bytes = reply.opened.max_batch_bytes or self.max_batch_bytes
+                    send_queue.opened(last)
+                    sender.opened()
+                    sender.wake.notify_all()
+                elif kind == "acks":
+                    offsets = [None if o == OFFSET_UNKNOWN else o for o in reply.acks.first_offsets]
+                    sender.acked_at = time.monotonic()
+                    delivered = send_queue.acked(reply.acks.first_sequence, offsets)
+                    callbacks = self._resolve_delivered(delivered)
+                    sender.wake.notify_all()
+                elif kind == "sealed":
+                    successors = tuple(segment_from_pb(s) for s in reply.sealed.successors)
+                    callbacks = self._on_sealed(outcome_from_pb(reply.sealed), successors)
+                elif kind == "error":
+                    sender.failure = error_from_pb(reply.error)
+                    if isinstance(sender.failure, UnknownTopic):
+                        fatal = sender.failure  # no later reply can change that
+            except SmqError as error:
+                fatal = error
+        _run_callbacks(callbacks)
+        self._on_resolved()
+        if fatal is not None:
+            self._fail_and_abort(stream, fatal)
+
+    def on_end(self, stream: SegmentStream) -> None:
+        callbacks: Callbacks = []
+        with self.lock:
+            sender = self._senders.get(stream.segment.name)
+            if sender is not None and sender.stream is stream:
+                sender.stream = None
+                sender.send_queue.stream_closed()
+                sender.wake.notify_all()
+                if sender.replaced_at is not None:
+                    callbacks = self._advance()
+        _run_callbacks(callbacks)
+
+    def report_unreachable(self, replica: Replica, failure: SmqError | None) -> None:
+        """Reports the replica to the leader, in the background and not too often."""
+        now = time.monotonic()
+        with self.lock:
+            if now - self._reported_unreachable_at.get(replica.incarnation, 0.0) < REPORT_UNREACHABLE_INTERVAL_SECONDS:
+                return
+            self._reported_unreachable_at[replica.incarnation] = now
+        what = failure.message if failure is not None else "the stream broke"
+        threading.Thread(
+            target=self.view.report_unreachable_broker, args=(replica.incarnation, what), daemon=True
+        ).start()
+
+    def _fail_and_abort(self, stream: SegmentStream, error: SmqError) -> None:
+        """Ends the producer after a reply that allows no retry: it is fenced, or the acks do not fit what was sent."""
+        self.fail(error)
+        stream.abort()
+
+    # ---- the layout
+
+    def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
+        callbacks: Callbacks = []
+        gone: SmqError | None = None
+        with self.lock:
+            if snapshot.topic.uid != self._snapshot.topic.uid:
+                gone = UnknownTopic(f"{self.view.name} was deleted and created again: open a new producer")
+            elif snapshot.layout.version > self._snapshot.layout.version:
+                self._snapshot = snapshot
+                self.send_queues.update_layout(snapshot.layout.segments)
+                self._retarget(writable_segments(snapshot.layout))
+                callbacks = self._advance()
+                self._drop_unused()
+                self._open_ahead()
+                names = {s.name for s in snapshot.layout.segments}
+                self.send_queues.discard_done(names | {p for s in snapshot.layout.segments for p in s.predecessors})
+        _run_callbacks(callbacks)
+        if gone is not None:
+            self.fail(gone)
+
+    def _retarget(self, segments: Iterable[Segment]) -> None:
+        """Sets where partitions should go. A segment whose queue is done is no target, even if the layout has it."""
+        targets = list(segments)
+        done = {n for n, send_queue in self.send_queues.send_queues.items() if send_queue.state is SendQueueState.DONE}
+        fresh = RoutingTable.of(targets, len(self._targets.table))
+        for segment in targets:
+            if segment.name in done:
+                fresh = fresh.with_replacement(segment, self._targets)
+        self._targets = fresh
+
+    def _drop_unused(self) -> None:
+        """Ends streams that were opened ahead to segments that were replaced before anything was sent to them."""
+        used = {s.name for s in (*self._targets.segments, *self._route.segments)}
+        for name, sender in list(self._senders.items()):
+            if name not in used and sender.send_queue.idle:
+                sender.send_queue.state = SendQueueState.DONE
+                sender.wake.notify_all()
+                del self._senders[name]
+                self._outcomes.pop(name, None)
+
+    def _open_ahead(self) -> None:
+        """Opens streams to the successors of segments that are being written to."""
+        since = time.monotonic() - OPEN_AHEAD_SECONDS
+        written = {n for n, sender in self._senders.items() if sender.acked_at > since or not sender.send_queue.idle}
+        for segment in self._targets.segments:
+            if segment.name not in self._senders and not written.isdisjoint(segment.predecessors):
+                self._senders[segment.name] = SegmentSender(self, self.send_queues.send_queue(segment), open_ahead=True)
+
+    def _advance(self) -> Callbacks:
+        """Moves on from every segment that is being replaced and whose outcome is known or not needed."""
+        callbacks: Callbacks = []
+        moved = True
+        while moved:
+            moved = False
+            wanted = {s.name for s in self._targets.segments}
+            for segment in self._route.segments:
+                if segment.name in wanted:
+                    continue
+                send_queue = self.send_queues.send_queues.get(segment.name)
+                outcome = self._outcomes.get(segment.name)
+                if (
+                    send_queue is None
+                    or send_queue.state is SendQueueState.DONE
+                    or outcome is not None
+                    or self._may_leave(send_queue)
+                ):
+                    callbacks += self._switch_to_successors(segment, outcome)
+                    moved = True
+                    break
+                sender = self._senders[segment.name]
+                if sender.replaced_at is None:
+                    sender.replaced_at = time.monotonic()
+                self._start_outcome_thread()
+        return callbacks
+
+    def _may_leave(self, send_queue: SendQueue) -> bool:
+        """Whether the queue of a segment that is being replaced may move on without the outcome.
+
+        While its stream works, the queue stays: the segment still accepts messages, and its primary sends the outcome
+        on the stream when it is sealed. Moving on earlier would only mean waiting for the successors.
+        """
+        return not send_queue.in_flight and send_queue.state is not SendQueueState.STREAMING
+
+    def _on_sealed(self, outcome: SealOutcome, successors: tuple[Segment, ...]) -> Callbacks:
+        """Takes in the seal outcome of a segment, from its stream or from any other broker."""
+        name = outcome.segment
+        send_queue = self.send_queues.send_queues.get(name)
+        if send_queue is None or send_queue.state is SendQueueState.DONE:
+            return []
+        self._outcomes[name] = outcome
+        sender = self._senders[name]
+        if sender.replaced_at is None:
+            sender.replaced_at = time.monotonic()
+        if any(s.name == name for s in self._targets.segments) and successors:
+            self.send_queues.update_layout(successors)
+            overlay = self._targets.with_overlay([s for s in successors if not s.successors])
+            self._targets = self._targets.with_replacement(send_queue.segment, overlay)
+            self._drop_unused()
+        self._start_outcome_thread()  # until a broker reports the successors too
+        return self._advance()
+
+    def _switch_to_successors(self, segment: Segment, outcome: SealOutcome | None) -> Callbacks:
+        """Routes this segment's partitions to their targets from now on, beginning with what its queue still holds."""
+        callbacks: Callbacks = []
+        unresolved: list[object] = []
+        send_queue = self.send_queues.send_queues.get(segment.name)
+        if send_queue is not None and send_queue.state is not SendQueueState.DONE:
+            producer_state = outcome.producers.get(self.producer_id) if outcome is not None else None
+            delivered, unresolved = send_queue.resolve(producer_state, self._epoch)
+            callbacks = self._resolve_delivered(delivered)
+        self._route = self._route.with_replacement(segment, self._targets)
+        for sub_batch in unresolved:
+            assert isinstance(sub_batch, SubBatch)
+            for target, part in partition_by_segment(sub_batch, sub_batch.batch.column(0).to_numpy(), self._route):
+                self._enqueue(target, part)
+        sender = self._senders.pop(segment.name, None)
+        if sender is not None:
+            sender.wake.notify_all()
+        self._outcomes.pop(segment.name, None)
+        for other in self._senders.values():
+            other.wake.notify_all()  # a predecessor is done, so some may send now
+        log.info(
+            "%s is replaced by %s; %d batches are sent there",
+            segment.name,
+            ", ".join(s.name for s in self._route.segments if segment.name in s.predecessors) or "others",
+            len(unresolved),
+        )
+        return callbacks
+
+    def _enqueue(self, segment: Segment, sub_batch: SubBatch) -> None:
+        send_queue = self.send_queues.send_queue(segment)
+        send_queue.queue.append(sub_batch)
+        sender = self._senders.get(segment.name)
+        if sender is None:
+            self._senders[segment.name] = SegmentSender(self, send_queue)
+        else:
+            sender.wake.notify()
+            if sender.replaced_at is not None:
+                self._start_outcome_thread()  # the stream may never deliver the outcome
+
+    def _resolve_delivered(self, delivered: list[DeliveredSubBatch]) -> Callbacks:
+        callbacks: Callbacks = []
+        for one in delivered:
+            sub_batch = one.sub_batch
+            assert isinstance(sub_batch, SubBatch)
+            callbacks += sub_batch.delivery_state.delivered(sub_batch.rows, one.segment, one.first_offset)
+            self.in_flight -= sub_batch.cost
+        if delivered:
+            self._capacity.notify_all()
+        return callbacks
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    # ---- outcomes
+
+    def _start_outcome_thread(self) -> None:
+        """Starts the thread that fetches missing outcomes unless it runs. The caller holds the lock."""
+        if self._outcome_thread is None or not self._outcome_thread.is_alive():
+            self._outcome_thread = threading.Thread(
+                target=self._fetch_outcomes, name=f"smq-outcomes-{self.view.name}", daemon=True
+            )
+            self._outcome_thread.start()
+
+    def _missing_outcomes(self) -> list[tuple[str, list[str]]] | None:
+        """The segments whose outcomes to fetch now, with addresses to query; None if no more will be needed."""
+        now = time.monotonic()
+        moving = [r for r in self._senders.values() if r.replaced_at is not None and not r.send_queue.idle]
+        if self.stopping or self.failure is not None or not moving:
+            self._outcome_thread = None
+            return None
+        found = []
+        for sender in moving:
+            assert sender.replaced_at is not None
+            last_reply_at = max(sender.replaced_at, sender.acked_at)
+            if sender.stream is not None and now - last_reply_at < OUTCOME_POLL_DELAY_SECONDS:
+                continue
+            found.append((sender.send_queue.segment.name, self._outcome_addresses(sender.send_queue.segment)))
+        return found
+
+    def _outcome_addresses(self, segment: Segment) -> list[str]:
+        """Addresses to query: brokers that host a successor first, then any broker of the topic."""
+        living = self._snapshot.layout.segments
+        near = [r.address for s in self._targets.segments if s.range.overlaps(segment.range) for r in s.replicas]
+        return list(dict.fromkeys([*near, *(r.address for s in living for r in s.replicas)]))
+
+    def _fetch_outcomes(self) -> None:
+        while True:
+            with self.lock:
+                wanted = self._missing_outcomes()
+            if wanted is None:
+                return
+            for name, addresses in wanted:
+                found = self._outcome_client.fetch(name, addresses)
+                if found is None:
+                    continue
+                callbacks: Callbacks = []
+                fatal: ProducerFenced | None = None
+                with self.lock:
+                    try:
+                        callbacks = self._on_sealed(*found)
+                    except ProducerFenced as error:
+                        fatal = error
+                _run_callbacks(callbacks)
+                if fatal is not None:
+                    self.fail(fatal)
+            if self._closing.wait(OUTCOME_POLL_SECONDS):
+                return
+
+    # ---- the monitor
+
+    def _run_monitor(self) -> None:
+        while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
+            now = time.monotonic()
+            with self.lock:
+                unresponsive = [
+                    r.stream for r in self._senders.values() if r.stream is not None and r.stream.is_unresponsive(now)
+                ]
+                callbacks = self._expire(now)
+            gone = self.view.deleted
+            if gone is not None and self.failure is None:
+                self.fail(gone)
+            for stream in unresponsive:
+                log.info("%s is unresponsive; its stream is aborted", stream.segment.name)
+                stream.abort()
+            _run_callbacks(callbacks)
+
+    def _expire(self, now: float) -> Callbacks:
+        """Fails sub-batches that are too old. Unsent ones are dropped; others stay until their outcome is known."""
+        callbacks: Callbacks = []
+        for send_queue in self.send_queues.send_queues.values():
+            for sent in send_queue.in_flight:
+                assert isinstance(sent.sub_batch, SubBatch)
+                if now - sent.sub_batch.created_at < self.timeout:
+                    break
+                if not sent.sub_batch.timed_out:
+                    sent.sub_batch.timed_out = True
+                    callbacks += sent.sub_batch.delivery_state.failed(
+                        sent.sub_batch.rows, delivery_timeout(self.timeout)
+                    )
+            while send_queue.queue:
+                sub_batch = send_queue.queue[0]
+                assert isinstance(sub_batch, SubBatch)
+                if now - sub_batch.created_at < self.timeout:
+                    break
+                send_queue.queue.popleft()
+                self.in_flight -= sub_batch.cost
+                self._capacity.notify_all()
+                callbacks += sub_batch.delivery_state.failed(sub_batch.rows, delivery_timeout(self.timeout))
+        return callbacks
+
+
+def _run_callbacks(callbacks: Callbacks) -> None:
+    for call in callbacks:
+        call()

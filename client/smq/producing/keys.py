@@ -1,0 +1,99 @@
+"""Keys as bytes, and the partitions that they hash to.
+
+The partition of a key is ``xxh3_64(bytes) % partitions``. A key column's values have canonical bytes, so that every
+client finds the same partition for a value:
+
+=====================================  ===========================================================================
+type                                   bytes
+=====================================  ===========================================================================
+binary, string (large ones too)        as they are (strings in UTF-8)
+bool, integers, date32                 the value as int64, 8 bytes, little-endian (uint64: its 64 bits)
+timestamps                             microseconds since 1970 as int64, 8 bytes, little-endian
+floats                                 as float64, 8 bytes, little-endian (IEEE 754)
+all others                             the value as text, as Arrow casts it to string, in UTF-8
+=====================================  ===========================================================================
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from smq_core.errors import InvalidRequest
+from smq_core.model.keyspace import partitions_of
+
+
+def canonical_bytes(column: pa.Array) -> pa.Array:
+    """The canonical bytes of a column's values, as binary; nulls stay null. Raises InvalidRequest for nested types."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return canonical_bytes(column.dictionary_decode())
+    if pa.types.is_binary(kind):
+        return column
+    if pa.types.is_string(kind):
+        return column.cast(pa.binary())
+    if pa.types.is_large_string(kind):
+        return column.cast(pa.large_binary()).cast(pa.binary())
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return column.cast(pa.binary())
+    if pa.types.is_nested(kind):
+        raise InvalidRequest(f"a column of type {kind} cannot be a key. Use a binary, text, number or time column")
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), pa.binary())
+    if pa.types.is_floating(kind):
+        return _int64_bytes(column.cast(pa.float64()))
+    if pa.types.is_timestamp(kind):
+        micros = column.cast(pa.timestamp("us", tz=kind.tz), safe=False)
+        return _int64_bytes(micros.cast(pa.int64()))
+    if pa.types.is_date32(kind):
+        return _int64_bytes(column.cast(pa.int32()).cast(pa.int64()))
+    if pa.types.is_uint64(kind):
+        return _int64_bytes(column)
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return _int64_bytes(column.cast(pa.int64()))
+    return column.cast(pa.string()).cast(pa.binary())
+
+
+def _int64_bytes(column: pa.Array) -> pa.Array:
+    valid = column.is_valid() if column.null_count else None
+    if valid is not None:
+        column = column.fill_null(0)
+    data = column.to_numpy(zero_copy_only=False)
+    ordered = np.ascontiguousarray(data, data.dtype.newbyteorder("<"))
+    offsets = np.arange(len(ordered) + 1, dtype=np.int32) * 8
+    keys = pa.Array.from_buffers(
+        pa.binary(), len(ordered), [None, pa.py_buffer(offsets), pa.py_buffer(ordered.view(np.uint8))]
+    )
+    return keys if valid is None else pc.if_else(valid, keys, pa.scalar(None, pa.binary()))
+
+
+def partitions(keys: pa.Array | None, rows: int, count: int, keyless: int) -> npt.NDArray[np.int32]:
+    """The partition of each row from its key's canonical bytes. Rows without a key get ``keyless``.
+
+    Returns int32 of shape (rows,).
+    """
+    if keys is None or keys.null_count == rows:
+        return np.full(rows, keyless, np.int32)
+    if not keys.null_count:
+        return partitions_of(keys.to_pylist(), count)
+    chosen = partitions_of(keys.fill_null(b"").to_pylist(), count)
+    chosen[keys.is_null().to_numpy(zero_copy_only=False)] = keyless
+    return chosen
+
+
+class KeylessPartitioner:
+    """Picks partitions for batches without keys, in steps of about the golden ratio, which spreads successive picks."""
+
+    def __init__(self, count: int, start: int) -> None:
+        self._count = count
+        self._position = start % count
+        step = max(1, round(count * 0.618))
+        while np.gcd(step, count) != 1:
+            step += 1
+        self._step = step
+
+    def next(self) -> int:
+        self._position = (self._position + self._step) % self._count
+        return self._position

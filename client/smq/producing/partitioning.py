@@ -1,0 +1,114 @@
+"""Splits batches by segment, with the routing table from partitions to segments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from smq.producing.delivery_state import DeliveryState, RowIndices
+from smq_core.model.entities import Segment
+
+
+@dataclass(slots=True)
+class SubBatch:
+    """Rows of one batch that belong to one segment. ``rows`` are their indices in the batch, None means all of them.
+
+    ``cost`` is their share of the producer's budget, in bytes; ``created_at`` is when the program handed them over
+    (monotonic seconds). ``timed_out`` says that the rows failed by timeout although their outcome is not known yet.
+    """
+
+    batch: pa.RecordBatch
+    delivery_state: DeliveryState
+    rows: RowIndices
+    cost: int
+    created_at: float
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingTable:
+    """The segment of each partition, ``segments[table[partition]]``. ``table`` is uint16 of shape (P,)."""
+
+    segments: tuple[Segment, ...]
+    table: npt.NDArray[np.uint16]
+
+    @staticmethod
+    def of(segments: Iterable[Segment], partitions: int) -> RoutingTable:
+        """Raises ValueError if the segments do not cover the ring."""
+        chosen = tuple(segments)
+        table = np.full(partitions, 0xFFFF, np.uint16)
+        for number, segment in enumerate(chosen):
+            table[segment.range.start : segment.range.stop] = number
+        if (table == 0xFFFF).any():
+            raise ValueError("the segments do not cover the ring")
+        return RoutingTable(chosen, table)
+
+    def segment_of(self, partition: int) -> Segment:
+        return self.segments[self.table[partition]]
+
+    def with_overlay(self, segments: Sequence[Segment]) -> RoutingTable:
+        """Returns this table with these segments laid over it."""
+        table = self.table.copy()
+        for number, segment in enumerate(segments, len(self.segments)):
+            table[segment.range.start : segment.range.stop] = number
+        return RoutingTable((*self.segments, *segments), table)
+
+    def with_replacement(self, old: Segment, by: RoutingTable) -> RoutingTable:
+        """Returns this table with the partitions of ``old`` routed as in ``by``; all others stay."""
+        names = {s.name: i for i, s in enumerate(self.segments)}
+        if old.name not in names:
+            return self
+        mine = np.flatnonzero(self.table == names[old.name])
+        segments = [s for s in self.segments if s.name != old.name]
+        numbers = {s.name: i for i, s in enumerate(segments)}
+        table = np.array([numbers.get(s.name, 0) for s in self.segments], np.uint16)[self.table]
+        targets = by.table[mine]
+        for number in np.unique(targets):
+            segment = by.segments[number]
+            if segment.name not in numbers:
+                numbers[segment.name] = len(segments)
+                segments.append(segment)
+            table[mine[targets == number]] = numbers[segment.name]
+        return RoutingTable(tuple(segments), table)
+
+
+def partition_by_segment(
+    sub_batch: SubBatch, row_partitions: npt.NDArray[np.int32], route: RoutingTable
+) -> list[tuple[Segment, SubBatch]]:
+    """Splits a sub-batch by segment; rows keep their order. ``row_partitions`` are the partitions of its rows.
+
+    Copies nothing if all rows go to one segment.
+    """
+    if len(route.segments) == 1:
+        return [(route.segments[0], sub_batch)]
+    targets = route.table[row_partitions]
+    first = int(targets[0])
+    if (targets == first).all():
+        return [(route.segments[first], sub_batch)]
+    order = np.argsort(targets, kind="stable")
+    taken = sub_batch.batch.take(pa.array(order))
+    counts = np.bincount(targets, minlength=len(route.segments))
+    rows = order if sub_batch.rows is None else sub_batch.rows[order]
+    parts: list[tuple[Segment, SubBatch]] = []
+    at, left, total = 0, sub_batch.cost, sub_batch.batch.num_rows
+    for number, count in enumerate(counts.tolist()):
+        if not count:
+            continue
+        stop = at + count
+        cost = left if stop == total else sub_batch.cost * count // total
+        left -= cost
+        part = SubBatch(
+            taken.slice(at, count),
+            sub_batch.delivery_state,
+            rows[at:stop],
+            cost,
+            sub_batch.created_at,
+            sub_batch.timed_out,
+        )
+        parts.append((route.segments[number], part))
+        at = stop
+    return parts

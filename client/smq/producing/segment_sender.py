@@ -1,0 +1,148 @@
+"""The sender thread of one segment: opens the stream, sends the queue, and opens the stream again if it breaks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Protocol
+
+import pyarrow as pa
+
+from smq.producing.partitioning import SubBatch
+from smq.producing.segment_stream import SegmentStream
+from smq.transport.backoff import Backoff
+from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, ProducerFenced, SmqError
+from smq_core.model.entities import Replica, Segment
+from smq_core.producing.send_queue import SendQueue, SendQueueState
+
+log = logging.getLogger(__name__)
+
+MIN_BACKOFF_SECONDS = 0.02
+MAX_BACKOFF_SECONDS = 0.25
+
+
+class SenderPort(Protocol):
+    """What a segment sender needs from its producer. ``lock`` guards the send queue and the sender's fields."""
+
+    @property
+    def lock(self) -> threading.Lock: ...
+
+    @property
+    def stopping(self) -> bool: ...
+
+    def open_stream(self, segment: Segment) -> SegmentStream: ...
+
+    def may_send(self, send_queue: SendQueue) -> bool: ...
+
+    def fail(self, error: SmqError) -> None: ...
+
+    def report_unreachable(self, replica: Replica, failure: SmqError | None) -> None: ...
+
+
+class SegmentSender:
+    """Sends the queue of one segment. The producer's lock guards its fields; ``wake`` is a condition on that lock.
+
+    With ``open_ahead`` the sender opens its stream once although there is nothing to send yet.
+    """
+
+    def __init__(self, producer: SenderPort, send_queue: SendQueue, *, open_ahead: bool = False) -> None:
+        self._producer = producer
+        self.send_queue = send_queue
+        self.wake = threading.Condition(producer.lock)
+        self.stream: SegmentStream | None = None
+        self.failure: SmqError | None = None
+        self.replaced_at: float | None = None
+        """When the segment was first known to be replaced. From then on its outcome is needed."""
+        self.acked_at = 0.0
+        self._open_ahead = open_ahead
+        self._backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        self._thread = threading.Thread(
+            target=self._run, name=f"smq-segment-sender-{send_queue.segment.name}", daemon=True
+        )
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while True:
+            with self._producer.lock:
+                if not self._wait_for_work():
+                    return
+                stream = self.stream = self._producer.open_stream(self.send_queue.segment)
+                self.failure = None
+            failure = self._run_stream(stream)
+            with self._producer.lock:
+                if self.stream is stream:
+                    self.stream = None
+                    self.send_queue.stream_closed()
+                failure = failure or self.failure
+            self._schedule_retry(failure)
+
+    def _wait_for_work(self) -> bool:
+        """Waits, holding the lock, until a stream should be opened. False: the queue is done or the producer closes."""
+        retry_at = time.monotonic() + self._backoff.seconds
+        while True:
+            if self._producer.stopping or self.send_queue.state is SendQueueState.DONE:
+                return False
+            left = retry_at - time.monotonic()
+            has_work = self.replaced_at is None and (self._open_ahead or not self.send_queue.idle)
+            if has_work and left <= 0:
+                self._open_ahead = False
+                return True
+            self.wake.wait(left if has_work and left > 0 else None)
+
+    def _run_stream(self, stream: SegmentStream) -> SmqError | None:
+        """Opens the stream and sends until it ends."""
+        try:
+            stream.open()
+        except SmqError as error:
+            return stream.end(graceful=False) or error
+        graceful = self._send(stream)
+        return stream.end(graceful)
+
+    def _send(self, stream: SegmentStream) -> bool:
+        may_send_now = False
+        while True:
+            with self._producer.lock:
+                while True:
+                    if self.stream is not stream:
+                        return False
+                    if self._producer.stopping or self.send_queue.state is SendQueueState.DONE:
+                        return True
+                    may_send_now = may_send_now or (
+                        not self.send_queue.idle and self._producer.may_send(self.send_queue)
+                    )
+                    sent = self.send_queue.next_to_send() if may_send_now else None
+                    if sent is not None:
+                        break
+                    self.wake.wait()
+            sub_batch = sent.sub_batch
+            assert isinstance(sub_batch, SubBatch)
+            try:
+                stream.write(sent.sequence, sub_batch.batch)
+            except (pa.ArrowException, OSError) as error:
+                log.debug("write to %s failed: %s", stream.segment.name, error)
+                return False
+
+    def _schedule_retry(self, failure: SmqError | None) -> None:
+        """Decides after the end of a stream whether and when to open another one."""
+        if isinstance(failure, (ProducerFenced, InvalidRequest)):
+            self._producer.fail(failure)
+            return
+        if self._producer.stopping or self.send_queue.state is SendQueueState.DONE:
+            return
+        if failure is not None:
+            log.info("the stream to %s ended: %s", self.send_queue.segment.name, failure.message)
+        if isinstance(failure, (NotOpenYet, NotHosted)):
+            self._backoff.reset()
+            self._backoff.increase()
+        else:
+            self._backoff.increase()
+            self._producer.report_unreachable(self.send_queue.segment.primary, failure)
+
+    def opened(self) -> None:
+        """Resets the backoff, because the stream works."""
+        self._backoff.reset()

@@ -1,0 +1,54 @@
+"""Opens connections: directly, or through a broker's relay if the client is outside the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import grpc
+
+if TYPE_CHECKING:
+    import pyarrow.flight as fl
+
+    from smq_storage.object_store.store import StoreSettings
+
+RELAY_LEADER_ADDRESS = "leader:7070"
+"""A relay forwards this address to the current leader."""
+
+ChannelOptions = Sequence[tuple[str, str | int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialer:
+    """``via`` is the relay's host:port; None means that every address is reached directly."""
+
+    via: str | None = None
+
+    def flight(self, address: str, options: ChannelOptions = ()) -> fl.FlightClient:
+        """Returns a Flight client of the broker at ``address``; nothing is sent yet."""
+        import pyarrow.flight as fl
+
+        return fl.connect(f"grpc://{address}", generic_options=self._with_proxy(options))
+
+    def leader_channel(self, address: str, options: ChannelOptions = ()) -> grpc.Channel:
+        """Returns a channel to the leader at ``address``; nothing is sent yet."""
+        return grpc.insecure_channel(address, options=self._with_proxy(options))
+
+    def store(self, settings: StoreSettings) -> StoreSettings:
+        """Returns settings that use the relay if the store needs it, as a filer in the cluster (``http://``) does."""
+        if self.via is None or not (settings.endpoint or "").startswith("http://"):
+            return settings
+        return replace(settings, proxy=f"http://{self.via}")
+
+    def first_hop(self, address: str) -> str:
+        """Where the TCP connection for ``address`` goes: to the address itself, or to the relay."""
+        return self.via or address
+
+    def _with_proxy(self, options: ChannelOptions) -> list[tuple[str, str | int]]:
+        # Without a relay the environment's proxy is ignored, because brokers are not behind it.
+        chosen = ("grpc.http_proxy", f"http://{self.via}") if self.via else ("grpc.enable_http_proxy", 0)
+        return [*options, chosen]
+
+
+DIRECT = Dialer()

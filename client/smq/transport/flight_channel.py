@@ -1,0 +1,81 @@
+"""A connection to a broker for a single stream, which any thread can cut at once.
+
+Flight cannot free a write that is stuck on a stalled broker. Shutting down the TCP socket frees it within a
+millisecond. The socket is the one among the process's descriptors that appears while the connection is made. If it is
+not found, gRPC's keepalive frees the write after two to three seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from smq.transport import sockets
+from smq.transport.dialer import Dialer
+from smq_core.errors import Unreachable
+from smq_proto.flight import from_flight
+
+CONNECT_TIMEOUT_SECONDS = 1.0
+
+# These pings rely on the broker's heartbeats: gRPC limits pings while the other side sends no frames.
+_KEEPALIVE = [
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 1000),
+    ("grpc.http2.ping_timeout_ms", 1000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+_connect_locks: dict[str, threading.Lock] = {}
+_connect_locks_guard = threading.Lock()
+
+
+class FlightChannel:
+    """A Flight client with its own TCP connection. ``address`` is host:port."""
+
+    def __init__(self, address: str, client: fl.FlightClient, own_sockets: list[socket.socket]) -> None:
+        self.address = address
+        self.client = client
+        self._sockets = own_sockets
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def open(address: str, dialer: Dialer) -> FlightChannel:
+        """Connects and checks that the broker answers. Raises Unreachable after CONNECT_TIMEOUT_SECONDS."""
+        first_hop = dialer.first_hop(address)
+        with _connect_locks_guard:
+            connect_lock = _connect_locks.setdefault(first_hop, threading.Lock())
+        if not connect_lock.acquire(timeout=CONNECT_TIMEOUT_SECONDS):
+            raise Unreachable(f"the broker at {address} does not answer")
+        try:
+            peer_addresses = sockets.peer_addresses(first_hop)
+            before = sockets.connections_to(peer_addresses)
+            client = dialer.flight(address, _KEEPALIVE)
+            try:
+                list(client.list_actions(fl.FlightCallOptions(timeout=CONNECT_TIMEOUT_SECONDS)))
+            except pa.ArrowNotImplementedError:
+                pass  # the broker answered, which is enough
+            except (pa.ArrowException, OSError) as error:
+                sockets.shut_down(sockets.new_connections(before, peer_addresses))
+                client.close()
+                raise from_flight(error) from None
+            return FlightChannel(address, client, sockets.new_connections(before, peer_addresses))
+        finally:
+            connect_lock.release()
+
+    def abort(self) -> None:
+        """Cuts the connection, so that every call on it, even a stuck write, fails at once. Repeatable."""
+        with self._lock:
+            own_sockets, self._sockets = self._sockets, []
+        sockets.shut_down(own_sockets)
+
+    def close(self) -> None:
+        """Closes the connection after the stream has ended."""
+        with self._lock:
+            own_sockets, self._sockets = self._sockets, []
+        for it in own_sockets:
+            it.close()
+        with contextlib.suppress(pa.ArrowException, OSError):
+            self.client.close()

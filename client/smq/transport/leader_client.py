@@ -1,0 +1,156 @@
+"""Calls to the leader. The client finds it among the given addresses and follows it when it changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from smq.transport.dialer import DIRECT, Dialer
+from smq_core.errors import NotLeader, SmqError, Unavailable, Unreachable
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2_grpc
+from smq_proto.wire import error_from_pb
+
+ERROR_TRAILER = "smq-error-bin"
+RETRY_INTERVAL_SECONDS = 0.1
+_OPTIONS = (
+    ("grpc.max_receive_message_length", 64 << 20),
+    # Short limits, so that a leader that comes back is found at once and not after gRPC's own backoff.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+
+
+class LeaderClient:
+    """Safe from many threads. Addresses are ``host:port``; the one that answered last is tried first."""
+
+    def __init__(self, addresses: list[str], *, timeout: float = 10.0, dialer: Dialer = DIRECT) -> None:
+        self._addresses = list(addresses)
+        self._timeout = timeout
+        self._dialer = dialer
+        self._lock = threading.Lock()
+        self._channels: dict[str, grpc.Channel] = {}
+        self._current = self._addresses[0] if self._addresses else ""
+        self._closed = False
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether the client has any address of a leader."""
+        return bool(self._addresses)
+
+    def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
+        """Calls the Leader service, trying each address until one leads, within ``timeout`` seconds.
+
+        Raises Unavailable if no leader answers within that time, or the leader's error.
+        """
+        deadline = time.monotonic() + (timeout if timeout is not None else self._timeout)
+        tried: set[str] = set()
+        leader_error: Unavailable | None = None
+        while True:
+            address = self._current_address()
+            left = max(0.05, deadline - time.monotonic())
+            # An address that hangs must not use up the time of the others.
+            attempt_timeout = left if len(self._addresses) == 1 else max(0.05, left / 2)
+            try:
+                return getattr(self._stub(address), method)(request, timeout=attempt_timeout)
+            except grpc.RpcError as error:
+                failure = _error_from_rpc(error, address)
+            if not isinstance(failure, Unavailable):
+                raise failure
+            if isinstance(failure, (NotLeader, Unreachable)):
+                self._advance_from(address, failure)
+                tried.add(address)
+            else:
+                leader_error = failure  # it leads, and its error says what it waits for
+                tried.add(address)
+            if leader_error is not None and time.monotonic() >= deadline:
+                raise leader_error
+            if time.monotonic() >= deadline or self._closed:
+                raise Unavailable(
+                    f"no leader answered at {', '.join(sorted(tried | set(self._addresses)))}: {failure.message}"
+                )
+            # Wait only when every address has been tried.
+            if self._current_address() in tried:
+                tried.clear()
+                time.sleep(min(RETRY_INTERVAL_SECONDS, max(0.0, deadline - time.monotonic())))
+
+    def watch(self, request: pb.LocateRequest) -> LayoutWatch:
+        """Opens the stream of a topic's layouts at the address that led last. Iterating it raises the errors."""
+        address = self._current_address()
+        return LayoutWatch(self, address, self._stub(address).Watch(request))
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for channel in self._channels.values():
+                channel.close()
+            self._channels.clear()
+
+    def _current_address(self) -> str:
+        with self._lock:
+            if not self._current:
+                raise Unavailable("this client has no leader's address; pass one to connect()")
+            return self._current
+
+    def _advance_from(self, failed: str, failure: SmqError) -> None:
+        new_leader = failure.leader if isinstance(failure, NotLeader) else ""
+        with self._lock:
+            if self._current != failed:
+                return
+            if new_leader and new_leader != failed:
+                self._current = new_leader
+            else:
+                at = self._addresses.index(failed) if failed in self._addresses else -1
+                self._current = self._addresses[(at + 1) % len(self._addresses)]
+
+    def _stub(self, address: str) -> Any:
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the client is closed")
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = self._channels[address] = self._dialer.leader_channel(address, _OPTIONS)
+        return leader_pb2_grpc.LeaderStub(channel)
+
+
+class LayoutWatch:
+    """An open stream of layouts. Any thread may ``cancel`` it."""
+
+    def __init__(self, client: LeaderClient, address: str, stream: Any) -> None:
+        self._client = client
+        self._address = address
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[pb.LocateReply]:
+        """Raises Unavailable if the stream breaks (the next stream goes to another address), or the leader's error."""
+        try:
+            yield from self._stream
+        except grpc.RpcError as error:
+            failure = _error_from_rpc(error, self._address)
+            if isinstance(failure, Unavailable):
+                self._client._advance_from(self._address, failure)
+            raise failure from None
+        raise Unavailable(f"the leader at {self._address} ended the stream")
+
+    def cancel(self) -> None:
+        self._stream.cancel()
+
+
+def _error_from_rpc(error: grpc.RpcError, address: str) -> SmqError:
+    """The SmqError in a failed call's trailers, which the leader sent; Unreachable if nothing answered."""
+    for name, value in getattr(error, "trailing_metadata", lambda: None)() or ():
+        if name == ERROR_TRAILER:
+            try:
+                return error_from_pb(pb.Error.FromString(value))
+            except DecodeError:
+                continue
+    code, details = error.code(), error.details()  # type: ignore[attr-defined]
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+        return Unreachable(f"{address} did not answer ({code.name.lower()}: {details})")
+    return SmqError(f"{address} answered {code.name}: {details}")

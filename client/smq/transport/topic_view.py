@@ -1,0 +1,285 @@
+"""The cached view of one topic, kept up to date from the leader, or else from brokers, or else from the files.
+
+The leader's Watch stream delivers every change of the layout. While no leader answers, the client calls ``locate`` at
+the topic's brokers, and if none answers, it reads the files. A newer layout replaces an older one from any source.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from smq.transport.dialer import DIRECT, Dialer
+from smq.transport.leader_client import LayoutWatch, LeaderClient
+from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable, UnknownTopic
+from smq_core.model.entities import Layout, SealedSegment, Topic
+from smq_core.model.interval_set import EMPTY, IntervalSet
+from smq_core.reading.segment_dag import missing_predecessors
+from smq_proto.flight import call
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
+from smq_storage.catalog import layouts, sealed_index, topics
+from smq_storage.object_store.store import Store, StoreSettings
+
+log = logging.getLogger(__name__)
+
+FIRST_SNAPSHOT_TIMEOUT_SECONDS = 10.0
+RETRY_INTERVAL_SECONDS = 0.2
+DELETED_AFTER_SECONDS = 3.0
+LOCATE_TIMEOUT_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSnapshot:
+    """A topic and its layout at one time."""
+
+    topic: Topic
+    layout: Layout
+
+
+class TopicView:
+    """The view of one topic. Safe from many threads; ``close`` ends its thread."""
+
+    def __init__(
+        self,
+        name: str,
+        leader: LeaderClient,
+        settings: StoreSettings | None = None,
+        credentials: tuple[str | None, str | None] = (None, None),
+        dialer: Dialer = DIRECT,
+    ) -> None:
+        self.name = name
+        self.dialer = dialer
+        self._leader = leader
+        self._settings = settings
+        self._credentials = credentials
+        self._store: Store | None = None
+        self._changed = threading.Condition()
+        self._snapshot: TopicSnapshot | None = None
+        self._failure: SmqError | None = None
+        self._failing_since = 0.0
+        self._listeners: list[Callable[[TopicSnapshot], None]] = []
+        self._watch_stream: LayoutWatch | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"smq-topic-view-{name}", daemon=True)
+        self._thread.start()
+
+    # ---- for producers and consumers
+
+    def wait_for_snapshot(self, timeout: float = FIRST_SNAPSHOT_TIMEOUT_SECONDS) -> TopicSnapshot:
+        """Waits for the first snapshot and returns it. Raises UnknownTopic, Unavailable."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._snapshot or _is_final(self._failure), timeout)
+            if self._snapshot is not None:
+                return self._snapshot
+            failure = self._failure
+        if failure is not None:
+            raise failure
+        raise Unavailable(f"no leader or broker located {self.name} within {timeout} s. Check that the leader is up")
+
+    @property
+    def snapshot(self) -> TopicSnapshot:
+        assert self._snapshot is not None
+        return self._snapshot
+
+    @property
+    def deleted(self) -> UnknownTopic | None:
+        """The UnknownTopic error after DELETED_AFTER_SECONDS; a new leader may not have the topic at first."""
+        failure, since = self._failure, self._failing_since
+        gone = isinstance(failure, UnknownTopic) and time.monotonic() - since >= DELETED_AFTER_SECONDS
+        return failure if gone and isinstance(failure, UnknownTopic) else None
+
+    def add_listener(self, listener: Callable[[TopicSnapshot], None]) -> None:
+        """Calls the listener after every change, in the view's thread, and once now."""
+        with self._changed:
+            self._listeners.append(listener)
+            snapshot = self._snapshot
+        if snapshot is not None:
+            listener(snapshot)
+
+    def remove_listener(self, listener: Callable[[TopicSnapshot], None]) -> None:
+        with self._changed:
+            self._listeners = [it for it in self._listeners if it != listener]
+
+    def report_unreachable_broker(self, incarnation: str, what: str) -> None:
+        """Reports to the leader that this broker could not be reached. Errors are ignored."""
+        if not self._leader.is_configured:
+            return
+        try:
+            self._leader.call(
+                "ReportUnreachable", lpb.UnreachableBroker(incarnation=incarnation, error=what[:200]), timeout=0.3
+            )
+        except SmqError:
+            return
+
+    def sealed_history(self) -> SealedHistory:
+        """Returns the segments that have left the layout, from the leader or from the files. Raises Unavailable."""
+        if self._leader.is_configured:
+            try:
+                reply = self._leader.call("History", lpb.HistoryRequest(topic=self.name), timeout=2.0)
+                sealed = {s.name: sealed_from_pb(s) for s in reply.segments}
+                # A leader of an earlier version removes no segments and does not send the field.
+                return (
+                    SealedHistory(sealed, *removed_from_pb(reply.removed))
+                    if reply.HasField("removed")
+                    else SealedHistory(sealed)
+                )
+            except Unavailable:
+                if not self._has_store_settings():
+                    raise
+        found = sealed_index.load(self.store(), self.name, self.snapshot.topic.uid)
+        return SealedHistory(
+            {s.name: s for s in found.entries}, found.removed, {s.name: s.end for s in found.removed_segments}
+        )
+
+    def refresh_from_store(self, number: int) -> None:
+        """Reads the files if the layout has no segment of that number yet. Raises Unavailable."""
+        if number >= self.snapshot.layout.next_number:
+            self.store()
+            self._load_from_store()
+
+    def store(self) -> Store:
+        """Opens the store of the topic's files. Raises StoreUnavailable if its address is not known."""
+        with self._changed:
+            if self._store is None:
+                if self._settings is None:
+                    raise StoreUnavailable(
+                        "the address of the filer is not known; pass filer_url (and filer_endpoint) to connect()"
+                    )
+                self._store = self._settings.open()
+            return self._store
+
+    def close(self) -> None:
+        self._stop.set()
+        with self._changed:
+            watch_stream = self._watch_stream
+        if watch_stream is not None:
+            watch_stream.cancel()
+        self._thread.join(5)
+
+    # ---- updates
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._watch()
+            except UnknownTopic as error:
+                self._fail(error)
+            except SmqError as error:
+                try:
+                    located = self._locate_elsewhere()
+                except SmqError as other:
+                    self._fail(other)
+                else:
+                    if not located:
+                        self._fail(error)
+            except Exception as error:
+                log.exception("the view of %s failed", self.name)
+                self._fail(Unavailable(f"the view of {self.name} failed: {error}"))
+            self._stop.wait(RETRY_INTERVAL_SECONDS)
+
+    def _watch(self) -> None:
+        if not self._leader.is_configured:
+            raise Unavailable("no leader is configured")
+        watch_stream = self._leader.watch(pb.LocateRequest(topic=self.name))
+        with self._changed:
+            self._watch_stream = watch_stream
+        if self._stop.is_set():
+            watch_stream.cancel()
+        for reply in watch_stream:
+            self._apply_reply(reply)
+
+    def _locate_elsewhere(self) -> bool:
+        return any(self._locate_at_broker(a) for a in self._broker_addresses()) or self._load_from_store()
+
+    def _broker_addresses(self) -> Iterable[str]:
+        snapshot = self._snapshot
+        if snapshot is None:
+            return []
+        return list(dict.fromkeys(r.address for s in snapshot.layout.segments for r in s.replicas))
+
+    def _locate_at_broker(self, address: str) -> bool:
+        try:
+            with self.dialer.flight(address) as client:
+                body = call(client, "locate", pb.LocateRequest(topic=self.name), timeout=LOCATE_TIMEOUT_SECONDS)
+            self._apply_reply(pb.LocateReply.FromString(body))
+            return True
+        except Exception as error:
+            log.debug("%s could not locate %s: %s", address, self.name, error)
+            return False
+
+    def _has_store_settings(self) -> bool:
+        return self._settings is not None
+
+    def _load_from_store(self) -> bool:
+        if not self._has_store_settings():
+            return False
+        store = self.store()
+        current = topics.read_current(store, self.name)
+        if current is None:
+            raise UnknownTopic(f"there is no topic {self.name} in {store!r}", topic=self.name)
+        topic = topics.read_topic(store, self.name, current[0])
+        found = layouts.read_layout(store, self.name, current[0])
+        if topic is None or found is None:
+            return False
+        self._apply_snapshot(TopicSnapshot(topic, found[0]))
+        return True
+
+    def _apply_reply(self, reply: pb.LocateReply) -> None:
+        if not reply.layout.segments:
+            return  # the topic is new and has no layout yet
+        if reply.store_url:
+            with self._changed:
+                if self._settings is None:
+                    located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
+                    self._settings = replace(
+                        self.dialer.store(located), access_key=self._credentials[0], secret_key=self._credentials[1]
+                    )
+        self._apply_snapshot(TopicSnapshot(topic_from_pb(reply.topic), layout_from_pb(reply.layout)))
+
+    def _apply_snapshot(self, new: TopicSnapshot) -> None:
+        with self._changed:
+            old = self._snapshot
+            self._failure = None
+            if old is not None and old.topic.uid == new.topic.uid and old.layout.version >= new.layout.version:
+                return
+            self._snapshot = new
+            listeners = list(self._listeners)
+            self._changed.notify_all()
+        for listener in listeners:
+            listener(new)
+
+    def _fail(self, error: SmqError) -> None:
+        with self._changed:
+            if type(self._failure) is not type(error):
+                self._failing_since = time.monotonic()
+            self._failure = error
+            self._changed.notify_all()
+
+
+def _is_final(failure: SmqError | None) -> bool:
+    return isinstance(failure, InvalidRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedHistory:
+    """Segments that have left the layout.
+
+    ``sealed`` segments can be read. ``removed`` has the numbers of those that retention removed; None if that is not
+    known. ``ends`` has the end offsets of the last removed ones, by name.
+    """
+
+    sealed: Mapping[str, SealedSegment]
+    removed: IntervalSet | None = None
+    ends: Mapping[str, int] = field(default_factory=dict)
+
+    def missing_predecessors(self, layout: Layout) -> set[str]:
+        """The predecessors that are neither sealed nor removed here. If there are any, this is older than the layout.
+
+        If the leader did not say what was removed, they may also be removed segments.
+        """
+        return missing_predecessors(layout, list(self.sealed.values()), self.removed or EMPTY)

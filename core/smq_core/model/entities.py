@@ -1,0 +1,281 @@
+"""The frozen values of the system: topics, segments, replicas, the layout, positions.
+
+Sizes are bytes. Offsets count the messages of one segment from 0. The layout's transitions are in
+``layout_transitions.py``; nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from smq_core.model.keyspace import KeyRange
+
+Positions = Mapping[str, int]
+"""How far a reader has come: ``{segment: next offset}``."""
+
+Micros = int
+"""A time or a duration in microseconds. Times count from the Unix epoch unless a docstring names another clock."""
+
+MIB = 1024 * 1024
+MILLISECOND: Micros = 1_000
+SECOND: Micros = 1_000_000
+
+
+class Durability(StrEnum):
+    """When a message is acked: once every replica holds it, or once it is in the filer."""
+
+    REPLICATED = "Replicated"
+    STORED = "Stored"
+
+
+class Phase(StrEnum):
+    """The phases of a segment, in this order. A sealed segment never changes."""
+
+    PENDING = "pending"
+    OPEN = "open"
+    SEALING = "sealing"
+    SEALED = "sealed"
+
+
+class Reason(StrEnum):
+    """Why a segment was opened or sealed."""
+
+    CREATE = "Create"
+    SPLIT = "Split"
+    MERGE = "Merge"
+    FAILOVER = "Failover"
+    DRAIN = "Drain"
+    ROLL = "Roll"
+    REBALANCE = "Rebalance"
+    MANUAL = "Manual"
+
+
+class Liveness(StrEnum):
+    """The leader's view of an incarnation. An unreachable one is only SUSPECT; GONE needs a termination proof."""
+
+    ALIVE = "alive"
+    SUSPECT = "suspect"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One typed column of a topic with a schema. ``type`` is an Arrow type name such as ``float64``."""
+
+    name: str
+    type: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """The desired state of a topic. Defaults are those of the Topic resource."""
+
+    partitions: int = 1024
+    key: str | None = None
+    schema: tuple[Column, ...] = ()
+    durability: Durability = Durability.REPLICATED
+    replicas: int = 2
+    min_segments: int = 1
+    max_segments: int = 64
+    target_messages_per_second: int = 50_000
+    target_bytes_per_second: int = 32 * MIB
+    split_after: Micros = 5 * SECOND
+    merge_after: Micros = 300 * SECOND
+    flush_bytes: int = 32 * MIB
+    flush_interval: Micros = 10 * SECOND
+    roll_bytes: int = 8 * 1024 * MIB
+    roll_age: Micros = 24 * 3600 * SECOND
+    retention_age: Micros | None = 7 * 24 * 3600 * SECOND
+    retention_bytes: int | None = None
+    retention_keeps_unread: bool = True
+    retention_abandoned_after: Micros | None = 7 * 24 * 3600 * SECOND
+    delete_data: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic. ``name`` is ``namespace/topic``; ``uid`` distinguishes it from an earlier topic of the same name."""
+
+    name: str
+    uid: str
+    spec: TopicSpec
+
+    @property
+    def short_name(self) -> str:
+        return self.name.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """The broker incarnation that hosts, or will host, a segment's tail."""
+
+    broker: str
+    incarnation: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One entry of the layout. ``replicas[0]`` is the primary. The name is never used again."""
+
+    name: str
+    number: int
+    range: KeyRange
+    phase: Phase
+    durability: Durability
+    replicas: tuple[Replica, ...]
+    predecessors: tuple[str, ...] = ()
+    successors: tuple[str, ...] = ()
+    opened_because: Reason = Reason.CREATE
+    sealed_because: Reason | None = None
+    opened_at: Micros = 0
+    loss_accepted: bool = False
+    """An administrator lets its seal go on, although unreachable replicas may hold more messages."""
+    known_watermark: int | None = None
+    """The highest known watermark at that moment, from which the leader that seals the segment reports the loss."""
+
+    @property
+    def primary(self) -> Replica:
+        return self.replicas[0]
+
+
+def segment_name(topic: str, range_: KeyRange, number: int) -> str:
+    """``flights-0-1024-7``: the topic, the range, and a number that makes it unique for ever."""
+    return f"{topic.rsplit('/', 1)[-1]}-{range_.start}-{range_.stop}-{number}"
+
+
+def number_of(segment: str) -> int:
+    """The number at the end of a segment's name. Raises ValueError when it has none."""
+    return int(segment.rpartition("-")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSegment:
+    """One entry of the index of sealed segments, for a segment that left the layout."""
+
+    name: str
+    number: int
+    range: KeyRange
+    end: int
+    predecessors: tuple[str, ...]
+    successors: tuple[str, ...]
+    opened_because: Reason
+    sealed_because: Reason
+    opened_at: Micros
+    sealed_at: Micros
+    durability: Durability = Durability.REPLICATED
+    bytes: int = 0
+    lost_from: int | None = None
+    lost_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedSegment:
+    """A segment that retention removed from the index. ``files`` is true until its files are deleted.
+
+    ``unread`` has the groups that had not read it to its end, ``{group: next offset}``. They learn from it what they
+    lost.
+    """
+
+    name: str
+    number: int
+    end: int
+    removed_at: Micros
+    bytes: int = 0
+    files: bool = True
+    unread: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The pending, open and sealing segments of a topic. Only a conditional PUT changes it.
+
+    ``version`` counts the changes. ``writer`` is unique for each PUT, so that its writer recognises it on reading back
+    when the answer was lost. ``deleted`` means that the topic is deleted and no segment opens again.
+    """
+
+    topic: str
+    uid: str
+    partitions: int
+    version: int = 0
+    next_number: int = 0
+    segments: tuple[Segment, ...] = ()
+    writer: str = ""
+    deleted: bool = False
+
+    def segment(self, name: str) -> Segment:
+        """The segment of that name. Raises KeyError when the layout has none."""
+        return self._by_name[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Segment]:
+        return {segment.name: segment for segment in self.segments}
+
+    @property
+    def ring(self) -> KeyRange:
+        return KeyRange(0, self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """The state of one producer at one position of the log.
+
+    ``recent`` holds the first offsets of the last batches, the newest last: batch ``last_sequence - i`` begins at
+    ``recent[-1 - i]``. It has at most ``RECENT_BATCHES`` entries, which limits a producer's batches in flight.
+    """
+
+    epoch: int
+    last_sequence: int
+    recent: tuple[int, ...]
+
+    def first_offset(self, sequence: int) -> int | None:
+        """The first offset of a batch, or None if it is not in the log or older than ``recent``."""
+        back = self.last_sequence - sequence
+        return self.recent[-1 - back] if 0 <= back < len(self.recent) else None
+
+
+RECENT_BATCHES = 64
+
+Producers = Mapping[str, ProducerState]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkInfo:
+    """The metadata of one chunk. The next chunk begins at ``first + rows``; a seal chunk has no rows and is the last.
+
+    ``nonce`` is unique for each attempt to write, so that a writer recognises its own object on reading back.
+    ``producers`` is the state of every live producer at the chunk's end. ``lost`` is the range of offsets that a
+    seal from the filer reports as lost, if known. ``upload`` names the file below ``_uploads/`` that holds the chunk's
+    rows, if the chunk has none itself. Nothing writes such chunks yet, but garbage collection respects them.
+    """
+
+    segment: str
+    first: int
+    rows: int
+    writer: str
+    nonce: str
+    sealed: bool = False
+    producers: Producers = field(default_factory=dict)
+    lost: tuple[int, int] | None = None
+    upload: str | None = None
+
+    @property
+    def end(self) -> int:
+        return self.first + self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class SealOutcome:
+    """The content of the seal chunk: the segment's end and each producer's last sequence."""
+
+    segment: str
+    end: int
+    producers: Producers = field(default_factory=dict)
+    lost: tuple[int, int] | None = None

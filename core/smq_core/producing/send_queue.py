@@ -1,0 +1,214 @@
+"""One producer's send queues: sequences, sub-batches in flight, and their resolution when a segment is sealed.
+
+A producer has one send queue for each segment. A sub-batch (the rows of one batch that belong to one segment) waits in
+the queue, gets the next sequence when it is sent, and is resolved by an ack or by the segment's outcome. Sub-batches
+that the outcome does not contain are returned in order, to be partitioned again for the successors. So no message is
+lost, duplicated or reordered within a key.
+
+Sub-batches are opaque. There is no IO or clock, and only one caller at a time may use a queue.
+
+States::
+
+    closed --stream opens--> streaming --stream breaks--> closed
+       └── the segment's outcome is known ──> done   (from any state)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from smq_core.errors import ProducerFenced, SequenceGap
+from smq_core.model.entities import RECENT_BATCHES, ProducerState, Segment
+
+MAX_IN_FLIGHT = RECENT_BATCHES
+
+
+class SendQueueState(StrEnum):
+    CLOSED = "closed"
+    STREAMING = "streaming"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class SentSubBatch:
+    """A sub-batch with its sequence."""
+
+    sequence: int
+    sub_batch: object
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredSubBatch:
+    """A durable sub-batch. Its rows begin at ``first_offset``; None if the offset is no longer known."""
+
+    segment: str
+    sub_batch: object
+    first_offset: int | None
+
+
+@dataclass(slots=True)
+class SendQueue:
+    """The sub-batches for one segment. ``queue`` was never sent; ``in_flight`` may be in the log."""
+
+    segment: Segment
+    state: SendQueueState = SendQueueState.CLOSED
+    next_sequence: int = 0
+    queue: deque[object] = field(default_factory=deque)
+    in_flight: deque[SentSubBatch] = field(default_factory=deque)
+    to_resend: int = 0
+    """How many of ``in_flight``, counted from the end, have to be sent again on the current stream."""
+
+    def next_to_send(self) -> SentSubBatch | None:
+        """The next sub-batch to send. None if nothing waits, the stream is closed, or enough is in flight."""
+        if self.state is not SendQueueState.STREAMING:
+            return None
+        if self.to_resend:
+            resend = self.in_flight[len(self.in_flight) - self.to_resend]
+            self.to_resend -= 1
+            return resend
+        if not self.queue or len(self.in_flight) >= MAX_IN_FLIGHT:
+            return None
+        sent = SentSubBatch(self.next_sequence, self.queue.popleft())
+        self.next_sequence += 1
+        self.in_flight.append(sent)
+        return sent
+
+    def opened(self, last_sequence: int | None) -> None:
+        """A stream opened, and the replica reported the last sequence that it has of this producer.
+
+        Everything in flight is sent again, even if the replica has it, because the replica acks repeats. If it has no
+        state of a producer that has nothing in flight, it dropped an idle producer, and sequences restart at 0.
+
+        Raises ProducerFenced if the replica has batches that this producer never sent: another producer uses the same
+        id and epoch, so this one's messages would be taken for repeats. Raises SequenceGap if the replica has less than
+        it acked while batches are in flight, because their outcome can no longer be determined.
+        """
+        if self.state is SendQueueState.DONE:
+            return  # the segment's outcome came before the stream opened
+        if last_sequence is None and not self.in_flight:
+            self.next_sequence = 0
+        first = self.in_flight[0].sequence if self.in_flight else self.next_sequence
+        held = -1 if last_sequence is None else last_sequence
+        if held >= self.next_sequence:
+            raise ProducerFenced(
+                f"{self.segment.name} has batches up to {held} of another producer with this id and epoch; "
+                "use a higher epoch at each start, or another id"
+            )
+        if held < first - 1:
+            raise SequenceGap(
+                f"{self.segment.name} has this producer's batches up to {held}, but {first - 1} was acked",
+                expected=held + 1,
+            )
+        self.state = SendQueueState.STREAMING
+        self.to_resend = len(self.in_flight)
+
+    def acked(self, first_sequence: int, first_offsets: Sequence[int | None]) -> list[DeliveredSubBatch]:
+        """Batches from ``first_sequence`` on are durable. Repeated and late acks are ignored."""
+        delivered = []
+        for sequence, offset in enumerate(first_offsets, first_sequence):
+            if self.in_flight and self.in_flight[0].sequence == sequence:
+                delivered.append(DeliveredSubBatch(self.segment.name, self.in_flight.popleft().sub_batch, offset))
+        self.to_resend = min(self.to_resend, len(self.in_flight))
+        return delivered
+
+    def stream_closed(self) -> None:
+        """The stream broke; batches in flight may or may not be in the log."""
+        if self.state is SendQueueState.STREAMING:
+            self.state = SendQueueState.CLOSED
+
+    def resolve(self, known: ProducerState | None, epoch: int) -> tuple[list[DeliveredSubBatch], list[object]]:
+        """Applies the segment's outcome. Returns what is in the log, and, in order, what the successors must get.
+
+        Raises ProducerFenced, and changes nothing, if the log ends with a newer epoch of this producer.
+        """
+        if known is not None and known.epoch > epoch:
+            raise ProducerFenced(
+                f"{self.segment.name} ended with epoch {known.epoch} of this producer; "
+                f"this process has epoch {epoch} and must stop",
+                epoch=known.epoch,
+            )
+        self.state = SendQueueState.DONE
+        same = known if known is not None and known.epoch == epoch else None
+        last = same.last_sequence if same is not None else -1
+        delivered: list[DeliveredSubBatch] = []
+        resend: list[object] = []
+        for sent in self.in_flight:
+            if same is not None and sent.sequence <= last:
+                first = same.first_offset(sent.sequence)
+                delivered.append(DeliveredSubBatch(self.segment.name, sent.sub_batch, first))
+            else:
+                resend.append(sent.sub_batch)
+        resend.extend(self.queue)
+        self.in_flight.clear()
+        self.queue.clear()
+        self.to_resend = 0
+        return delivered, resend
+
+    @property
+    def idle(self) -> bool:
+        return not self.queue and not self.in_flight
+
+
+@dataclass(slots=True)
+class SendQueues:
+    """All send queues of one producer on one topic, and which of them may send.
+
+    A queue may send only when this producer's queues of all predecessors are done. Otherwise rows of a key could
+    overtake earlier rows whose outcome is still unknown. The stream may be opened before that.
+    """
+
+    epoch: int = 0
+    send_queues: dict[str, SendQueue] = field(default_factory=dict)
+    predecessors: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def send_queue(self, segment: Segment) -> SendQueue:
+        return self.send_queues.setdefault(segment.name, SendQueue(segment))
+
+    def may_send(self, send_queue: SendQueue) -> bool:
+        """Whether the queue may begin to send: all queues among its ancestors are done or idle.
+
+        Checking direct predecessors is not enough: a segment that was replaced before it opened has no queue, but its
+        predecessors may have one. A segment that came and went between two reads of the layout is not even known, so
+        every older segment with overlapping partitions counts as an ancestor.
+        """
+        own = send_queue.segment
+        return not self._has_undecided(own.predecessors) and all(
+            self._is_decided(other)
+            for other in self.send_queues.values()
+            if other.segment.number < own.number and other.segment.range.overlaps(own.range)
+        )
+
+    def update_layout(self, segments: Iterable[Segment]) -> None:
+        """Records the predecessors of the current layout's segments, for as long as a queue may need them."""
+        for segment in segments:
+            self.predecessors[segment.name] = segment.predecessors
+
+    def discard_done(self, live: set[str]) -> None:
+        """Drops queues that are done and not in ``live`` (the layout's segments and their predecessors)."""
+        for name in [
+            n for n, send_queue in self.send_queues.items() if send_queue.state is SendQueueState.DONE and n not in live
+        ]:
+            del self.send_queues[name]
+        keep = live | self.send_queues.keys()
+        for name in [n for n, before in self.predecessors.items() if n not in keep and not self._has_undecided(before)]:
+            del self.predecessors[name]
+
+    def _has_undecided(self, names: Iterable[str]) -> bool:
+        """Whether a queue of these segments, or of their ancestors, is neither done nor idle."""
+        waiting = list(names)
+        seen = set(waiting)
+        while waiting:
+            name = waiting.pop()
+            if name in self.send_queues and not self._is_decided(self.send_queues[name]):
+                return True
+            further = [p for p in self.predecessors.get(name, ()) if p not in seen]
+            waiting += further
+            seen.update(further)
+        return False
+
+    @staticmethod
+    def _is_decided(send_queue: SendQueue) -> bool:
+        return send_queue.state is SendQueueState.DONE or send_queue.idle

@@ -1,0 +1,1 @@
+"""The segment DAG as readers see it, and consumer groups."""

@@ -1,0 +1,269 @@
+"""Plans which segments of a topic to seal now, why, and which successors they get.
+
+Every rule produces ``SealPlan``s. The order of the rules matters, because a segment is planned at most once in a pass,
+by the first rule that applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from smq_core.model.entities import Durability, Layout, Liveness, Micros, Phase, Reason, Replica, Segment, TopicSpec
+from smq_core.model.keyspace import KeyRange, merge_ranges, split_evenly
+from smq_core.model.layout_transitions import SealPlan, Successor
+from smq_core.scaling.autoscaler import Change, HotPartition, Merge, Roll, Split
+from smq_core.scaling.placement import BrokerView, Placer
+from smq_core.scaling.rebalancing import Move
+
+DRAIN_SHARE = 4
+"""At most one in so many of a topic's segments moves away from a draining broker at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision and its reason, as users see it."""
+
+    at: Micros
+    topic: str
+    action: str
+    segments: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManualRequest:
+    """A manual request: ``split`` (at boundaries, or in the middle), ``merge``, ``move`` or ``roll``."""
+
+    action: str
+    segments: tuple[str, ...]
+    boundaries: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutcome:
+    """The requests that no plan carries out: those that wait, and those that became impossible, with the reason."""
+
+    waiting: list[ManualRequest]
+    rejected: dict[ManualRequest, str]
+
+
+def validate_request(layout: Layout, request: ManualRequest) -> None:
+    """Raises ValueError, with a message for the user, if the request cannot be carried out."""
+    if request.action not in ("split", "merge", "move", "roll"):
+        raise ValueError(f"unknown action {request.action!r}: use split, merge, move or roll")
+    segments = []
+    for i, name in enumerate(request.segments):
+        if name in request.segments[:i]:
+            raise ValueError(f"{name} is named twice")
+        if name not in layout:
+            raise ValueError(f"the topic has no open segment {name!r}: see `smq segment list`")
+        segments.append(layout.segment(name))
+        if segments[-1].successors or segments[-1].phase is not Phase.OPEN:
+            raise ValueError(f"{name} is {segments[-1].phase.value}: only open segments can change")
+    if request.action == "merge":
+        if len(segments) < 2:
+            raise ValueError("a merge needs two or more neighbouring segments")
+        merge_ranges(s.range for s in segments)
+    elif len(segments) != 1:
+        raise ValueError(f"{request.action} takes exactly one segment")
+    if request.action == "split":
+        _parts(segments[0].range, request.boundaries)
+
+
+def plan_seals(
+    spec: TopicSpec,
+    layout: Layout,
+    brokers: Mapping[str, BrokerView],
+    requests: Sequence[ManualRequest],
+    *,
+    refused: Iterable[tuple[str, str]] = (),
+    cooling_down: Collection[str] = (),
+    changes: Sequence[Change | Move | Roll] = (),
+    now: Micros,
+) -> tuple[list[SealPlan], list[Decision], RequestOutcome]:
+    """One planning pass. Returns the plans, a decision for each, and the outcome of the other requests.
+
+    ``refused`` has pairs of segment and incarnation: that broker will never open that segment. Incarnations in
+    ``cooling_down`` receive no segment now, but keep those they have. ``changes`` come from load and age.
+    """
+    refused_pairs = set(refused)
+    available = {name: broker for name, broker in brokers.items() if name not in cooling_down}
+    planning_pass = _PlanningPass(
+        spec, layout, Placer(available, avoid={incarnation for _, incarnation in refused_pairs})
+    )
+    planning_pass.plan_failovers_and_drains(brokers, refused_pairs)
+    waiting, rejected = planning_pass.plan_requests(requests)
+    planning_pass.plan_replica_restores(available)
+    planning_pass.change(changes)
+    plans = planning_pass.plans
+    decisions = [Decision(now, layout.topic, p.reason.value.lower(), p.segments, p.because) for p in plans]
+    return plans, decisions, RequestOutcome(waiting, rejected)
+
+
+class _PlanningPass:
+    """The plans of one pass. A segment that is planned is not free any more."""
+
+    def __init__(self, spec: TopicSpec, layout: Layout, placer: Placer) -> None:
+        self._spec = spec
+        self._layout = layout
+        self._placer = placer
+        self._free = {s.name: s for s in layout.segments if not s.successors}
+        self.plans: list[SealPlan] = []
+
+    def plan_failovers_and_drains(self, brokers: Mapping[str, BrokerView], refused: set[tuple[str, str]]) -> None:
+        """Plans failovers at once, and drains at a limited rate, so that a topic's writers do not all move together.
+
+        Pending segments do not count against that limit: they have no writers, and the writers of their predecessors
+        may wait for them.
+        """
+        written = [s for s in self._layout.segments if s.phase is not Phase.PENDING]
+        moving = sum(s.sealed_because is Reason.DRAIN for s in written)
+        max_drains = max(1, len(self._layout.segments) // DRAIN_SHARE)
+        for segment in list(self._free.values()):
+            broken = _replica_problem(segment, brokers, refused)
+            if broken is None:
+                continue
+            reason, because = broken
+            is_limited = reason is Reason.DRAIN and segment.phase is not Phase.PENDING
+            if is_limited and moving >= max_drains:
+                continue
+            if self._seal([segment], [segment.range], reason, because) and is_limited:
+                moving += 1
+
+    def plan_requests(self, requests: Sequence[ManualRequest]) -> tuple[list[ManualRequest], dict[ManualRequest, str]]:
+        """Plans manual requests. Returns those that have to wait, and those that are no longer possible."""
+        waiting, rejected = [], {}
+        for request in requests:
+            try:
+                validate_request(self._layout, request)
+            except ValueError as error:
+                if not self._is_already_done(request):
+                    rejected[request] = str(error)
+                continue
+            requested = [self._free[name] for name in request.segments if name in self._free]
+            parts = _requested_parts(requested, request) if len(requested) == len(request.segments) else []
+            because, away = f"manual {request.action}", request.action == "move"
+            if not parts or not self._seal(requested, parts, Reason.MANUAL, because, away=away):
+                waiting.append(request)
+        return waiting, rejected
+
+    def _is_already_done(self, request: ManualRequest) -> bool:
+        """True if the layout has carried out the request already.
+
+        Any seal rolls a segment, and moves it as well as possible. A split or a merge may have happened for another
+        reason, or by a PUT of the layout that was applied although its answer was lost.
+        """
+        if request.action in ("roll", "move"):
+            return True
+        requested_segments = [self._layout.segment(name) for name in request.segments if name in self._layout]
+        successor_sets = {s.successors for s in requested_segments}
+        if len(requested_segments) < len(request.segments) or len(successor_sets) > 1:
+            return False
+        return all(len(names) > 1 if request.action == "split" else len(names) == 1 for names in successor_sets)
+
+    def plan_replica_restores(self, brokers: Mapping[str, BrokerView]) -> None:
+        for segment in self._open():
+            if _degraded(self._spec, segment, brokers):
+                self._seal([segment], [segment.range], Reason.REBALANCE, "enough brokers for replicas again")
+            elif self._spec.durability is Durability.STORED and segment.durability is Durability.REPLICATED:
+                self._seal([segment], [segment.range], Reason.REBALANCE, "the topic's durability is Stored now")
+
+    def change(self, changes: Sequence[Change | Move | Roll]) -> None:
+        """Plans the changes by load and age for segments that no more urgent rule has taken."""
+        for change in changes:
+            match change:
+                case Split(segment=name, boundaries=boundaries, because=because):
+                    old = self._free.get(name)
+                    if old is not None:
+                        self._seal([old], old.range.split_at(boundaries), Reason.SPLIT, because)
+                case Merge(segments=names, because=because):
+                    olds = [self._free[n] for n in names if n in self._free]
+                    if len(olds) == len(names):
+                        self._seal(olds, [merge_ranges(o.range for o in olds)], Reason.MERGE, because)
+                case Move(segment=name, away=away, to=to, because=because):
+                    old = self._free.get(name)
+                    if old is not None:
+                        self._move(old, tuple(to if r == away else r for r in old.replicas), because)
+                case Roll(segment=name, because=because):
+                    old = self._free.get(name)
+                    if old is not None:
+                        self._seal([old], [old.range], Reason.ROLL, because)
+                case HotPartition():
+                    pass
+
+    def _move(self, old: Segment, replicas: tuple[Replica, ...], because: str) -> None:
+        self._placer.count(replicas)
+        successor = Successor(old.range, replicas, old.durability)
+        self.plans.append(SealPlan((old.name,), Reason.REBALANCE, (successor,), because))
+        del self._free[old.name]
+
+    def _open(self) -> list[Segment]:
+        return [s for s in self._free.values() if s.phase is Phase.OPEN]
+
+    def _seal(
+        self,
+        segments: Sequence[Segment],
+        parts: Sequence[KeyRange],
+        reason: Reason,
+        because: str,
+        *,
+        away: bool = False,
+    ) -> bool:
+        """Plans a seal; with ``away``, its successors avoid the current brokers. False if there is no broker."""
+        successors = []
+        before = segments[0].replicas
+        avoid = before if away else ()
+        for part in parts:
+            placed = self._placer.place(self._spec.durability, self._spec.replicas, preferred=before, avoid=avoid)
+            if placed is None:
+                return False
+            successors.append(Successor(part, placed.replicas, placed.durability))
+        self.plans.append(SealPlan(tuple(s.name for s in segments), reason, tuple(successors), because))
+        for segment in segments:
+            del self._free[segment.name]
+        return True
+
+
+def _replica_problem(
+    segment: Segment, brokers: Mapping[str, BrokerView], refused: set[tuple[str, str]]
+) -> tuple[Reason, str] | None:
+    """The reason why this segment cannot stay on its replicas, or None."""
+    replica_brokers = [brokers.get(replica.incarnation) for replica in segment.replicas]
+    if not refused and all(broker is not None and broker.accepts_segments for broker in replica_brokers):
+        return None
+    for replica, broker in zip(segment.replicas, replica_brokers, strict=True):
+        if broker is None or broker.liveness is not Liveness.ALIVE:
+            problem = "is gone" if broker is not None and broker.liveness is Liveness.GONE else "does not answer"
+            return Reason.FAILOVER, f"broker {replica.broker} {problem}"
+        if (segment.name, replica.incarnation) in refused:
+            return Reason.FAILOVER, f"broker {replica.broker} could not open it"
+    for replica in segment.replicas:
+        if brokers[replica.incarnation].draining:
+            return Reason.DRAIN, f"broker {replica.broker} is being drained"
+    return None
+
+
+def _degraded(spec: TopicSpec, segment: Segment, brokers: Mapping[str, BrokerView]) -> bool:
+    """True if the segment has fewer replicas than desired, and enough brokers are available for more."""
+    if spec.durability is not Durability.REPLICATED or len(segment.replicas) >= spec.replicas:
+        return False
+    possible = min(spec.replicas, sum(b.accepts_segments for b in brokers.values()))
+    return possible >= 2 and len(segment.replicas) < possible
+
+
+def _requested_parts(segments: Sequence[Segment], request: ManualRequest) -> list[KeyRange]:
+    if request.action == "split":
+        return _parts(segments[0].range, request.boundaries)
+    return [merge_ranges(s.range for s in segments)]
+
+
+def _parts(whole: KeyRange, boundaries: Sequence[int]) -> list[KeyRange]:
+    if len(whole) < 2:
+        raise ValueError(f"{whole} is a single partition: it cannot be split")
+    if not boundaries:
+        return split_evenly(whole, 2)
+    at = sorted(set(boundaries))
+    if not all(whole.start < b < whole.stop for b in at):
+        raise ValueError(f"a boundary must lie inside {whole}, between {whole.start + 1} and {whole.stop - 1}")
+    return whole.split_at(at)

@@ -1,0 +1,1 @@
+"""One segment on one broker: its log, its replication and its producers' state."""

@@ -1,0 +1,460 @@
+"""One segment on one broker: the replicated tail, its watermark, and the acks, chunks and messages that are due.
+
+The state machine has no IO, clock or lock, and payloads are opaque. Events are method calls. The caller polls for the
+next work (``replication_for``, ``next_chunk``, ``take_acks``), so threads and the simulation each set their own pace.
+Only one caller at a time may use it.
+
+States::
+
+    waiting --predecessors' seals read--> open --fence--> fenced --seal chunk read--> sealed
+       └──────────────────────────────── fence ────────────^
+
+Only an ``open`` replica appends and acks. Once it is ``fenced``, the seal chunk alone decides the outcome of each
+batch. docs/protocol.md describes the protocol.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import chain
+from typing import Literal
+
+from smq_core.errors import NotOpenYet, OffsetMismatch, ProducerFenced, SegmentSealed, SequenceGap, WrongPartition
+from smq_core.model.entities import Durability, Micros, Producers, SealOutcome
+from smq_core.replica.log_entries import (
+    MAX_CHUNK_BYTES,
+    Ack,
+    ChunkWrite,
+    Entry,
+    IncomingBatch,
+    ReplicaConfig,
+    ReplicationMessage,
+)
+from smq_core.replica.producer_map import BatchId, ProducerMap
+
+
+class ReplicaState(StrEnum):
+    WAITING = "waiting"
+    OPEN = "open"
+    FENCED = "fenced"
+    SEALED = "sealed"
+
+
+@dataclass(slots=True)
+class _Follower:
+    """A follower as its primary sees it. ``sent`` is None while no stream is open."""
+
+    acked: int = 0
+    sent: int | None = None
+    sent_watermark: int = -1
+    sent_chain_end: int = -1
+    credit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingAck:
+    end: int
+    ack: Ack
+
+
+@dataclass(slots=True)
+class ReplicaCounters:
+    """Totals since the segment opened on this broker."""
+
+    messages: int = 0
+    bytes: int = 0
+    batches: int = 0
+
+
+@dataclass(slots=True)
+class SegmentReplica:
+    """The state machine; see the module's docstring."""
+
+    config: ReplicaConfig
+    state: ReplicaState = ReplicaState.OPEN
+    end: int = 0
+    watermark: int = 0
+    chain_end: int = 0
+    tail_bytes: int = 0
+    outcome: SealOutcome | None = None
+    counters: ReplicaCounters = field(default_factory=ReplicaCounters)
+    tail: deque[Entry] = field(default_factory=deque)
+    recent_limit_bytes: int = 0
+    """Bytes to keep below ``chain_end``, so that readers near the end need not fetch each chunk from the filer."""
+    recent: deque[Entry] = field(default_factory=deque)
+    _recent_bytes: int = 0
+    _producers: ProducerMap = field(default_factory=ProducerMap)
+    _chain_producers: ProducerMap = field(default_factory=ProducerMap)
+    _unread_predecessors: set[str] = field(default_factory=set)
+    _followers: dict[str, _Follower] = field(default_factory=dict)
+    _pending_acks: deque[_PendingAck] = field(default_factory=deque)
+    _repeat_acks: list[_PendingAck] = field(default_factory=list)
+    _chunk_in_flight: ChunkWrite | None = None
+    _flush_requested_at: Micros | None = None
+    _last_appended: Micros = 0
+
+    def __post_init__(self) -> None:
+        self._unread_predecessors = set(self.config.predecessors)
+        self._followers = {name: _Follower() for name in self.config.followers if self.config.is_primary}
+        if self.config.is_primary and self._unread_predecessors:
+            self.state = ReplicaState.WAITING
+
+    # ---- opening
+
+    def predecessor_sealed(self, segment: str) -> None:
+        """This predecessor's seal chunk was read from the filer. After the last one, the segment opens."""
+        self._unread_predecessors.discard(segment)
+        if self.state is ReplicaState.WAITING and not self._unread_predecessors:
+            self.state = ReplicaState.OPEN
+
+    @property
+    def unread_predecessors(self) -> frozenset[str]:
+        return frozenset(self._unread_predecessors)
+
+    # ---- from producers, at the primary
+
+    def open_producer(self, producer: str, epoch: int) -> int | None:
+        """Opens a producer's stream. Returns the last sequence in the log, acked or not, or None.
+
+        Raises NotOpenYet, SegmentSealed or ProducerFenced.
+        """
+        self._require_open()
+        known = self._producers.get(producer)
+        self._require_current_epoch(producer, epoch)
+        return known.last_sequence if known is not None and known.epoch == epoch else None
+
+    def append(self, stream: object, batch: IncomingBatch, now: Micros) -> Entry | None:
+        """Appends the next batch of a producer. Returns None if it is a repeat; ``take_acks`` acks repeats, too.
+
+        Raises SequenceGap (with the expected sequence), ProducerFenced, WrongPartition, NotOpenYet or SegmentSealed.
+        An error leaves the replica unchanged.
+        """
+        self._require_open()
+        id_ = batch.id
+        self._require_current_epoch(id_.producer, id_.epoch)
+        own = self.config.range
+        if batch.partition_min < own.start or batch.partition_max >= own.stop:
+            raise WrongPartition(
+                f"{self.config.segment} covers {own}, but the batch has partitions "
+                f"{batch.partition_min}..{batch.partition_max}; locate the topic again and split the batch by segment",
+                segment=self.config.segment,
+            )
+        expected = self._producers.expected(id_.producer, id_.epoch)
+        if id_.sequence > expected:
+            raise SequenceGap(
+                f"producer {id_.producer} sent batch {id_.sequence}, but {expected} is next; resend from there",
+                expected=expected,
+            )
+        if id_.sequence < expected:
+            self._ack_repeat(stream, id_)
+            return None
+        self._last_appended = max(self._last_appended, now)
+        entry = Entry(self.end, batch, self._last_appended)
+        self._append_entry(entry)
+        self._pending_acks.append(_PendingAck(entry.end, Ack(stream, id_, entry.first)))
+        self._advance_watermark()
+        return entry
+
+    def take_acks(self) -> list[Ack]:
+        """The acks that became due since the last call. A fenced replica has none; the outcome resolves the rest."""
+        if self.state is not ReplicaState.OPEN:
+            return []
+        due = [p.ack for p in self._repeat_acks if p.end <= self.watermark]
+        if due:
+            self._repeat_acks = [p for p in self._repeat_acks if p.end > self.watermark]
+        while self._pending_acks and self._pending_acks[0].end <= self.watermark:
+            due.append(self._pending_acks.popleft().ack)
+        return due
+
+    def available_bytes(self) -> int:
+        """The bytes that this primary may still append: the lowest credit of its followers, less its tail."""
+        credits = [f.credit for f in self._followers.values()]
+        if not credits:
+            return 1 << 62
+        return min(c if c is not None else 0 for c in credits) - self.tail_bytes
+
+    # ---- replication, at the primary
+
+    def follower_connected(self, follower: str, end: int, credit: int) -> None:
+        """A replication stream opened, and the follower reported its end and its credit.
+
+        Raises OffsetMismatch if the follower's end is outside the tail, because then it is not the expected replica.
+        """
+        if not self.chain_end <= end <= self.end:
+            raise OffsetMismatch(
+                f"follower {follower} of {self.config.segment} ends at {end}, "
+                f"outside the tail {self.chain_end}..{self.end}",
+                end=end,
+            )
+        state = self._followers[follower]
+        state.sent, state.credit = end, credit
+        state.sent_watermark = state.sent_chain_end = -1
+        self.follower_acked(follower, end)
+
+    def follower_granted(self, follower: str, credit: int) -> None:
+        """The follower changed its credit: it accepts this many bytes of tail from now on."""
+        self._followers[follower].credit = credit
+
+    def follower_disconnected(self, follower: str) -> None:
+        self._followers[follower].sent = None
+
+    def pending_replication(self, follower: str) -> Literal["entries", "progress"] | None:
+        """What ``replication_for`` would return: entries, only progress (watermark and chain end), or nothing."""
+        state = self._followers[follower]
+        if state.sent is None or self.state is not ReplicaState.OPEN:
+            return None
+        if state.sent < self.end:
+            return "entries"
+        sent_progress = (state.sent_watermark, state.sent_chain_end)
+        return "progress" if sent_progress != (self.watermark, self.chain_end) else None
+
+    def replication_for(self, follower: str, *, max_bytes: int = 1 << 62) -> ReplicationMessage | None:
+        """All that this follower still needs, as one message; None if there is nothing to send."""
+        state = self._followers[follower]
+        if state.sent is None or self.state is not ReplicaState.OPEN:
+            return None
+        waiting: list[Entry] = []
+        size = 0
+        if state.sent < self.end:
+            for entry in _entries_from(self.tail, state.sent):
+                if waiting and size + entry.batch.nbytes > max_bytes:
+                    break
+                waiting.append(entry)
+                size += entry.batch.nbytes
+        if not waiting and (state.sent_watermark, state.sent_chain_end) == (self.watermark, self.chain_end):
+            return None
+        message = ReplicationMessage(
+            state.sent, tuple(waiting), self.watermark, self.chain_end, self.confirmed_credit(follower)
+        )
+        if waiting:
+            state.sent = waiting[-1].end
+        state.sent_watermark, state.sent_chain_end = self.watermark, self.chain_end
+        return message
+
+    def confirmed_credit(self, follower: str) -> int:
+        """The follower's last credit if the whole tail fits into it, so that it may free the rest; otherwise 0."""
+        credit = self._followers[follower].credit or 0
+        return credit if self.tail_bytes <= credit else 0
+
+    def follower_acked(self, follower: str, end: int) -> None:
+        """The follower has all entries below ``end``."""
+        state = self._followers[follower]
+        state.acked = max(state.acked, min(end, self.end))
+        self._advance_watermark()
+
+    # ---- replication, at a follower
+
+    def replicate(self, message: ReplicationMessage) -> int:
+        """Appends the entries of a primary's message that are new, and returns this replica's end.
+
+        Raises OffsetMismatch if the message begins beyond the end, and SegmentSealed if this replica is fenced.
+        """
+        if self.state in (ReplicaState.FENCED, ReplicaState.SEALED):
+            raise self._sealed_error()
+        if message.base_offset > self.end:
+            raise OffsetMismatch(
+                f"{self.config.segment} ends at {self.end} here, but the message begins at {message.base_offset}",
+                end=self.end,
+            )
+        for entry in message.entries:
+            if entry.first == self.end:
+                self._append_entry(entry)
+        self.watermark = max(self.watermark, min(message.watermark, self.end))
+        self._trim(min(message.chain_end, self.end))
+        return self.end
+
+    # ---- the chain
+
+    def next_chunk(self, now: Micros, *, force: bool = False) -> ChunkWrite | None:
+        """The chunk to write now, or None. Only one write is in flight: the next chunk is due after its answer."""
+        if self._chunk_in_flight is not None or self.state is not ReplicaState.OPEN or not self.config.is_primary:
+            return None
+        stored = self.config.durability is Durability.STORED
+        upto = self.end if stored else self.watermark
+        if upto <= self.chain_end:
+            return None
+        due = (
+            stored
+            or force
+            or self.tail_bytes >= self.flush_threshold()
+            or now - self.tail[0].appended >= self.config.flush_interval
+        )
+        if not due:
+            return None
+        entries = self._next_entries(upto)
+        producers = self._chain_producers.copy()
+        producers.apply_all([(entry.batch.id, entry.first) for entry in entries])
+        self._chunk_in_flight = ChunkWrite(self.chain_end, entries, producers.snapshot())
+        return self._chunk_in_flight
+
+    def _next_entries(self, upto: int) -> tuple[Entry, ...]:
+        """The first entries of the tail up to ``upto``, as many as fit into one chunk."""
+        most = max(MAX_CHUNK_BYTES, self.config.flush_bytes)
+        found: list[Entry] = []
+        size = 0
+        for entry in self.tail:
+            size += entry.batch.nbytes
+            if entry.end > upto or (found and size > most):
+                break
+            found.append(entry)
+        return tuple(found)
+
+    def flush_threshold(self) -> int:
+        """The tail's size at which a chunk is written: ``flush_bytes``, or less if a follower's credit is small."""
+        credits = [f.credit for f in self._followers.values() if f.credit is not None]
+        return min([self.config.flush_bytes, *(c // 2 for c in credits)])
+
+    def chunk_written(self, chunk: ChunkWrite) -> None:
+        """The chunk is certainly in the filer."""
+        self._chunk_in_flight = None
+        if self.state is ReplicaState.SEALED:
+            return
+        self._trim(chunk.end)
+        if self.config.durability is Durability.STORED:
+            self._advance_watermark()
+
+    def chunk_failed(self) -> None:
+        """The write failed, and it is unknown whether the chunk exists. The same chunk is due again."""
+        self._chunk_in_flight = None
+
+    def chunk_conflict(self) -> None:
+        """Another writer's object has the chunk's name, so another process seals this segment. Fences the replica."""
+        self._chunk_in_flight = None
+        self.fence()
+
+    @property
+    def chunk_in_flight(self) -> bool:
+        return self._chunk_in_flight is not None
+
+    # ---- sealing
+
+    def fence(self) -> None:
+        """Stops appends and acks for good."""
+        if self.state in (ReplicaState.WAITING, ReplicaState.OPEN):
+            self.state = ReplicaState.FENCED
+
+    def sealed(self, outcome: SealOutcome) -> None:
+        """The seal chunk exists and has this outcome. The tail is in the filer (or lost), so it is freed."""
+        self.state = ReplicaState.SEALED
+        self.outcome = outcome
+        self.tail.clear()
+        self.tail_bytes = 0
+        self.keep_recent_bytes(0)
+        self._pending_acks.clear()
+        self._repeat_acks.clear()
+
+    def chain_producers(self) -> Producers:
+        """The producers' state at ``chain_end``, where the tail begins."""
+        return self._chain_producers.snapshot()
+
+    # ---- reading
+
+    def readable(self, offset: int, max_bytes: int = 1 << 62) -> Sequence[Entry]:
+        """Whole entries below the watermark, from the one that contains ``offset``. Empty if there is none yet."""
+        found: list[Entry] = []
+        size = 0
+        old = _entries_from(self.recent, offset) if offset < self.chain_end else ()
+        for entry in chain(old, _entries_from(self.tail, offset)):
+            if entry.end > self.watermark or (found and size + entry.batch.nbytes > max_bytes):
+                break
+            found.append(entry)
+            size += entry.batch.nbytes
+        return found
+
+    @property
+    def tail_start(self) -> int:
+        """The lowest offset that can be read here."""
+        return self.recent[0].first if self.recent else self.chain_end
+
+    def keep_recent_bytes(self, nbytes: int) -> None:
+        """Sets how many bytes of entries that the filer already has are kept in memory."""
+        self.recent_limit_bytes = nbytes
+        self._trim_recent()
+
+    # ---- inside
+
+    def _require_open(self) -> None:
+        if self.state is ReplicaState.WAITING:
+            raise NotOpenYet(
+                f"{self.config.segment} opens once these predecessors are sealed: "
+                + ", ".join(sorted(self._unread_predecessors)),
+                segment=self.config.segment,
+            )
+        if self.state is not ReplicaState.OPEN:
+            raise self._sealed_error()
+
+    def _require_current_epoch(self, producer: str, epoch: int) -> None:
+        known = self._producers.get(producer)
+        if known is not None and epoch < known.epoch:
+            raise ProducerFenced(
+                f"producer {producer} is at epoch {known.epoch}; this process has epoch {epoch} and must stop",
+                epoch=known.epoch,
+            )
+
+    def _sealed_error(self) -> SegmentSealed:
+        return SegmentSealed(
+            f"{self.config.segment} is {self.state.value}; read its outcome, then continue with its successors",
+            segment=self.config.segment,
+        )
+
+    def _append_entry(self, entry: Entry) -> None:
+        batch = entry.batch
+        self.tail.append(entry)
+        self.end = entry.end
+        self._last_appended = entry.appended
+        self.tail_bytes += batch.nbytes
+        self._producers.apply(batch.id, entry.first)
+        self.counters.messages += batch.rows
+        self.counters.bytes += batch.nbytes
+        self.counters.batches += 1
+
+    def _ack_repeat(self, stream: object, id_: BatchId) -> None:
+        state = self._producers.get(id_.producer)
+        assert state is not None
+        first = state.first_offset(id_.sequence)
+        # The end of a repeat is unknown, but the first offset of the producer's next batch is an upper bound.
+        following = state.first_offset(id_.sequence + 1)
+        end = following if following is not None else self.end
+        self._repeat_acks.append(_PendingAck(end, Ack(stream, id_, first)))
+
+    def _advance_watermark(self) -> None:
+        if self.state is not ReplicaState.OPEN:
+            return
+        if self.config.durability is Durability.STORED:
+            reached = self.chain_end
+        else:
+            reached = min([self.end, *(f.acked for f in self._followers.values())])
+        self.watermark = max(self.watermark, reached)
+
+    def _trim(self, upto: int) -> None:
+        gone: list[tuple[BatchId, int]] = []
+        while self.tail and self.tail[0].end <= upto:
+            entry = self.tail.popleft()
+            self.tail_bytes -= entry.batch.nbytes
+            self.chain_end = entry.end
+            gone.append((entry.batch.id, entry.first))
+            if self.recent_limit_bytes:
+                self.recent.append(entry)
+                self._recent_bytes += entry.batch.nbytes
+        self._chain_producers.apply_all(gone)
+        self._trim_recent()
+
+    def _trim_recent(self) -> None:
+        while self.recent and self._recent_bytes > self.recent_limit_bytes:
+            self._recent_bytes -= self.recent.popleft().batch.nbytes
+
+
+def _entries_from(entries: deque[Entry], offset: int) -> Iterator[Entry]:
+    """The entries from the one that contains ``offset``."""
+    lo, hi = 0, len(entries)
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if entries[mid].end <= offset:
+            lo = mid + 1
+        else:
+            hi = mid
+    for i in range(lo, len(entries)):
+        yield entries[i]

@@ -1,0 +1,1 @@
+"""Load, split points, autoscaling of segments and brokers, placement and rebalancing."""

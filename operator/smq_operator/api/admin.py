@@ -1,0 +1,238 @@
+"""The admin API: topics, brokers, decisions, and manual requests."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailable, Unavailable
+from smq_core.model.entities import SECOND, Liveness, Topic
+from smq_core.reconcile.seal_planner import ManualRequest
+from smq_operator.api.errors import unary_handler
+from smq_operator.brokers.calls import BrokerCalls
+from smq_operator.brokers.registry import BrokerRegistry
+from smq_operator.cleanup.topic_deletion import TopicDeletionManager
+from smq_operator.platform_port import Platform
+from smq_operator.reconcile.adoption import retire
+from smq_operator.reconcile.decision_log import DecisionLog
+from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.manual_requests import (
+    LAYOUT_WRITE_TIMEOUT_SECONDS,
+    ManualRequests,
+    wait_until_written,
+)
+from smq_operator.reconcile.topic_sync import TopicSync
+from smq_operator.reconcile.topics import TopicDirectory, full_name
+from smq_operator.reconcile.work_queue import WorkQueue
+from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.runtime.store_pool import StorePool
+from smq_operator.status.health import HealthIssues, HealthMonitor
+from smq_operator.status.topic_conditions import Commands, topic_conditions
+from smq_operator.status.topic_snapshot import TopicSnapshot, snapshot_of
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import layout_to_pb, topic_to_pb
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.topic_manifests.parser import check_change, parse_document
+
+log = structlog.get_logger(__name__)
+
+DRAIN_TIMEOUT_SECONDS = 2.0
+ADOPTION_TIMEOUT_SECONDS = 3.0
+"""How long a deletion waits for a topic that this leader has not read yet."""
+SEAL_WAIT_SECONDS = 8.0
+"""Less than the timeout of clients, so that they get the reason why segments are not sealed yet."""
+
+SMQ = Commands(
+    restore="bring one back",
+    accept_loss=lambda namespace, segment: f"`smq segment accept-loss {_short_name(namespace, segment)}`",
+    resume=lambda namespace, topic: f"run `smq topic resume {_short_name(namespace, topic)}`",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminService:
+    """ApplyTopic, DeleteTopic, PauseTopic, the lists, ChangeSegments, DrainBroker, AcceptLoss."""
+
+    readiness: Readiness
+    platform: Platform
+    topics: TopicDirectory
+    sync: TopicSync
+    registry: BrokerRegistry
+    brokers: BrokerCalls
+    decisions: DecisionLog
+    requests: ManualRequests
+    topic_deletions: TopicDeletionManager
+    health: HealthMonitor
+    queue: WorkQueue
+    store: StorePool
+    clock: Clock
+
+    @unary_handler
+    async def ApplyTopic(self, request: lpb.ApplyTopicRequest) -> lpb.ApplyTopicReply:
+        document = parse_document(request.manifest)
+        desired = document.topic
+        known = self.topics.get(desired.full_name)
+        if known is not None and known.topic is not None:
+            check_change(known.topic.spec, desired.spec)
+        name, result = await self.platform.apply(document)
+        managed = await self.sync.adopted(name)
+        if managed.problem is not None:
+            raise InvalidRequest(f"topic {name}: {managed.problem}")
+        return lpb.ApplyTopicReply(topic=name, result=result)
+
+    @unary_handler
+    async def DeleteTopic(self, request: pb.LocateRequest) -> lpb.Empty:
+        """Returns when every segment is sealed. From then on no broker acks a message of this topic."""
+        topic_deletions = self.topic_deletions
+        pending_uid = topic_deletions.uid_of(full_name(request.topic))
+        if pending_uid is not None and full_name(request.topic) not in self.topics:
+            await topic_deletions.wait_until_sealed(pending_uid, SEAL_WAIT_SECONDS)
+            return lpb.Empty()
+        if full_name(request.topic) not in self.topics and not topic_deletions.has_synced:
+            raise Unavailable(
+                "the new leader is still loading the topics that are being deleted: try again in a few seconds"
+            )
+        requested_at = self.clock()
+        topic = await self._topic_to_delete(request.topic)
+        # The filer first: if that fails, nothing was changed, and the deletion can be repeated.
+        await self.store.run(retire, topic.name, topic.uid, RetryPolicy(5.0), self.clock())
+        await self.platform.delete(topic.name)
+        self.sync.sync()
+        topic_deletions.start(topic.name, topic.uid)
+        await topic_deletions.wait_until_sealed(topic.uid, SEAL_WAIT_SECONDS - (self.clock() - requested_at) / SECOND)
+        return lpb.Empty()
+
+    async def _topic_to_delete(self, name: str) -> Topic:
+        """The topic as the filer has it. A new leader may not have read it yet although brokers host its segments."""
+        managed = self.topics.topic(name)
+        if managed.topic is None:
+            with suppress(StoreUnavailable):
+                managed = await self.sync.adopted(managed.name, ADOPTION_TIMEOUT_SECONDS)
+        if managed.topic is None:
+            raise StoreUnavailable(
+                f"topic {managed.name} is not deleted, and nothing was changed: this leader could not read the topic's "
+                f"state from the filer ({managed.problem or 'the filer does not respond'}). Try again"
+            )
+        return managed.topic
+
+    @unary_handler
+    async def PauseTopic(self, request: lpb.PauseTopicRequest) -> lpb.Empty:
+        managed = self.topics.topic(request.topic)
+        await self.platform.set_paused(managed.name, request.paused)
+        self.sync.sync()
+        self.queue.enqueue(managed)
+        return lpb.Empty()
+
+    @unary_handler
+    async def ListTopics(self, request: lpb.Empty) -> lpb.TopicList:
+        return lpb.TopicList(
+            topics=[_topic_message(managed, self.health.issues(name)) for name, managed in sorted(self.topics.items())],
+            problems=[lpb.TopicList.Problem(where=p.where, message=p.message) for p in self.platform.problems()],
+        )
+
+    @unary_handler
+    async def ListBrokers(self, request: lpb.Empty) -> lpb.BrokerList:
+        now = self.clock()
+        entries = []
+        for broker in self.registry.all():
+            alive = broker.liveness(now)
+            state = "draining" if broker.draining and alive is Liveness.ALIVE else alive.value
+            entries.append(
+                lpb.BrokerList.Broker(
+                    name=broker.replica.broker,
+                    incarnation=broker.replica.incarnation,
+                    address=broker.replica.address,
+                    state=state,
+                    status=broker.status,
+                )
+            )
+        return lpb.BrokerList(brokers=entries)
+
+    @unary_handler
+    async def ListDecisions(self, request: lpb.Empty) -> lpb.DecisionList:
+        return lpb.DecisionList(
+            decisions=[
+                lpb.DecisionList.Decision(at=d.at, topic=d.topic, action=d.action, segments=d.segments, reason=d.reason)
+                for d in self.decisions.recent
+            ]
+        )
+
+    @unary_handler
+    async def ChangeSegments(self, request: lpb.ChangeSegmentsRequest) -> lpb.Empty:
+        """Returns when the layout contains the request, so that any later leader continues it."""
+        wanted = ManualRequest(request.action, tuple(request.segments), tuple(request.boundaries))
+        wanted = self.requests.submit(request.topic, wanted)
+        await wait_until_written(self.topics.topic(request.topic), wanted)
+        return lpb.Empty()
+
+    @unary_handler
+    async def DrainBroker(self, request: lpb.DrainBrokerRequest) -> lpb.Empty:
+        living = [b for b in self.registry.named(request.broker) if b.gone is None]
+        if not living:
+            known = ", ".join(sorted({b.replica.broker for b in self.registry.alive(self.clock())})) or "none"
+            raise InvalidRequest(f"there is no broker {request.broker} (known brokers: {known})")
+        others = [b for b in self.registry.alive(self.clock()) if b not in living and not b.draining]
+        if not others:
+            raise NoBrokers(
+                f"cannot drain {request.broker}: no other broker is available to take over its segments. "
+                "Start another broker first"
+            )
+        for broker in living:
+            broker.draining = True
+            log.info("broker.drain", broker=request.broker, incarnation=broker.replica.incarnation)
+            order = pb.DrainRequest(incarnation=broker.replica.incarnation)
+            try:
+                await self.brokers.call(broker.replica, "drain", order, timeout=DRAIN_TIMEOUT_SECONDS)
+            except SmqError as error:
+                # The leader's own flag moves the segments; the broker's flag is only for its status.
+                log.warning("broker.drain_failed", broker=request.broker, message=error.message)
+        self.queue.enqueue()
+        return lpb.Empty()
+
+    @unary_handler
+    async def AcceptLoss(self, request: lpb.SegmentRequest) -> lpb.Empty:
+        segment = self.requests.accept_loss(request.topic, request.segment)
+        managed = self.topics.topic(request.topic)
+        try:
+            async with asyncio.timeout(LAYOUT_WRITE_TIMEOUT_SECONDS):
+                while managed.layout is None or (
+                    segment in managed.layout and not managed.layout.segment(segment).loss_accepted
+                ):
+                    await managed.wait_for_change()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"{segment}: the accepted loss is not recorded yet because the filer does not respond. This leader "
+                "keeps trying; run the command again after a leader change"
+            ) from None
+        return lpb.Empty()
+
+
+def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> lpb.TopicList.Topic:
+    rates = managed.rates()
+    return lpb.TopicList.Topic(
+        info=topic_to_pb(managed.topic) if managed.topic is not None else pb.TopicInfo(name=managed.name),
+        layout=layout_to_pb(managed.layout) if managed.layout is not None else None,
+        messages_per_second=rates.messages,
+        bytes_per_second=rates.bytes,
+        conditions=condition_messages(snapshot_of(managed, issues)),
+        sealed_segments=len(managed.sealed),
+        paused=managed.desired.paused,
+    )
+
+
+def condition_messages(snapshot: TopicSnapshot) -> list[lpb.Condition]:
+    """All conditions of the topic."""
+    return [
+        lpb.Condition(type=c.type, status=c.status, reason=c.reason, message=c.message)
+        for c in topic_conditions(snapshot, SMQ)
+    ]
+
+
+def _short_name(namespace: str, name: str) -> str:
+    """The name as the command line shows it: without the namespace ``default``."""
+    return name if namespace == "default" else f"{namespace}/{name}"

@@ -1,0 +1,197 @@
+"""The API for brokers (reports) and for clients that locate topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import structlog
+
+from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, UnknownTopic
+from smq_core.model.entities import Segment
+from smq_core.scaling.segment_load import TrafficCounters
+from smq_operator.api.errors import stream_handler, unary_handler
+from smq_operator.brokers.connectivity import BrokerConnectivity
+from smq_operator.brokers.liveness import LivenessProbes
+from smq_operator.brokers.registry import ACCEPTING_STATES, Broker, BrokerRegistry
+from smq_operator.cleanup.stale_segments import StaleSegments
+from smq_operator.cleanup.topic_deletion import TopicDeletionManager
+from smq_operator.reconcile.broker_assignments import BrokerAssignments
+from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topic_sync import TopicSync
+from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.work_queue import WorkQueue
+from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.readiness import Readiness
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import check_protocol, layout_to_pb, removed_to_pb, sealed_to_pb, topic_to_pb
+from smq_storage.object_store.store import StoreSettings
+
+log = structlog.get_logger(__name__)
+
+LOCATE_TIMEOUT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerService:
+    """Report, ReportUnreachable, Locate, Watch, History."""
+
+    readiness: Readiness
+    topics: TopicDirectory
+    sync: TopicSync
+    registry: BrokerRegistry
+    assignments: BrokerAssignments
+    queue: WorkQueue
+    liveness_probes: LivenessProbes
+    connectivity: BrokerConnectivity
+    stale_segments: StaleSegments
+    topic_deletions: TopicDeletionManager
+    store_settings: StoreSettings
+    clock: Clock
+    _locate_cache: dict[str, tuple[object, pb.LocateReply]] = field(default_factory=dict)
+    """By topic: the last reply to Locate, and the version of the layout in it."""
+
+    @unary_handler
+    async def Report(self, report: lpb.BrokerReport) -> lpb.BrokerReportReply:
+        check_protocol(report.protocol)
+        now = self.clock()
+        await self._reject_duplicate_name(report)
+        known = self.registry.get(report.incarnation)
+        was = None if known is None else (known.liveness(now), known.draining)
+        broker = self.registry.report(report, now)
+        if was != (broker.liveness(now), broker.draining):
+            self.queue.enqueue()
+        for segment in report.status.segments:
+            managed = self.topics.get(segment.topic)
+            if managed is not None and _apply_segment_report(managed, segment, report.incarnation, now):
+                self.queue.enqueue(managed)
+        self.stale_segments.handle_report(broker, now)
+        for incarnation in report.unresponsive:
+            self.liveness_probes.report_unresponsive(incarnation, by=report.broker)
+        self.connectivity.handle_report(report.incarnation, list(report.unresponsive), now)
+        if broker.suspected:
+            self.liveness_probes.report_unresponsive(report.incarnation, by=report.broker)
+        assigned = self.assignments.segments_of(report.incarnation)
+        unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
+        may_leave = broker.draining and not assigned and not unwritten and self.topics.all_layouts_known
+        may_leave = may_leave and not self.topic_deletions.blocks_leaving(report.incarnation)
+        others = any(self._is_draining(other) for other in self.registry.all() if other is not broker)
+        return lpb.BrokerReportReply(may_leave=may_leave, assigned=assigned, others_drain=others)
+
+    def _is_draining(self, broker: Broker) -> bool:
+        """Whether segments still have to move from it. A broker without segments has finished draining."""
+        if not broker.draining or broker.gone is not None:
+            return False
+        return bool(self.assignments.segments_of(broker.replica.incarnation)) or not self.topics.all_layouts_known
+
+    async def _reject_duplicate_name(self, report: lpb.BrokerReport) -> None:
+        """Rejects the second of two living processes with one name, which would make each other look gone."""
+        registry = self.registry
+        if registry.get(report.incarnation) is not None:
+            return
+        for other in registry.alive(self.clock()):
+            same = other.replica.broker == report.broker
+            if same and await self.liveness_probes.probe(other):
+                raise InvalidRequest(
+                    f"a broker named {report.broker} is alive at {other.replica.address} already: "
+                    "start this one under a name of its own (--name)"
+                )
+
+    @unary_handler
+    async def Locate(self, request: pb.LocateRequest) -> pb.LocateReply:
+        managed = self.topics.topic(request.topic)
+        try:
+            async with asyncio.timeout(LOCATE_TIMEOUT_SECONDS):
+                while managed.layout is None:
+                    await managed.wait_for_change()
+                    managed = self.topics.topic(request.topic)
+        except TimeoutError:
+            raise NoBrokers(
+                f"topic {managed.name} has no segments yet: {managed.problem or 'no broker is available'}"
+            ) from None
+        return self._located(managed)
+
+    @stream_handler
+    async def Watch(self, request: pb.LocateRequest) -> AsyncIterator[pb.LocateReply]:
+        managed = self.topics.topic(request.topic)
+        sent_version: object = None
+        while True:
+            if managed.deleted:
+                raise UnknownTopic(f"topic {managed.name} was deleted")
+            reconciler = managed.reconciler
+            if (
+                reconciler is not None
+                and reconciler.layout is not None
+                and sent_version != (reconciler.etag, reconciler.topic)
+            ):
+                sent_version = (reconciler.etag, reconciler.topic)
+                yield self._located(managed)
+                continue
+            await managed.wait_for_change()
+
+    def _located(self, managed: ManagedTopic) -> pb.LocateReply:
+        """One message per version of the layout, for any number of requests."""
+        assert managed.reconciler is not None and managed.reconciler.layout is not None
+        key = (managed.reconciler.etag, managed.reconciler.topic)
+        cached = self._locate_cache.get(managed.name)
+        if cached is None or cached[0] != key:
+            reply = pb.LocateReply(
+                topic=topic_to_pb(managed.reconciler.topic),
+                layout=layout_to_pb(managed.reconciler.layout),
+                store_url=self.store_settings.url,
+                store_options=self.store_settings.to_public_options(),
+            )
+            cached = self._locate_cache[managed.name] = (key, reply)
+        return cached[1]
+
+    @unary_handler
+    async def History(self, request: lpb.HistoryRequest) -> lpb.HistoryReply:
+        managed = await self.sync.adopted(self.topics.topic(request.topic).name)
+        try:
+            async with asyncio.timeout(LOCATE_TIMEOUT_SECONDS):
+                while not managed.index_read:
+                    await managed.wait_for_change()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"the index of {managed.name} is not loaded yet; check that the filer is reachable"
+            ) from None
+        return lpb.HistoryReply(
+            segments=[sealed_to_pb(entry) for entry in managed.sealed.values()],
+            removed=removed_to_pb(managed.removed_intervals, managed.removed_segments.values()),
+        )
+
+    @unary_handler
+    async def ReportUnreachable(self, hint: lpb.UnreachableBroker) -> lpb.Empty:
+        self.liveness_probes.report_unresponsive(hint.incarnation, by="a client")
+        return lpb.Empty()
+
+
+def _apply_segment_report(managed: ManagedTopic, report: pb.SegmentReport, incarnation: str, now: int) -> bool:
+    """Applies a report of one segment. True if the loop should reconcile the topic now."""
+    reconciler, name = managed.reconciler, report.segment
+    layout = reconciler.layout if reconciler is not None else None
+    if reconciler is None or layout is None or name not in layout:
+        return False
+    if report.uid != reconciler.topic.uid:
+        return False  # it is of an earlier topic of that name
+    segment: Segment = layout.segment(name)
+    ours = any(replica.incarnation == incarnation for replica in segment.replicas)
+    # Reports of other brokers do not count, because a wrong watermark would later be reported as a loss.
+    if ours and 0 <= report.watermark <= report.end:
+        reconciler.observe_watermark(name, report.watermark)
+    if segment.primary.incarnation == incarnation:
+        counted = TrafficCounters(report.messages, report.bytes, report.batches, tuple(report.histogram))
+        known = reconciler.load.invalid_reports.get(name)
+        reconciler.load.observe(name, counted, now)
+        if reconciler.load.changed_at == now:
+            managed.mark_active(now)
+        why = reconciler.load.invalid_reports.get(name)
+        if why is not None and known is None:
+            broker = segment.primary.broker
+            log.warning("report.rejected", topic=managed.name, segment=name, broker=broker, message=why)
+    if ours and not reconciler.has_opened(name, incarnation) and report.state in ACCEPTING_STATES:
+        reconciler.opened(name, incarnation)
+        return True
+    return False

@@ -1,0 +1,357 @@
+"""Coordinates consumer groups: core's Group, with its positions in the filer.
+
+A group is loaded at the first request for it, and its file is written at once under a new generation. From then on, an
+earlier leader that still serves the group fails the compare-and-swap of its next commit. At most one PUT per group is
+in flight; commits that arrive meanwhile share the next PUT, and each returns when its PUT is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from smq_core.errors import Conflict, StaleGeneration, StoreUnavailable, UnknownTopic
+from smq_core.model.entities import RemovedSegment, Topic
+from smq_core.reading.consumer_group import Assignment, Group
+from smq_core.reading.segment_dag import ReadProgress
+from smq_core.reconcile.retention import GroupProgress
+from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topic_sync import TopicSync
+from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.store_pool import StorePool
+from smq_operator.runtime.task_runner import TaskRunner
+from smq_storage.catalog import group_positions as files
+from smq_storage.catalog.group_positions import CommittedPositions
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store
+
+log = structlog.get_logger(__name__)
+
+GENERATIONS_PER_LEADER = 1000
+"""Each leader that loads a group starts at the next thousand, so generations of two leaders never coincide."""
+WRITE_RETRY_INTERVAL_SECONDS = 0.5
+IDLE_FORGET_AFTER_US = 600_000_000
+EXPIRE_INTERVAL_SECONDS = 0.5
+TOUCH_INTERVAL_US = 3600_000_000
+"""How often the file of a group with members is written, because retention waits for active groups."""
+
+
+@dataclass(slots=True)
+class LoadedGroup:
+    """One loaded group."""
+
+    managed: ManagedTopic
+    topic: Topic
+    group: Group
+    etag: str
+    written: set[str] = field(default_factory=set)
+    """Writer ids of PUTs with unknown outcome. If the file has one of them, this leader wrote it."""
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    writer: asyncio.Task[None] | None = None
+    dag_version: object = None
+    used_at: int = 0
+    committed_at: int = 0
+    written_at: int = 0
+    had_members: bool = False
+    touch_due: bool = False
+    """Whether the file is written without a commit, to record that the group is active."""
+
+
+class GroupCoordinator:
+    """See the module's docstring. Use it on the event loop."""
+
+    def __init__(
+        self,
+        topics: TopicDirectory,
+        sync: TopicSync,
+        store: StorePool,
+        tasks: TaskRunner,
+        clock: Clock,
+        retry_policy: RetryPolicy,
+    ) -> None:
+        self._topics = topics
+        self._sync = sync
+        self._store = store
+        self._tasks = tasks
+        self._now = clock
+        self._retry_policy = retry_policy
+        self._groups: dict[tuple[str, str], LoadedGroup] = {}
+        self._loading: dict[tuple[str, str], asyncio.Lock] = {}
+
+    # ---- requests of members
+
+    async def join(self, topic: str, name: str, member: str, start: str, generation: int) -> tuple[str, Assignment]:
+        """Adds a member (under a new name if ``member`` is empty), or takes a heartbeat.
+
+        Raises UnknownTopic, StoreUnavailable.
+        """
+        managed = await self._ready_topic(topic)
+        it = await self._current(managed, name, start, generation)
+        member = member or f"{name}-{uuid.uuid4().hex[:12]}"
+        new = member not in it.group.members
+        assignment = it.group.join(member, self._now(), generation)
+        if new:
+            log.info("group.joined", topic=managed.name, group=name, member=member, generation=assignment.generation)
+        return member, assignment
+
+    async def leave(self, topic: str, name: str, member: str) -> None:
+        managed = self._topics.topic(topic)
+        it = self._groups.get((managed.name, name))
+        if it is not None:  # a group that is not loaded has no members
+            it.group.leave(member, self._now())
+
+    async def commit(self, topic: str, name: str, member: str, generation: int, positions: Mapping[str, int]) -> None:
+        """Returns when the positions are in the filer. Raises StaleGeneration, StoreUnavailable."""
+        it = await self._current(await self._ready_topic(topic), name, None, generation)
+        if not it.group.commit(member, generation, positions):
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        it.waiters.append(done)
+        self._write(it)
+        await done
+
+    async def positions(self, topic: str, name: str) -> Mapping[str, int]:
+        """The committed positions; empty for a group that never had members."""
+        managed = await self._ready_topic(topic)
+        it = self._groups.get((managed.name, name))
+        if it is not None:
+            return dict(it.group.positions)
+        assert managed.topic is not None
+        found = await self._store.run(files.read_positions, managed.name, managed.topic.uid, name)
+        return found[0].positions if found is not None else {}
+
+    async def states(self, managed: ManagedTopic, topic: Topic) -> list[GroupProgress]:
+        """The progress of all groups of a topic, with durable positions only. Raises StoreUnavailable."""
+        known = await self._store.run(_read_all, topic)
+        for (owner, name), it in self._groups.items():
+            if owner == topic.name and it.managed is managed and it.topic.uid == topic.uid:
+                last_active_at = None if it.group.members else max(it.written_at, it.used_at)
+                known[name] = GroupProgress(name, dict(it.group.positions), last_active_at)
+        return list(known.values())
+
+    async def losses(self, topic: str, name: str) -> list[tuple[RemovedSegment, int, bool]]:
+        """What retention removed before the group had read it.
+
+        Each entry is the segment, the first lost offset, and whether the group has committed since.
+        """
+        managed = await self._ready_topic(topic)
+        mine = [segment for segment in managed.removed_segments.values() if name in segment.unread]
+        if not mine:
+            return []
+        it = self._groups.get((managed.name, name))
+        if it is not None:
+            committed_at, positions = it.committed_at, dict(it.group.positions)
+        else:
+            assert managed.topic is not None
+            found = await self._store.run(files.read_positions, managed.name, managed.topic.uid, name)
+            committed_at, positions = (found[0].committed_at, dict(found[0].positions)) if found else (0, {})
+        losses = []
+        for segment in mine:
+            start = max(segment.unread[name], positions.get(segment.name, 0))
+            if start < segment.end:
+                losses.append((segment, start, committed_at > segment.removed_at))
+        return losses
+
+    async def names(self, topic: str) -> list[str]:
+        """The groups of a topic: those that are loaded and those that have a file."""
+        managed = await self._ready_topic(topic)
+        assert managed.topic is not None
+        found = await self._store.run(files.list_groups, managed.name, managed.topic.uid)
+        return sorted({*found, *(name for owner, name in self._groups if owner == managed.name)})
+
+    def loaded(self, topic: str, name: str) -> Group | None:
+        """The group if it is loaded."""
+        it = self._groups.get((topic, name))
+        return it.group if it is not None else None
+
+    # ---- loading
+
+    async def _ready_topic(self, topic: str) -> ManagedTopic:
+        """The topic, once its layout is known."""
+        managed = self._topics.topic(topic)
+        if managed.topic is None:
+            managed = await self._sync.adopted(managed.name)
+        try:
+            async with asyncio.timeout(5.0):
+                while managed.layout is None:
+                    await managed.wait_for_change()
+                    managed = self._topics.topic(topic)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"topic {managed.name} has no layout yet: {managed.problem or 'no brokers'}"
+            ) from None
+        return managed
+
+    async def _current(self, managed: ManagedTopic, name: str, start: str | None, generation: int) -> LoadedGroup:
+        """The group. It is loaded again if the member's generation shows that another leader served it since."""
+        it = await self._loaded(managed, name, start)
+        if not it.group.is_outdated_by(generation):
+            return it
+        log.warning(
+            "group.generation_stale",
+            topic=managed.name,
+            group=name,
+            known_generation=it.group.generation,
+            member_generation=generation,
+        )
+        self._drop(it, StaleGeneration(f"group {name} was served by another leader: join again"))
+        return await self._loaded(managed, name, start)
+
+    async def _loaded(self, managed: ManagedTopic, name: str, start: str | None) -> LoadedGroup:
+        """The group with the current DAG. ``start``: where a new group begins; None: the group must exist."""
+        key = (managed.name, name)
+        async with self._loading.setdefault(key, asyncio.Lock()):
+            it = self._groups.get(key)
+            if it is not None and (
+                it.managed is not managed or it.topic.uid != (managed.topic.uid if managed.topic else "")
+            ):
+                self._drop(it, UnknownTopic(f"topic {managed.name} was deleted and made anew"))
+                it = None
+            if it is None:
+                it = self._groups[key] = await self._load(managed, name, start)
+        now = self._now()
+        it.used_at = now
+        self._refresh(it, now)
+        return it
+
+    async def _load(self, managed: ManagedTopic, name: str, start: str | None) -> LoadedGroup:
+        assert managed.topic is not None
+        topic = managed.topic
+        found = await self._store.run(files.read_positions, topic.name, topic.uid, name)
+        if found is None and start is None:
+            raise StaleGeneration(f"group {name} has no members: join first", generation=0)
+        kept = found[0] if found is not None else CommittedPositions(0)
+        generation = (kept.generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
+        group = Group(name, generation, ReadProgress(positions=dict(kept.positions)))
+        group.update(managed.nodes(), self._now(), managed.removed_intervals)
+        if found is None and start == "latest":
+            group.reader.skip_to_latest()
+            for segment, watermark in managed.reconciler.watermarks.items() if managed.reconciler is not None else ():
+                group.reader.advance(segment, watermark)
+        now = self._now()
+        mine = CommittedPositions(
+            generation, group.reader.committed(), uuid.uuid4().hex, committed_at=kept.committed_at, last_active_at=now
+        )
+        etag = await self._store.run(
+            files.put_positions,
+            topic.name,
+            topic.uid,
+            name,
+            mine,
+            found[1] if found else None,
+            self._retry_policy,
+        )
+        log.info("group.loaded", topic=topic.name, group=name, generation=generation, new=found is None)
+        return LoadedGroup(managed, topic, group, etag, committed_at=kept.committed_at, written_at=now)
+
+    def _refresh(self, it: LoadedGroup, now: int) -> None:
+        gone = it.group.expire(now)
+        if gone:
+            log.info("group.expired", topic=it.topic.name, group=it.group.name, members=gone)
+        reconciler = it.managed.reconciler
+        if reconciler is None or reconciler.layout is None:
+            return
+        known = (reconciler.etag, it.managed.index_changes, reconciler.sealed_count())
+        if known != it.dag_version:
+            it.group.update(it.managed.nodes(), now, it.managed.removed_intervals)
+            it.dag_version = known
+
+    def _drop(self, it: LoadedGroup, why: Exception) -> None:
+        """Unloads the group; its members have to join again."""
+        self._groups.pop((it.topic.name, it.group.name), None)
+        for waiter in it.waiters:
+            if not waiter.done():
+                waiter.set_exception(why)
+        it.waiters.clear()
+
+    # ---- writing
+
+    def _write(self, it: LoadedGroup) -> None:
+        if it.writer is None or it.writer.done():
+            it.writer = self._tasks.spawn(self._write_all(it))
+
+    async def _write_all(self, it: LoadedGroup) -> None:
+        while it.group.pending or it.touch_due:
+            waiters, it.waiters = it.waiters, []
+            now = self._now()
+            committed_at, it.touch_due = now if it.group.pending else it.committed_at, False
+            mine = CommittedPositions(
+                it.group.generation,
+                it.group.begin_flush(),
+                uuid.uuid4().hex,
+                committed_at=committed_at,
+                last_active_at=now,
+            )
+            try:
+                await self._put(it, mine)
+            except (Conflict, UnknownTopic) as error:
+                log.warning("group.ownership_lost", topic=it.topic.name, group=it.group.name, message=error.message)
+                it.waiters += waiters
+                self._drop(it, StaleGeneration(f"group {it.group.name} is served by another leader: join again"))
+                return
+            except Exception as error:
+                it.group.flush_failed()
+                _resolve(waiters, error)
+                await asyncio.sleep(WRITE_RETRY_INTERVAL_SECONDS)
+            else:
+                it.group.flushed(self._now())
+                it.committed_at, it.written_at = committed_at, now
+                _resolve(waiters, None)
+
+    async def _put(self, it: LoadedGroup, mine: CommittedPositions) -> None:
+        topic, name = it.topic, it.group.name
+        if it.written:
+            # The outcome of an earlier PUT is unknown; it may have written the current file.
+            found = await self._store.run(files.read_positions, topic.name, topic.uid, name)
+            if found is not None and found[0].writer in it.written:
+                it.etag = found[1]
+        it.written.add(mine.writer)
+        it.etag = await self._store.run(
+            files.put_positions, topic.name, topic.uid, name, mine, it.etag, self._retry_policy
+        )
+        it.written.clear()
+
+    # ---- time
+
+    async def run(self) -> None:
+        """Expires members, follows the DAG without requests, and unloads unused groups, until it is cancelled."""
+        while True:
+            await asyncio.sleep(EXPIRE_INTERVAL_SECONDS)
+            now = self._now()
+            for it in list(self._groups.values()):
+                if it.managed.deleted:
+                    self._drop(it, UnknownTopic(f"topic {it.topic.name} was deleted"))
+                    continue
+                self._refresh(it, now)
+                members = bool(it.group.members)
+                if (it.had_members and not members) or (members and now - it.written_at > TOUCH_INTERVAL_US):
+                    it.touch_due = True
+                    self._write(it)
+                it.had_members = members
+                if not it.group.members and not it.group.pending and now - it.used_at > IDLE_FORGET_AFTER_US:
+                    self._drop(it, Conflict("not used"))
+
+
+def _read_all(store: Store, topic: Topic) -> dict[str, GroupProgress]:
+    """The groups that have a file. A group without a time of last activity counts as active."""
+    states = {}
+    for name in files.list_groups(store, topic.name, topic.uid):
+        found = files.read_positions(store, topic.name, topic.uid, name)
+        if found is not None:
+            states[name] = GroupProgress(name, found[0].positions, found[0].last_active_at or None)
+    return states
+
+
+def _resolve(waiters: list[asyncio.Future[None]], error: Exception | None) -> None:
+    for waiter in waiters:
+        if waiter.done():
+            continue  # the request was cancelled
+        if error is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(error)

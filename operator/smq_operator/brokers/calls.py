@@ -1,0 +1,125 @@
+"""Calls Flight actions of brokers: one client per incarnation, a deadline for every call, few calls at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import pyarrow.flight as fl
+from google.protobuf.message import Message
+
+from smq_core.errors import SmqError, Unavailable, Unreachable
+from smq_core.model.entities import Replica
+from smq_proto import flight
+
+MAX_CALLS_PER_BROKER = 8
+"""A limit, so that a broker that hangs cannot occupy every thread."""
+
+MAX_BACKGROUND_CALLS_PER_BROKER = 4
+
+_OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 500),
+]
+
+
+class BrokerCalls(Protocol):
+    """Calls to brokers by incarnation: ``BrokerClients``, or what stands in for it in tests."""
+
+    async def call(
+        self,
+        replica: Replica,
+        action: str,
+        request: Message,
+        *,
+        timeout: float,
+        urgent: bool = False,
+        background: bool = False,
+    ) -> bytes: ...
+
+    def forget(self, incarnation: str) -> None: ...
+
+
+class _BrokerConnection:
+    def __init__(self, address: str) -> None:
+        self.client = fl.connect(f"grpc://{address}", generic_options=_OPTIONS)
+        self.slots = asyncio.Semaphore(MAX_CALLS_PER_BROKER)
+        self.background = asyncio.Semaphore(MAX_BACKGROUND_CALLS_PER_BROKER)
+
+
+class BrokerClients:
+    """The leader's Flight clients. Use it on the event loop; the calls run in threads."""
+
+    def __init__(self, threads: int = 256) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="broker-call")
+        self._urgent_pool = ThreadPoolExecutor(8, thread_name_prefix="broker-status")
+        self._connections: dict[str, _BrokerConnection] = {}
+
+    async def call(
+        self,
+        replica: Replica,
+        action: str,
+        request: Message,
+        *,
+        timeout: float,
+        urgent: bool = False,
+        background: bool = False,
+    ) -> bytes:
+        """Runs one action at this incarnation and returns the body of its result. ``timeout`` is in seconds.
+
+        An ``urgent`` call is short and does not queue behind others. A ``background`` call may take long, and others do
+        not queue behind it. Raises the SmqError that the broker returned, or Unavailable.
+        """
+        connection = self._connections.get(replica.incarnation)
+        if connection is None:
+            connection = self._connections[replica.incarnation] = _BrokerConnection(replica.address)
+        loop = asyncio.get_running_loop()
+        try:
+            if urgent:
+                async with asyncio.timeout(timeout + 0.1):
+                    return await loop.run_in_executor(
+                        self._urgent_pool, _call, connection.client, action, request, timeout
+                    )
+            async with asyncio.timeout(timeout + 1.0), connection.background if background else connection.slots:
+                return await loop.run_in_executor(self._pool, _call, connection.client, action, request, timeout)
+        except TimeoutError:
+            self._drop(replica.incarnation, connection)
+            raise Unavailable(f"broker {replica.broker} at {replica.address} did not answer in {timeout} s") from None
+        except _ConnectionFailed as error:
+            self._drop(replica.incarnation, connection)
+            raise Unavailable(f"broker {replica.broker} at {replica.address}: {error}") from error
+
+    def _drop(self, incarnation: str, connection: _BrokerConnection) -> None:
+        """The next call opens a new connection, because this one may be broken. Its running calls go on."""
+        if self._connections.get(incarnation) is connection:
+            del self._connections[incarnation]
+
+    def forget(self, incarnation: str) -> None:
+        """Closes the connection to this incarnation."""
+        connection = self._connections.pop(incarnation, None)
+        if connection is not None:
+            self._pool.submit(connection.client.close)
+
+    def close(self) -> None:
+        for incarnation in list(self._connections):
+            self.forget(incarnation)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._urgent_pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _ConnectionFailed(Exception):
+    """The connection failed, or the deadline passed."""
+
+
+def _call(client: fl.FlightClient, action: str, request: Message, timeout: float) -> bytes:
+    try:
+        return flight.call(client, action, request, timeout=timeout)
+    except Unreachable as error:
+        raise _ConnectionFailed(error.message) from error
+    except SmqError:
+        raise
+    except Exception as error:  # the client was closed meanwhile, or Flight raised something of its own
+        raise _ConnectionFailed(f"{type(error).__name__}: {error}") from error

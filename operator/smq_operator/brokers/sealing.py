@@ -1,0 +1,110 @@
+"""Seals one segment, through a replica or from the filer. Failover, topic deletion and stale segments all use this."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Iterable
+
+from smq_core.model.entities import ChunkInfo, Replica, SealOutcome, Segment, Topic
+from smq_core.sealing import chain_sealer
+from smq_operator.brokers.calls import BrokerCalls
+from smq_operator.runtime.store_pool import StorePool
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL, outcome_from_pb, segment_to_pb
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.parquet_codec import chunk_schema
+from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
+from smq_storage.object_store.store import Store
+
+SEAL_TIMEOUT_SECONDS = 35.0
+"""Longer than core waits before it tries another replica: a late answer is still good. Brokers answer in 30 s."""
+FLUSH_TIMEOUT_SECONDS = 5.0
+
+
+class SealExecutor:
+    """Carries out seals; the caller decides which. Every method may be repeated, and raises SmqError if it fails.
+
+    ``writer_id`` names this leader in the seal chunks that it writes itself.
+    """
+
+    def __init__(self, store: StorePool, brokers: BrokerCalls, retry_policy: RetryPolicy, writer_id: str) -> None:
+        self._store = store
+        self._brokers = brokers
+        self._retry_policy = retry_policy
+        self._writer_id = writer_id
+
+    async def request_seal(
+        self, topic: Topic, segment: str, replica: Replica, reason: str, successors: Iterable[Segment] = ()
+    ) -> SealOutcome:
+        """Lets a replica seal the segment, which writes its unsealed messages to the filer first."""
+        request = _seal_request(topic, segment, replica, reason, successors)
+        body = await self._brokers.call(replica, "seal", request, timeout=SEAL_TIMEOUT_SECONDS)
+        return outcome_from_pb(pb.SealOutcome.FromString(body))
+
+    async def flush_ahead(
+        self, topic: Topic, segment: str, replica: Replica, reason: str, successors: Iterable[Segment] = ()
+    ) -> None:
+        """Lets a replica write to the filer what the coming seal would write, so that the seal is short."""
+        request = _seal_request(topic, segment, replica, reason, successors)
+        request.only_flush = True
+        await self._brokers.call(replica, "seal", request, timeout=FLUSH_TIMEOUT_SECONDS, background=True)
+
+    async def seal_from_filer(self, topic: Topic, segment: str, known_watermark: int | None) -> SealOutcome:
+        """Seals the segment at the end of its chunk chain, without any replica."""
+        return await self._store.run(
+            _seal_from_filer, topic, segment, self._writer_id, known_watermark, self._retry_policy
+        )
+
+    async def find_seal(self, topic: Topic, segment: str) -> SealOutcome | None:
+        """The outcome of a seal that was made earlier, by whomever; None when the segment has no seal chunk."""
+        return await self._store.run(_find_seal, topic, segment)
+
+
+def _seal_request(
+    topic: Topic, segment: str, replica: Replica, reason: str, successors: Iterable[Segment]
+) -> pb.SealSegment:
+    return pb.SealSegment(
+        protocol=PROTOCOL,
+        topic=topic.name,
+        uid=topic.uid,
+        segment=segment,
+        incarnation=replica.incarnation,
+        reason=reason,
+        successors=[segment_to_pb(successor) for successor in successors],
+    )
+
+
+def _seal_from_filer(
+    store: Store, topic: Topic, segment: str, writer_id: str, known_watermark: int | None, retry_policy: RetryPolicy
+) -> SealOutcome:
+    chain = ChunkChain(store, topic.name, topic.uid, segment)
+    schema = chunk_schema(topic.spec.schema)
+    hint = chain.latest_hint()
+    # A chunk that exists carries the producers' state, so the walk may start there as well as at offset 0.
+    tail = chain_sealer.UnsealedTail(hint if hint and chain.info(hint) is not None else 0)
+    steps: Generator[chain_sealer.StoreRequest, chain_sealer.StoreReply, SealOutcome] = chain_sealer.seal(
+        segment, tail, known_watermark=known_watermark
+    )
+    reply: ChunkInfo | bool | None = None
+    try:
+        request = next(steps)
+        while True:
+            match request:
+                case chain_sealer.ReadChunk(first):
+                    reply = chain.info(first)
+                case chain_sealer.WriteSeal(end, producers, lost):
+                    info = ChunkInfo(
+                        segment, end, 0, writer_id, uuid.uuid4().hex, sealed=True, producers=producers, lost=lost
+                    )
+                    reply = not isinstance(chain.put_seal(info, retry_policy, schema), WriteConflict)
+                case chain_sealer.WriteChunk():
+                    raise AssertionError("a sealer without an unsealed tail has no chunk to write")
+            request = steps.send(reply)
+    except StopIteration as done:
+        outcome: SealOutcome = done.value
+        return outcome
+
+
+def _find_seal(store: Store, topic: Topic, segment: str) -> SealOutcome | None:
+    info = ChunkChain(store, topic.name, topic.uid, segment).read_seal_chunk()
+    return None if info is None else SealOutcome(segment, info.first, info.producers, info.lost)

@@ -1,0 +1,1 @@
+"""Removal of what is no longer wanted: retention, deleted topics, orphaned files, stale segments."""

@@ -1,0 +1,265 @@
+"""Removes data that is no longer wanted: by retention, of deleted topics, and orphaned files.
+
+It runs beside the reconcile loop and is level-triggered: the filer says what is to be removed, so no state has to
+survive a leader. It does one thing at a time, so that it does not delay what users wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+
+from smq_core.errors import SmqError
+from smq_core.model.entities import SECOND, Topic
+from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan, plan_retention
+from smq_core.reconcile.seal_planner import Decision
+from smq_operator.brokers.registry import BrokerRegistry
+from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
+from smq_operator.cleanup.orphaned_files import collect_orphaned_files
+from smq_operator.cleanup.retention import StartedSegment, delete_files, remove_expired
+from smq_operator.cleanup.stale_segments import UNSEALED_STATES
+from smq_operator.cleanup.uploads import collect_unreferenced_uploads
+from smq_operator.platform_port import Platform
+from smq_operator.reconcile.adoption import record_deletion
+from smq_operator.reconcile.decision_log import DecisionLog
+from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topic_events import TopicEvents
+from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.work_queue import WorkQueue
+from smq_operator.runtime.cleanup_settings import CleanupSettings
+from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.store_pool import StorePool
+from smq_operator.runtime.task_runner import TaskRunner
+from smq_storage.object_store.conditional_writes import RetryPolicy
+
+log = structlog.get_logger(__name__)
+
+TICK_SECONDS = 0.5
+FIRST_CHECK_US = 15 * SECOND
+"""When a new leader first looks for topics deleted without a leader: their segments still accept messages."""
+MAX_NAMED_SEGMENTS = 5
+"""The number of segments that the reason of a decision names."""
+
+
+class GroupStates(Protocol):
+    """Reads the progress of consumer groups for retention."""
+
+    async def states(self, managed: ManagedTopic, topic: Topic) -> list[GroupProgress]: ...
+
+
+class GarbageCollector:
+    """See the module's docstring. Use it on the event loop; its counters are for the metrics."""
+
+    def __init__(
+        self,
+        topics: TopicDirectory,
+        events: TopicEvents,
+        registry: BrokerRegistry,
+        platform: Platform,
+        groups: GroupStates,
+        store: StorePool,
+        decisions: DecisionLog,
+        queue: WorkQueue,
+        tasks: TaskRunner,
+        clock: Clock,
+        owner: Callable[[], str],
+        settings: CleanupSettings,
+        retry_policy: RetryPolicy,
+    ) -> None:
+        self._topics = topics
+        self._registry = registry
+        self._platform = platform
+        self._groups = groups
+        self._store = store
+        self._decisions = decisions
+        self._queue = queue
+        self._tasks = tasks
+        self._now = clock
+        self._owner = owner
+        self._settings = settings
+        self._retry_policy = retry_policy
+        self._retention_checked: dict[str, tuple[int, int]] = {}
+        self._next_orphan_check_at: dict[str, int] = {}
+        self._retained_uids: set[str] = set()
+        self._reported_folders: set[tuple[str, str]] = set()
+        self._next_deletion_check_at = 0
+        self._next_vanished_check_at = 0
+        self.removed: Counter[str] = Counter()
+        self.removed_bytes: Counter[str] = Counter()
+        self.files: Counter[str] = Counter()
+        self.failures = 0
+        events.on_deleted(self._on_topic_deleted)
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        now = self._now()
+        self._next_deletion_check_at = now + self._settings.retention_interval_us
+        self._next_vanished_check_at = now + min(self._settings.orphan_check_interval_us, FIRST_CHECK_US)
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            for managed in list(self._topics.values()):
+                if managed.topic is not None and managed.layout is not None and not managed.deleted:
+                    await self._run_guarded(managed.name, self._collect_topic, managed, managed.topic)
+            await self._run_guarded("", self._collect_deleted_topics)
+
+    async def _run_guarded(self, topic: str, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Logs and counts a failure. The next pass tries again, and other topics are not affected."""
+        try:
+            await work(*args)
+        except SmqError as error:
+            self.failures += 1
+            log.warning("garbage_collection.failed", topic=topic, error=error.code, message=error.message)
+        except Exception:
+            self.failures += 1
+            log.exception("garbage_collection.failed", topic=topic)
+
+    # ---- one topic
+
+    async def _collect_topic(self, managed: ManagedTopic, topic: Topic) -> None:
+        now = self._now()
+        checked_at, changes = self._retention_checked.get(topic.uid, (0, -1))
+        if now - checked_at >= self._settings.retention_interval_us or changes != managed.index_changes:
+            await self._apply_retention(managed, topic)
+            self._retention_checked[topic.uid] = (self._now(), managed.index_changes)
+        orphan_check_at = self._next_orphan_check_at.setdefault(
+            topic.uid, now + self._settings.orphan_check_interval_us
+        )
+        if now >= orphan_check_at:
+            self._next_orphan_check_at[topic.uid] = now + self._settings.orphan_check_interval_us
+            await self._collect_orphans(topic)
+
+    async def _apply_retention(self, managed: ManagedTopic, topic: Topic) -> None:
+        now = self._now()
+        # The known index decides whether the filer is read at all; what the filer has decides what is removed.
+        if plan_retention(topic.spec, list(managed.sealed.values()), [], now).removals:
+            groups = await self._groups.states(managed, topic)
+            verdict = await self._store.run(
+                remove_expired, topic, groups, self._started_segments(topic), now, self._retry_policy
+            )
+            if managed.topic is not None and managed.topic.uid == topic.uid:
+                self._record_removals(managed, topic, verdict, now)
+        else:
+            managed.retention_held = {}
+        before = now - self._settings.removed_files_grace_us
+        if any(segment.files and segment.removed_at <= before for segment in managed.removed_segments.values()):
+            done, count = await self._store.run(delete_files, topic, before, self._retry_policy)
+            managed.mark_files_deleted([segment.name for segment in done])
+            self.files["removed"] += count
+            if done:
+                log.info("retention.files_deleted", topic=topic.name, segments=[it.name for it in done], files=count)
+
+    def _record_removals(self, managed: ManagedTopic, topic: Topic, verdict: RetentionPlan, now: int) -> None:
+        if verdict.retained.keys() != managed.retention_held.keys():
+            groups = sorted({group for names in verdict.retained.values() for group in names})
+            log.info("retention.blocked", topic=topic.name, segments=len(verdict.retained), groups=groups)
+        managed.retention_held = verdict.retained
+        reasons: dict[str, list[Removal]] = {}
+        for removal in verdict.removals:
+            reasons.setdefault(removal.because, []).append(removal)
+            self.removed[topic.name] += 1
+            self.removed_bytes[topic.name] += removal.segment.bytes
+            if removal.unread:
+                log.warning(
+                    "retention.unread_removed",
+                    topic=topic.name,
+                    segment=removal.segment.name,
+                    end=removal.segment.end,
+                    groups=dict(removal.unread),
+                )
+        for because, removals in reasons.items():
+            names = tuple(removal.segment.name for removal in removals)
+            self._decisions.record(Decision(now, topic.name, "retention", names, because))
+        if verdict.removals:
+            managed.segments_removed(verdict.removals, now)
+            self._queue.enqueue(managed)
+
+    def _started_segments(self, topic: Topic) -> set[StartedSegment]:
+        """The segments that brokers report, without those that wait for their predecessors."""
+        return {
+            (broker.replica.incarnation, segment.segment)
+            for broker in self._registry.all()
+            for segment in broker.status.segments
+            if segment.uid == topic.uid and segment.state != "waiting"
+        }
+
+    async def _collect_orphans(self, topic: Topic) -> None:
+        found = await self._store.run(collect_orphaned_files, topic, self._settings.orphan_grace_us)
+        for segment, count in found.deleted.items():
+            self.files["orphan"] += count
+            log.warning(
+                "orphaned_files.deleted",
+                topic=topic.name,
+                segment=segment,
+                files=count,
+                reason="retention removed the segment",
+            )
+        for name in found.unknown:
+            if (topic.uid, name) not in self._reported_folders:
+                self._reported_folders.add((topic.uid, name))
+                log.warning("unknown_folder.found", topic=topic.name, uid=topic.uid, folder=name, advice="not touched")
+        count = await self._store.run(collect_unreferenced_uploads, topic, self._settings.orphan_grace_us)
+        if count:
+            self.files["upload"] += count
+            log.info("uploads.deleted", topic=topic.name, files=count, reason="old, and no chunk refers to them")
+
+    # ---- deleted topics
+
+    def _on_topic_deleted(self, managed: ManagedTopic) -> None:
+        """Records the deletion in the filer, so that any later leader continues it."""
+        if managed.topic is not None:
+            self._tasks.spawn(self._run_guarded(managed.name, self._record_deletion, managed.topic))
+        else:  # the filer may have it from earlier leaders
+            self._next_vanished_check_at = self._now()
+
+    async def _record_deletion(self, topic: Topic) -> None:
+        at = self._now()
+        await self._store.run(record_deletion, topic.name, topic.uid, self._retry_policy, at)
+
+    async def _collect_deleted_topics(self) -> None:
+        now = self._now()
+        if now >= self._next_vanished_check_at:
+            self._next_vanished_check_at = again = (
+                now + self._settings.retention_interval_us
+            )  # sooner, in case the filer does not answer
+            for name in await self._store.run(
+                record_vanished_topics, self._live_topics(), self._owner(), now, self._retry_policy
+            ):
+                log.info("topic.deletion_discovered", topic=name, message="deleted while no leader was running")
+            if self._next_vanished_check_at == again:  # no topic was deleted meanwhile
+                self._next_vanished_check_at = now + self._settings.orphan_check_interval_us
+        if now >= self._next_deletion_check_at:
+            self._next_deletion_check_at = now + self._settings.retention_interval_us
+            grace_us = self._settings.deleted_topics_grace_us
+            for it in await self._store.run(
+                collect_deleted_topics,
+                self._live_topics(),
+                grace_us,
+                now,
+                self._retry_policy,
+                self._retained_uids,
+            ):
+                self.files["deleted_topic"] += it.files
+                log.info(
+                    "deleted_topic.data_deleted",
+                    topic=it.topic,
+                    uid=it.uid,
+                    files=it.files,
+                    reason="the topic was deleted with deletionPolicy Delete",
+                )
+
+    def _live_topics(self) -> LiveTopics:
+        managed_topics = self._topics.values()
+        uids = {managed.topic.uid for managed in managed_topics if managed.topic is not None}
+        uids |= {managed.desired.uid for managed in managed_topics if managed.desired.uid is not None}
+        hosted_uids = {
+            segment.uid
+            for broker in self._registry.all()
+            if broker.gone is None
+            for segment in broker.status.segments
+            if segment.state in UNSEALED_STATES
+        }
+        return LiveTopics(uids, set(self._topics), hosted_uids, complete=not self._platform.problems())

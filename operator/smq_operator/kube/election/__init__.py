@@ -1,0 +1,1 @@
+"""Elects one operator Pod as the leader, by a Lease."""

@@ -1,0 +1,51 @@
+"""Finds out from the other operators whether one of them leads, when the API server is unreachable.
+
+Otherwise a leader that is cut off only from the API server would continue forever beside its successor, with the
+brokers that are connected to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import grpc
+
+from smq_operator.kube.client.kinds import Resource
+from smq_operator.kube.informer.cache import ResourceCache
+from smq_operator.kube.settings import COMPONENT_LABEL
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1.leader_pb2_grpc import LeaderStub
+
+ANSWER_TIMEOUT_SECONDS = 1.0
+PORT_NAME = "grpc"
+"""The name of an operator's port in its Pod."""
+
+
+async def leading_peer(cache: ResourceCache, pod: str) -> str:
+    """The address of an operator in another Pod than ``pod`` that leads; empty if none does."""
+    addresses = list(_addresses(cache, pod))
+    answers = await asyncio.gather(*(_leads(address) for address in addresses))
+    return next((address for address, leads in zip(addresses, answers, strict=True) if leads), "")
+
+
+def _addresses(cache: ResourceCache, pod: str) -> Iterator[str]:
+    for (_, name), peer in cache.pods.items():
+        host = (peer.get("status") or {}).get("podIP")
+        is_operator = (peer["metadata"].get("labels") or {}).get(COMPONENT_LABEL) == "operator"
+        if is_operator and name != pod and host:
+            yield from (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for port in _ports(peer))
+
+
+def _ports(pod: Resource) -> Iterator[int]:
+    for container in pod["spec"]["containers"]:
+        yield from (port["containerPort"] for port in container.get("ports") or () if port.get("name") == PORT_NAME)
+
+
+async def _leads(address: str) -> bool:
+    async with grpc.aio.insecure_channel(address) as channel:
+        try:
+            await LeaderStub(channel).ListBrokers(lpb.Empty(), timeout=ANSWER_TIMEOUT_SECONDS)
+        except grpc.aio.AioRpcError:
+            return False
+        return True

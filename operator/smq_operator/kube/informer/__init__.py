@@ -1,0 +1,1 @@
+"""Lists and watches resources, and keeps them in a cache."""

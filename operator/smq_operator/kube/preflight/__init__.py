@@ -1,0 +1,1 @@
+"""Checks the cluster before this operator leads: RBAC, CRD schemas, conflicting releases."""

@@ -1,0 +1,75 @@
+"""The permissions that the operator needs, reviewed one by one, so that a message can name the missing one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from smq_operator.kube.client.api import KubeApi
+from smq_operator.kube.client.kinds import ACCESS_REVIEWS, DEPLOYMENTS, EVENTS, LEASES, PODS, SEGMENTS, TOPICS, Kind
+from smq_operator.kube.settings import KubeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One permission; ``namespace`` is empty for all. Without an ``essential`` one the operator cannot lead."""
+
+    verb: str
+    kind: Kind
+    namespace: str
+    subresource: str = ""
+    name: str = ""
+    essential: bool = True
+
+    def __str__(self) -> str:
+        resource = self.kind.plural + (f"/{self.subresource}" if self.subresource else "")
+        group = f' of API group "{self.kind.group}"'
+        where = f"in namespace {self.namespace}" if self.namespace else "in all namespaces"
+        return f"{self.verb} {resource}{group}{f' {self.name}' if self.name else ''} {where}"
+
+
+def required_permissions(kube: KubeSettings) -> list[Permission]:
+    led_namespace, home = kube.namespace, kube.home
+    read = ("get", "list", "watch")
+    return [
+        *(Permission(verb, TOPICS, led_namespace) for verb in read),
+        *(Permission(verb, SEGMENTS, led_namespace) for verb in read),
+        *(Permission(verb, PODS, home) for verb in read),
+        *(Permission(verb, DEPLOYMENTS, home) for verb in read),
+        # Without it, conflicting releases are found in this Namespace only.
+        *([] if led_namespace else [Permission("list", DEPLOYMENTS, "", essential=False)]),
+        Permission("create", LEASES, home),
+        *(Permission(verb, LEASES, home, name=kube.lease) for verb in ("get", "update")),
+        Permission("patch", PODS, home),
+        Permission("patch", DEPLOYMENTS, home, "scale", essential=False),
+        Permission("patch", TOPICS, led_namespace, "status", essential=False),
+        *(Permission(verb, SEGMENTS, led_namespace, essential=False) for verb in ("create", "patch", "delete")),
+        Permission("patch", SEGMENTS, led_namespace, "status", essential=False),
+        *(Permission(verb, EVENTS, led_namespace, essential=False) for verb in ("create", "patch")),
+    ]
+
+
+async def missing(api: KubeApi, kube: KubeSettings) -> list[Permission]:
+    """The permissions that this operator lacks. Raises KubeError."""
+    needed = required_permissions(kube)
+    allowed = await asyncio.gather(*(_is_allowed(api, right) for right in needed))
+    return [right for right, has in zip(needed, allowed, strict=True) if not has]
+
+
+async def _is_allowed(api: KubeApi, right: Permission) -> bool:
+    attributes = {
+        "verb": right.verb,
+        "group": right.kind.group,
+        "resource": right.kind.plural,
+        "subresource": right.subresource,
+        "namespace": right.namespace,
+        "name": right.name,
+    }
+    review = {
+        "apiVersion": ACCESS_REVIEWS.api_version,
+        "kind": ACCESS_REVIEWS.kind,
+        "metadata": {},
+        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+    }
+    answer = await api.create(ACCESS_REVIEWS, review)
+    return bool(answer["status"]["allowed"])

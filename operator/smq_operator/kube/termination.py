@@ -1,0 +1,187 @@
+"""Proofs from the API server that an incarnation of a broker has terminated.
+
+An incarnation says which Pod it ran in and when it started (``smq_core.model.incarnation_ids``), so nothing need be
+remembered about it. An unreachable broker is not proved gone, nor is one whose Pod is missing from a cache that may be
+stale. These are proofs:
+
+- the Pod was deleted, and its last status says that its containers had terminated, or that it never ran;
+- the Pod exists, and its status says that the container in which this incarnation ran has terminated;
+- the Node of the Pod was removed from the cluster;
+- the Pod was deleted, but nobody saw its containers terminate (it was deleted by force, or no operator was watching),
+  and its Node has been Ready for ``node_grace_us`` since then: a Ready Node stops what the API server no longer has.
+  While the Node is not Ready, the process may still run, cut off with its Node, so there is no proof.
+
+The last two rest on what a user did (deleted a Pod by force, removed a Node). They are no proof while the incarnation
+still reports.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from smq_core.model.incarnation_ids import PodIncarnation, parse_incarnation
+from smq_operator.kube.client.kinds import NODES, PODS, Key, Kind, Resource, key_of
+from smq_operator.kube.informer.cache import ResourceCache
+
+CLOCK_MARGIN_SECONDS = 60
+"""A Node's clock may have been set back by up to this while a container was restarted."""
+MAX_REMEMBERED = 20_000
+BROKER = ("app.kubernetes.io/component", "broker")
+
+
+@dataclass(frozen=True, slots=True)
+class _DeletedPod:
+    """A Pod that was deleted. ``at`` is a time of the leader's clock."""
+
+    name: str
+    node: str
+    terminated: bool
+    at: int
+
+
+class TerminationTracker:
+    """See the module's docstring. ``request_list`` requests a new list of Pods.
+
+    A Node that has failed looks Ready for less than ``node_grace_us`` (microseconds).
+    """
+
+    def __init__(
+        self, cache: ResourceCache, clock: Callable[[], int], request_list: Callable[[], None], node_grace_us: int
+    ) -> None:
+        self._cache = cache
+        self._now = clock
+        self._request_list = request_list
+        self._node_grace_us = node_grace_us
+        self._uids: dict[Key, str] = {}
+        self._pods_by_uid: dict[str, Resource] = {}
+        self._deleted_pods: OrderedDict[str, _DeletedPod] = OrderedDict()
+        self._missing_since: OrderedDict[str, int] = OrderedDict()
+        """Pods that are not in the cache, with the time since when they are missing."""
+        self._ready_since: dict[str, int | None] = {}
+        self._removed_nodes: dict[str, int] = {}
+        cache.on_change(self._on_resource_change)
+
+    def proof(self, incarnation: str, reporting: bool = False) -> str | None:
+        """The proof, as a sentence, that this incarnation has terminated, or None.
+
+        ``reporting``: whether its reports still arrive.
+        """
+        start = parse_incarnation(incarnation)
+        if start is None:
+            return None
+        pod = self._pods_by_uid.get(start.pod)
+        if pod is not None:
+            return self._proof_from_pod(pod, start) or self._proof_from_removed_node(pod, reporting)
+        deleted_pod = self._deleted_pods.get(start.pod) or self._missing(start.pod)
+        return None if deleted_pod is None else self._proof_from_deleted_pod(deleted_pod, reporting)
+
+    # ---- what is known
+
+    def _on_resource_change(self, kind: Kind, key: Key, resource: Resource | None) -> None:
+        if kind is PODS:
+            uid = resource["metadata"]["uid"] if resource is not None else None
+            old = self._uids.pop(key, None)
+            if old is not None and old != uid:
+                self._record_deletion(old)
+            if resource is not None and uid is not None and _is_broker(resource):
+                self._uids[key], self._pods_by_uid[uid] = uid, resource
+                self._missing_since.pop(uid, None)
+        elif kind is NODES:
+            self._node(key[1], resource)
+
+    def _record_deletion(self, uid: str) -> None:
+        pod = self._pods_by_uid.pop(uid)
+        node = pod["spec"].get("nodeName", "")
+        self._deleted_pods[uid] = _DeletedPod(
+            key_of(pod)[1], node, not node or _containers_terminated(pod), self._now()
+        )
+        while len(self._deleted_pods) > MAX_REMEMBERED:
+            self._deleted_pods.popitem(last=False)
+
+    def _node(self, name: str, node: Resource | None) -> None:
+        if node is None:
+            self._removed_nodes[name] = self._now()
+            self._ready_since.pop(name, None)
+            return
+        self._removed_nodes.pop(name, None)
+        if not _is_ready(node):
+            self._ready_since[name] = None
+        elif self._ready_since.get(name) is None:
+            self._ready_since[name] = self._now()
+
+    def _missing(self, uid: str) -> _DeletedPod | None:
+        """The Pod as deleted, if a list that was requested after the first call of this does not have it."""
+        since = self._missing_since.get(uid)
+        if since is None:
+            self._missing_since[uid] = self._now()
+            while len(self._missing_since) > MAX_REMEMBERED:
+                self._missing_since.popitem(last=False)
+            self._request_list()
+            return None
+        listed = self._cache.listed_at.get(PODS)
+        if listed is None or listed <= since:
+            return None
+        return _DeletedPod("", "", False, since)
+
+    # ---- what it proves
+
+    def _proof_from_pod(self, pod: Resource, start: PodIncarnation) -> str | None:
+        name = key_of(pod)[1]
+        final = pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") in ("Succeeded", "Failed")
+        if final and _containers_terminated(pod):
+            return f"the containers of its Pod {name} have terminated"
+        for container in pod["status"].get("containerStatuses") or ():
+            now, before = container.get("state") or {}, container.get("lastState") or {}
+            began = _seconds((now.get("running") or {}).get("startedAt"))
+            finish_times = [_seconds((state.get("terminated") or {}).get("finishedAt")) for state in (now, before)]
+            finished = max((at for at in finish_times if at is not None), default=None)
+            in_earlier_container = began is None or start.at < began
+            if finished is not None and start.at + CLOCK_MARGIN_SECONDS < finished and in_earlier_container:
+                return f"its container in Pod {name} has terminated"
+        return None
+
+    def _proof_from_removed_node(self, pod: Resource, reporting: bool) -> str | None:
+        node = pod["spec"].get("nodeName", "")
+        if node in self._removed_nodes and not reporting:
+            return f"the Node {node} of its Pod {key_of(pod)[1]} was removed"
+        return None
+
+    def _proof_from_deleted_pod(self, pod: _DeletedPod, reporting: bool) -> str | None:
+        description = f"its Pod {pod.name} was deleted" if pod.name else "its Pod was deleted"
+        if pod.terminated:
+            return f"{description}, and its containers had terminated"
+        if reporting:
+            return None
+        if NODES not in self._cache.synced:
+            return description if self._now() - pod.at >= self._node_grace_us else None
+        if pod.node and pod.node not in self._ready_since:
+            return f"{description}, and its Node {pod.node} was removed"
+        nodes = [self._ready_since.get(pod.node)] if pod.node else list(self._ready_since.values())
+        if any(since is None for since in nodes):
+            return None
+        since = max([pod.at, *(since for since in nodes if since is not None)])
+        where = f"its Node {pod.node} is" if pod.node else "all Nodes are"
+        return f"{description}, and {where} Ready" if self._now() - since >= self._node_grace_us else None
+
+
+def _is_broker(pod: Resource) -> bool:
+    """A Pod whose labels were changed leaves the selection as if it were deleted, although it still runs."""
+    label, value = BROKER
+    return (pod["metadata"].get("labels") or {}).get(label) == value
+
+
+def _containers_terminated(pod: Resource) -> bool:
+    """Whether the status says that every container has terminated."""
+    statuses = pod["status"].get("containerStatuses") or ()
+    return bool(statuses) and all("terminated" in (each.get("state") or {}) for each in statuses)
+
+
+def _is_ready(node: Resource) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or ())
+
+
+def _seconds(text: str | None) -> int | None:
+    return int(datetime.fromisoformat(text).timestamp()) if text else None

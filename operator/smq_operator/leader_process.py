@@ -1,0 +1,219 @@
+"""One leader process: starts store, platform, leader, gRPC service and HTTP in order, and stops them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import structlog
+
+from smq_core.errors import SmqError, StoreUnsupported
+from smq_core.scaling.broker_fleet import FleetPolicy
+from smq_operator.api.server import GrpcServer
+from smq_operator.brokers.calls import BrokerClients
+from smq_operator.leader import Leader, build_leader
+from smq_operator.metrics import Metrics
+from smq_operator.platform_port import Platform
+from smq_operator.reconcile.fleet import FleetReconciler
+from smq_operator.runtime import clock
+from smq_operator.runtime.http_server import HttpServer
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.runtime.settings import Settings, host_port
+from smq_operator.runtime.store_pool import StorePool
+from smq_operator.runtime.task_runner import TaskRunner
+from smq_storage.catalog.root_format import ensure_root_format
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.conformance_probe import check_conformance
+from smq_storage.object_store.store import Store
+
+log = structlog.get_logger(__name__)
+
+STORE_THREADS = 32
+PUT_RETRY_TIMEOUT_SECONDS = 10.0
+STORE_PROBE_INTERVAL_SECONDS = 2.0
+
+
+class LeadershipLost(Exception):
+    """Another process leads now. This one must end, and may be started again."""
+
+
+class Election(Protocol):
+    """Decides whether this process may lead, where several stand by."""
+
+    async def elected(self) -> None:
+        """Returns when this process leads."""
+        ...
+
+    def owner(self) -> str:
+        """The name of the platform that owns the topics; empty before the election."""
+        ...
+
+    async def leadership_lost(self) -> None:
+        """Returns when this process does not lead any more."""
+        ...
+
+    async def leave(self) -> None:
+        """Gives up the leadership, so that another process may lead at once."""
+        ...
+
+    def background_tasks(self, leader: Leader) -> Sequence[Coroutine[Any, Any, None]]:
+        """What runs beside the loop while this process leads."""
+        ...
+
+
+class Standalone:
+    """A process without election: it leads at once, and for as long as it runs.
+
+    With ``elastic`` the number of brokers follows the load; without it, it stays what the platform says.
+    """
+
+    def __init__(self, owner: str, elastic: FleetPolicy | None) -> None:
+        self._owner = owner
+        self._elastic = elastic
+
+    async def elected(self) -> None:
+        return
+
+    def owner(self) -> str:
+        return self._owner
+
+    async def leadership_lost(self) -> None:
+        await asyncio.Event().wait()
+
+    async def leave(self) -> None:
+        return
+
+    def background_tasks(self, leader: Leader) -> Sequence[Coroutine[Any, Any, None]]:
+        if self._elastic is None:
+            return ()
+        return (fleet_reconciler(leader, lambda: self._elastic).run(),)
+
+
+def fleet_reconciler(leader: Leader, policy: Callable[[], FleetPolicy | None]) -> FleetReconciler:
+    return FleetReconciler(
+        leader.platform, leader.registry, leader.topics, leader.assignments, leader.decisions, leader.clock, policy
+    )
+
+
+async def run_leader(
+    settings: Settings,
+    make_platform: Callable[[str, Readiness], Platform],
+    make_election: Callable[[str, Readiness, TaskRunner], Election],
+) -> None:
+    """Leads, once it is elected, until SIGTERM or SIGINT. The factories get the address of this leader.
+
+    Raises InvalidRequest if a port is taken, StoreUnsupported if the store must not be used, LeadershipLost.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    server = GrpcServer(settings.listen)
+    address = settings.advertise or f"{host_port(settings.listen)[0]}:{server.port}"
+    store, pool, stopping = settings.store.open(), ThreadPoolExecutor(STORE_THREADS, "store"), threading.Event()
+    readiness, tasks, brokers = Readiness(not_ready_reason="starting"), TaskRunner(), BrokerClients()
+    platform = make_platform(address, readiness)
+    election = make_election(address, readiness, tasks)
+    leader = build_leader(
+        platform,
+        brokers,
+        StorePool(store, pool),
+        settings.store,
+        clock=clock.now,
+        retry_policy=RetryPolicy(PUT_RETRY_TIMEOUT_SECONDS, wait=stopping.wait),
+        readiness=readiness,
+        tasks=tasks,
+        owner=election.owner,
+        writer_id=f"leader-{uuid.uuid4().hex[:12]}",
+        cleanup=settings.cleanup,
+    )
+    metrics = Metrics(
+        leader.topics, leader.registry, leader.decisions, leader.loop, leader.garbage_collector, leader.clock
+    )
+    http = HttpServer(lambda: readiness.not_ready_reason, metrics.exposition)
+    leading: asyncio.Task[None] | None = None
+    leadership_lost = started = False
+    try:
+        http_port = await http.start(settings.http) if settings.http else None
+        await server.start(leader.service)
+        started = await _wait_for_store(store, pool, readiness, stop)
+        if (
+            started
+            and await _run_unless_stopped(stop, platform.start(leader.loop.platform_changed))
+            and await _run_unless_stopped(stop, election.elected())
+        ):
+            leading = asyncio.create_task(leader.loop.run())
+            for work in (leader.groups, leader.garbage_collector, leader.topic_deletions, leader.health):
+                tasks.spawn(work.run())
+            for task in election.background_tasks(leader):
+                tasks.spawn(task)
+            readiness.set_leading()
+            log.info("leader.ready", address=address, http=http_port, store=repr(store))
+            leadership_lost = await _run_unless_stopped(stop, election.leadership_lost())
+        log.info("leader.stopping")
+        readiness.set_not_ready("stopping")
+        stopping.set()
+        await leader.loop.stop()
+        if leading is not None:
+            await leading
+        if not leadership_lost:
+            await election.leave()
+        await server.stop()
+        if started:
+            await platform.stop()
+        log.info("leader.stopped")
+    finally:
+        stopping.set()
+        await http.stop()
+        await server.stop()
+        brokers.close()
+        pool.shutdown(wait=False, cancel_futures=True)
+    if leadership_lost:
+        raise LeadershipLost("another operator leads now")
+
+
+async def _run_unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Runs ``work``. False if the process has to stop before ``work`` is done, which is then cancelled."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    done = tasks[0].done()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if done:
+        tasks[0].result()
+    return done
+
+
+def _check_store(store: Store) -> None:
+    check_conformance(store)
+    ensure_root_format(store, RetryPolicy(PUT_RETRY_TIMEOUT_SECONDS))
+
+
+async def _wait_for_store(store: Store, pool: ThreadPoolExecutor, readiness: Readiness, stop: asyncio.Event) -> bool:
+    """Waits until the store can be used, however long that takes. False if the process has to stop before that."""
+    while not stop.is_set():
+        try:
+            await asyncio.get_running_loop().run_in_executor(pool, _check_store, store)
+            return not stop.is_set()
+        except StoreUnsupported:
+            raise
+        except SmqError as error:
+            readiness.not_ready_reason = f"the filer does not answer as it should: {error.message}"
+            log.error(
+                "store.unavailable",
+                error=error.code,
+                message=error.message,
+                advice="is the filer running, and are --filer-url, --filer-endpoint and the AWS_ credentials right?",
+                retry_in_seconds=STORE_PROBE_INTERVAL_SECONDS,
+            )
+        try:
+            async with asyncio.timeout(STORE_PROBE_INTERVAL_SECONDS):
+                await stop.wait()
+        except TimeoutError:
+            continue
+    return False

@@ -1,0 +1,301 @@
+"""Runs brokers as child processes: starts, watches and restarts them, and adopts those of an earlier leader.
+
+The leader chooses the id of each incarnation and passes it to the process (SMQ_INCARNATION). So it has the id before
+the broker's first report, and the end of a process proves that exactly one incarnation has terminated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from smq_operator.local.broker_records import BrokerRecord, boot_id, read_records
+from smq_operator.local.pids import find_by_environment, open_pidfd, start_time
+
+log = structlog.get_logger(__name__)
+
+INCARNATION_VARIABLE, NAME_VARIABLE, LEADER_VARIABLE = "SMQ_INCARNATION", "SMQ_NAME", "SMQ_LEADER"
+FOLDER_VARIABLE = "SMQ_BROKER_OF"
+"""The folder of the leader that started it, by which a broker is found if its record is lost."""
+LEADERLESS_TIMEOUT = "1.5"
+"""Short, because on one machine a leader that does not answer is most likely stopping too."""
+INITIAL_BACKOFF_SECONDS = 0.2
+MAX_BACKOFF_SECONDS = 5.0
+HEALTHY_AFTER_SECONDS = 10.0
+
+
+@dataclass(slots=True)
+class _BrokerProcess:
+    """One broker name. ``pidfd`` is set while its process lives."""
+
+    record: BrokerRecord
+    pidfd: int | None = None
+    process: subprocess.Popen[bytes] | None = None
+    desired: bool = True
+    terminating: bool = False
+    """Whether SIGTERM was sent: a second one would end the broker at once, with unwritten tails."""
+    backoff: float = INITIAL_BACKOFF_SECONDS
+    started_at: float = 0.0
+    restart: asyncio.TimerHandle | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class BrokerProcesses:
+    """``command`` runs a broker, apart from name and leader; ``environment`` is added to this process's own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        leader: str,
+        command: Sequence[str],
+        environment: dict[str, str],
+        changed: Callable[[], None],
+    ) -> None:
+        self._folder = folder.resolve()
+        self._records = folder / "brokers"
+        self._logs = folder / "logs"
+        self._leader = leader
+        self._command = list(command)
+        self._environment = environment
+        self._changed = changed
+        self._children: dict[str, _BrokerProcess] = {}
+        self._termination_proofs: dict[str, str] = {}
+        self._stopping = False
+        self._boot = boot_id()
+
+    # ---- queries
+
+    def termination_proof(self, incarnation: str) -> str | None:
+        return self._termination_proofs.get(incarnation)
+
+    def current_incarnation(self, name: str) -> str | None:
+        """The incarnation that runs, or is about to, under this name; None if the name is unknown."""
+        child = self._children.get(name)
+        return child.record.incarnation if child is not None else None
+
+    # ---- starting
+
+    def adopt(self) -> None:
+        """Takes over the brokers of an earlier leader: watches living ones, and proves the others terminated."""
+        self._records.mkdir(parents=True, exist_ok=True)
+        self._logs.mkdir(parents=True, exist_ok=True)
+        records, damaged = read_records(self._records)
+        for name in damaged:
+            log.error(
+                "broker_record.damaged",
+                file=name,
+                message="termination of the processes in it can no longer be proved; affected seals report this",
+            )
+        for record in [*records, *self._unrecorded(records)]:
+            child = self._children[record.name] = _BrokerProcess(record, desired=False)
+            for incarnation in record.terminated:
+                self._termination_proofs[incarnation] = "its process had ended"
+            self._watch(child, "its process had ended before this leader came")
+            if child.pidfd is None:
+                continue
+            log.info("broker.adopted", broker=record.name, pid=record.pid, incarnation=record.incarnation)
+            if record.leader != self._leader:
+                # It cannot find this leader. SIGTERM lets it write its tails to the filer, and it is restarted.
+                log.warning("broker.replaced", broker=record.name, message=f"it reports to {record.leader}")
+                self._request_termination(child)
+
+    def _unrecorded(self, records: Sequence[BrokerRecord]) -> list[BrokerRecord]:
+        """Living brokers of this folder whose records were damaged or deleted."""
+        known = {record.name for record in records}
+        found = []
+        for pid, environment in find_by_environment(FOLDER_VARIABLE, str(self._folder)):
+            name, incarnation = environment.get(NAME_VARIABLE, ""), environment.get(INCARNATION_VARIABLE, "")
+            if name and incarnation and name not in known:
+                leader = environment.get(LEADER_VARIABLE, "")
+                record = BrokerRecord(name, incarnation, pid, start_time(pid), self._boot, leader)
+                record.write(self._records)
+                found.append(record)
+                log.warning("broker.found", broker=name, pid=pid, message="its record was lost, but its process runs")
+        return found
+
+    def set_desired(self, names: Sequence[str]) -> None:
+        """Starts and stops brokers until exactly these run."""
+        for name, child in self._children.items():
+            child.desired = name in names
+            if not child.desired:
+                self._cancel(child)
+                self._request_termination(child)
+        for name in names:
+            desired = self._children.get(name)
+            if desired is None:
+                desired = self._children[name] = _BrokerProcess(BrokerRecord(name, ""))
+            if desired.pidfd is None and desired.restart is None:
+                self._start(desired)
+
+    def _start(self, child: _BrokerProcess) -> None:
+        child.restart = None
+        if self._stopping or not child.desired:
+            return
+        old = child.record
+        terminated = [*old.terminated, old.incarnation] if old.incarnation else old.terminated
+        record = child.record = BrokerRecord(
+            old.name, uuid.uuid4().hex, boot=self._boot, leader=self._leader, terminated=terminated
+        )
+        child.ended = asyncio.Event()
+        child.terminating = False
+        child.started_at = asyncio.get_running_loop().time()
+        try:
+            record.write(self._records)
+            with (self._logs / f"{record.name}.log").open("ab") as output:
+                child.process = subprocess.Popen(
+                    [*self._command, "--name", record.name],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={
+                        **os.environ,
+                        **self._environment,
+                        FOLDER_VARIABLE: str(self._folder),
+                        NAME_VARIABLE: record.name,
+                        LEADER_VARIABLE: self._leader,
+                        INCARNATION_VARIABLE: record.incarnation,
+                    },
+                    start_new_session=True,  # Ctrl-C is for the leader, which stops the brokers itself
+                )
+            record.pid = child.process.pid
+            record.started = start_time(record.pid)
+            record.write(self._records)
+        except OSError as error:
+            log.error("broker.start_failed", broker=record.name, message=str(error))
+            if child.process is None or child.process.pid != record.pid:
+                self._ended(child, "it could not be started")
+                return
+        self._watch(child, "its process ended at once")
+        log.info("broker.started", broker=record.name, pid=record.pid, incarnation=record.incarnation)
+        self._changed()
+
+    # ---- watching
+
+    def _watch(self, child: _BrokerProcess, otherwise: str) -> None:
+        """Watches the record's process. If it has ended, that is handled at once."""
+        record = child.record
+        if record.boot != self._boot:
+            self._ended(child, "the machine was rebooted since")
+            return
+        if record.pid is None and record.incarnation:
+            # An earlier leader was killed after it started the process and before it recorded the pid.
+            for pid, _ in find_by_environment(INCARNATION_VARIABLE, record.incarnation):
+                record.pid, record.started = pid, start_time(pid)
+                record.write(self._records)
+        fd = None
+        if record.pid is not None and record.started is not None:
+            fd = open_pidfd(record.pid, record.started)
+        if fd is None:
+            self._reap(child)
+            self._ended(child, otherwise)
+            return
+        child.pidfd = fd
+        asyncio.get_running_loop().add_reader(fd, self._exited, child)
+
+    def _exited(self, child: _BrokerProcess) -> None:
+        assert child.pidfd is not None
+        asyncio.get_running_loop().remove_reader(child.pidfd)
+        os.close(child.pidfd)
+        child.pidfd = None
+        code = self._reap(child)
+        self._ended(
+            child, f"process {child.record.pid} ended" + (f" ({_describe_exit(code)})" if code is not None else "")
+        )
+
+    def _reap(self, child: _BrokerProcess) -> int | None:
+        if child.process is None:
+            return None  # an adopted process is reaped by its parent or init
+        code = child.process.wait()
+        child.process = None
+        return code
+
+    def _ended(self, child: _BrokerProcess, proof: str) -> None:
+        record = child.record
+        if record.incarnation:
+            self._termination_proofs[record.incarnation] = proof
+        child.ended.set()
+        loop = asyncio.get_running_loop()
+        if child.desired and not self._stopping:
+            if loop.time() - child.started_at > HEALTHY_AFTER_SECONDS:
+                child.backoff = INITIAL_BACKOFF_SECONDS
+            log.warning("broker.terminated", broker=record.name, proof=proof, retry_in_seconds=child.backoff)
+            child.restart = loop.call_later(child.backoff, self._start, child)
+            child.backoff = min(child.backoff * 2, MAX_BACKOFF_SECONDS)
+        elif record.incarnation:
+            log.info("broker.terminated", broker=record.name, proof=proof)
+        self._changed()
+
+    # ---- stopping
+
+    def _request_termination(self, child: _BrokerProcess) -> None:
+        if not child.terminating:
+            child.terminating = True
+            self._signal(child, signal.SIGTERM)
+
+    def _signal(self, child: _BrokerProcess, what: signal.Signals) -> None:
+        if child.pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(child.pidfd, what)
+
+    def _cancel(self, child: _BrokerProcess) -> None:
+        if child.restart is not None:
+            child.restart.cancel()
+            child.restart = None
+
+    def detach(self) -> None:
+        """Stops watching and restarting; the processes go on."""
+        self._stopping = True
+        for child in self._children.values():
+            self._cancel(child)
+
+    async def stop(self, timeout_seconds: float) -> None:
+        """Ends all brokers: by SIGTERM, and after ``timeout_seconds`` by SIGKILL."""
+        self.detach()
+        living = [child for child in self._children.values() if child.pidfd is not None]
+        for child in living:
+            self._request_termination(child)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                for child in living:
+                    await child.ended.wait()
+        except TimeoutError:
+            for child in living:
+                if child.pidfd is not None:
+                    log.warning(
+                        "broker.killed", broker=child.record.name, message=f"did not end in {timeout_seconds} s"
+                    )
+                    self._signal(child, signal.SIGKILL)
+            for child in living:
+                await child.ended.wait()
+
+
+def broker_command(memory: str, more: Sequence[str], wrapper: Sequence[str] = ()) -> list[str]:
+    """The command of a broker on this machine, without its name and its leader.
+
+    ``wrapper`` comes first. It must run the broker by exec, because its process is watched as the broker's.
+    """
+    return [
+        *wrapper,
+        *(sys.executable, "-m", "smq_broker.main"),
+        *("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", memory),
+        *("--leader-timeout", LEADERLESS_TIMEOUT),
+        *more,
+    ]
+
+
+def _describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"

@@ -1,0 +1,125 @@
+"""The platform of one machine: a folder with topics, brokers, logs and the leader's lock.
+
+::
+
+    DIR/topics/*.yaml        the desired topics
+    DIR/brokers/<name>.json  which process runs, and which have terminated
+    DIR/logs/<name>.log      output of brokers
+    DIR/leader.lock          held by the one leader
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from smq_operator.local.broker_processes import BrokerProcesses, broker_command
+from smq_operator.local.settings import LocalSettings
+from smq_operator.local.topic_manifests import TopicManifests
+from smq_operator.platform_port import DesiredTopic, Problem
+from smq_storage.topic_manifests.parser import ManifestDocument
+
+log = structlog.get_logger(__name__)
+
+SCAN_INTERVAL_SECONDS = 0.5
+STOP_TIMEOUT_SECONDS = 20.0
+
+
+class LocalPlatform:
+    """See the module's docstring. ``leader`` is the address that brokers report to."""
+
+    def __init__(
+        self, settings: LocalSettings, leader: str, environment: dict[str, str], clock: Callable[[], int]
+    ) -> None:
+        self._settings = settings
+        self._manifests = TopicManifests(settings.folder / "topics", clock)
+        command = broker_command(settings.broker_memory, settings.broker_args, settings.broker_wrapper)
+        self._processes = BrokerProcesses(settings.folder, leader, command, environment, self._notify_changed)
+        self._changed: Callable[[], None] = lambda: None
+        self._scanner: asyncio.Task[None] | None = None
+        self._count = settings.brokers
+        self._names: list[str] = []
+        self._problems: list[Problem] = []
+
+    def _notify_changed(self) -> None:
+        self._changed()
+
+    async def start(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._manifests.folder.mkdir(parents=True, exist_ok=True)
+        self._scan()
+        self._processes.adopt()
+        self.scale_brokers(self._count)
+        self._scanner = asyncio.create_task(self._scan_loop())
+
+    async def stop(self) -> None:
+        if self._scanner is not None:
+            self._scanner.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._scanner
+        if self._settings.keep_brokers:
+            self._processes.detach()
+        else:
+            await self._processes.stop(STOP_TIMEOUT_SECONDS)
+
+    async def _scan_loop(self) -> None:
+        while True:
+            await asyncio.sleep(SCAN_INTERVAL_SECONDS)
+            self._scan()
+
+    def _scan(self) -> None:
+        try:
+            changed = self._manifests.scan()
+        except OSError as error:
+            log.error("topic_manifests.unreadable", folder=str(self._manifests.folder), message=str(error))
+            return
+        problems = self._manifests.problems()
+        for problem in problems:
+            if problem not in self._problems:
+                log.error("topic_manifest.rejected", file=problem.where, message=problem.message)
+        self._problems = problems
+        if changed:
+            self._changed()
+
+    def desired_topics(self) -> Mapping[str, DesiredTopic]:
+        return self._manifests.desired_topics()
+
+    def problems(self) -> list[Problem]:
+        return self._problems
+
+    async def apply(self, manifest: ManifestDocument) -> tuple[str, str]:
+        done = self._manifests.apply(manifest)
+        self._changed()
+        return done
+
+    async def delete(self, topic: str) -> None:
+        self._manifests.delete(topic)
+        self._changed()
+
+    async def set_paused(self, topic: str, paused: bool) -> None:
+        self._manifests.set_paused(topic, paused)
+        self._changed()
+
+    def desired_brokers(self) -> int:
+        return self._count
+
+    def scale_brokers(self, count: int, stop_first: str | None = None) -> None:
+        kept = [name for name in self._names if name != stop_first or count >= len(self._names)][:count]
+        free = (f"broker-{number}" for number in itertools.count(1))
+        while len(kept) < count:
+            name = next(free)
+            if name not in kept:
+                kept.append(name)
+        self._count, self._names = count, kept
+        self._processes.set_desired(kept)
+
+    def termination_proof(self, incarnation: str, reporting: bool = False) -> str | None:
+        return self._processes.termination_proof(incarnation)
+
+    def is_current_incarnation(self, broker: str, incarnation: str) -> bool | None:
+        current = self._processes.current_incarnation(broker)
+        return None if not current else current == incarnation

@@ -1,0 +1,93 @@
+"""The port to the platform that the leader runs on: desired topics, running brokers, and proofs of termination.
+
+There are two adapters: ``local`` (files and processes of one machine) and ``kube`` (resources and Pods of a cluster).
+The rest of the leader depends on this port alone. Every method is called on the event loop and must not block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from smq_core.model.entities import TopicSpec
+from smq_storage.topic_manifests.parser import ManifestDocument
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredTopic:
+    """A topic that should exist. ``uid`` is None if the platform assigns none; the filer's, or a new one, is used then.
+
+    ``problem`` says why the last version of the spec is rejected; ``spec`` is then the last valid one. ``paused``: load
+    must not change its segments (the annotation ``seaweedmq.io/autoscaling: paused``).
+    """
+
+    name: str
+    spec: TopicSpec
+    uid: str | None = None
+    problem: str | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something on the platform that is invalid, such as a damaged manifest. It affects nothing else."""
+
+    where: str
+    message: str
+
+
+class Platform(Protocol):
+    """See the module's docstring."""
+
+    async def start(self, changed: Callable[[], None]) -> None:
+        """Starts to watch. ``changed`` is called on the event loop when a result of the methods below may differ."""
+        ...
+
+    async def stop(self) -> None:
+        """Stops watching. Whether the brokers are stopped too depends on the adapter and its settings."""
+        ...
+
+    def desired_topics(self) -> Mapping[str, DesiredTopic]:
+        """The topics by full name."""
+        ...
+
+    def problems(self) -> list[Problem]: ...
+
+    async def apply(self, manifest: ManifestDocument) -> tuple[str, str]:
+        """Applies a Topic manifest. Returns the topic's full name and ``created``, ``configured`` or ``unchanged``.
+
+        Raises SpecRejected; then nothing has changed.
+        """
+        ...
+
+    async def delete(self, topic: str) -> None:
+        """Deletes the topic from the desired state. Raises UnknownTopic."""
+        ...
+
+    async def set_paused(self, topic: str, paused: bool) -> None:
+        """Pauses or resumes autoscaling of the topic. Raises UnknownTopic, SpecRejected."""
+        ...
+
+    def desired_brokers(self) -> int:
+        """How many brokers should run."""
+        ...
+
+    def scale_brokers(self, count: int, stop_first: str | None = None) -> None:
+        """Starts or stops brokers until that many run; ``stop_first`` names the broker to stop first.
+
+        A broker that gets SIGTERM drains itself before it ends.
+        """
+        ...
+
+    def termination_proof(self, incarnation: str, reporting: bool = False) -> str | None:
+        """Why this incarnation has certainly ended, or None. That it is unreachable proves nothing.
+
+        ``reporting``: whether its reports still arrive. A live incarnation overrides proofs that rest on a manual
+        action (a forced Pod deletion, a Node removal).
+        """
+        ...
+
+    def is_current_incarnation(self, broker: str, incarnation: str) -> bool | None:
+        """Whether this incarnation runs under that name; None if the platform has no information about that name."""
+        ...

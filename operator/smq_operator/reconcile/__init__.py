@@ -1,0 +1,1 @@
+"""The reconcile loop: desired topics against layouts and brokers, and the effects that close the gap."""

@@ -1,0 +1,38 @@
+"""The leader's recent decisions, for ``smq topic decisions``, metrics and Events."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import structlog
+
+from smq_core.reconcile.seal_planner import Decision
+
+log = structlog.get_logger(__name__)
+
+MAX_KEPT_DECISIONS = 500
+
+
+class DecisionLog:
+    """``recent`` holds the last decisions, oldest first; ``counts`` counts those about topics by topic and action."""
+
+    def __init__(self) -> None:
+        self.recent: deque[Decision] = deque(maxlen=MAX_KEPT_DECISIONS)
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def record(self, decision: Decision) -> None:
+        """Keeps, counts and logs a decision about a topic."""
+        self.recent.append(decision)
+        self.counts[decision.topic, decision.action] += 1
+        log.info(
+            "decision",
+            topic=decision.topic,
+            action=decision.action,
+            segments=list(decision.segments),
+            reason=decision.reason,
+        )
+
+    def record_scaling(self, decision: Decision) -> None:
+        """Keeps and logs a decision about the number of brokers."""
+        self.recent.append(decision)
+        log.info("decision", action=decision.action, reason=decision.reason)

@@ -1,0 +1,239 @@
+"""Carries out the effects of core's TopicReconciler, and reports their outcome to it.
+
+Store calls and calls to brokers run in separate thread pools, so that neither waits for the other. Every effect is
+answered: if one fails unexpectedly, it is logged and reported as failed, and core tries it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import structlog
+
+from smq_core.errors import Conflict, InvalidRequest, NotHosted, Overloaded, SmqError, WrongIncarnation
+from smq_core.model.entities import Layout, Reason, SealedSegment, SealOutcome, Segment, Topic
+from smq_core.reading.segment_dag import index_is_stale
+from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
+from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
+from smq_operator.brokers.calls import BrokerCalls
+from smq_operator.brokers.sealing import SealExecutor
+from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.runtime.store_pool import StorePool
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL, segment_to_pb, topic_to_pb
+from smq_storage.catalog import layouts, sealed_index
+from smq_storage.catalog.sealed_index import Index
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store
+
+log = structlog.get_logger(__name__)
+
+OPEN_TIMEOUT_SECONDS = 2.0
+MAX_OVERLOADED_TRIES = 4
+
+
+class EffectRunner:
+    """See the module's docstring. Use it on the event loop."""
+
+    def __init__(
+        self,
+        store: StorePool,
+        brokers: BrokerCalls,
+        sealing: SealExecutor,
+        clock: Callable[[], int],
+        retry_policy: RetryPolicy,
+    ) -> None:
+        self._store = store
+        self._brokers = brokers
+        self._sealing = sealing
+        self._now = clock
+        self._retry_policy = retry_policy
+        self._overloaded_attempts: dict[tuple[str, str, str], int] = {}
+
+    def forget_broker(self, incarnation: str) -> None:
+        """Closes the connection to this incarnation, which is gone."""
+        self._brokers.forget(incarnation)
+
+    async def run(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: Effect) -> None:
+        """Carries out one effect and reports its outcome to ``reconciler``."""
+        match effect:
+            case ReadLayout():
+                await self._read_layout(managed, reconciler)
+            case PutLayout():
+                await self._put_layout(managed, reconciler, effect)
+            case OpenReplica():
+                await self._open(reconciler, effect)
+            case FlushAhead():
+                await self._flush_ahead(reconciler, effect)
+            case RequestSeal():
+                await self._seal_by_replica(reconciler, effect)
+            case SealFromFiler():
+                await self._seal_from_filer(reconciler, effect)
+            case AppendIndex():
+                await self._append_index(managed, reconciler, effect)
+
+    # ---- the layout
+
+    async def _read_layout(self, managed: ManagedTopic, reconciler: TopicReconciler) -> None:
+        topic = reconciler.topic
+        try:
+            found, known = await self._store.run(_read, topic)
+        except Exception as error:
+            self._log_failure("layout.read", topic, error)
+            reconciler.read_failed(self._now())
+            return
+        if reconciler.layout is not None and (found is None or found[0].version < reconciler.layout.version):
+            # The read began before the last PUT, or the reply was stale, or the file was deleted.
+            log.warning(
+                "layout.stale", topic=topic.name, known=reconciler.layout.version, found=found and found[0].version
+            )
+            reconciler.read_failed(self._now())
+            return
+        if found is not None and index_is_stale(found[0], known.entries, known.removed):
+            log.warning("index.stale", topic=topic.name, layout=found[0].version)
+            reconciler.read_failed(self._now())
+            return
+        managed.merge_index(known)
+        reconciler.layout_read(found)
+
+    async def _put_layout(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: PutLayout) -> None:
+        managed.pending_layout = effect.layout
+        try:
+            etag = await self._store.run(layouts.put_layout, effect.layout, effect.etag, self._retry_policy)
+        except Conflict as error:
+            self._log_failure("layout.put", reconciler.topic, error)
+            reconciler.layout_put_failed(self._now())
+        except Exception as error:
+            self._log_failure("layout.put", reconciler.topic, error)
+            reconciler.layout_put_failed(self._now(), unclear=True)
+        else:
+            reconciler.layout_put(effect.layout, etag)
+        finally:
+            managed.pending_layout = None
+
+    # ---- replicas
+
+    async def _open(self, reconciler: TopicReconciler, effect: OpenReplica) -> None:
+        segment, replica, began = effect.segment, effect.replica, self._now()
+        request = pb.OpenSegment(
+            protocol=PROTOCOL,
+            topic=topic_to_pb(reconciler.topic),
+            segment=segment_to_pb(segment),
+            incarnation=replica.incarnation,
+        )
+        try:
+            await self._brokers.call(replica, "open", request, timeout=OPEN_TIMEOUT_SECONDS)
+        except Exception as error:
+            # After these errors the broker will never open the segment, so core has to place it elsewhere.
+            no = isinstance(error, (NotHosted, WrongIncarnation, InvalidRequest))
+            refused = no or self._overloaded_too_often(reconciler.topic.uid, effect, error)
+            self._log_failure("segment.open", reconciler.topic, error, segment=segment.name, broker=replica.broker)
+            reconciler.open_failed(segment.name, replica.incarnation, self._now(), refused=refused)
+        else:
+            self._overloaded_attempts.pop((reconciler.topic.uid, segment.name, replica.incarnation), None)
+            took = (self._now() - began) // 1000
+            log.debug(
+                "segment.opened", topic=reconciler.topic.name, segment=segment.name, broker=replica.broker, ms=took
+            )
+            reconciler.opened(segment.name, replica.incarnation)
+
+    def _overloaded_too_often(self, uid: str, effect: OpenReplica, error: Exception) -> bool:
+        """Whether this broker has refused the segment for lack of memory too often."""
+        if not isinstance(error, Overloaded):
+            return False
+        key = (uid, effect.segment.name, effect.replica.incarnation)
+        self._overloaded_attempts[key] = self._overloaded_attempts.get(key, 0) + 1
+        if self._overloaded_attempts[key] < MAX_OVERLOADED_TRIES:
+            return False
+        del self._overloaded_attempts[key]
+        return True
+
+    async def _flush_ahead(self, reconciler: TopicReconciler, effect: FlushAhead) -> None:
+        segment, plan = effect.segment, _planned_seal(effect.segment, reconciler.layout)
+        try:
+            await self._sealing.flush_ahead(reconciler.topic, segment.name, segment.primary, *plan)
+        except Exception as error:
+            self._log_failure("segment.flush", reconciler.topic, error, segment=effect.segment.name)
+        reconciler.flushed(effect.segment.name)
+
+    async def _seal_by_replica(self, reconciler: TopicReconciler, effect: RequestSeal) -> None:
+        replica, name = effect.replica, effect.segment
+        try:
+            assert reconciler.layout is not None
+            plan = _planned_seal(reconciler.layout.segment(name), reconciler.layout)
+            outcome = await self._sealing.request_seal(reconciler.topic, name, replica, *plan)
+        except Exception as error:
+            self._log_failure("segment.seal", reconciler.topic, error, segment=name, broker=replica.broker)
+            reconciler.seal_refused(name, replica.incarnation, self._now(), not_hosted=isinstance(error, NotHosted))
+        else:
+            self._record_seal(reconciler, outcome, by=replica.broker)
+
+    # ---- the filer
+
+    async def _seal_from_filer(self, reconciler: TopicReconciler, effect: SealFromFiler) -> None:
+        try:
+            outcome = await self._sealing.seal_from_filer(reconciler.topic, effect.segment, effect.known_watermark)
+        except Exception as error:
+            self._log_failure(
+                "segment.seal", reconciler.topic, error, segment=effect.segment, broker="(from the filer)"
+            )
+            reconciler.filer_seal_failed(effect.segment, self._now())
+        else:
+            self._record_seal(reconciler, outcome, by="the filer")
+
+    async def _append_index(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: AppendIndex) -> None:
+        topic = reconciler.topic
+        try:
+            entries = await self._store.run(_append, topic, effect.entries, self._retry_policy)
+        except Exception as error:
+            self._log_failure("index.append", topic, error)
+            reconciler.append_index_failed(self._now())
+        else:
+            managed.add_sealed(entries)
+            reconciler.indexed([entry.name for entry in entries])
+
+    # ---- logs
+
+    def _record_seal(self, reconciler: TopicReconciler, outcome: SealOutcome, *, by: str) -> None:
+        if (
+            reconciler.outcome(outcome.segment) is None
+        ):  # every replica gets the request, to free its tail; only the first outcome is new
+            lost = {"lost_from": outcome.lost[0], "lost_to": outcome.lost[1]} if outcome.lost else {}
+            say = log.error if outcome.lost else log.info
+            say("segment.sealed", topic=reconciler.topic.name, segment=outcome.segment, end=outcome.end, by=by, **lost)
+        reconciler.sealed(outcome)
+
+    def _log_failure(self, what: str, topic: Topic, error: Exception, **more: str) -> None:
+        if isinstance(error, SmqError):
+            log.warning(f"{what}.failed", topic=topic.name, error=error.code, message=error.message, **more)
+        else:
+            log.error(f"{what}.failed", topic=topic.name, exc_info=error, **more)
+
+
+def _planned_seal(segment: Segment, layout: Layout | None) -> tuple[str, list[Segment]]:
+    """Reason and successors of a seal, as the layout has them."""
+    reason = (segment.sealed_because or Reason.MANUAL).value
+    return reason, [layout.segment(name) for name in segment.successors if layout is not None and name in layout]
+
+
+def _read(store: Store, topic: Topic) -> tuple[tuple[Layout, str] | None, Index]:
+    # The layout first: a segment that has left it is in the index already.
+    found = layouts.read_layout(store, topic.name, topic.uid)
+    return found, sealed_index.load(store, topic.name, topic.uid)
+
+
+def _append(
+    store: Store, topic: Topic, entries: tuple[SealedSegment, ...], retry_policy: RetryPolicy
+) -> list[SealedSegment]:
+    sized = [replace(entry, bytes=_bytes_of(store, topic, entry)) for entry in entries]
+    sealed_index.append(store, topic.name, topic.uid, sized, retry_policy)
+    return sized
+
+
+def _bytes_of(store: Store, topic: Topic, entry: SealedSegment) -> int:
+    if entry.end == 0:
+        return 0
+    return sum(file.size for file in ChunkChain(store, topic.name, topic.uid, entry.name).files())

@@ -1,0 +1,209 @@
+"""The leader's reconcile loop: compares desired topics, layouts and brokers, and starts the effects that core returns.
+
+The loop is level-triggered. It runs at once when something is enqueued (an answer, a report, a broker that ended, a
+request) and every 100 ms otherwise. An enqueued topic is reconciled at once; every other topic is reconciled at its own
+interval, so correctness never depends on a notification. All of this runs on one event loop and needs no locks; store
+and brokers are called in tasks. If reconciling a topic fails, the loop suspends that topic for a second and goes on
+with the others.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import structlog
+
+from smq_core.model.entities import SECOND
+from smq_core.reconcile.effects import Effect, OpenReplica, PutLayout
+from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_operator.brokers.registry import BrokerRegistry
+from smq_operator.platform_port import Platform
+from smq_operator.reconcile.broker_assignments import BrokerAssignments, loads_of
+from smq_operator.reconcile.decision_log import DecisionLog
+from smq_operator.reconcile.effects import EffectRunner
+from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topic_events import TopicEvents
+from smq_operator.reconcile.topic_sync import TopicSync
+from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.warm_up import WarmUp
+from smq_operator.reconcile.work_queue import WorkQueue
+from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.task_runner import TaskRunner
+
+log = structlog.get_logger(__name__)
+
+TICK_SECONDS = 0.1
+PAUSE_DETECTED_AFTER_US = 1_000_000
+
+
+class LeaderLoop:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        registry: BrokerRegistry,
+        topics: TopicDirectory,
+        sync: TopicSync,
+        assignments: BrokerAssignments,
+        effects: EffectRunner,
+        decisions: DecisionLog,
+        events: TopicEvents,
+        queue: WorkQueue,
+        tasks: TaskRunner,
+        warm_up: WarmUp,
+        clock: Clock,
+    ) -> None:
+        self._platform = platform
+        self._registry = registry
+        self._topics = topics
+        self._sync = sync
+        self._assignments = assignments
+        self._effects = effects
+        self._decisions = decisions
+        self._events = events
+        self._queue = queue
+        self._tasks = tasks
+        self._warm_up = warm_up
+        self._now = clock
+        self.reconciliations = 0
+        self._last_reconcile_at = 0
+        self._last_tick_at = 0
+        self._platform_changed = True
+        self._broker_states: object = None
+        self._loads_updated_at = -SECOND
+        self._stopping = False
+
+    # ---- running
+
+    def platform_changed(self) -> None:
+        """The answers of the platform have changed."""
+        self._platform_changed = True
+        self._queue.enqueue()
+
+    async def run(self) -> None:
+        """Runs until ``stop``. The warm-up begins now."""
+        self._warm_up.restart()
+        while not self._stopping:
+            try:
+                self.reconcile()
+            except Exception:
+                log.exception("reconcile.failed")
+            await self._queue.wait(TICK_SECONDS)
+
+    async def stop(self) -> None:
+        """Ends the loop and abandons running effects; the next leader repeats them."""
+        self._stopping = True
+        self._queue.enqueue()
+        await self._tasks.stop()
+
+    # ---- one pass
+
+    def reconcile(self) -> None:
+        """Compares everything that is due once."""
+        now = self._now()
+        if self.reconciliations and now - self._last_reconcile_at > PAUSE_DETECTED_AFTER_US:
+            log.warning("leader.pause_detected", seconds=(now - self._last_reconcile_at) / 1e6)
+            self._registry.compensate_pause(now - self._last_reconcile_at)
+        self._last_reconcile_at = now
+        self.reconciliations += 1
+        if self._platform_changed or now - self._last_tick_at >= TICK_SECONDS * 1e6:
+            self._tick(now)
+        states = self._registry.states(now)
+        if states != self._broker_states:
+            self._broker_states = states
+            self._assignments.brokers_changed()
+            self._queue.mark_all_due()
+        all_due = self._queue.take_all_due()
+        brokers_starting = self._warm_up.fleet_may_be_starting and (
+            len(self._registry.alive(now)) < self._platform.desired_brokers()
+        )
+        for managed in list(self._topics.values()):
+            if (
+                managed.reconciler is None
+                or now < managed.retry_at
+                or not (all_due or managed.due or now >= managed.next_check_at)
+            ):
+                continue
+            managed.due = False
+            self._assignments.account(managed)
+            try:
+                is_new = managed.layout is None
+                views = {} if brokers_starting and is_new else self._assignments.views()
+                effects = managed.reconciler.step(now, views)
+                managed.next_check_at = now if effects else managed.next_check_after(now)
+                self._publish(managed, managed.reconciler)
+                for effect in effects:
+                    self._start(managed, managed.reconciler, effect)
+            except Exception as error:
+                self._suspend(managed, error)
+
+    def _tick(self, now: int) -> None:
+        """What is not repeated at every wakeup."""
+        changed, self._last_tick_at, self._platform_changed = self._platform_changed, now, False
+        if changed or self._sync.is_due(now):
+            self._sync.sync()
+        for broker in self._registry.apply_termination_proofs(self._topics.layouts().values(), now):
+            log.warning(
+                "broker.gone",
+                broker=broker.replica.broker,
+                incarnation=broker.replica.incarnation,
+                proof=broker.gone,
+            )
+            self._effects.forget_broker(broker.replica.incarnation)
+        if now - self._loads_updated_at >= SECOND:  # brokers report as often
+            self._loads_updated_at = now
+            self._update_loads()
+            self._forget_brokers(now)
+
+    def _update_loads(self) -> None:
+        total: dict[str, float] = {}
+        for managed in self._topics.values():
+            try:
+                loads = loads_of(managed)
+            except Exception as error:
+                self._suspend(managed, error)
+                continue
+            for incarnation, load in loads.items():
+                total[incarnation] = total.get(incarnation, 0.0) + load
+        self._assignments.set_loads(total)
+
+    def _forget_brokers(self, now: int) -> None:
+        """Forgets brokers that are gone and that no layout names."""
+        if self._topics.all_layouts_known:
+            layouts = self._topics.pending_layouts()
+            named = {r.incarnation for layout in layouts for s in layout.segments for r in s.replicas}
+            for incarnation in self._registry.forget(named, now):
+                self._effects.forget_broker(incarnation)
+
+    def _suspend(self, managed: ManagedTopic, error: Exception) -> None:
+        """A topic that fails must not affect the others: it is reconciled anew, from the filer, in a second."""
+        log.exception("topic.reconcile_failed", topic=managed.name)
+        self._sync.restart(
+            managed, f"reconciling the topic failed ({error}); the leader retries every second. See its log"
+        )
+
+    def _start(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: Effect) -> None:
+        if isinstance(effect, OpenReplica):
+            name, incarnation = effect.segment.name, effect.replica.incarnation
+            if self._registry.holds(incarnation, reconciler.topic.uid, name):  # an earlier leader opened it
+                reconciler.opened(name, incarnation)
+                self._queue.enqueue(managed)
+                return
+        if isinstance(effect, PutLayout):
+            managed.pending_layout = effect.layout
+            self._assignments.account(managed)
+        self._tasks.spawn(self._effects.run(managed, reconciler, effect), partial(self._queue.enqueue, managed))
+
+    def _publish(self, managed: ManagedTopic, reconciler: TopicReconciler) -> None:
+        """Records new decisions, and announces a change of the layout or the index."""
+        for decision in reconciler.decisions:
+            self._decisions.record(decision)
+        if reconciler.decisions:
+            reconciler.decisions.clear()
+            managed.notify_changed()  # a request that can no longer be carried out fails at once
+        announced_version = (reconciler.etag, managed.index_changes)
+        if announced_version != managed.announced_version:
+            managed.announced_version = announced_version
+            self._assignments.layouts_changed()
+            self._events.changed(managed)

@@ -1,0 +1,166 @@
+"""One topic as this leader manages it: core's TopicReconciler and its state in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from smq_core.model.entities import Layout, Phase, RemovedSegment, SealedSegment, Segment, Topic
+from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
+from smq_core.reading.segment_dag import SegmentNode, build_nodes
+from smq_core.reconcile.retention import Removal
+from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.scaling.segment_load import TrafficRates
+from smq_operator.platform_port import DesiredTopic
+from smq_storage.catalog.sealed_index import Index
+
+CHECK_INTERVAL_US = 300_000
+"""How often a stable topic is reconciled. A topic that is not stable is reconciled at every tick."""
+IDLE_CHECK_INTERVAL_US = 3_000_000
+"""The same for a topic without traffic for ``IDLE_AFTER_US``: only age and slow averages can still change it."""
+IDLE_AFTER_US = 10_000_000
+
+
+@dataclass(slots=True)
+class ManagedTopic:
+    """``reconciler`` is None until the topic is adopted, and after an error until it is adopted again."""
+
+    desired: DesiredTopic
+    topic: Topic | None = None
+    reconciler: TopicReconciler | None = None
+    problem: str | None = None
+    sealed: dict[str, SealedSegment] = field(default_factory=dict)
+    """The index, in the order in which segments left the layout."""
+    removed_intervals: IntervalSet = EMPTY
+    """The numbers of the segments that retention removed from the index."""
+    removed_segments: dict[str, RemovedSegment] = field(default_factory=dict)
+    """The segments removed last, and all removed segments whose files still exist."""
+    index_changes: int = 0
+    index_read: bool = False
+    retention_held: Mapping[str, list[str]] = field(default_factory=dict)
+    """Segments beyond the retention limits, and the groups that have not read them yet."""
+    adopting: bool = False
+    last_adopted: DesiredTopic | None = None
+    retry_at: int = 0
+    due: bool = True
+    next_check_at: int = 0
+    deleted: bool = False
+    announced_version: tuple[str | None, int] = (None, -1)
+    """Etag of the layout and number of index changes at the last announcement."""
+    pending_layout: Layout | None = None
+    """The layout that is being written; the work that it assigns counts already."""
+    counted_layout: Layout | None = None
+    """The layout whose assigned work is counted now."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def name(self) -> str:
+        return self.desired.name
+
+    @property
+    def layout(self) -> Layout | None:
+        return self.reconciler.layout if self.reconciler is not None else None
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether every segment is open and none is being replaced."""
+        layout = self.layout
+        return layout is not None and all(s.phase is Phase.OPEN and not s.successors for s in layout.segments)
+
+    def next_check_after(self, now: int) -> int:
+        """When to reconcile it again after a step without effects, unless it is enqueued before."""
+        if not self.is_stable or self.reconciler is None:
+            return now
+        idle = self.reconciler.is_idle and now - self.reconciler.load.changed_at >= IDLE_AFTER_US
+        return now + (IDLE_CHECK_INTERVAL_US if idle else CHECK_INTERVAL_US)
+
+    def mark_active(self, now: int) -> None:
+        """Traffic was reported: the topic is reconciled at the interval of active topics again."""
+        self.next_check_at = min(self.next_check_at, now + CHECK_INTERVAL_US)
+
+    def start_reconciler(self, topic: Topic, warm_up_until: int) -> None:
+        """Creates a reconciler, which reads the topic's state from the filer."""
+        if self.topic is None or self.topic.uid != topic.uid:
+            self.sealed, self.removed_intervals, self.removed_segments, self.retention_held = {}, EMPTY, {}, {}
+            self.index_read = False
+        self.topic = topic
+        self.pending_layout = None
+        self.reconciler = TopicReconciler(topic, lambda: uuid.uuid4().hex, warm_up_until=warm_up_until)
+        self.reconciler.paused = self.desired.paused
+
+    def merge_index(self, index: Index) -> None:
+        """Takes in an index that was read. Entries that this leader appended since stay; removed ones stay removed."""
+        self.index_read = True
+        before = (self.sealed.keys(), self.removed_intervals)
+        known = self.sealed | {entry.name: entry for entry in index.entries}
+        self.removed_intervals = union(self.removed_intervals, index.removed)
+        self.sealed = {
+            name: entry for name, entry in known.items() if not contains(self.removed_intervals, entry.number)
+        }
+        self.removed_segments = {segment.name: segment for segment in index.removed_segments}
+        if before != (self.sealed.keys(), self.removed_intervals):
+            self.index_changes += 1
+
+    def add_sealed(self, entries: Iterable[SealedSegment]) -> None:
+        """Takes in entries that this leader appended to the index."""
+        for entry in entries:
+            if entry.name not in self.sealed and not contains(self.removed_intervals, entry.number):
+                self.sealed[entry.name] = entry
+                self.index_changes += 1
+
+    def segments_removed(self, removals: Iterable[Removal], now: int) -> None:
+        """Retention removed these from the index."""
+        for removal in removals:
+            it = removal.segment
+            self.sealed.pop(it.name, None)
+            self.removed_segments[it.name] = RemovedSegment(
+                it.name, it.number, it.end, now, it.bytes, unread=removal.unread
+            )
+            self.removed_intervals = union(self.removed_intervals, from_numbers([it.number]))
+        self.index_changes += 1
+
+    def mark_files_deleted(self, names: Iterable[str]) -> None:
+        """The files of these removed segments were deleted."""
+        for name in names:
+            if name in self.removed_segments:
+                self.removed_segments[name] = replace(self.removed_segments[name], files=False)
+
+    def notify_changed(self) -> None:
+        """Wakes every coroutine in ``wait_for_change``."""
+        event, self._changed = self._changed, asyncio.Event()
+        event.set()
+
+    async def wait_for_change(self) -> None:
+        """Returns at the next ``notify_changed``."""
+        await self._changed.wait()
+
+    def nodes(self) -> dict[str, SegmentNode]:
+        """The whole segment DAG, oldest first, with every known end offset."""
+        nodes = build_nodes(self.sealed.values(), self.layout)
+        for name, node in nodes.items():
+            outcome = self.reconciler.outcome(name) if self.reconciler is not None and node.end is None else None
+            if outcome is not None:
+                nodes[name] = SegmentNode(name, node.predecessors, outcome.end, node.opened_at)
+        return nodes
+
+    def rates(self) -> TrafficRates:
+        """The traffic of the topic per second."""
+        total = TrafficRates()
+        for load in self.reconciler.load.segments.values() if self.reconciler is not None else ():
+            total = total.plus(load.fast)
+        return total
+
+    def find(self, name: str) -> Segment | None:
+        """The segment of that name, or the open segment of that range if the name lacks its number."""
+        if self.layout is None:
+            return None
+        for segment in self.layout.segments:
+            if segment.name == name:
+                return segment
+        for segment in self.layout.segments:
+            short = segment.name.rpartition("-")[0]
+            if short == name and segment.phase is Phase.OPEN and not segment.successors:
+                return segment
+        return None

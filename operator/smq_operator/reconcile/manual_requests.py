@@ -1,0 +1,107 @@
+"""Manual requests about segments, whether they come through the admin API or as annotations."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from smq_core.errors import InvalidRequest, NoBrokers, Unavailable, UnknownSegment
+from smq_core.model.entities import Phase, Segment
+from smq_core.reconcile.seal_planner import ManualRequest
+from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.work_queue import WorkQueue
+
+log = structlog.get_logger(__name__)
+
+LAYOUT_WRITE_TIMEOUT_SECONDS = 5.0
+
+
+class ManualRequests:
+    """Hands requests to the reconcilers of topics."""
+
+    def __init__(self, topics: TopicDirectory, queue: WorkQueue) -> None:
+        self._topics = topics
+        self._queue = queue
+
+    def submit(self, topic: str, request: ManualRequest) -> ManualRequest:
+        """Submits a split, merge, move or roll, which is carried out as soon as possible.
+
+        The names of segments may lack their numbers; returns the request with the full names.
+        Raises UnknownTopic, NoBrokers while the topic has no segments, InvalidRequest when it cannot be done.
+        """
+        managed = self._topics.topic(topic)
+        if managed.reconciler is None or managed.layout is None:
+            raise NoBrokers(f"topic {managed.name} has no segments yet: try again when it is ready")
+        names = tuple(found.name if (found := managed.find(name)) is not None else name for name in request.segments)
+        request = ManualRequest(request.action, names, request.boundaries)
+        try:
+            managed.reconciler.submit_request(request)
+        except ValueError as error:
+            raise InvalidRequest(str(error)) from None
+        self._queue.enqueue(managed)
+        return request
+
+    def accept_loss(self, topic: str, segment: str) -> str:
+        """Lets a blocked seal go on without what only its replicas hold, once the layout says that this is accepted.
+
+        Returns the segment's full name. Raises UnknownTopic, UnknownSegment, InvalidRequest if it is not being sealed.
+        """
+        managed = self._topics.topic(topic)
+        found = _find_with_successors(managed, segment)
+        if managed.reconciler is None or found is None:
+            raise UnknownSegment(f"topic {managed.name} has no segment {segment!r} that is open or being sealed")
+        if not managed.reconciler.accept_loss(found.name):
+            raise InvalidRequest(f"{found.name} is not being sealed: there is no loss to accept")
+        log.warning("segment.loss_accepted", topic=managed.name, segment=found.name)
+        self._queue.enqueue(managed)
+        return found.name
+
+    def separate(self, primary: str, follower: str) -> None:
+        """Moves the segments of this primary that have this follower, because the two cannot reach each other."""
+        for managed in self._topics.values():
+            for segment in managed.layout.segments if managed.layout is not None else ():
+                common = segment.primary.incarnation == primary and any(
+                    replica.incarnation == follower for replica in segment.replicas[1:]
+                )
+                if common and segment.phase is Phase.OPEN and not segment.successors and managed.reconciler is not None:
+                    log.warning("segment.move_requested", topic=managed.name, segment=segment.name)
+                    try:
+                        managed.reconciler.submit_request(ManualRequest("move", (segment.name,)))
+                    except ValueError as error:
+                        log.info("segment.move_deferred", segment=segment.name, message=str(error))
+        self._queue.enqueue()
+
+
+async def wait_until_written(managed: ManagedTopic, request: ManualRequest) -> None:
+    """Returns when the layout contains the request, so that any later leader carries it out too.
+
+    Raises InvalidRequest if it can no longer be done, and Unavailable if it is not written in time.
+    """
+    reconciler, names = managed.reconciler, ", ".join(request.segments)
+    assert reconciler is not None
+    try:
+        async with asyncio.timeout(LAYOUT_WRITE_TIMEOUT_SECONDS):
+            while managed.reconciler is reconciler and reconciler.is_pending(request) and not managed.deleted:
+                await managed.wait_for_change()
+    except TimeoutError:
+        raise Unavailable(
+            f"the {request.action} of {names} is pending: no broker is available for it, or the filer does not "
+            "respond. It continues when that is resolved. Repeat the command if the leader changes"
+        ) from None
+    if managed.reconciler is not reconciler or managed.deleted:
+        raise Unavailable(
+            f"the leader restarted this topic and dropped the {request.action} of {names}: repeat the command"
+        )
+    why = reconciler.rejected.get(request)
+    if why is not None:
+        raise InvalidRequest(f"the {request.action} of {names} cannot be done any more: {why}")
+
+
+def _find_with_successors(managed: ManagedTopic, name: str) -> Segment | None:
+    if managed.layout is None:
+        return None
+    exact = [s for s in managed.layout.segments if s.name == name]
+    short = [s for s in managed.layout.segments if s.name.rpartition("-")[0] == name and s.successors]
+    return next(iter(exact or short), None)

@@ -1,0 +1,35 @@
+"""Changes and deletions of topics, for modules that follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from smq_operator.reconcile.managed_topic import ManagedTopic
+
+TopicListener: TypeAlias = Callable[[ManagedTopic], None]
+
+
+class TopicEvents:
+    """Listeners subscribe when they are constructed, and are called in that order, on the event loop."""
+
+    def __init__(self) -> None:
+        self._on_change: list[TopicListener] = []
+        self._on_deleted: list[TopicListener] = []
+
+    def on_change(self, listener: TopicListener) -> None:
+        """Calls ``listener`` whenever the layout, the index, or the adoption of a topic changed."""
+        self._on_change.append(listener)
+
+    def on_deleted(self, listener: TopicListener) -> None:
+        """Calls ``listener`` when a topic is no longer desired and no adoption of it is under way."""
+        self._on_deleted.append(listener)
+
+    def changed(self, managed: ManagedTopic) -> None:
+        managed.notify_changed()
+        for listener in self._on_change:
+            listener(managed)
+
+    def deleted(self, managed: ManagedTopic) -> None:
+        for listener in self._on_deleted:
+            listener(managed)

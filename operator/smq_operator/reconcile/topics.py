@@ -1,0 +1,50 @@
+"""The topics that this leader manages, by full name."""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Mapping
+
+from smq_core.errors import Unavailable, UnknownTopic
+from smq_core.model.entities import Layout
+from smq_operator.reconcile.managed_topic import ManagedTopic
+
+
+class TopicDirectory(UserDict[str, ManagedTopic]):
+    """A mapping from full name to managed topic. ``TopicSync`` alone adds and removes topics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced = False
+        """Whether the desired topics were read from the platform since this leader began."""
+
+    def topic(self, name: str) -> ManagedTopic:
+        """The topic of that full or bare name. Raises UnknownTopic, or Unavailable before the first sync."""
+        full = full_name(name)
+        managed = self.get(full)
+        if managed is None and not self.synced:
+            raise Unavailable("the new leader is still loading its topics: try again in a few seconds")
+        if managed is None:
+            known = ", ".join(sorted(self)) or "none"
+            raise UnknownTopic(f"there is no topic {full} (existing topics: {known}): apply its manifest first")
+        return managed
+
+    def layouts(self) -> Mapping[str, Layout]:
+        """The known layouts, by topic."""
+        return {name: managed.layout for name, managed in self.items() if managed.layout is not None}
+
+    def pending_layouts(self) -> list[Layout]:
+        """The known layouts, where a layout that is being written replaces the one before it."""
+        both = (managed.pending_layout or managed.layout for managed in self.values())
+        return [layout for layout in both if layout is not None]
+
+    @property
+    def all_layouts_known(self) -> bool:
+        """True when every topic's layout was read. A topic that has no layout yet assigns no segment to any broker."""
+        reconcilers = [managed.reconciler for managed in self.values()]
+        return self.synced and all(reconciler is not None and reconciler.layout_known for reconciler in reconcilers)
+
+
+def full_name(name: str) -> str:
+    """``namespace/topic``; a bare name is in the namespace ``default``."""
+    return name if "/" in name else f"default/{name}"

@@ -1,0 +1,25 @@
+"""How long the leader waits before it removes data that is no longer needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smq_core.model.entities import SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupSettings:
+    """All in microseconds.
+
+    ``retention_interval_us`` is the interval of retention, and of checking whether a deleted topic's grace has ended.
+    ``removed_files_grace_us`` is how long files stay after their segment left the index, for readers that still read
+    them. ``deleted_topics_grace_us`` is how long the data of a deleted topic stays. ``orphan_grace_us`` is the age at
+    which a file or an upload counts as orphaned if nothing refers to it. ``orphan_check_interval_us`` is the interval
+    of searching for those, and for topics that were deleted while there was no leader.
+    """
+
+    retention_interval_us: int = 10 * SECOND
+    removed_files_grace_us: int = 60 * SECOND
+    deleted_topics_grace_us: int = 600 * SECOND
+    orphan_grace_us: int = 3600 * SECOND
+    orphan_check_interval_us: int = 600 * SECOND

@@ -1,0 +1,55 @@
+"""Serves /healthz and /readyz for probes and /metrics for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from smq_core.errors import InvalidRequest
+from smq_operator.runtime.settings import host_port
+
+
+class HttpServer:
+    """``ready`` returns why the leader is not ready, or an empty text; ``metrics`` the exposition and its type."""
+
+    def __init__(self, ready: Callable[[], str], metrics: Callable[[], tuple[bytes, str]]) -> None:
+        self._ready = ready
+        self._metrics = metrics
+        application = web.Application()
+        application.router.add_get("/healthz", self._healthz)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._serve_metrics)
+        application.router.add_get("/{path:.*}", self._not_found)
+        self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+
+    async def start(self, listen: str) -> int:
+        """Returns the port. Raises InvalidRequest if it cannot listen there."""
+        host, port = host_port(listen)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            raise InvalidRequest(
+                f"cannot listen on {listen} for HTTP ({error.strerror}): choose another port with --http"
+            ) from None
+        bound: int = self._runner.addresses[0][1]
+        return bound
+
+    async def stop(self) -> None:
+        """Closes the port and every connection. May be called at any time."""
+        await self._runner.cleanup()
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        why = self._ready()
+        return web.Response(text=f"{why}\n", status=503) if why else web.Response(text="ok\n")
+
+    async def _serve_metrics(self, request: web.Request) -> web.Response:
+        body, content_type = self._metrics()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _not_found(self, request: web.Request) -> web.Response:
+        return web.Response(text="use /healthz, /readyz or /metrics\n", status=404)

@@ -1,0 +1,159 @@
+"""Settings of a leader process: flags, and the variables that it shares with brokers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, TypeVar
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    CliSettingsSource,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from smq_core.errors import InvalidRequest
+from smq_operator.runtime.cleanup_settings import CleanupSettings
+from smq_storage.object_store.clients import DEFAULT_TIMEOUT
+from smq_storage.object_store.store import StoreSettings
+from smq_storage.process.settings import (
+    Duration,
+    add_argument,
+    duration_field,
+    invalid_settings,
+    required_filer_url,
+    store_settings,
+)
+
+DEFAULT_PORT = 7070
+
+_CLEANUP = CleanupSettings()
+
+
+class Settings(BaseSettings):
+    """What both modes need. Sizes in bytes, durations in microseconds unless the description says seconds."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        env_prefix="SMQ_",
+        env_ignore_empty=True,
+    )
+    variables: ClassVar[frozenset[str]] = frozenset({"filer_url", "filer_endpoint", "filer_region"})
+    """The fields that are also read from the environment.
+
+    They are not all fields, because the brokers of local mode inherit the environment, where SMQ_LISTEN is theirs.
+    """
+
+    listen: str = Field(
+        f"127.0.0.1:{DEFAULT_PORT}", description="host:port of the control API; port 0 takes a free one"
+    )
+    http: str = Field("", description="host:port of /healthz, /readyz and /metrics; default: none")
+    advertise: str = Field("", description="host:port for brokers and clients; default: where it listens")
+    filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
+    filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")
+    filer_region: str = Field("", description="the S3 region")
+    filer_timeout: float = Field(DEFAULT_TIMEOUT, gt=0, description="seconds that one request to the filer may take")
+    cleanup_interval: Duration = duration_field(_CLEANUP.retention_interval_us, "how often retention runs")
+    removed_files_grace: Duration = duration_field(
+        _CLEANUP.removed_files_grace_us, "how long files stay after retention removed their segment"
+    )
+    deleted_topics_grace: Duration = duration_field(
+        _CLEANUP.deleted_topics_grace_us, "how long the data of a deleted topic stays (policy Delete)"
+    )
+    orphaned_files_grace: Duration = duration_field(
+        _CLEANUP.orphan_grace_us, "how old a file must be before it is deleted because nothing refers to it"
+    )
+    orphan_check_interval: Duration = duration_field(
+        _CLEANUP.orphan_check_interval_us, "how often orphaned files are searched for"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="debug, info, warning or error")
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, _Variables(settings_cls)
+
+    @field_validator("listen", "http")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if value:
+            split_address(value)
+        return value
+
+    @field_validator("filer_url")
+    @classmethod
+    def _filer(cls, value: str) -> str:
+        return required_filer_url(value)
+
+    @property
+    def store(self) -> StoreSettings:
+        """How to reach the filer. The credentials come from the AWS_ variables."""
+        return store_settings(self.filer_url, self.filer_endpoint, self.filer_region, self.filer_timeout)
+
+    @property
+    def cleanup(self) -> CleanupSettings:
+        return CleanupSettings(
+            retention_interval_us=self.cleanup_interval,
+            removed_files_grace_us=self.removed_files_grace,
+            deleted_topics_grace_us=self.deleted_topics_grace,
+            orphan_grace_us=self.orphaned_files_grace,
+            orphan_check_interval_us=self.orphan_check_interval,
+        )
+
+
+class _Variables(EnvSettingsSource):
+    """Reads only the fields in ``Settings.variables``."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        if field_name not in getattr(self.settings_cls, "variables", ()):
+            return None, field_name, False
+        return super().get_field_value(field, field_name)
+
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
+
+
+def add_flags(parser: argparse.ArgumentParser, settings: type[Settings]) -> None:
+    """A flag for each field."""
+    CliSettingsSource[argparse.ArgumentParser](
+        settings,
+        root_parser=parser,
+        add_argument_method=add_argument,
+        cli_kebab_case=True,
+        cli_implicit_flags="toggle",
+    )
+
+
+def settings_from(settings: type[AnySettings], given: Mapping[str, Any]) -> AnySettings:
+    """Flags as argparse parsed them take precedence over variables. Raises InvalidRequest with a line per mistake.
+
+    The values bypass the decoding of CliSettingsSource, which splits ``--broker-arg=--leader=a,b`` at the comma and
+    ignores an empty ``--http=``.
+    """
+    try:
+        return settings(**given)
+    except ValidationError as error:
+        raise invalid_settings(settings, error) from None
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of ``host:port``. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"an address is host:port, such as 127.0.0.1:{DEFAULT_PORT}, not {text!r}")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def host_port(text: str) -> tuple[str, int]:
+    """Like :func:`split_address`, but raises InvalidRequest."""
+    try:
+        return split_address(text)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None

@@ -1,0 +1,26 @@
+"""Calls that block on the store, in a thread pool of their own, so that the event loop never waits for the filer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Concatenate, ParamSpec, TypeVar
+
+from smq_storage.object_store.store import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class StorePool:
+    """The store of one leader and the threads that wait for it. ``executor`` None is the event loop's own executor."""
+
+    def __init__(self, store: Store, executor: Executor | None) -> None:
+        self._store = store
+        self._executor = executor
+
+    async def run(self, call: Callable[Concatenate[Store, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs ``call(store, *args)`` in the pool."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: call(self._store, *args, **kwargs))

@@ -1,0 +1,195 @@
+"""Finds the health issues of topics that last, so that a condition does not change with every late report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import structlog
+
+from smq_core.model.entities import Layout, Liveness, Replica
+from smq_core.scaling.autoscaler import Change, Merge
+from smq_operator.brokers.registry import BrokerRegistry
+from smq_operator.reconcile.managed_topic import ManagedTopic
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+CHECK_INTERVAL_SECONDS = 1.0
+WARM_UP_US = 5_000_000
+"""Until then, what a new leader lacks is no health issue: it has few reports and has read few layouts."""
+UNAVAILABLE_AFTER_US = 3_000_000
+BLOCKED_AFTER_US = 1_000_000
+HOT_CLEARS_AFTER_US = 30_000_000
+WITHHELD_CLEARS_AFTER_US = 30_000_000
+_Replicas = list[tuple[str, Replica]]
+"""Replicas with the names of their segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedReplica:
+    """A segment and the broker of its replica that has a health issue."""
+
+    segment: str
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthIssues:
+    """The health issues of one topic that last.
+
+    ``unavailable``: replicas of living segments whose broker does not report. ``draining``: replicas on brokers that
+    are being drained. ``hot``: (segment, partition). ``blocked``: (segment, the names of its unreachable brokers).
+    ``withheld``: the splits and merges that load calls for while autoscaling is paused.
+    """
+
+    unavailable: tuple[AffectedReplica, ...] = ()
+    draining: tuple[AffectedReplica, ...] = ()
+    hot: tuple[tuple[str, int], ...] = ()
+    blocked: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    withheld: tuple[str, ...] = ()
+
+
+NO_ISSUES = HealthIssues()
+
+
+class HealthMonitor:
+    """Checks every topic once a second. It is the only source of health issues, so that all who show them agree.
+
+    ``warm_up_us`` counts from the start of ``run``, since a process may stand by for long before it leads.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, ManagedTopic],
+        registry: BrokerRegistry,
+        clock: Callable[[], int],
+        warm_up_us: int = WARM_UP_US,
+    ) -> None:
+        self._topics = topics
+        self._registry = registry
+        self._clock = clock
+        self.warm_up_us = warm_up_us
+        self._started_at: int | None = None
+        self._trackers: dict[str, HealthTracker] = {}
+        self._issues: dict[str, HealthIssues] = {}
+
+    @property
+    def warmed_up(self) -> bool:
+        """Whether this leader has led for long enough to call what it lacks a health issue."""
+        return self._started_at is not None and self._clock() - self._started_at >= self.warm_up_us
+
+    def issues(self, topic: str) -> HealthIssues:
+        """The issues of that topic (full name) at the last check."""
+        return self._issues.get(topic, NO_ISSUES)
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        self._started_at = self._clock()
+        while True:
+            try:
+                self.check()
+            except Exception:
+                log.exception("health.check_failed")
+            await asyncio.sleep(CHECK_INTERVAL_SECONDS)
+
+    def check(self) -> None:
+        """Checks every topic now."""
+        now, topics = self._clock(), self._topics
+        for name in [name for name in self._trackers if name not in topics]:
+            del self._trackers[name]
+            self._issues.pop(name, None)
+        if not self.warmed_up:
+            return
+        healthy = self._registry.healthy_incarnations(now)
+        for name, managed in topics.items():
+            tracker = self._trackers.setdefault(name, HealthTracker())
+            self._issues[name] = tracker.update(managed, self._registry, healthy, now)
+
+
+class HealthTracker:
+    """Tracks the health issues of one topic from check to check."""
+
+    def __init__(self) -> None:
+        self._unavailable: Debouncer[AffectedReplica] = Debouncer(raise_after_us=UNAVAILABLE_AFTER_US)
+        self._draining: Debouncer[AffectedReplica] = Debouncer()
+        self._hot: Debouncer[tuple[str, int]] = Debouncer(clear_after_us=HOT_CLEARS_AFTER_US)
+        self._blocked: Debouncer[tuple[str, tuple[str, ...]]] = Debouncer(raise_after_us=BLOCKED_AFTER_US)
+        self._withheld: Debouncer[str] = Debouncer(clear_after_us=WITHHELD_CLEARS_AFTER_US)
+
+    def update(
+        self, managed: ManagedTopic, registry: BrokerRegistry, healthy: Container[str], now: int
+    ) -> HealthIssues:
+        """The issues that last now. ``healthy``: incarnations that are alive and not draining."""
+        reconciler, layout = managed.reconciler, managed.layout
+        if reconciler is None or layout is None:
+            return NO_ISSUES
+        living = [s for s in layout.segments if not s.successors]
+        names = {s.name for s in living}
+        hot = ((name, found.partition) for name, found in reconciler.load.hot_partitions.items() if name in names)
+        blocked = ((name, _brokers(layout, name, block.waiting_for)) for name, block in reconciler.blocked.items())
+        unhealthy = [(s.name, r) for s in living for r in s.replicas if r.incarnation not in healthy]
+        return HealthIssues(
+            self._unavailable.update(_unavailable(unhealthy, registry, now), now),
+            self._draining.update(_draining(unhealthy, registry), now),
+            self._hot.update(hot, now),
+            self._blocked.update(blocked, now),
+            self._withheld.update(map(_describe, reconciler.load.withheld_changes), now),
+        )
+
+
+class Debouncer(Generic[T]):
+    """Reports an item once it has been seen for ``raise_after_us``, until it has not been seen for ``clear_after_us``.
+
+    Both are microseconds.
+    """
+
+    def __init__(self, *, raise_after_us: int = 0, clear_after_us: int = 0) -> None:
+        self._raise_after_us, self._clear_after_us = raise_after_us, clear_after_us
+        self._seen: dict[T, tuple[int, int]] = {}
+        self._active: dict[T, None] = {}
+
+    def update(self, items: Iterable[T], now: int) -> tuple[T, ...]:
+        """Takes the items that are seen now; returns those to report, the longest reported first."""
+        items = tuple(items)
+        if not (items or self._seen or self._active):
+            return ()
+        for item in items:
+            self._seen[item] = (self._seen.get(item, (now, now))[0], now)
+        for item, (first, last) in list(self._seen.items()):
+            if last < now and (now - last >= self._clear_after_us or item not in self._active):
+                del self._seen[item]
+                self._active.pop(item, None)
+            elif now - first >= self._raise_after_us:
+                self._active[item] = None
+        return tuple(self._active)
+
+
+def _unavailable(unhealthy: _Replicas, registry: BrokerRegistry, now: int) -> Iterator[AffectedReplica]:
+    for segment, replica in unhealthy:
+        broker = registry.get(replica.incarnation)
+        if broker is None or broker.liveness(now) is not Liveness.ALIVE:
+            yield AffectedReplica(segment, replica.broker)
+
+
+def _draining(unhealthy: _Replicas, registry: BrokerRegistry) -> Iterator[AffectedReplica]:
+    for segment, replica in unhealthy:
+        broker = registry.get(replica.incarnation)
+        if broker is not None and broker.draining:
+            yield AffectedReplica(segment, replica.broker)
+
+
+def _brokers(layout: Layout, name: str, incarnations: tuple[str, ...]) -> tuple[str, ...]:
+    """The brokers' names, since a user cannot tell what an incarnation is."""
+    if name not in layout:
+        return incarnations
+    return tuple(r.broker for r in layout.segment(name).replicas if r.incarnation in incarnations)
+
+
+def _describe(change: Change) -> str:
+    """The change without rates and boundaries, which differ from check to check."""
+    segments = ", ".join(change.segments) if isinstance(change, Merge) else change.segment
+    return f"a {type(change).__name__.lower()} of {segments}"

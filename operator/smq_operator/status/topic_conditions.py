@@ -1,0 +1,192 @@
+"""The conditions of topics and segments: what holds, why, and what to do about it. Pure.
+
+``smq topic describe`` and the status of a Topic resource show the result of the same function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from smq_core.model.entities import Durability
+from smq_operator.status.health import AffectedReplica
+from smq_operator.status.topic_snapshot import TopicSnapshot
+
+MAX_MESSAGE_LENGTH = 1000
+"""In characters; longer messages are cut."""
+WARNING_TYPES = ("HotPartition", "DataLoss", "SealBlocked", "SpecRejected")
+"""Types that are a warning when they are true."""
+OPTIONAL_TYPES = ("SpecRejected", "AutoscalingPaused", "RetentionBlocked")
+"""Types that a resource shows only once they have been true."""
+
+Status: TypeAlias = Literal["True", "False", "Unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition as Kubernetes defines it, without the time of its last transition."""
+
+    type: str
+    status: Status
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What messages advise, with the commands of the tool that shows them.
+
+    ``restore``: how to unblock a seal without a loss. ``accept_loss`` takes a namespace and a segment, ``resume`` a
+    namespace and a topic.
+    """
+
+    restore: str
+    accept_loss: Callable[[str, str], str]
+    resume: Callable[[str, str], str]
+
+
+def topic_conditions(snapshot: TopicSnapshot, commands: Commands) -> list[Condition]:
+    """All conditions of a topic, true or not."""
+    return [
+        _ready(snapshot, commands),
+        _balanced(snapshot),
+        _hot_partition(snapshot),
+        _data_loss(snapshot),
+        _seal_blocked(snapshot, commands),
+        _spec_rejected(snapshot),
+        _autoscaling_paused(snapshot, commands),
+        _retention_blocked(snapshot),
+    ]
+
+
+def segment_blocked(snapshot: TopicSnapshot, segment: str, commands: Commands) -> Condition:
+    """The condition ``SealBlocked`` of one segment."""
+    brokers = dict(snapshot.issues.blocked).get(segment)
+    if brokers is None:
+        return Condition("SealBlocked", "False", "NotBlocked", "no unreachable broker blocks its seal")
+    message = _blocked_message(snapshot, segment, brokers, commands)
+    return _condition("SealBlocked", "True", "ReplicasUnreachable", message)
+
+
+def _ready(snapshot: TopicSnapshot, commands: Commands) -> Condition:
+    if snapshot.layout is None:
+        reason = snapshot.waiting_reason or snapshot.rejection
+        if not snapshot.layout_read:
+            reason = reason or "the leader has not read the topic's layout from the filer yet"
+            return _condition("Ready", "Unknown", "LayoutUnknown", f"{reason}; brokers continue with their segments")
+        reason = reason or "no broker can host its segments yet: check that the brokers are ready"
+        return _condition("Ready", "False", "Waiting", reason)
+    issues = snapshot.issues
+    if issues.blocked:
+        message = f"not every partition accepts messages: {_blocked_messages(snapshot, commands)}"
+        return _condition("Ready", "False", "SealBlocked", message)
+    if issues.unavailable:
+        replicas = _list_replicas(issues.unavailable)
+        message = f"{replicas} does not respond, and no other broker has taken over yet"
+        return _condition("Ready", "False", "BrokerUnavailable", message)
+    return Condition("Ready", "True", "AcceptingMessages", "every partition accepts messages")
+
+
+def _balanced(snapshot: TopicSnapshot) -> Condition:
+    if snapshot.layout is None:
+        return Condition("Balanced", "Unknown", "Waiting", "the topic's segments are not known yet")
+    if snapshot.spec.durability is Durability.REPLICATED:
+        living = [s for s in snapshot.layout.segments if not s.successors]
+        if stored := [s.name for s in living if s.durability is Durability.STORED]:
+            message = (
+                f"there are too few brokers for replicas, so acks wait for the filer: {_list(stored)}; add brokers"
+            )
+            return _condition("Balanced", "False", "DurabilityDegraded", message)
+        if fewer := [s for s in living if len(s.replicas) < snapshot.spec.replicas]:
+            count = min(len(s.replicas) for s in fewer)
+            message = (
+                f"spec.replicas is {snapshot.spec.replicas}, but there are brokers for {count}: add brokers, "
+                f"or reduce spec.replicas ({_list(s.name for s in fewer)})"
+            )
+            return _condition("Balanced", "False", "TooFewBrokers", message)
+    if snapshot.issues.draining:
+        message = f"replicas are moving off brokers that are being drained: {_list_replicas(snapshot.issues.draining)}"
+        return _condition("Balanced", "False", "Draining", message)
+    return Condition("Balanced", "True", "Balanced", "every replica is on the broker that it should be on")
+
+
+def _hot_partition(snapshot: TopicSnapshot) -> Condition:
+    if not snapshot.issues.hot:
+        return Condition("HotPartition", "False", "NoHotPartition", "no single partition exceeds the target")
+    hot = _list(f"partition {partition} ({segment})" for segment, partition in sorted(snapshot.issues.hot))
+    message = f"a single partition exceeds the target and cannot be split; use more keys to spread the load: {hot}"
+    return _condition("HotPartition", "True", "CannotSplit", message)
+
+
+def _data_loss(snapshot: TopicSnapshot) -> Condition:
+    if not snapshot.lost:
+        return Condition("DataLoss", "False", "NoDataLoss", "no acked message was lost")
+    ranges = (f"{e.name}: offsets {e.lost_from} to {e.lost_to}" for e in sorted(snapshot.lost, key=lambda e: -e.number))
+    return _condition("DataLoss", "True", "ReplicasLost", _list(ranges))
+
+
+def _seal_blocked(snapshot: TopicSnapshot, commands: Commands) -> Condition:
+    if not snapshot.issues.blocked:
+        return Condition("SealBlocked", "False", "NotBlocked", "no seal waits for an unreachable broker")
+    return _condition("SealBlocked", "True", "ReplicasUnreachable", _blocked_messages(snapshot, commands))
+
+
+def _spec_rejected(snapshot: TopicSnapshot) -> Condition:
+    if snapshot.rejection is None:
+        return Condition("SpecRejected", "False", "Accepted", "the leader follows the spec")
+    return _condition("SpecRejected", "True", "SpecRejected", snapshot.rejection)
+
+
+def _autoscaling_paused(snapshot: TopicSnapshot, commands: Commands) -> Condition:
+    if not snapshot.paused:
+        return Condition("AutoscalingPaused", "False", "NotPaused", "the number of segments follows the load")
+    withheld = snapshot.issues.withheld
+    calls_for = f"; load calls for {_list(withheld, 3)}" if withheld else ""
+    message = (
+        f"load does not split or merge segments, but failover, drains, rolls and manual requests continue{calls_for}. "
+        f"To resume, {commands.resume(snapshot.namespace, snapshot.short_name)}"
+    )
+    return _condition("AutoscalingPaused", "True", "PausedByAnnotation", message)
+
+
+def _retention_blocked(snapshot: TopicSnapshot) -> Condition:
+    if not snapshot.unread_by:
+        message = "no group keeps segments beyond spec.retention"
+        return Condition("RetentionBlocked", "False", "NotBlocked", message)
+    message = (
+        f"segments stay beyond spec.retention because groups have not read them ({_list(snapshot.unread_by)}): "
+        "let the groups read them, or set retention.unread: Expire"
+    )
+    return _condition("RetentionBlocked", "True", "UnreadByGroups", message)
+
+
+def _blocked_messages(snapshot: TopicSnapshot, commands: Commands) -> str:
+    blocked = sorted(snapshot.issues.blocked)
+    return _list(_blocked_message(snapshot, segment, brokers, commands) for segment, brokers in blocked)
+
+
+def _blocked_message(snapshot: TopicSnapshot, segment: str, brokers: Sequence[str], commands: Commands) -> str:
+    return (
+        f"{segment}: no replica responds, and none is confirmed terminated ({', '.join(brokers)}); {commands.restore}, "
+        f"or accept losing the messages that exist only there: {commands.accept_loss(snapshot.namespace, segment)}"
+    )
+
+
+def _list_replicas(replicas: Iterable[AffectedReplica]) -> str:
+    by_broker: dict[str, list[str]] = {}
+    for replica in sorted(replicas, key=lambda replica: (replica.broker, replica.segment)):
+        by_broker.setdefault(replica.broker, []).append(replica.segment)
+    return "; ".join(f"broker {broker} of {_list(segments)}" for broker, segments in by_broker.items())
+
+
+def _list(items: Iterable[str], shown: int = 5) -> str:
+    every = list(items)
+    more = f" and {len(every) - shown} more" if len(every) > shown else ""
+    return ", ".join(every[:shown]) + more
+
+
+def _condition(type_: str, status: Status, reason: str, message: str) -> Condition:
+    if len(message) > MAX_MESSAGE_LENGTH:
+        message = message[: MAX_MESSAGE_LENGTH - 1] + "…"
+    return Condition(type_, status, reason, message)

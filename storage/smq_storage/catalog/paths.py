@@ -1,0 +1,111 @@
+"""Every path in the filer, relative to the store's root. Nothing else builds paths.
+
+::
+
+    <namespace>/<topic>/_current.json
+    <namespace>/<topic>/<topic uid>/
+      _topic.json
+      _layout.json
+      _index/<8 digits>.json
+      _groups/<group>.json
+      <segment>/<first offset, 20 digits>.parquet
+    _uploads/<topic uid>/<name>.parquet
+    _deleted/<topic uid>.json
+    _format.json
+    _probe/...
+
+Names of metadata begin with ``_``, and uploads lie outside the topic's folder. So a glob over a topic
+(``<namespace>/<topic>/*/*/*.parquet``) reads its messages and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+
+from smq_core.errors import InvalidRequest
+
+ROOT_FORMAT = "_format.json"
+UPLOADS = "_uploads"
+DELETED = "_deleted"
+
+_GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
+_DELETED_TOPIC = re.compile(rf"{DELETED}/([^/]+)\.json")
+
+
+def current(topic: str) -> str:
+    return f"{topic}/_current.json"
+
+
+def topic_folder(topic: str, uid: str) -> str:
+    return f"{topic}/{uid}"
+
+
+def topic_json(topic: str, uid: str) -> str:
+    return f"{topic}/{uid}/_topic.json"
+
+
+def layout(topic: str, uid: str) -> str:
+    return f"{topic}/{uid}/_layout.json"
+
+
+def deleted_topic(uid: str) -> str:
+    return f"{DELETED}/{uid}.json"
+
+
+def deleted_topic_uid(path: str) -> str | None:
+    """The uid in the path of a record of a deleted topic, or None for any other path."""
+    match = _DELETED_TOPIC.fullmatch(path)
+    return match[1] if match else None
+
+
+def index_folder(topic: str, uid: str) -> str:
+    return f"{topic}/{uid}/_index"
+
+
+def index_page(topic: str, uid: str, page: int) -> str:
+    return f"{topic}/{uid}/_index/{page:08d}.json"
+
+
+def segment_folder(topic: str, uid: str, segment: str) -> str:
+    return f"{topic}/{uid}/{segment}"
+
+
+def chunk(topic: str, uid: str, segment: str, first: int) -> str:
+    return f"{topic}/{uid}/{segment}/{first:020d}.parquet"
+
+
+def uploads_folder(uid: str) -> str:
+    return f"{UPLOADS}/{uid}"
+
+
+def upload(uid: str, name: str) -> str:
+    return f"{UPLOADS}/{uid}/{name}.parquet"
+
+
+def upload_name(path: str) -> str:
+    """The name by which a reference finds the upload at this path: the file's name below ``_uploads/<topic uid>/``."""
+    return path.removeprefix(f"{UPLOADS}/").partition("/")[2]
+
+
+def groups_folder(topic: str, uid: str) -> str:
+    return f"{topic}/{uid}/_groups"
+
+
+def group(topic: str, uid: str, name: str) -> str:
+    """Raises InvalidRequest if the name cannot be a file name."""
+    if not _GROUP.fullmatch(name):
+        raise InvalidRequest(
+            f"a group's name has up to 128 letters, digits, '.', '_', '-' and no leading '.', not {name!r}"
+        )
+    return f"{topic}/{uid}/_groups/{name}.json"
+
+
+def group_name(path: str) -> str:
+    return path.rsplit("/", 1)[-1].removesuffix(".json")
+
+
+def first_offset(path: str) -> int | None:
+    """The first offset in a chunk's path, or None for any other path."""
+    match = _CHUNK.fullmatch(path)
+    return int(match[1]) if match else None

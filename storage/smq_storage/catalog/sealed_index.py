@@ -1,0 +1,180 @@
+"""The index of sealed segments: pages of at most 256 entries, in the order in which they left the layout.
+
+Only the last page gains entries. The next page is created when it is full (``full`` stays set, also after retention
+removes entries). Pages are never deleted, so they are found by a GET of the next name.
+
+Retention moves an entry from ``entries`` to ``removed_segments`` of the same page, and its number to ``removed``, in
+one write. ``removed`` stays forever: with it a reader distinguishes a removed predecessor from one that an old index
+does not list yet, and a late append does not restore an entry. ``removed_segments`` shows whose files still have to be
+deleted, so that the next leader continues there, and keeps the last ends for readers that come back.
+
+A page that retention has emptied stays too: it needs some ten kilobytes for 256 segments, and the pages after it are
+found only through it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from smq_core.errors import StoreUnavailable
+from smq_core.model.entities import RemovedSegment, SealedSegment
+from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
+from smq_storage.catalog import paths
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.json_documents import read_document, write_document
+from smq_storage.object_store.store import Store
+
+PAGE_ENTRIES = 256
+MAX_REMOVED_PER_PAGE = 256
+"""Removed segments without files of which a page keeps the name and the end."""
+DEFAULT_RETRY_POLICY = RetryPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPage:
+    """One page. ``writer`` is unique for each write."""
+
+    entries: tuple[SealedSegment, ...] = ()
+    full: bool = False
+    writer: str = ""
+    removed: IntervalSet = EMPTY
+    removed_segments: tuple[RemovedSegment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """All pages together."""
+
+    entries: tuple[SealedSegment, ...] = ()
+    removed: IntervalSet = EMPTY
+    removed_segments: tuple[RemovedSegment, ...] = ()
+
+    @property
+    def pending_deletion(self) -> list[RemovedSegment]:
+        """The removed segments whose files are still to be deleted, oldest removal first."""
+        return [segment for segment in self.removed_segments if segment.files]
+
+
+def load(store: Store, topic: str, uid: str) -> Index:
+    """The whole index. Raises StoreUnavailable."""
+    pages = [page for _, page, _ in _pages(store, topic, uid)]
+    return Index(
+        tuple(entry for page in pages for entry in page.entries),
+        union(*(page.removed for page in pages)),
+        tuple(segment for page in pages for segment in page.removed_segments),
+    )
+
+
+def read(store: Store, topic: str, uid: str) -> list[SealedSegment]:
+    """All sealed segments that retention has not removed, in the order in which they were appended."""
+    return list(load(store, topic, uid).entries)
+
+
+def append(
+    store: Store,
+    topic: str,
+    uid: str,
+    entries: Sequence[SealedSegment],
+    retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+) -> None:
+    """Adds the entries whose names the index does not have and never had. It can be repeated.
+
+    Raises StoreUnavailable if the policy's time ends; some entries may be in the index by then.
+    """
+    deadline = retry_policy.clock() + retry_policy.timeout_seconds
+    while True:
+        pages = list(_pages(store, topic, uid))
+        known = {entry.name for _, page, _ in pages for entry in page.entries}
+        removed = union(*(page.removed for _, page, _ in pages))
+        new = {e.name: e for e in entries if e.name not in known and not contains(removed, e.number)}
+        missing = list(new.values())
+        if not missing:
+            return
+        number, page, etag = _last_page_with_capacity(pages)
+        taken = page.entries + tuple(missing[: PAGE_ENTRIES - len(page.entries)])
+        changed = replace(page, entries=taken, full=len(taken) == PAGE_ENTRIES)
+        # The next reading shows whether it was written or another leader was first.
+        _put(store, paths.index_page(topic, uid, number), changed, etag, retry_policy)
+        if retry_policy.clock() > deadline:
+            raise StoreUnavailable(f"the index of {topic} changes too often to be appended to")
+
+
+def remove(
+    store: Store,
+    topic: str,
+    uid: str,
+    removals: Collection[RemovedSegment],
+    retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+) -> None:
+    """Removes the entries of these segments, as far as there are any. Delete their files only after it.
+
+    Raises StoreUnavailable.
+    """
+    by_name = {removal.name: removal for removal in removals}
+
+    def without(page: IndexPage) -> IndexPage:
+        removing = [by_name[entry.name] for entry in page.entries if entry.name in by_name]
+        if not removing:
+            return page
+        return replace(
+            page,
+            entries=tuple(entry for entry in page.entries if entry.name not in by_name),
+            removed=union(page.removed, from_numbers(removal.number for removal in removing)),
+            removed_segments=page.removed_segments + tuple(removing),
+        )
+
+    _change(store, topic, uid, without, retry_policy)
+
+
+def mark_files_deleted(
+    store: Store, topic: str, uid: str, names: Collection[str], retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY
+) -> None:
+    """Records that these removed segments have no files any more. Raises StoreUnavailable."""
+    done = set(names)
+
+    def marked(page: IndexPage) -> IndexPage:
+        if not any(segment.files and segment.name in done for segment in page.removed_segments):
+            return page
+        removed_segments = [replace(it, files=it.files and it.name not in done) for it in page.removed_segments]
+        forgotten = [it.name for it in removed_segments if not it.files][:-MAX_REMOVED_PER_PAGE]
+        return replace(page, removed_segments=tuple(it for it in removed_segments if it.name not in forgotten))
+
+    _change(store, topic, uid, marked, retry_policy)
+
+
+def _change(
+    store: Store, topic: str, uid: str, change: Callable[[IndexPage], IndexPage], retry_policy: RetryPolicy
+) -> None:
+    """Writes every page that ``change`` returns changed, until it changes none."""
+    deadline = retry_policy.clock() + retry_policy.timeout_seconds
+    while True:
+        changed_pages = [(n, page, change(page), etag) for n, page, etag in _pages(store, topic, uid)]
+        changed_pages = [it for it in changed_pages if it[1] is not it[2]]
+        if not changed_pages:
+            return
+        for number, _, changed, etag in changed_pages:
+            _put(store, paths.index_page(topic, uid, number), changed, etag, retry_policy)
+        if retry_policy.clock() > deadline:
+            raise StoreUnavailable(f"the index of {topic} changes too often to be changed")
+
+
+def _pages(store: Store, topic: str, uid: str) -> Iterator[tuple[int, IndexPage, str]]:
+    number = 0
+    while found := read_document(store, paths.index_page(topic, uid, number), IndexPage):
+        yield (number, *found)
+        if not found[0].full:
+            return
+        number += 1
+
+
+def _last_page_with_capacity(pages: list[tuple[int, IndexPage, str]]) -> tuple[int, IndexPage, str | None]:
+    if pages and not pages[-1][1].full:
+        return pages[-1]
+    return len(pages), IndexPage(), None
+
+
+def _put(store: Store, path: str, page: IndexPage, etag: str | None, retry_policy: RetryPolicy) -> None:
+    mine = replace(page, writer=uuid.uuid4().hex)
+    write_document(store, path, mine, etag, is_mine=lambda it: it.writer == mine.writer, retry_policy=retry_policy)

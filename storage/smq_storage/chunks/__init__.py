@@ -1,0 +1,1 @@
+"""Chunk files: their columns, their Parquet codec and the chunk chain of a segment."""

@@ -1,0 +1,164 @@
+"""The chain of a segment's chunks: the truth about what the segment contains.
+
+The first chunk is named 0, each next one by the end of the one before. The seal chunk, without rows, is the last. An
+object under a chunk's name is always part of the chain, because a process writes at an offset only after it has seen
+every chunk before it. So a name from a listing is a hint, and a GET of it decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from smq_core.errors import CorruptChunk
+from smq_core.model.entities import ChunkInfo
+from smq_storage.catalog import paths
+from smq_storage.chunks.parquet_codec import (
+    TAIL_BYTES,
+    Times,
+    decode_info,
+    encode_chunk,
+    footer_bytes,
+    read_chunk,
+)
+from smq_storage.chunks.schemas import chunk_schema
+from smq_storage.object_store.conditional_writes import (
+    ReadBackResult,
+    RetryPolicy,
+    WriteConflict,
+    WriteSucceeded,
+    create,
+)
+from smq_storage.object_store.store import ObjectInfo, ObjectMissing, Store
+
+DEFAULT_RETRY_POLICY = RetryPolicy()
+
+
+class ChunkChain:
+    """One segment's chunks. All calls block. Any may raise StoreUnavailable, and CorruptChunk for a foreign object."""
+
+    def __init__(self, store: Store, topic: str, uid: str, segment: str) -> None:
+        self._store = store
+        self._topic = topic
+        self._uid = uid
+        self.segment = segment
+
+    def path(self, first: int) -> str:
+        return paths.chunk(self._topic, self._uid, self.segment, first)
+
+    def info(self, first: int) -> ChunkInfo | None:
+        """The info of the chunk at this offset, or None if there is none. Reads the end of the file only."""
+        try:
+            return self._read_back_info(self._store, self.path(first)).value
+        except ObjectMissing:
+            return None
+
+    def read(self, first: int, columns: Sequence[str] | None = None) -> tuple[ChunkInfo, pa.Table] | None:
+        """The chunk at this offset with its rows (chunk schema), or None if there is none."""
+        try:
+            data = self._store.get(self.path(first)).data
+        except ObjectMissing:
+            return None
+        return read_chunk(data, columns)
+
+    def put(
+        self,
+        info: ChunkInfo,
+        batches: Sequence[tuple[pa.RecordBatch, Times]],
+        schema: pa.Schema,
+        retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+    ) -> ChunkInfo | WriteConflict[ChunkInfo]:
+        """Creates the chunk at ``info.first`` from wire batches and their append times (as encode_chunk).
+
+        Returns ``info`` if the chunk is there with the same writer and nonce, or ``WriteConflict`` with the info of the
+        chunk that another writer created. Raises StoreStateUnknown if the policy's time ends, ValueError if the batches
+        do not have ``info.rows`` rows.
+        """
+        rows = sum(batch.num_rows for batch, _ in batches)
+        if rows != info.rows:
+            raise ValueError(f"{rows} rows given, the chunk's info says {info.rows}")
+        return self._create(info, encode_chunk(batches, info, schema), retry_policy)
+
+    def put_seal(
+        self, info: ChunkInfo, retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY, schema: pa.Schema | None = None
+    ) -> ChunkInfo | WriteConflict[ChunkInfo]:
+        """Creates the seal chunk at ``info.first``; results and errors as :meth:`put`."""
+        if not info.sealed or info.rows:
+            raise ValueError("a seal chunk is sealed and has no rows")
+        return self._create(info, encode_chunk([], info, schema or chunk_schema()), retry_policy)
+
+    def walk(self, start: int = 0) -> Iterator[ChunkInfo]:
+        """The chunks from ``start`` on, by GET of the next name, up to the seal chunk or the first absent one."""
+        at: int | None = start
+        while at is not None and (info := self.info(at)):
+            yield info
+            at = None if info.sealed else info.end
+
+    def latest_hint(self) -> int:
+        """The first offset of the last chunk in a listing, 0 if there is none. A hint, as listings may be old."""
+        return max(self._listed(), default=0)
+
+    def read_seal_chunk(self, from_hint: int | None = None) -> ChunkInfo | None:
+        """The seal chunk, or None if the segment is not sealed.
+
+        Starts at the chunk named ``from_hint``, or at the last listed one; walks the whole chain if there is no
+        chunk of that name.
+        """
+        return self._sealed_at_end(self.latest_hint() if from_hint is None else from_hint)
+
+    def find(self, offset: int) -> int | None:
+        """The first offset of the chunk that holds this offset, or None if the chain ends at or before it."""
+        start = max((first for first in self._listed() if first <= offset), default=0)
+        for begin in dict.fromkeys((start, 0)):
+            for info in self.walk(begin):
+                if info.first <= offset < info.end:
+                    return info.first
+            if self.info(begin):
+                return None
+        return None
+
+    def files(self) -> list[ObjectInfo]:
+        """The chunks in a listing, ordered by first offset: path, size, time. A hint, good enough to count bytes."""
+        folder = paths.segment_folder(self._topic, self._uid, self.segment)
+        found = [o for o in self._store.list(folder) if paths.first_offset(o.path) is not None]
+        return sorted(found, key=lambda o: o.path)
+
+    def _sealed_at_end(self, start: int) -> ChunkInfo | None:
+        for begin in dict.fromkeys((start, 0)):
+            last = None
+            for last in self.walk(begin):
+                if last.sealed:
+                    return last
+            if last is not None:
+                return None
+        return None
+
+    def _listed(self) -> list[int]:
+        return [first for o in self.files() if (first := paths.first_offset(o.path)) is not None]
+
+    def _create(
+        self, info: ChunkInfo, data: pa.Buffer, retry_policy: RetryPolicy
+    ) -> ChunkInfo | WriteConflict[ChunkInfo]:
+        if not (info.writer and info.nonce):
+            raise ValueError("a chunk needs a writer and a nonce, by which it is recognised")
+
+        def is_mine(found: ChunkInfo) -> bool:
+            return (found.writer, found.nonce) == (info.writer, info.nonce)
+
+        path = self.path(info.first)
+        outcome = create(
+            self._store, path, data, read_back=self._read_back_info, is_mine=is_mine, retry_policy=retry_policy
+        )
+        return info if isinstance(outcome, WriteSucceeded) else outcome
+
+    def _read_back_info(self, store: Store, path: str) -> ReadBackResult[ChunkInfo]:
+        tail = store.get_tail(path, TAIL_BYTES)
+        try:
+            need = footer_bytes(tail.data)
+            if need > len(tail.data) and need <= tail.size:
+                tail = store.get_tail(path, need)
+            info = decode_info(tail.data)
+        except CorruptChunk as error:
+            raise CorruptChunk(f"{path}: {error.message}", path=path) from None
+        return ReadBackResult(info, tail.etag)

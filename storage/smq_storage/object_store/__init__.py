@@ -1,0 +1,1 @@
+"""The object store: clients, conditional writes, JSON documents and the conformance probe."""

@@ -1,0 +1,277 @@
+"""The object store as the rest of the project uses it: few calls, few errors.
+
+Only this module and ``clients.py`` import obstore.
+
+Writes are never retried here and never sent in parts, because ``conditional_writes.py`` finds out what became of a
+write whose answer was lost, and a retry inside the client would make that impossible. Reads are tried three times.
+
+Paths are relative to the store's root, without a leading slash. All calls block; all are safe from many threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from smq_core.errors import StoreDenied, StoreStateUnknown, StoreUnavailable
+from smq_storage.object_store.clients import DEFAULT_TIMEOUT, S3Options, create_clients
+from smq_storage.object_store.results import (
+    EtagMismatch,
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    ObjectTail,
+    StoredObject,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Data: TypeAlias = "Buffer | Sequence[Buffer]"
+"""One buffer (bytes, memoryview or an Arrow buffer, sent without a copy), or several in a row."""
+
+T = TypeVar("T")
+
+_DISK_FULL_HINT = "; if this continues, check the filer's free space and its log"
+
+__all__ = [
+    "Data",
+    "EtagMismatch",
+    "ObjectExists",
+    "ObjectInfo",
+    "ObjectMissing",
+    "ObjectTail",
+    "Store",
+    "StoreSettings",
+    "StoredObject",
+    "open_store",
+]
+
+
+class Store:
+    """A bucket (or a prefix in one). Use :func:`open_store`.
+
+    If the store gives no clear answer (timeout, dropped connection, 5xx, 409), a read raises StoreUnavailable and a
+    write or deletion StoreStateUnknown. Every method raises StoreDenied if the store refuses the credentials.
+    """
+
+    def __init__(self, url: str, where: str, writer: Any, reader: Any) -> None:
+        self.url = url
+        self._where = where
+        self._writer = writer
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        return f"Store({self._where})"
+
+    def get(self, path: str) -> StoredObject:
+        """The whole object. Raises ObjectMissing."""
+        result = self._call(lambda: _read(self._reader, path, None), path)
+        return StoredObject(*result[:2])
+
+    def get_range(self, path: str, start: int, stop: int) -> memoryview:
+        """Bytes ``start .. stop - 1``, fewer if the object ends before. Raises ObjectMissing."""
+        return self._call(lambda: _read(self._reader, path, (start, stop)), path)[0]
+
+    def get_tail(self, path: str, nbytes: int) -> ObjectTail:
+        """The last ``nbytes`` bytes (all of them if the object is smaller). Raises ObjectMissing."""
+        data, etag, size = self._call(lambda: _read(self._reader, path, {"suffix": nbytes}), path)
+        return ObjectTail(data, size, etag)
+
+    def head(self, path: str) -> ObjectInfo:
+        """Size and time of an object. Raises ObjectMissing."""
+        meta = self._call(lambda: obstore.head(self._reader, path), path)
+        return ObjectInfo(path, meta["size"], meta["last_modified"])
+
+    def put_new(self, path: str, data: Data) -> str:
+        """Creates the object and returns its etag. Raises ObjectExists if the store reports that it exists."""
+        return self._put(path, data, "create")
+
+    def put_if(self, path: str, data: Data, etag: str) -> str:
+        """Replaces the object with that etag and returns the new etag. Raises EtagMismatch if it has another one."""
+        return self._put(path, data, {"e_tag": etag})
+
+    def put(self, path: str, data: Data) -> str:
+        """Creates or replaces the object, whatever is there. Returns the etag."""
+        return self._put(path, data, "overwrite")
+
+    def delete(self, path: str) -> None:
+        """Deletes the object if there is one."""
+        try:
+            self._call(lambda: obstore.delete(self._writer, path), path, StoreStateUnknown)
+        except ObjectMissing:
+            return
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Objects below the folder ``prefix``, in the order of their names, after the path ``start_after``.
+
+        A hint, never a proof, because a listing may be older than the last write.
+        """
+        pages = obstore.list(self._reader, prefix or None, offset=start_after, chunk_size=1000)
+        try:
+            while page := self._call(lambda: next(pages, None), prefix):
+                for meta in page:
+                    yield ObjectInfo(meta["path"], meta["size"], meta["last_modified"])
+        except ObjectMissing:
+            return
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        """The folders directly below the folder ``prefix``, as paths. A hint, like every listing."""
+        try:
+            found = self._call(lambda: obstore.list_with_delimiter(self._reader, prefix or None), prefix)
+        except ObjectMissing:
+            return []
+        return sorted(str(folder).rstrip("/") for folder in found["common_prefixes"])
+
+    def _put(self, path: str, data: Data, mode: Any) -> str:
+        body = _body(data)
+
+        def send() -> Any:
+            try:
+                return obstore.put(self._writer, path, body, mode=mode, use_multipart=False)
+            except AlreadyExistsError as error:
+                # This is 409 or 412. A caller that reads the object back need not distinguish them.
+                if mode == "create":
+                    raise ObjectExists(f"{path}: {_first_line(error)}") from None
+                raise
+            except PreconditionError:
+                raise EtagMismatch(path) from None
+
+        try:
+            return str(self._call(send, path, StoreStateUnknown)["e_tag"])
+        except ObjectMissing:
+            # Some stores answer this to If-Match on an object that does not exist.
+            raise EtagMismatch(path) from None
+
+    def _call(self, call: Callable[[], T], path: str, no_clear_answer: type[StoreUnavailable] = StoreUnavailable) -> T:
+        try:
+            return call()
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error):
+                raise StoreUnavailable(f"there is no bucket at {self._where}: create it, or change the url") from None
+            raise ObjectMissing(path) from None
+        except (BaseError, OSError) as error:
+            if _is_denied(error):
+                raise StoreDenied(
+                    f"{self._where} refuses the credentials for {path!r}: set AWS_ACCESS_KEY_ID and "
+                    f"AWS_SECRET_ACCESS_KEY to a key that may read, write, list and delete there "
+                    f"({_first_line(error)})"
+                ) from None
+            hint = _DISK_FULL_HINT if _may_be_disk_full(error) else ""
+            raise no_clear_answer(
+                f"no clear answer from {self._where} for {path!r}: {_first_line(error)}{hint}", path=path
+            ) from None
+
+
+def open_store(
+    url: str,
+    *,
+    endpoint: str | None = None,
+    region: str | None = None,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    session_token: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    proxy: str | None = None,
+) -> Store:
+    """Opens ``s3://bucket/prefix``, or ``memory://name`` (shared within the process; ``memory://`` is a new one).
+
+    Sends nothing yet. Credentials come from the arguments or the usual AWS_ variables; without any, requests are
+    not signed. ``timeout`` limits one request, in seconds; ``proxy`` is the ``http://host:port`` of an HTTP proxy.
+    Raises InvalidRequest if the url is invalid.
+    """
+    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    options = S3Options(endpoint, region, access_key, secret_key, session_token, timeout, proxy)
+    writer, reader = create_clients(url, options)
+    where = f"{url} ({endpoint})" if endpoint and url.startswith("s3:") else url
+    return Store(url, where, writer, reader)
+
+
+def _read(store: Any, path: str, part: Any) -> tuple[memoryview, str, int]:
+    # bytes() fetches the body, so its errors must be translated too.
+    result = obstore.get(store, path, options={"range": part} if part else {})
+    return memoryview(result.bytes()), str(result.meta["e_tag"]), result.meta["size"]
+
+
+def _body(data: Any) -> Any:
+    """What obstore takes without copying: flat memoryviews of unsigned bytes (an Arrow buffer's are signed)."""
+    if isinstance(data, (list, tuple)):
+        return [_body(part) for part in data]
+    return data if isinstance(data, bytes) else memoryview(data).cast("B")
+
+
+def _is_denied(error: Exception) -> bool:
+    # Listings report a refusal as a general error.
+    kinds = (PermissionDeniedError, UnauthenticatedError)
+    return isinstance(error, kinds) or any(f"status code: {status}" in str(error) for status in (401, 403))
+
+
+def _may_be_disk_full(error: Exception) -> bool:
+    """SeaweedFS answers 500 to every write when its disk is full, others 507. Only their logs have the reason."""
+    text = str(error)
+    return "Error performing PUT" in text and any(f"status code: {status}" in text for status in (500, 507))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0].split(": <", 1)[0][:300]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where the store is and how to reach it. Configuration and messages carry this instead of an open store."""
+
+    url: str
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = field(default=None, repr=False)
+    secret_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    timeout: float = DEFAULT_TIMEOUT
+    proxy: str | None = None
+    """``http://host:port`` through which the store is reached; None for a direct connection."""
+
+    @classmethod
+    def from_public_options(cls, url: str, options: dict[str, str]) -> StoreSettings:
+        """The reverse of :meth:`to_public_options`; credentials come from the environment."""
+        return cls(url, endpoint=options.get("endpoint"), region=options.get("region"))
+
+    def to_public_options(self) -> dict[str, str]:
+        """What readers may get besides the url: endpoint and region, never credentials."""
+        options = {"endpoint": self.endpoint, "region": self.region}
+        return {name: value for name, value in options.items() if value}
+
+    def to_env(self) -> dict[str, str]:
+        """The environment variables with which a child process opens the same store."""
+        env = {
+            "SMQ_FILER_URL": self.url,
+            "SMQ_FILER_ENDPOINT": self.endpoint,
+            "SMQ_FILER_REGION": self.region,
+            "SMQ_FILER_TIMEOUT": str(self.timeout),
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_SESSION_TOKEN": self.session_token,
+        }
+        return {name: value for name, value in env.items() if value}
+
+    def open(self) -> Store:
+        return open_store(
+            self.url,
+            endpoint=self.endpoint,
+            region=self.region,
+            access_key=self.access_key,
+            secret_key=self.secret_key,
+            session_token=self.session_token,
+            timeout=self.timeout,
+            proxy=self.proxy,
+        )

@@ -1,0 +1,29 @@
+"""Ports for processes that are started, stopped and started again at the same address."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+
+from smq_core.errors import Unavailable
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Distinct ports that are free now, outside the range from which systems give ports to outgoing connections.
+
+    So no other process takes them by chance while this one is down. Raises Unavailable if there are too few.
+    """
+    ports: list[int] = []
+    for port in random.SystemRandom().sample(range(10_000, 32_000), 1000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((host, port))
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise Unavailable(f"{host} has no {count} free ports between 10000 and 32000")
+
+
+def free_port() -> int:
+    """A free port of loopback."""
+    return free_ports(1)[0]

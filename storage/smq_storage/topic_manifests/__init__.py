@@ -1,0 +1,1 @@
+"""Topic manifest files: parsing, limits, units and editing of annotations."""

@@ -1,0 +1,196 @@
+"""The shape of a Topic resource, field by field, with its defaults and limits. The names are those of the resource."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from smq_core.model.entities import TopicSpec
+from smq_core.model.keyspace import MAX_PARTITIONS
+from smq_core.model.units import UNLIMITED, parse_duration, parse_size
+from smq_storage.chunks.schemas import RESERVED, arrow_type
+
+GROUP = "seaweedmq.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "Topic"
+MAX_REPLICAS = 7
+MAX_COLUMNS = 400
+MAX_TYPE = 64
+MAX_RATE = 10**12
+TOGETHER = "fields_together"
+
+_DEFAULT = TopicSpec()
+_DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+
+def _dns_label(value: str) -> str:
+    if not _DNS_LABEL.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is not a DNS-1123 label: use 1 to 63 of a-z, 0-9 and '-', with a letter or digit at both ends"
+        )
+    return value
+
+
+def _column_name(value: str) -> str:
+    if not _COLUMN.fullmatch(value):
+        raise ValueError(f"{value!r} is no column name: use letters, digits and '_', no digit first, at most 128")
+    if value in RESERVED:
+        raise ValueError(f"{value!r} is a column that every topic has: choose another name")
+    return value
+
+
+def _type_name(value: str) -> str:
+    if len(value) > MAX_TYPE:
+        raise ValueError(f"the type is too long: use at most {MAX_TYPE} characters, lists within fewer lists")
+    arrow_type(value)
+    return value
+
+
+def _positive(value: int) -> int:
+    if value < 1:
+        raise ValueError("must be more than 0")
+    return value
+
+
+def _or_unlimited(parse: Any) -> Any:
+    return lambda value: None if value == UNLIMITED else parse(value)
+
+
+Size = Annotated[int, AfterValidator(_positive), BeforeValidator(parse_size)]
+Duration = Annotated[int, AfterValidator(_positive), BeforeValidator(parse_duration)]
+SizeLimit = Annotated[Annotated[int, AfterValidator(_positive)] | None, BeforeValidator(_or_unlimited(parse_size))]
+AgeLimit = Annotated[Annotated[int, AfterValidator(_positive)] | None, BeforeValidator(_or_unlimited(parse_duration))]
+Label = Annotated[StrictStr, AfterValidator(_dns_label)]
+
+
+class Strict(BaseModel):
+    """Rejects unknown fields. A field that is null counts as not given, as in the API server."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, fields: object) -> object:
+        if not isinstance(fields, dict):
+            return fields
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        return {name: value for name, value in fields.items() if value is not None or name not in known}
+
+
+class MetadataModel(BaseModel):
+    """The fields that are used; the API server adds many others."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: Label
+    namespace: Label | None = None
+    annotations: Any = None
+
+
+class SchemaColumnModel(Strict):
+    name: Annotated[StrictStr, AfterValidator(_column_name)]
+    type: Annotated[StrictStr, AfterValidator(_type_name)]
+    nullable: StrictBool = False
+
+
+class SegmentsModel(Strict):
+    min: Annotated[StrictInt, Field(ge=1)] = _DEFAULT.min_segments
+    max: Annotated[StrictInt, Field(ge=1)] = _DEFAULT.max_segments
+
+
+class TargetModel(Strict):
+    messagesPerSecond: Annotated[StrictInt, Field(ge=1, le=MAX_RATE)] = _DEFAULT.target_messages_per_second
+    bytesPerSecond: Size = _DEFAULT.target_bytes_per_second
+
+
+class ScalingModel(Strict):
+    target: TargetModel = TargetModel()
+    splitAfter: Duration = _DEFAULT.split_after
+    mergeAfter: Duration = _DEFAULT.merge_after
+
+
+class FlushModel(Strict):
+    bytes: Size = _DEFAULT.flush_bytes
+    interval: Duration = _DEFAULT.flush_interval
+
+
+class RollModel(Strict):
+    bytes: Size = _DEFAULT.roll_bytes
+    age: Duration = _DEFAULT.roll_age
+
+
+class RetentionModel(Strict):
+    """``unlimited`` keeps messages of any age or size."""
+
+    age: AgeLimit = _DEFAULT.retention_age
+    bytes: SizeLimit = _DEFAULT.retention_bytes
+    unread: Literal["Keep", "Expire"] = "Keep"
+    abandonedAfter: AgeLimit = _DEFAULT.retention_abandoned_after
+
+
+class SpecModel(Strict):
+    partitions: Annotated[StrictInt, Field(ge=1, le=MAX_PARTITIONS)] = _DEFAULT.partitions
+    key: StrictStr | None = None
+    columns: Annotated[list[SchemaColumnModel], Field(alias="schema", max_length=MAX_COLUMNS)] = []
+    durability: Literal["Replicated", "Stored"] = "Replicated"
+    replicas: Annotated[StrictInt, Field(ge=1, le=MAX_REPLICAS)] = _DEFAULT.replicas
+    segments: SegmentsModel = SegmentsModel()
+    scaling: ScalingModel = ScalingModel()
+    flush: FlushModel = FlushModel()
+    roll: RollModel = RollModel()
+    retention: RetentionModel = RetentionModel()
+    deletionPolicy: Literal["Retain", "Delete"] = "Retain"
+
+    @model_validator(mode="after")
+    def _fields_fit_together(self) -> Self:
+        if self.segments.max > self.partitions and "max" not in self.segments.model_fields_set:
+            self.segments = self.segments.model_copy(update={"max": self.partitions})
+        mistakes = [*self._segment_mistakes(), *self._schema_mistakes()]
+        if self.durability == "Replicated" and self.replicas < 2:
+            mistakes.append(
+                ("replicas", "must be at least 2 with durability Replicated: write 2, or durability: Stored")
+            )
+        if mistakes:
+            raise PydanticCustomError(TOGETHER, "fields do not fit together", {"mistakes": mistakes})
+        return self
+
+    def _segment_mistakes(self) -> list[tuple[str, str]]:
+        low, high = self.segments.min, self.segments.max
+        if low > high:
+            return [("segments.min", f"must be at most segments.max, which is {high}, not {low}")]
+        if high > self.partitions:
+            return [("segments.max", f"must be at most partitions, which is {self.partitions}, not {high}")]
+        return []
+
+    def _schema_mistakes(self) -> list[tuple[str, str]]:
+        names = [column.name for column in self.columns]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        mistakes = [("schema", f"the column {name!r} appears twice: give each column its own name") for name in twice]
+        if self.key is not None and not names:
+            mistakes.append(("key", "names a column of schema, and there is none: take key out or add a schema"))
+        elif self.key is not None and self.key not in names:
+            mistakes.append(("key", f"{self.key!r} is no column of schema: use one of {', '.join(names)}"))
+        return mistakes
+
+
+class ManifestModel(Strict):
+    apiVersion: Literal["seaweedmq.io/v1alpha1"]
+    kind: Literal["Topic"]
+    metadata: MetadataModel
+    spec: SpecModel = SpecModel()
+    status: Annotated[Any, Field(exclude=True)] = None

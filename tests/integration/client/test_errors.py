@@ -1,0 +1,178 @@
+"""Invalid input is refused at once with the expected form. A program that cannot deliver gets an error in time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+import pyarrow as pa
+import pytest
+
+import smq
+from support.processes.local_cluster import LocalCluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+
+def test_an_unknown_topic(client: smq.Client) -> None:
+    with pytest.raises(smq.UnknownTopic, match="nowhere"):
+        client.producer("nowhere")
+    with pytest.raises(smq.UnknownTopic, match="nowhere"):
+        client.consumer("nowhere")
+
+
+def test_no_leader_at_the_address() -> None:
+    with smq.connect("127.0.0.1:1", timeout=0.5) as client, pytest.raises(smq.Unavailable, match=r"127\.0\.0\.1:1"):
+        client.admin().topics()
+
+
+def test_what_a_topic_without_a_schema_does_not_take(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic)
+    with client.producer(topic) as producer:
+        with pytest.raises(smq.InvalidRequest, match="encode"):
+            producer.send("text")  # type: ignore[arg-type]
+        with pytest.raises(smq.InvalidRequest, match="encode"):
+            producer.send(b"x", key="text")  # type: ignore[arg-type]
+        with pytest.raises(smq.MessageTooLarge, match="limit"):
+            producer.send(bytes(17 << 20))
+        with pytest.raises(smq.MessageTooLarge, match="limit"):
+            producer.write(pa.table({"value": [bytes(17 << 20)]}))
+        with pytest.raises(smq.SchemaMismatch, match="dep_delay") as refused:
+            producer.write(pa.table({"value": [b"x"], "dep_delay": [1.0]}))
+        assert "value binary" in str(refused.value.expected)
+        with pytest.raises(smq.InvalidRequest, match="tailnum"):
+            producer.write(pa.table({"value": [b"x"]}), key="tailnum")
+        with pytest.raises(smq.InvalidRequest):
+            producer.write({"value": [b"x"]})  # type: ignore[arg-type]
+        assert producer.send(b"fine").result(20).offset == 0, "nothing of it was sent"
+
+
+def test_what_a_topic_with_a_schema_does_not_take(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    columns = [{"name": "tailnum", "type": "string"}, {"name": "delay", "type": "float64", "nullable": True}]
+    cluster.create(topic, key="tailnum", schema=columns)
+    with client.producer(topic) as producer:
+        for wrong in ({"delay": 1.0}, {"tailnum": "N1", "speed": 3}, {"tailnum": 5}, b"bytes"):
+            with pytest.raises(smq.SchemaMismatch, match="tailnum string"):
+                producer.send(wrong)  # type: ignore[arg-type]
+        with pytest.raises(smq.SchemaMismatch, match="nulls"):
+            producer.write(pa.table({"tailnum": ["N1", None]}))
+        with pytest.raises(smq.SchemaMismatch, match="delay"):
+            producer.write(pa.table({"tailnum": ["N1"], "delay": ["late"]}))
+        with pytest.raises(smq.InvalidRequest, match="tailnum"):
+            producer.write(pa.table({"delay": [1.0]}))
+        with pytest.raises(smq.InvalidRequest, match="tailnum"):
+            producer.write(pa.table({"tailnum": ["N1"]}), key="delay")
+
+
+def test_messages_that_no_broker_accepts_time_out(own_cluster: LocalCluster) -> None:
+    """The brokers are paused: the sender blocks at its budget, and gets an error after its timeout."""
+    own_cluster.create("flights")
+    with own_cluster.connect() as client:
+        producer = client.producer("flights", max_in_flight=100_000, batch_bytes=20_000, timeout=3.0)
+        producer.send(b"x").result(20)
+        pids = list(own_cluster.pids().values())
+        own_cluster.kill_leader()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            deliveries = []
+            with pytest.raises(smq.Overloaded, match="max_in_flight"):
+                for _ in range(10_000):
+                    deliveries.append(producer.send(bytes(1000)))
+            assert 2.5 < time.monotonic() - began < 6
+            assert len(deliveries) < 200
+            with pytest.raises(smq.DeliveryTimeout):
+                deliveries[0].result(10)
+            with pytest.raises(smq.DeliveryTimeout):
+                producer.close()
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_an_older_epoch_is_fenced(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic)
+    old = client.producer(topic, producer_id="job-1", epoch=1)
+    old.send(b"old").result(20)
+    with client.producer(topic, producer_id="job-1", epoch=2) as new:
+        new.send(b"new").result(20)
+        with pytest.raises(smq.ProducerFenced):
+            old.send(b"zombie").result(20)
+        with pytest.raises(smq.ProducerFenced):
+            old.send(b"zombie")
+    with pytest.raises(smq.ProducerFenced):
+        old.close()
+
+
+def test_the_same_producer_twice_is_noticed(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    """Else the second one's messages would pass for repeats of the first one's."""
+    cluster.create(topic)
+    with client.producer(topic, producer_id="job-1") as first:
+        first.send(b"one").result(20)
+    second = client.producer(topic, producer_id="job-1")
+    with pytest.raises(smq.ProducerFenced, match="epoch"):
+        second.send(b"two").result(20)
+    with pytest.raises(smq.ProducerFenced):
+        second.close()
+
+
+def test_a_topic_that_is_deleted_ends_those_who_use_it(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic)
+    producer, consumer = client.producer(topic), client.consumer(topic)
+    producer.send(b"x").result(20)
+    assert consumer.poll(20) is not None
+    client.admin().delete(topic)
+    with pytest.raises(smq.UnknownTopic):
+        consumer.poll(20)
+    with pytest.raises(smq.UnknownTopic):
+        producer.send(b"y").result(20)
+    consumer.close()
+    with contextlib.suppress(smq.UnknownTopic):
+        producer.close()
+
+
+def test_a_closed_producer_and_consumer(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic)
+    producer, consumer = client.producer(topic), client.consumer(topic)
+    producer.close()
+    consumer.close()
+    producer.close()
+    consumer.close()
+    with pytest.raises(smq.InvalidRequest, match="closed"):
+        producer.send(b"x")
+    with pytest.raises(smq.InvalidRequest, match="closed"):
+        producer.write(pa.table({"value": [b"x"]}))
+    with pytest.raises(smq.InvalidRequest, match="closed"):
+        consumer.poll(0)
+    with pytest.raises(smq.InvalidRequest, match="group"):
+        client.consumer(topic).commit()
+
+
+def test_an_unreachable_filer_is_reported_while_it_is_retried(
+    cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smq.consuming.fetcher.WARN_AFTER_SECONDS", 0.5)
+    cluster.create(topic)
+    with cluster.connect() as client:
+        with client.producer(topic) as producer:
+            producer.send(b"old")
+        admin = client.admin()
+        [rolled] = admin.segments(topic)
+        admin.roll(topic, rolled.name)
+        eventually(
+            lambda: rolled.name not in [s.name for s in admin.segments(topic)], 20, what="no broker has its messages"
+        )
+    nowhere = smq.connect(cluster.address, filer_url=cluster.store.url, filer_endpoint="http://127.0.0.1:1")
+    with nowhere as client, client.consumer(topic) as consumer:
+        came = []
+
+        def warned() -> bool:
+            came.append(consumer.poll(0.1))
+            return any("makes no progress" in r.getMessage() for r in caplog.records if r.levelno >= 30)
+
+        eventually(warned, 20, what="a warning says what is in the way")
+        assert not any(came)

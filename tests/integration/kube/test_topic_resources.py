@@ -1,0 +1,85 @@
+"""Topics are resources: they come, change and go; brokers are Pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from smq_core.errors import SpecRejected, UnknownTopic
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from support.kube.client import KubeClient
+from support.kube.operator_process import OperatorProcess, topic
+from support.processes.broker import BrokerProcess
+from support.processes.leader import manifest
+from support.waiting import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+Brokers = Callable[..., BrokerProcess]
+
+
+def located(operator: OperatorProcess, name: str) -> pb.LocateReply:
+    reply = operator.locate(f"{operator.namespace}/{name}")
+    assert reply.layout.segments
+    return reply
+
+
+def topics(operator: OperatorProcess) -> dict[str, lpb.TopicList.Topic]:
+    reply = operator.call("ListTopics", lpb.Empty())
+    assert isinstance(reply, lpb.TopicList)
+    return {t.info.name.rpartition("/")[2]: t for t in reply.topics}
+
+
+def test_a_topic_is_led_from_its_resource_until_it_is_deleted(
+    operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
+) -> None:
+    for name in ("a", "b"):
+        new_broker(name, operator)
+    made = kube.create(topic(namespace))
+    reply = eventually(lambda: located(operator, "t"), 60)
+    assert reply.topic.uid == made["metadata"]["uid"]
+    assert {r.broker for s in reply.layout.segments for r in s.replicas} == {"a", "b"}
+    kube.patch(made, {"spec": {"segments": {"min": 4}}})
+    eventually(lambda: sum(not s.successors for s in located(operator, "t").layout.segments) >= 4, 60)
+    kube.delete(made)
+    eventually(lambda: "t" not in topics(operator), 10)
+    resync = kube.create(topic(namespace))
+    eventually(lambda: located(operator, "t").topic.uid == resync["metadata"]["uid"], 60)
+
+
+def test_topics_are_created_paused_and_deleted_by_the_control_api(
+    operator: OperatorProcess, kube: KubeClient, namespace: str
+) -> None:
+    def mine(**spec: object) -> str:
+        text = manifest("t", durability="Stored", replicas=1, **spec)
+        return text.replace('"name"', f'"namespace": "{namespace}", "name"')
+
+    assert operator.apply(mine()).result == "created"
+    assert operator.apply(mine()).result == "unchanged"
+    assert kube.get(topic(namespace))["spec"]["durability"] == "Stored"
+    assert operator.apply(mine(segments={"min": 2})).result == "configured"
+    with pytest.raises(SpecRejected, match="partitions cannot change"):
+        operator.apply(mine(partitions=128))
+    with pytest.raises(SpecRejected, match=f"only the topics of namespace {namespace}"):
+        operator.apply(manifest("t"))
+    full = f"{namespace}/t"
+    operator.call("PauseTopic", lpb.PauseTopicRequest(topic=full, paused=True))
+    assert kube.get(topic(namespace))["metadata"]["annotations"]["seaweedmq.io/autoscaling"] == "paused"
+    eventually(lambda: topics(operator)["t"].paused)
+    operator.call("PauseTopic", lpb.PauseTopicRequest(topic=full, paused=False))
+    eventually(lambda: not topics(operator)["t"].paused)
+    operator.call("DeleteTopic", pb.LocateRequest(topic=full))
+    assert kube.find(topic(namespace)) is None
+    with pytest.raises(UnknownTopic):
+        operator.call("DeleteTopic", pb.LocateRequest(topic=full))
+
+
+def test_topics_of_other_namespaces_are_left_alone(operator: OperatorProcess, kube: KubeClient, namespace: str) -> None:
+    other = kube.create(topic("default", f"x{namespace}"))
+    try:
+        kube.create(topic(namespace, "mine"))
+        eventually(lambda: "mine" in topics(operator))
+        assert set(topics(operator)) == {"mine"}
+    finally:
+        kube.delete(other)

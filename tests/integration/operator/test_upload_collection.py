@@ -1,0 +1,133 @@
+"""Uploads that no chunk names are collected when they are old; whatever a chunk names stays. On a real SeaweedFS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from smq_core.errors import CorruptChunk
+from smq_core.model.entities import ChunkInfo, Topic
+from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
+from smq_operator.cleanup.orphaned_files import collect_orphaned_files
+from smq_operator.cleanup.retention import delete_files, remove_expired
+from smq_operator.cleanup.uploads import collect_unreferenced_uploads
+from smq_operator.reconcile.adoption import retire
+from smq_storage.catalog import paths
+from smq_storage.catalog.topics import read_current, read_topic
+from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store
+from support.data.sealed_topic import HOLDER, ROWS, leftover_files, make_topic, missing_files, segment_name
+from support.data.segment_writer import write
+from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
+from support.processes.leader import LeaderProcess, manifest
+from support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+SECOND = 1_000_000
+RETRY_POLICY = RetryPolicy(5.0)
+OPEN = segment_name(3)
+
+
+def upload(store: Store, topic: Topic, *names: str) -> None:
+    for name in names:
+        store.put(paths.upload(topic.uid, name), b"PAR1")
+
+
+def uploads(store: Store, topic: Topic) -> set[str]:
+    return {paths.upload_name(o.path) for o in store.list(paths.uploads_folder(topic.uid))}
+
+
+def refer(store: Store, topic: Topic, segment: str, first: int, name: str) -> None:
+    """What a primary will write that adopts an upload: a chunk that stands for the rows of a file."""
+    info = ChunkInfo(segment, first, ROWS, "w", f"r{first}", upload=f"{name}.parquet")
+    store.put(paths.chunk(topic.name, topic.uid, segment, first), encode_chunk([], info, chunk_schema()))
+
+
+@pytest.fixture
+def topic(store: Store) -> Topic:
+    """Three sealed segments of three chunks each, and an open, empty one."""
+    return make_topic(store, 3, retention_age=1)
+
+
+def test_an_old_upload_goes_and_a_young_one_stays(store: Store, topic: Topic):
+    upload(store, topic, "a", "b")
+    assert collect_unreferenced_uploads(store, topic, 3600 * SECOND) == 0
+    assert uploads(store, topic) == {"a.parquet", "b.parquet"}
+    assert collect_unreferenced_uploads(store, topic, 0) == 2
+    assert not uploads(store, topic)
+    assert not missing_files(store, topic)
+    assert collect_orphaned_files(store, topic, 0).unknown == []
+
+
+def test_what_a_chunk_names_stays_wherever_the_chunk_is(store: Store, topic: Topic):
+    upload(store, topic, "a", "b", "c", "d")
+    refer(store, topic, OPEN, 0, "a")
+    refer(store, topic, OPEN, ROWS, "b")
+    refer(store, topic, segment_name(0), ROWS, "c")
+    assert collect_unreferenced_uploads(store, topic, 0) == 1
+    assert uploads(store, topic) == {"a.parquet", "b.parquet", "c.parquet"}
+
+
+def test_it_goes_when_retention_has_deleted_what_named_it_and_not_before(store: Store, topic: Topic):
+    upload(store, topic, "a")
+    refer(store, topic, segment_name(1), 0, "a")
+    remove_expired(store, topic, [], {(HOLDER.incarnation, OPEN)}, 100 * SECOND, RETRY_POLICY)
+    assert collect_unreferenced_uploads(store, topic, 0) == 0, "a client may still read it"
+    delete_files(store, topic, 100 * SECOND, RETRY_POLICY)
+    assert collect_unreferenced_uploads(store, topic, 0) == 1
+    assert not leftover_files(store, topic)
+
+
+def test_nothing_goes_while_a_chunk_cannot_be_understood(store: Store, topic: Topic):
+    upload(store, topic, "a")
+    store.put(paths.chunk(topic.name, topic.uid, OPEN, 0), b"not a chunk")
+    with pytest.raises(CorruptChunk):
+        collect_unreferenced_uploads(store, topic, 0)
+    assert uploads(store, topic) == {"a.parquet"}
+
+
+@pytest.mark.parametrize("answer_lost", [False, True])
+@pytest.mark.parametrize("left", range(3))
+def test_a_crash_during_garbage_collection_leaves_referenced_files(
+    store: Store, topic: Topic, left: int, answer_lost: bool
+):
+    upload(store, topic, "a", "b", "c", "d")
+    refer(store, topic, OPEN, 0, "b")
+    with pytest.raises(ProcessCrashed):
+        collect_unreferenced_uploads(cast(Store, CrashingStore(store, left, answer_lost=answer_lost)), topic, 0)
+    assert len(uploads(store, topic)) == 4 - left - answer_lost
+    collect_unreferenced_uploads(store, topic, 0)
+    assert uploads(store, topic) == {"b.parquet"}
+
+
+def test_the_uploads_of_a_deleted_topic_go_with_its_data_alone(store: Store):
+    for name, uid, delete_data in (("default/going", "u-1", True), ("default/staying", "u-2", False)):
+        topic = make_topic(store, 1, uid=uid, name=name, delete_data=delete_data)
+        upload(store, topic, "a")
+        retire(store, topic.name, topic.uid, RETRY_POLICY, now=0)
+        assert collect_unreferenced_uploads(store, topic, 0) == 0, (
+            "its name is free: its data is not this pass's business"
+        )
+        collect_deleted_topics(store, LiveTopics((), (), (), complete=True), 1, 100, RETRY_POLICY, set())
+        assert uploads(store, topic) == (set() if delete_data else {"a.parquet"})
+
+
+def test_a_leader_collects_old_uploads(new_leader: Callable[..., LeaderProcess], store: Store):
+    leader = new_leader("--orphaned-files-grace", "1s", "--orphan-check-interval", "500ms", brokers=2).start()
+    leader.wait_for_brokers()
+    leader.apply(manifest())
+    (segment,) = leader.wait_until_open()
+    write(leader.locate(), segment, 10).close()
+    current = read_current(store, "default/t")
+    assert current is not None
+    topic = read_topic(store, "default/t", current[0])
+    assert topic is not None
+    upload(store, topic, "a", "b")
+    eventually(lambda: not uploads(store, topic), 20, what="nothing refers to them")
+    deletions = eventually(lambda: leader.events("uploads.deleted"), 5)
+    assert sum(int(event["files"]) for event in deletions) == 2
+    assert 'smq_leader_deleted_files_total{kind="upload"} 2.0' in leader.http_get("/metrics")[1]

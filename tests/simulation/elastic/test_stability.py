@@ -1,0 +1,93 @@
+"""Random loads, piecewise constant and then constant for long. The number of changes is bounded, and they stop."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.elastic.checks import early_changes, scaling, stable_since
+from benchmarks.elastic.model import Environment, Model
+from benchmarks.elastic.shapes import Shape
+from smq_core.model.entities import SECOND, TopicSpec
+from smq_core.scaling.broker_fleet import FleetPolicy
+
+PARTITIONS = 64
+TARGET = 1_000.0
+PART = 30
+TAIL = 900
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""No shrinking, because a run takes a second."""
+
+parts = st.lists(
+    st.tuples(st.floats(0, 12), st.lists(st.floats(0.01, 1), min_size=1, max_size=8)), min_size=1, max_size=5
+)
+"""Each load has a total, as a multiple of the target, and a distribution on the ring."""
+
+
+def shape_of(levels: list[tuple[float, list[float]]]) -> Shape:
+    loads = []
+    for level, weights in levels:
+        share = np.repeat(weights, -(-PARTITIONS // len(weights)))[:PARTITIONS]
+        loads.append(share / share.sum() * level * TARGET)
+    return Shape(
+        "random",
+        "",
+        PART * len(loads) + TAIL,
+        PARTITIONS,
+        TARGET,
+        lambda t: loads[min(int(t) // PART, len(loads) - 1)],
+    )
+
+
+AT_THE_LINE = [
+    (10.357527743390357, [0.8833456825918607, 0.906791425297418]),
+    (0.1270301723613221, [0.919, 0.372, 0.577, 0.747, 0.811, 0.21, 0.21, 0.3]),
+    (7.591970414219862, [0.7, 0.25, 0.09020135374240777]),
+    (9.807507597591602, [0.99999, 0.3333333333333333, 0.9281347756862531, 0.6646747542550516]),
+    (3.179266619531976, [0.11389747617432593, 0.943242264376846, 0.5048518698157313, 0.01]),
+]
+"""In the end two neighbours together carry about a quarter of the target."""
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
+@example(AT_THE_LINE, 1, 39, True, 97)
+@given(parts, st.integers(1, 4), st.integers(4, 40), st.booleans(), st.integers(0, 2**32 - 1))
+def test_a_constant_load_reaches_a_stable_layout(
+    levels: list[tuple[float, list[float]]], low: int, high: int, noisy: bool, seed: int
+) -> None:
+    shape = shape_of(levels)
+    spec = TopicSpec(
+        partitions=PARTITIONS,
+        target_messages_per_second=int(TARGET),
+        min_segments=low,
+        max_segments=high,
+        merge_after=60 * SECOND,
+    )
+    fleet = FleetPolicy(minimum=2, maximum=12, bytes_per_second=3 * TARGET * 640)
+    record = Model(shape, Environment(spec, fleet, noisy=noisy), seed).run()
+    assert not early_changes(record, spec)
+    assert len(scaling(record)) <= 3 * high * len(levels)
+    # One broker leaves every two minutes, and each is a change. Segments stop changing long before.
+    assert stable_since(record) < shape.seconds - 60 or record.samples[-1].brokers < record.samples[-200].brokers
+    # Two neighbours at the threshold merge after a minute in which noise keeps them below it. Nothing else changes.
+    late = [e for e in scaling(record) if e.second >= shape.seconds - TAIL + 400]
+    assert not late or (noisy and all(e.action == "merge" for e in late)), late
+    samples = record.samples[5:]
+    assert all(low <= s.segments <= high for s in samples)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
+@given(st.floats(0.05, 8), st.floats(0.05, 8), st.integers(5, 90), st.integers(0, 2**32 - 1))
+def test_a_load_that_goes_up_and_down_is_scaled_for_its_peaks(one: float, two: float, period: int, seed: int) -> None:
+    """A load with a period below ``merge_after`` causes no merge, because a split would follow."""
+    even = np.full(PARTITIONS, TARGET / PARTITIONS)
+    shape = Shape("square", "", 900, PARTITIONS, TARGET, lambda t: even * (one if int(t) // period % 2 else two))
+    spec = TopicSpec(
+        partitions=PARTITIONS, target_messages_per_second=int(TARGET), merge_after=300 * SECOND, max_segments=40
+    )
+    record = Model(shape, Environment(spec, FleetPolicy(3, 3, bytes_per_second=1e9)), seed).run()
+    assert not early_changes(record, spec)
+    assert len(record.changes("merge")) <= 40
+    late = [e for e in record.changes("split") if e.second > 400]
+    assert len(late) <= 2, late

@@ -1,0 +1,239 @@
+"""A minimal producer and reader of the data plane as data.proto defines it, without the client package."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.flight as fl
+
+from smq_core.errors import SmqError
+from smq_core.model.entities import Column, Segment, Topic
+from smq_proto.flight import from_flight
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL, error_from_pb
+from smq_storage.chunks.parquet_codec import message_schema
+
+CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
+
+
+def rows(
+    values: Sequence[bytes], *, partition: int = 0, key: bytes | None = None, columns: Sequence[Column] = ()
+) -> pa.RecordBatch:
+    """A wire batch of these values, all in one partition."""
+    count = len(values)
+    schema = message_schema(columns)
+    now = time.time_ns() // 1000
+    arrays = [
+        pa.array([partition] * count, pa.int32()),
+        pa.array([now] * count, schema.field("timestamp").type),
+        pa.array([key] * count, pa.binary()),
+        pa.array(list(values), pa.binary()),
+        pa.nulls(count, schema.field("headers").type),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def rows_of_size(count: int, size: int, *, partition: int = 0) -> pa.RecordBatch:
+    return rows([b"x" * size] * count, partition=partition)
+
+
+class RawProducer:
+    """One producer's stream to one segment. A thread reads and collects the replies."""
+
+    def __init__(
+        self,
+        address: str,
+        topic: Topic,
+        segment: Segment,
+        *,
+        name: str = "p",
+        epoch: int = 1,
+        incarnation: str = "",
+        schema: pa.Schema | None = None,
+        connection: Sequence[tuple[str, int]] = CONNECTION,
+    ) -> None:
+        hello = pb.PutOpen(
+            protocol=PROTOCOL,
+            segment=segment.name,
+            uid=topic.uid,
+            incarnation=incarnation or segment.primary.incarnation,
+            producer=pb.ProducerHello(producer=name, epoch=epoch),
+        )
+        self._port = int(address.rsplit(":", 1)[1])
+        self._client = fl.connect(f"grpc://{address}", generic_options=list(connection))
+        descriptor = fl.FlightDescriptor.for_command(hello.SerializeToString())
+        self._writer, self._reader = self._client.do_put(descriptor, schema or message_schema(topic.spec.schema))
+        self.changed = threading.Condition()
+        self.opened: pb.ProducerReply.Opened | None = None
+        self.acked: dict[int, int] = {}
+        self.acked_at: dict[int, float] = {}
+        self.sealed: pb.SealOutcome | None = None
+        self.error: SmqError | None = None
+        self.heartbeats = 0
+        self.ended = False
+        self.next_sequence = 0
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def send(self, batch: pa.RecordBatch, sequence: int | None = None) -> int:
+        """Writes one batch. Raises Flight's error if the stream is broken."""
+        sequence = self.next_sequence if sequence is None else sequence
+        self._writer.write_with_metadata(batch, pb.ProducerBatch(sequence=sequence).SerializeToString())
+        self.next_sequence = sequence + 1
+        return sequence
+
+    def send_raw(self, batch: pa.RecordBatch, metadata: bytes) -> None:
+        self._writer.write_with_metadata(batch, metadata)
+
+    def wait_opened(self, timeout: float = 10.0) -> pb.ProducerReply.Opened:
+        self._wait(lambda: self.opened is not None or self.ended, timeout)
+        assert self.opened is not None, f"not opened: {self.error}"
+        return self.opened
+
+    def wait_acked(self, sequence: int, timeout: float = 10.0) -> int:
+        """The first offset of this batch."""
+        self._wait(lambda: sequence in self.acked or self.ended, timeout)
+        assert sequence in self.acked, f"{sequence} was not acked: {self.error or self.sealed}"
+        return self.acked[sequence]
+
+    def wait_sealed(self, timeout: float = 10.0) -> pb.SealOutcome:
+        self._wait(lambda: self.sealed is not None or self.ended, timeout)
+        assert self.sealed is not None, f"not sealed: {self.error}"
+        return self.sealed
+
+    def wait_error(self, timeout: float = 10.0) -> SmqError:
+        self._wait(lambda: self.error is not None or self.ended, timeout)
+        assert self.error is not None, "no error came"
+        return self.error
+
+    def close(self) -> None:
+        """Half-closes the stream, reads the remaining replies, and closes it."""
+        try:
+            self._writer.done_writing()
+            self._thread.join(20)
+            self._writer.close()
+        except (pa.ArrowException, OSError):
+            pass
+        self._client.close()
+
+    def drop_connections(self) -> None:
+        """Ends the connections without closing the stream, as if the process had been killed."""
+        for connection in connections_to(self._port):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+
+    def _wait(self, condition: object, timeout: float) -> None:
+        with self.changed:
+            done = self.changed.wait_for(condition, timeout)  # type: ignore[arg-type]
+        assert done, f"nothing came in {timeout} s (acked: {len(self.acked)})"
+
+    def _read(self) -> None:
+        failure: SmqError | None = None
+        try:
+            while (body := self._reader.read()) is not None:
+                self._take(pb.ProducerReply.FromString(body.to_pybytes()))
+        except (pa.ArrowException, OSError) as error:
+            failure = from_flight(error)
+        with self.changed:
+            self.error = self.error or failure
+            self.ended = True
+            self.changed.notify_all()
+
+    def _take(self, reply: pb.ProducerReply) -> None:
+        with self.changed:
+            match reply.WhichOneof("reply"):
+                case "opened":
+                    self.opened = reply.opened
+                case "acks":
+                    now = time.monotonic()
+                    for sequence, offset in enumerate(reply.acks.first_offsets, reply.acks.first_sequence):
+                        self.acked[sequence] = offset
+                        self.acked_at[sequence] = now
+                case "sealed":
+                    self.sealed = reply.sealed
+                case "error":
+                    self.error = error_from_pb(reply.error)
+                case "heartbeat":
+                    self.heartbeats += 1
+            self.changed.notify_all()
+
+
+class RawReader:
+    """One reader's stream. ``next`` returns (header, batch), or None at the end."""
+
+    def __init__(self, address: str, topic: Topic, segment: Segment, offset: int = 0, *, incarnation: str) -> None:
+        ticket = pb.TailTicket(
+            protocol=PROTOCOL, segment=segment.name, uid=topic.uid, incarnation=incarnation, from_offset=offset
+        )
+        self._client = fl.connect(f"grpc://{address}", generic_options=CONNECTION)
+        self._stream = self._client.do_get(fl.Ticket(ticket.SerializeToString()))
+
+    def next(self) -> tuple[pb.TailBatch, pa.RecordBatch] | None:
+        try:
+            chunk = self._stream.read_chunk()
+        except StopIteration:
+            return None
+        return pb.TailBatch.FromString(chunk.app_metadata.to_pybytes()), chunk.data
+
+    def until(self, offset: int, timeout: float = 10.0) -> pa.Table:
+        """All rows up to this offset. Fails if the stream ends before."""
+        found = []
+        at: int | None = None
+        deadline = time.monotonic() + timeout
+        while at is None or at < offset:
+            assert time.monotonic() < deadline, f"only {at} of {offset} came"
+            frame = self.next()
+            assert frame is not None, "the stream ended"
+            header, batch = frame
+            assert not header.HasField("trimmed_to") and not header.HasField("sealed"), str(header)
+            if batch.num_rows:
+                assert at is None or header.first_offset == at, f"{header.first_offset} after {at}"
+                assert sum(header.rows) == batch.num_rows
+                assert header.first_offset + batch.num_rows <= header.watermark
+                at = header.first_offset + batch.num_rows
+                found.append(batch)
+        return pa.Table.from_batches(found)
+
+    def last(self, timeout: float = 10.0) -> pb.TailBatch:
+        """The header of the last frame."""
+        deadline = time.monotonic() + timeout
+        header = None
+        while time.monotonic() < deadline:
+            frame = self.next()
+            if frame is None:
+                assert header is not None
+                return header
+            header = frame[0]
+        raise AssertionError(f"the stream went on for {timeout} s")
+
+    def cancel(self) -> None:
+        self._stream.cancel()
+        self._client.close()
+
+
+def connections_to(port: int) -> list[socket.socket]:
+    """This process's connections to a port."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            if not str(link.readlink()).startswith("socket:"):
+                continue
+            connection = socket.socket(fileno=os.dup(int(link.name)))
+        except OSError:
+            continue
+        try:
+            if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.getpeername()[1] == port:
+                found.append(connection)
+                continue
+        except OSError:
+            pass
+        connection.close()
+    return found

@@ -1,0 +1,114 @@
+"""A topic with sealed segments in a store, created without brokers, and its invariants under garbage collection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from smq_core.invariants import Violation, nothing_is_left_over, nothing_referenced_is_missing
+from smq_core.model.entities import (
+    ChunkInfo,
+    Durability,
+    Layout,
+    Phase,
+    Reason,
+    Replica,
+    SealedSegment,
+    Segment,
+    Topic,
+    TopicSpec,
+)
+from smq_core.model.keyspace import KeyRange
+from smq_storage.catalog import layouts, paths, sealed_index
+from smq_storage.catalog.topics import put_current, put_topic, read_current
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.parquet_codec import chunk_schema, message_schema
+from smq_storage.object_store.store import Store
+
+RANGE = KeyRange(0, 16)
+CHUNKS, ROWS = 3, 5
+END = CHUNKS * ROWS
+HOLDER = Replica("b", "incarnation-b", "127.0.0.1:1")
+
+
+def segment_name(number: int) -> str:
+    return f"t-0-16-{number}"
+
+
+def make_topic(store: Store, count: int, uid: str = "uid-1", name: str = "default/t", **spec: Any) -> Topic:
+    """A topic whose segments 0 .. count - 1 are a chain, sealed at 1, 2, 3, ... seconds. The next one is open."""
+    topic = Topic(name, uid, TopicSpec(partitions=16, **spec))
+    known = read_current(store, name)
+    put_current(store, name, uid, known[1] if known else None)
+    put_topic(store, topic)
+    sealed = []
+    for number in range(count):
+        size = write_segment(store, topic, segment_name(number))
+        sealed.append(_entry(number, size))
+    sealed_index.append(store, name, uid, sealed)
+    before = (segment_name(count - 1),) if count else ()
+    it = Segment(segment_name(count), count, RANGE, Phase.OPEN, Durability.STORED, (HOLDER,), before)
+    layouts.put_layout(store, Layout(name, uid, 16, 1, count + 1, (it,), writer="w"), None)
+    return topic
+
+
+def _entry(number: int, size: int) -> SealedSegment:
+    return SealedSegment(
+        segment_name(number),
+        number,
+        RANGE,
+        END,
+        (segment_name(number - 1),) if number else (),
+        (segment_name(number + 1),),
+        Reason.ROLL,
+        Reason.ROLL,
+        number * 1_000_000,
+        (number + 1) * 1_000_000,
+        bytes=size,
+    )
+
+
+def write_segment(store: Store, topic: Topic, segment: str) -> int:
+    """A sealed segment of three chunks. Returns its bytes."""
+    chain = ChunkChain(store, topic.name, topic.uid, segment)
+    schema, batch = chunk_schema(()), pa.RecordBatch.from_pylist(_rows(), schema=message_schema(()))
+    for first in range(0, END, ROWS):
+        chain.put(ChunkInfo(segment, first, ROWS, "w", f"n{first}"), [(batch, 1)], schema)
+    chain.put_seal(ChunkInfo(segment, END, 0, "w", "seal", sealed=True))
+    return sum(file.size for file in chain.files())
+
+
+def _rows() -> list[dict[str, object]]:
+    return [{"partition": i, "timestamp": 0, "key": b"k", "value": b"v" * 100, "headers": []} for i in range(ROWS)]
+
+
+def segments_with_files(store: Store, topic: Topic) -> dict[str, int]:
+    """How many files each segment's folder has."""
+    found: dict[str, int] = {}
+    folder = paths.topic_folder(topic.name, topic.uid)
+    for listed in store.list(folder):
+        segment = listed.path.removeprefix(f"{folder}/").split("/")[0]
+        if paths.first_offset(listed.path) is not None:
+            found[segment] = found.get(segment, 0) + 1
+    return found
+
+
+def referenced(store: Store, topic: Topic) -> dict[str, int | None]:
+    """The segments that the index and the layout name, with their ends if known."""
+    ends: dict[str, int | None] = {entry.name: entry.end for entry in sealed_index.read(store, topic.name, topic.uid)}
+    layout = layouts.read_layout(store, topic.name, topic.uid)
+    return ends | {segment.name: None for segment in (layout[0].segments if layout else ())}
+
+
+def missing_files(store: Store, topic: Topic) -> Sequence[Violation]:
+    """Referenced files that were collected."""
+    ends = referenced(store, topic)
+    chains = {name: list(ChunkChain(store, topic.name, topic.uid, name).walk()) for name in ends}
+    return nothing_referenced_is_missing(ends, chains)
+
+
+def leftover_files(store: Store, topic: Topic) -> Sequence[Violation]:
+    """Orphaned files that are still there."""
+    return nothing_is_left_over(referenced(store, topic), segments_with_files(store, topic))

@@ -1,0 +1,211 @@
+"""Brokers in memory, built on the core machines, that take the leader's commands as real ones do.
+
+For tests of the leader's loop only: they can be killed, or stopped from answering, between any two commands. Their
+chunks go to the same store as the leader's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from google.protobuf.message import Message
+
+from smq_core.errors import NotHosted, Unavailable, WrongIncarnation
+from smq_core.model.entities import ChunkInfo, Replica, SealOutcome, Segment, Topic
+from smq_core.replica.log_entries import IncomingBatch, ReplicaConfig
+from smq_core.replica.producer_map import BatchId
+from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
+from smq_core.sealing import chain_sealer
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import PROTOCOL, outcome_to_pb, segment_from_pb, topic_from_pb
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.parquet_codec import chunk_schema, message_schema
+from smq_storage.object_store.conditional_writes import WriteConflict
+from smq_storage.object_store.store import Store
+
+_MESSAGES, _CHUNKS = message_schema(()), chunk_schema(())
+
+
+@dataclass
+class FakeBroker:
+    """One incarnation. ``answers`` False: it runs, but is unreachable."""
+
+    replica: Replica
+    store: Store
+    living: bool = True
+    answers: bool = True
+    draining: bool = False
+    held: dict[tuple[str, str], SegmentReplica] = field(default_factory=dict)
+    never: set[tuple[str, str]] = field(default_factory=set)
+    topics: dict[tuple[str, str], Topic] = field(default_factory=dict)
+
+    def open(self, topic: Topic, segment: Segment) -> None:
+        key = (topic.uid, segment.name)
+        if key in self.held and self.held[key].state in (ReplicaState.WAITING, ReplicaState.OPEN):
+            return
+        if key in self.held or key in self.never:
+            raise NotHosted(f"{segment.name} was here before")
+        config = ReplicaConfig(
+            segment.name,
+            segment.range,
+            self.replica.incarnation,
+            tuple(r.incarnation for r in segment.replicas),
+            segment.durability,
+            segment.predecessors,
+        )
+        self.held[key], self.topics[key] = SegmentReplica(config), topic
+
+    def seal(self, request: pb.SealSegment) -> SealOutcome:
+        key = (request.uid, request.segment)
+        machine = self.held.get(key)
+        if machine is None:
+            self.never.add(key)
+            raise NotHosted(f"{request.segment} is not here and never will be")
+        machine.fence()
+        chain = ChunkChain(self.store, request.topic, request.uid, request.segment)
+        outcome = _drive(chain, request.segment, chain_sealer.UnsealedTail.of(machine), self.replica.incarnation)
+        machine.sealed(outcome)
+        return outcome
+
+    def status(self) -> pb.BrokerStatus:
+        return pb.BrokerStatus(
+            broker=self.replica.broker,
+            incarnation=self.replica.incarnation,
+            draining=self.draining,
+            segments=[
+                pb.SegmentReport(
+                    topic=self.topics[key].name,
+                    uid=key[0],
+                    segment=key[1],
+                    primary=machine.config.is_primary,
+                    state=machine.state.value,
+                    end=machine.end,
+                    watermark=machine.watermark,
+                    chain_end=machine.chain_end,
+                )
+                for key, machine in self.held.items()
+            ],
+        )
+
+    def report(self) -> lpb.BrokerReport:
+        return lpb.BrokerReport(
+            protocol=PROTOCOL,
+            broker=self.replica.broker,
+            incarnation=self.replica.incarnation,
+            address=self.replica.address,
+            status=self.status(),
+        )
+
+
+class FakeFleet:
+    """All brokers by incarnation; the leader's ``BrokerCalls``."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.brokers: dict[str, FakeBroker] = {}
+        self.calls = 0
+        self.forgotten: set[str] = set()
+
+    def add(self, name: str) -> FakeBroker:
+        """A new incarnation of that broker name."""
+        incarnation = f"{name}-{uuid.uuid4().hex[:6]}"
+        made = FakeBroker(Replica(name, incarnation, f"{name}:1"), self.store)
+        self.brokers[incarnation] = made
+        return made
+
+    async def call(self, replica: Replica, action: str, request: Message, *, timeout: float, **haste: bool) -> bytes:
+        self.calls += 1
+        broker = self.brokers.get(replica.incarnation)
+        if broker is None or not broker.living:
+            raise Unavailable("connection refused")
+        if not broker.answers:
+            await asyncio.sleep(timeout)
+            raise Unavailable("no answer in time")
+        await asyncio.sleep(0)
+        return self._run(broker, request)
+
+    def forget(self, incarnation: str) -> None:
+        self.forgotten.add(incarnation)
+
+    def _run(self, broker: FakeBroker, request: Message) -> bytes:
+        match request:
+            case pb.OpenSegment():
+                if request.incarnation != broker.replica.incarnation:
+                    raise WrongIncarnation("another process")
+                broker.open(topic_from_pb(request.topic), segment_from_pb(request.segment))
+                return pb.OpenedSegment().SerializeToString()
+            case pb.SealSegment(only_flush=True):
+                return b""
+            case pb.SealSegment():
+                return outcome_to_pb(broker.seal(request)).SerializeToString()
+        return broker.status().SerializeToString()
+
+    def topic_name(self, key: tuple[str, str]) -> str:
+        return next(b.topics[key].name for b in self.brokers.values() if key in b.topics)
+
+    def write(self, uid: str, segment: Segment, rows: int) -> None:
+        """A batch, appended at the primary and at every follower: it counts as acked."""
+        key = (uid, segment.name)
+        machines = [self.brokers[r.incarnation].held[key] for r in segment.replicas]
+        for name in segment.predecessors:
+            if ChunkChain(self.store, self.topic_name(key), uid, name).read_seal_chunk() is not None:
+                machines[0].predecessor_sealed(name)
+        primary, followers = machines[0], machines[1:]
+        batch = batch_of(rows, segment.range.start)
+        incoming = IncomingBatch(
+            BatchId("writer", 1, primary.counters.batches),
+            rows,
+            batch.nbytes,
+            segment.range.start,
+            segment.range.start,
+            batch,
+        )
+        for follower in followers:
+            primary.follower_connected(follower.config.incarnation, follower.end, 1 << 30)
+        primary.append(None, incoming, 1)
+        for follower in followers:
+            message = primary.replication_for(follower.config.incarnation)
+            assert message is not None
+            primary.follower_acked(follower.config.incarnation, follower.replicate(message))
+
+
+def batch_of(rows: int, partition: int) -> pa.RecordBatch:
+    """A wire batch; the values count from 0."""
+    columns = [
+        pa.array([partition] * rows, pa.int32()),
+        pa.array([0] * rows, _MESSAGES.field("timestamp").type),
+        pa.array([None] * rows, pa.binary()),
+        pa.array([str(i).encode() for i in range(rows)], pa.binary()),
+        pa.array([[]] * rows, _MESSAGES.field("headers").type),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_MESSAGES)
+
+
+def _drive(chain: ChunkChain, segment: str, held: chain_sealer.UnsealedTail, writer: str) -> SealOutcome:
+    steps = chain_sealer.seal(segment, held)
+    answer: chain_sealer.StoreReply = None
+    try:
+        step = next(steps)
+        while True:
+            match step:
+                case chain_sealer.ReadChunk(first):
+                    answer = chain.info(first)
+                case chain_sealer.WriteChunk(chunk):
+                    info = ChunkInfo(
+                        segment, chunk.first, chunk.rows, writer, uuid.uuid4().hex, producers=chunk.producers
+                    )
+                    batches = [(entry.batch.payload, entry.appended) for entry in chunk.entries]
+                    answer = not isinstance(chain.put(info, batches, _CHUNKS), WriteConflict)
+                case chain_sealer.WriteSeal(end, producers, lost):
+                    info = ChunkInfo(
+                        segment, end, 0, writer, uuid.uuid4().hex, sealed=True, producers=producers, lost=lost
+                    )
+                    answer = not isinstance(chain.put_seal(info), WriteConflict)
+            step = steps.send(answer)
+    except StopIteration as done:
+        outcome: SealOutcome = done.value
+        return outcome

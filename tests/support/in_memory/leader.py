@@ -1,0 +1,206 @@
+"""A leader's loop and service in the test's own process, over an in-memory store and fake brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import uuid
+from collections.abc import AsyncIterator, Callable, Container, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from smq_core.errors import SmqError, UnknownTopic
+from smq_core.model.entities import TopicSpec
+from smq_core.reconcile.effects import Effect
+from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_operator.api.admin import condition_messages
+from smq_operator.leader import build_leader
+from smq_operator.platform_port import DesiredTopic, Problem
+from smq_operator.reconcile.effects import EffectRunner
+from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.runtime.cleanup_settings import CleanupSettings
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.runtime.store_pool import StorePool
+from smq_operator.runtime.task_runner import TaskRunner
+from smq_operator.status.topic_snapshot import snapshot_of
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store, StoreSettings
+from smq_storage.topic_manifests.parser import ManifestDocument
+from support import virtual_time
+from support.in_memory.brokers import FakeFleet
+
+WARM_UP = 100_000
+
+
+class FakePlatform:
+    """Desired topics and termination proofs as the test sets them."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.topics: dict[str, DesiredTopic] = {}
+        self.terminated: dict[str, str] = {}
+        self.count = brokers
+
+    async def start(self, changed: Callable[[], None]) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def add_topic(self, name: str, **spec: object) -> None:
+        small = {"partitions": 16} | spec
+        self.topics[name] = DesiredTopic(name, TopicSpec(**small))  # type: ignore[arg-type]
+
+    def desired_topics(self) -> Mapping[str, DesiredTopic]:
+        return dict(self.topics)
+
+    def problems(self) -> list[Problem]:
+        return []
+
+    async def apply(self, manifest: ManifestDocument) -> tuple[str, str]:
+        desired = manifest.topic
+        known = self.topics.get(desired.full_name)
+        self.topics[desired.full_name] = DesiredTopic(desired.full_name, desired.spec)
+        return desired.full_name, "created" if known is None else "configured"
+
+    async def delete(self, topic: str) -> None:
+        if self.topics.pop(topic, None) is None:
+            raise UnknownTopic(topic)
+
+    async def set_paused(self, topic: str, paused: bool) -> None:
+        self.topics[topic] = replace(self.topics[topic], paused=paused)
+
+    def desired_brokers(self) -> int:
+        return self.count
+
+    def scale_brokers(self, count: int, stop_first: str | None = None) -> None:
+        self.count = count
+
+    def termination_proof(self, incarnation: str, reporting: bool = False) -> str | None:
+        return self.terminated.get(incarnation)
+
+    def is_current_incarnation(self, broker: str, incarnation: str) -> bool | None:
+        return None
+
+
+class StoppingEffectRunner(EffectRunner):
+    """Carries out effects until ``left`` of them were begun; what then happens to the next one says ``how``.
+
+    ``before``: it is not begun, nor any other. ``answer_lost``: it is carried out, but the leader gets no answer, and
+    begins no other. ``stuck``: it is not begun, but all others are.
+    """
+
+    left: int | None = None
+    how = "before"
+    done = 0
+    dead: Container[str] = ()
+    """Topics without anything in progress."""
+
+    async def run(self, managed: ManagedTopic, leader: TopicReconciler, effect: Effect) -> None:
+        self.done += 1
+        if managed.name in self.dead:
+            await asyncio.Event().wait()
+        number = self.done
+        if self.left is not None and number > self.left and (number == self.left + 1 or self.how != "stuck"):
+            if self.how == "answer_lost" and number == self.left + 1:
+                await super().run(copy.copy(managed), copy.deepcopy(leader), effect)
+            await asyncio.Event().wait()
+        await super().run(managed, leader, effect)
+
+
+class RpcAborted(Exception):
+    """What ``context.abort`` raised."""
+
+
+class FakeServicerContext:
+    """The part of a gRPC context that a refusal needs."""
+
+    async def abort(self, status: object, message: str, trailing_metadata: object = ()) -> None:
+        raise RpcAborted(message)
+
+
+class LeaderInMemory:
+    """One leader. Use ``running_leader`` to run it."""
+
+    def __init__(self, platform: FakePlatform, fleet: FakeFleet, store: Store, warm_up_us: int = 0) -> None:
+        self.platform, self.fleet, self.store = platform, fleet, store
+        self.pool = ThreadPoolExecutor(4)
+        self.owner = ""
+        self.tasks = TaskRunner()
+        self.parts = build_leader(
+            platform,
+            fleet,
+            StorePool(store, self.pool),
+            StoreSettings(store.url),
+            clock=virtual_time.now,
+            retry_policy=RetryPolicy(2.0),
+            readiness=Readiness(),
+            tasks=self.tasks,
+            owner=lambda: self.owner,
+            writer_id=f"leader-{uuid.uuid4().hex[:12]}",
+            cleanup=CleanupSettings(retention_interval_us=WARM_UP),
+            warm_up_us=WARM_UP,
+            health_warm_up_us=warm_up_us,
+            effect_runner=StoppingEffectRunner,
+        )
+        assert isinstance(self.parts.effects, StoppingEffectRunner)
+        self.effects = self.parts.effects
+        self.loop, self.sync, self.queue = self.parts.loop, self.parts.sync, self.parts.queue
+        self.topics, self.registry, self.decisions = self.parts.topics, self.parts.registry, self.parts.decisions
+        self.topic_deletions, self.groups = self.parts.topic_deletions, self.parts.groups
+        self.garbage_collector, self.service = self.parts.garbage_collector, self.parts.service
+        self.health = self.parts.health
+
+    async def call(self, method: str, request: object) -> object:
+        """Calls a method of the service. Raises Refused."""
+        return await getattr(self.service, method)(request, FakeServicerContext())
+
+    def condition(self, topic: str, type_: str) -> lpb.Condition:
+        """That condition of the topic (full name), as ``smq`` shows it."""
+        snapshot = snapshot_of(self.topics[topic], self.health.issues(topic))
+        return next(c for c in condition_messages(snapshot) if c.type == type_)
+
+    async def report_all(self) -> None:
+        """One report of every broker that can be reached."""
+        for broker in list(self.fleet.brokers.values()):
+            if broker.living and broker.answers:
+                try:
+                    await self.call("Report", broker.report())
+                except (RpcAborted, SmqError):
+                    continue
+
+
+@asynccontextmanager
+async def running_leader(*leaders: LeaderInMemory) -> AsyncIterator[None]:
+    """Runs the leaders, with a report of each broker every 20 ms, until the block ends."""
+
+    async def reports() -> None:
+        while True:
+            for leader in leaders:
+                await leader.report_all()
+            await asyncio.sleep(0.02)
+
+    tasks = [asyncio.create_task(leader.loop.run()) for leader in leaders]
+    tasks += [asyncio.create_task(reports()), *(asyncio.create_task(it.groups.run()) for it in leaders)]
+    tasks += [asyncio.create_task(it.garbage_collector.run()) for it in leaders]
+    tasks += [asyncio.create_task(it.topic_deletions.run()) for it in leaders]
+    tasks += [asyncio.create_task(it.health.run()) for it in leaders]
+    try:
+        yield
+    finally:
+        for leader in leaders:
+            await leader.loop.stop()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for leader in leaders:
+            leader.pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def wait_until(condition: Callable[[], object], timeout: float = 10.0, what: str = "") -> None:
+    """Returns when the condition is true."""
+    try:
+        async with asyncio.timeout(timeout):
+            while not condition():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"not within {timeout} s: {what or condition}") from None

@@ -1,0 +1,112 @@
+"""The chart, rendered as Helm does it, and the sets of values that it must work with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import helm_python as helm
+import yaml
+
+CHART = Path(__file__).parents[3] / "charts" / "seaweedmq"
+FILER = {"url": "s3://smq", "endpoint": "http://seaweedfs-s3:8333"}
+GPU = [{"key": "dedicated", "operator": "Equal", "value": "smq", "effect": "NoSchedule"}]
+UNREACHABLE_STORE = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+        ]
+    }
+}
+
+VALUES: dict[str, dict[str, Any]] = {
+    "the least": {},
+    "amazon": {"filer": {"url": "s3://smq/prod", "endpoint": "", "region": "eu-central-1", "secretName": "s3"}},
+    "one namespace": {"operator": {"clusterWide": False}},
+    "without crds": {"crds": {"install": False}},
+    "one operator": {"operator": {"replicas": 1, "logLevel": "debug", "extraArgs": ["--deleted-topics-grace=1h"]}},
+    "many brokers": {"brokers": {"min": 3, "max": 1000, "capacity": "80Mi", "scaleInAfter": "10m"}},
+    "pools": {
+        "brokers": {
+            "pools": {
+                "large": {"min": 1, "max": 4, "resources": {"limits": {"memory": "8Gi"}}, "tolerations": GPU},
+                "small": {"max": 2, "nodeSelector": {"disk": "none"}},
+            }
+        }
+    },
+    "outside": {"external": {"enabled": True, "annotations": {"example.com/internal": "true"}}},
+    "node ports": {"external": {"enabled": True, "type": "NodePort", "port": 7100}, "service": {"type": "NodePort"}},
+    "placed": {
+        part: {"nodeSelector": {"disk": "ssd"}, "tolerations": GPU, "affinity": UNREACHABLE_STORE}
+        for part in ("operator", "brokers")
+    },
+    "labelled": {
+        part: {"podLabels": {"team": "data"}, "podAnnotations": {"prometheus.io/scrape": "true"}}
+        for part in ("operator", "brokers")
+    },
+    "own images": {
+        "operator": {"image": {"repository": "registry.local:5000/op", "tag": "1.2", "pullPolicy": "Always"}},
+        "brokers": {"image": {"repository": "registry.local:5000/broker", "tag": "1.2"}},
+        "imagePullSecrets": [{"name": "registry"}],
+        "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/smq"}},
+    },
+    "no budgets": {"podDisruptionBudget": False, "service": {"port": 17070}},
+    "trial": {"filer": {}, "seaweedfs": {"enabled": True}},
+    "trial in memory": {
+        "filer": {"url": "s3://other/prefix"},
+        "seaweedfs": {"enabled": True, "persistence": {"enabled": False}, "nodeSelector": {"disk": "ssd"}},
+    },
+    "watched": {
+        "monitoring": {
+            "serviceMonitor": {"enabled": True, "interval": "30s", "labels": {"release": "prometheus"}},
+            "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
+        }
+    },
+    "quick to end": {"brokers": {"terminationGracePeriodSeconds": 15, "logLevel": "warning"}},
+}
+
+INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
+    "no filer": ({"filer": {"url": ""}}, "filer.url is needed"),
+    "an odd size of a disk": ({"seaweedfs": {"persistence": {"size": "10 GB"}}}, "size"),
+    "a scrape every now and then": ({"monitoring": {"serviceMonitor": {"interval": "often"}}}, "interval"),
+    "a filer by http": ({"filer": {"url": "http://seaweedfs:8333/smq"}}, "filer"),
+    "a value that is not": ({"broker": {"min": 1}}, "broker"),
+    "a deep value that is not": ({"brokers": {"minimum": 1}}, "minimum"),
+    "brokers as text": ({"brokers": {"min": "two"}}, "brokers"),
+    "min above max": ({"brokers": {"min": 5, "max": 4}}, "must be at most max"),
+    "min above max in a pool": ({"brokers": {"pools": {"x": {"min": 11}}}}, "must be at most max"),
+    "no limit of memory": ({"brokers": {"resources": {"limits": {"memory": None}}}}, "limits.memory is needed"),
+    "a capacity in words": ({"brokers": {"capacity": "much"}}, "capacity"),
+    "a capacity of a pool in words": ({"brokers": {"pools": {"x": {"capacity": "much"}}}}, "capacity"),
+    "an argument that is no flag": ({"operator": {"extraArgs": ["kube"]}}, "extraArgs"),
+    "a pool in capitals": ({"brokers": {"pools": {"X": {}}}}, "does not match pattern"),
+    "another level": ({"operator": {"logLevel": "loud"}}, "logLevel"),
+    "another type of Service": ({"service": {"type": "External"}}, "service"),
+}
+
+
+def given(values: dict[str, Any]) -> dict[str, Any]:
+    """Values with a filer, the only ones that a user must give."""
+    return {"filer": FILER} | values
+
+
+def render(values: dict[str, Any], *, name: str = "smq", namespace: str = "default") -> list[dict[str, Any]]:
+    """The resources of a release, in no certain order. Raises HelmError as ``helm install`` would fail."""
+    with helm.Chart.load(CHART) as chart:
+        chart.validate_schema(given(values))
+        rendered = chart.render(given(values), name=name, namespace=namespace)
+    texts = (text for path, text in rendered.items() if path.endswith(".yaml"))
+    return [document for text in texts for document in yaml.safe_load_all(text) if document]
+
+
+def workloads(resources: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The Pods that a release makes, by what makes them: metadata and spec of each."""
+    made = {
+        r["metadata"]["name"]: r["spec"]["template"] for r in resources if r["kind"] in ("Deployment", "StatefulSet")
+    }
+    return made | of_kind(resources, "Pod")
+
+
+def of_kind(resources: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    """By name."""
+    return {resource["metadata"]["name"]: resource for resource in resources if resource["kind"] == kind}

@@ -1,0 +1,297 @@
+"""Topic manifests, good and bad, for whoever reads them: the parser and the API server must agree on every one.
+
+A bad one says which field is named and what each of the two readers says about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+API = "seaweedmq.io/v1alpha1"
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidManifestCase:
+    """``field`` is named by both; ``parser`` and ``api`` are parts of what the two say."""
+
+    id: str
+    manifest: Mapping[str, Any]
+    field: str
+    parser: str
+    api: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpecChange:
+    """A spec and what it must, or may, not become. ``field`` is the one that is named, empty for an allowed change."""
+
+    id: str
+    old: Spec
+    new: Spec
+    field: str = ""
+    said: str = ""
+
+
+def manifest(spec: Spec | None = None, *, name: str = "clicks") -> dict[str, Any]:
+    resource = {"apiVersion": API, "kind": "Topic", "metadata": {"name": name}}
+    return resource | ({"spec": dict(spec)} if spec is not None else {})
+
+
+def _bad(id: str, spec: Spec, field: str, parser: str, api: str = "") -> InvalidManifestCase:
+    return InvalidManifestCase(id, manifest(spec), f"spec.{field}" if field else "spec", parser, api or parser)
+
+
+def _column(**column: object) -> Spec:
+    return {"schema": [column]}
+
+
+def _typed(type_: object) -> Spec:
+    return _column(name="a", type=type_)
+
+
+A = {"name": "a", "type": "int8"}
+B = {"name": "b", "type": "string"}
+NO_FIELD = "no such field"
+WHOLE = "whole number"
+
+NUMBERS = [
+    _bad("no partitions", {"partitions": 0}, "partitions", "at least 1", "greater than or equal to 1"),
+    _bad("less than none", {"partitions": -8}, "partitions", "at least 1", "greater than or equal to 1"),
+    _bad("a ring too large", {"partitions": 65_537}, "partitions", "at most 65536", "less than or equal to 65536"),
+    _bad("a number as text", {"partitions": "8"}, "partitions", WHOLE, "type integer"),
+    _bad("a number as a word", {"partitions": "many"}, "partitions", WHOLE, "type integer"),
+    _bad("a truth for a number", {"partitions": True}, "partitions", WHOLE, "type integer"),
+    _bad("half a partition", {"partitions": 1.5}, "partitions", WHOLE, "type integer"),
+    _bad("a list for a number", {"partitions": [8]}, "partitions", WHOLE, "type integer"),
+    _bad("no replicas", {"replicas": 0}, "replicas", "at least 1", "greater than or equal to 1"),
+    _bad("many replicas", {"replicas": 8}, "replicas", "at most 7", "less than or equal to 7"),
+    _bad("no segments", {"segments": {"min": 0}}, "segments.min", "at least 1", "greater than or equal to 1"),
+    _bad("none at most", {"segments": {"max": 0}}, "segments.max", "at least 1", "greater than or equal to 1"),
+    _bad(
+        "no messages",
+        {"scaling": {"target": {"messagesPerSecond": 0}}},
+        "scaling.target.messagesPerSecond",
+        "at least 1",
+        "greater than or equal to 1",
+    ),
+    _bad(
+        "too many messages",
+        {"scaling": {"target": {"messagesPerSecond": 10**12 + 1}}},
+        "scaling.target.messagesPerSecond",
+        "at most 1000000000000",
+        "less than or equal to 1000000000000",
+    ),
+]
+
+TOGETHER = [
+    _bad("one replica replicated", {"replicas": 1}, "replicas", "durability: Stored"),
+    _bad("min above max", {"segments": {"min": 5, "max": 4}}, "segments.min", "at most segments.max"),
+    _bad("min above the default max", {"segments": {"min": 65}}, "segments.min", "at most segments.max"),
+    _bad("max above partitions", {"segments": {"max": 2000}}, "segments", "at most partitions"),
+    _bad("max above a small ring", {"partitions": 8, "segments": {"max": 9}}, "segments", "at most partitions"),
+    _bad("min above partitions", {"partitions": 8, "segments": {"min": 9}}, "segments", "at most"),
+    _bad("a key without a schema", {"key": "tailnum"}, "", "there is none: take key out or add a schema"),
+    _bad("an empty key", {"key": ""}, "", "there is none: take key out or add a schema"),
+    _bad("a key that is no column", {"key": "b", "schema": [A]}, "", "is no column of schema: use"),
+    _bad("a key in other case", {"key": "A", "schema": [A]}, "", "is no column of schema: use"),
+    _bad("a column twice", {"schema": [A, A]}, "schema", "appears twice: give each"),
+    _bad("a column twice, of two types", {"schema": [A, B, A | {"type": "string"}]}, "schema", "appears twice"),
+]
+
+SHAPES = [
+    _bad("a field that is not", {"partition": 8}, "partition", NO_FIELD, 'unknown field "spec.partition"'),
+    _bad("a field of the parser", {"columns": []}, "columns", NO_FIELD, "unknown field"),
+    _bad(
+        "a deep field that is not",
+        {"scaling": {"target": {"messages": 8}}},
+        "scaling.target.messages",
+        NO_FIELD,
+        "unknown field",
+    ),
+    _bad("a column's field that is not", _column(**A, key=True), "schema[0].key", NO_FIELD, "unknown field"),
+    _bad("segments as a number", {"segments": 5}, "segments", "a mapping", "type object"),
+    _bad("flush as text", {"flush": "10s"}, "flush", "a mapping", "type object"),
+    _bad("a schema as text", {"schema": "a"}, "schema", "a list", "type array"),
+    _bad("a schema as a mapping", {"schema": {"a": "int8"}}, "schema", "a list", "unknown field"),
+    _bad("columns as text", {"schema": ["a"]}, "schema[0]", "a mapping", "type object"),
+    _bad("too many columns", {"schema": [A | {"name": f"c{i}"} for i in range(401)]}, "schema", "400", "400"),
+    _bad("a key as a number", {"key": 5, "schema": [A]}, "key", "quotes", "type string"),
+]
+
+COLUMNS = [
+    _bad("a column without type", _column(name="a"), "schema[0].type", "missing", "Required value"),
+    _bad("a column without name", _column(type="int8"), "schema[0].name", "missing", "Required value"),
+    _bad("a null name", _column(name=None, type="int8"), "schema[0].name", "missing", "Required value"),
+    _bad("nullable as text", _column(**A, nullable="no"), "schema[0].nullable", "true or false", "type boolean"),
+    _bad("a reserved column", _column(name="partition", type="int8"), "schema[0].name", "choose another name"),
+    _bad("a column with a space", _column(name="a b", type="int8"), "schema[0].name", "use letters, digits"),
+    _bad("a column with a digit first", _column(name="1a", type="int8"), "schema[0].name", "use letters, digits"),
+    _bad("a column without letters", _column(name="", type="int8"), "schema[0].name", "use letters, digits"),
+    _bad("a long column", _column(name="a" * 129, type="int8"), "schema[0].name", "at most 128", "more than 128"),
+    _bad("a type that is not", _typed("flot64"), "schema[0].type", "float64"),
+    _bad("a type in capitals", _typed("String"), "schema[0].type", "float64"),
+    _bad("a type as a number", _typed(8), "schema[0].type", "quotes", "type string"),
+    _bad("a list not closed", _typed("list<string"), "schema[0].type", "list<type>"),
+    _bad("a list closed twice", _typed("list<string>>"), "schema[0].type", "list<type>"),
+    _bad("a list of nothing", _typed("list<>"), "schema[0].type", "list<type>"),
+    _bad("lists too deep", _typed("list<" * 12 + "int8" + ">" * 12), "schema[0].type", "at most 64", "more than 64"),
+    _bad("a decimal of none", _typed("decimal128(0, 0)"), "schema[0].type", "precision"),
+    _bad("a decimal too wide", _typed("decimal128(39, 2)"), "schema[0].type", "precision"),
+    _bad("a decimal's scale too large", _typed("decimal128(9, 10)"), "schema[0].type", "at most"),
+    _bad("a list of such decimals", _typed("list<decimal128(9, 10)>"), "schema[0].type", "at most"),
+    _bad("a decimal without scale", _typed("decimal128(9)"), "schema[0].type", "decimal128(precision, scale)"),
+    _bad("a timestamp of another zone", _typed("timestamp[us, CET]"), "schema[0].type", "timestamp[us, UTC]"),
+]
+
+WORDS = [
+    _bad("another durability", {"durability": "Eventually"}, "durability", "'Replicated' or 'Stored'", '"Stored"'),
+    _bad("durability in small letters", {"durability": "stored"}, "durability", "'Stored'", '"Stored"'),
+    _bad("another policy", {"deletionPolicy": "Keep"}, "deletionPolicy", "'Retain' or 'Delete'", '"Retain", "Delete"'),
+    _bad(
+        "another rule for the unread",
+        {"retention": {"unread": "keep"}},
+        "retention.unread",
+        "'Keep' or 'Expire'",
+        '"Keep", "Expire"',
+    ),
+]
+
+
+def _amounts(id: str, value: object, parser: str, api: str, *, of: str) -> list[InvalidManifestCase]:
+    """The same wrong amount at the fields of its kind."""
+    fields = {
+        "size": ["flush.bytes", "roll.bytes", "scaling.target.bytesPerSecond", "retention.bytes"],
+        "duration": [
+            *("flush.interval", "roll.age", "scaling.splitAfter", "scaling.mergeAfter"),
+            *("retention.age", "retention.abandonedAfter"),
+        ],
+    }
+    return [_bad(f"{id} as {field}", nested(field, value), field, parser, api) for field in fields[of]]
+
+
+def nested(field: str, value: object) -> dict[str, Any]:
+    """``a.b`` as a mapping within a mapping."""
+    first, _, rest = field.partition(".")
+    return {first: nested(rest, value) if rest else value}
+
+
+SIZE_SAID = "4096"
+DURATION_SAID = "24h"
+
+AMOUNTS = [
+    *_amounts("nothing", 0, "more than 0", SIZE_SAID, of="size"),
+    *_amounts("no time", "0s", "more than 0", DURATION_SAID, of="duration"),
+    *_amounts("a unit of people", "32MiB", "Mi", SIZE_SAID, of="size"),
+    *_amounts("no unit", 5, "such as 5s", "type string", of="duration"),
+    _bad("nothing in a unit", {"flush": {"bytes": "0Mi"}}, "flush.bytes", "more than 0", SIZE_SAID),
+    _bad("nothing in parts", {"flush": {"bytes": "0.0Ki"}}, "flush.bytes", "more than 0", SIZE_SAID),
+    _bad("less than nothing", {"retention": {"bytes": -1}}, "retention.bytes", "such as 32Mi", SIZE_SAID),
+    _bad("half a byte", {"flush": {"bytes": "0.5"}}, "flush.bytes", "such as 32Mi", SIZE_SAID),
+    _bad("half a byte as a number", {"flush": {"bytes": 1.5}}, "flush.bytes", "such as 32Mi", "type integer,string"),
+    _bad("a truth for a size", {"retention": {"bytes": True}}, "retention.bytes", "such as 32Mi", "integer,string"),
+    _bad("a word for a size", {"roll": {"bytes": "lots"}}, "roll.bytes", "such as 32Mi", SIZE_SAID),
+    _bad("a size with a space", {"roll": {"bytes": "8 Gi"}}, "roll.bytes", "such as 32Mi", SIZE_SAID),
+    _bad("a size in small letters", {"roll": {"bytes": "8gi"}}, "roll.bytes", "unknown unit", SIZE_SAID),
+    _bad("an unlimited flush", {"flush": {"bytes": "unlimited"}}, "flush.bytes", "such as 32Mi", SIZE_SAID),
+    _bad("more than all disks", {"roll": {"bytes": "889Pi"}}, "roll.bytes", "at most 999P", SIZE_SAID),
+    _bad("a size too exact", {"roll": {"bytes": "1.2345Gi"}}, "roll.bytes", "too exact", SIZE_SAID),
+    _bad("a size in other digits", {"roll": {"bytes": "٣Gi"}}, "roll.bytes", "such as 32Mi", SIZE_SAID),
+    _bad("time without unit", {"scaling": {"splitAfter": "5"}}, "scaling.splitAfter", "such as 5s", DURATION_SAID),
+    _bad("time with a space", {"scaling": {"splitAfter": "5 s"}}, "scaling.splitAfter", "such as 5s", DURATION_SAID),
+    _bad("time in capitals", {"roll": {"age": "24H"}}, "roll.age", "such as 5s", DURATION_SAID),
+    _bad("time in years", {"scaling": {"mergeAfter": "5y"}}, "scaling.mergeAfter", "unknown unit 'y'", DURATION_SAID),
+    _bad("time that runs back", {"roll": {"age": "-1h"}}, "roll.age", "such as 5s", DURATION_SAID),
+    _bad("time without end", {"roll": {"age": "unlimited"}}, "roll.age", "such as 5s", DURATION_SAID),
+    _bad("half a microsecond", {"roll": {"age": "0.5us"}}, "roll.age", "too exact", DURATION_SAID),
+    _bad("many days", {"retention": {"age": "100000d"}}, "retention.age", "at most 99999d", DURATION_SAID),
+    _bad("time that is empty", {"flush": {"interval": ""}}, "flush.interval", "such as 5s", DURATION_SAID),
+    _bad("time with many parts", {"flush": {"interval": "1s" * 17}}, "flush.interval", "too long", "more than 32"),
+]
+
+_NAMED = "metadata.name"
+_LABEL = "DNS-1123"
+RESOURCES = [
+    InvalidManifestCase("another version", manifest() | {"apiVersion": "seaweedmq.io/v9"}, "", "v1alpha1", "v1alpha1"),
+    InvalidManifestCase("another kind", manifest() | {"kind": "Tropic"}, "kind", "'Topic'", "Topic"),
+    InvalidManifestCase("a field beside spec", manifest() | {"specs": {}}, "specs", NO_FIELD, "unknown field"),
+    InvalidManifestCase("a spec that is a list", manifest() | {"spec": [1]}, "spec", "a mapping", "type object"),
+    InvalidManifestCase("a name in capitals", manifest(name="Clicks"), _NAMED, _LABEL, "lowercase"),
+    InvalidManifestCase("a name with an underscore", manifest(name="a_b"), _NAMED, _LABEL, "lowercase"),
+    InvalidManifestCase("a name with a dash first", manifest(name="-a"), _NAMED, _LABEL, "must start and end"),
+    InvalidManifestCase("a name with a dot", manifest(name="a.b"), "", _LABEL, _LABEL),
+    InvalidManifestCase("a long name", manifest(name="a" * 64), _NAMED, _LABEL, "63"),
+    InvalidManifestCase("no name", manifest(name=""), _NAMED, _LABEL, "required"),
+]
+
+INVALID_MANIFESTS = [*NUMBERS, *TOGETHER, *SHAPES, *COLUMNS, *WORDS, *AMOUNTS, *RESOURCES]
+
+TYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"),
+    *("string", "binary", "date32", "timestamp[us, UTC]", "timestamp[us]"),
+    *("decimal128(1, 0)", "decimal128(38, 38)", "decimal128(9,2)", "list<int8>", "list<list<decimal128(9, 2)>>"),
+)
+
+VALID_SPECS: dict[str, dict[str, Any]] = {
+    "no spec": manifest(),
+    "a null spec": manifest() | {"spec": None},
+    "an empty spec": manifest({}),
+    "nulls": manifest({"partitions": None, "key": None, "schema": None, "flush": {"bytes": None}, "roll": None}),
+    "a small ring": manifest({"partitions": 8}),
+    "the smallest ring": manifest({"partitions": 1, "segments": {"min": 1, "max": 1}}),
+    "the largest ring": manifest({"partitions": 65_536, "segments": {"min": 64}}),
+    "stored": manifest({"durability": "Stored", "replicas": 1}),
+    "unlimited": manifest({"retention": {"age": "unlimited", "bytes": "unlimited", "abandonedAfter": "unlimited"}}),
+    "a key": manifest({"key": "b", "schema": [A, B | {"nullable": True}]}),
+    "every type": manifest({"schema": [{"name": f"c{i}", "type": t} for i, t in enumerate(TYPES)]}),
+    "many columns": manifest({"schema": [A | {"name": f"c{i}"} for i in range(400)]}),
+    "a long column": manifest(_column(name="a" * 128, type="int8")),
+    "sizes": manifest({"flush": {"bytes": 4096}, "roll": {"bytes": "1.5Gi"}, "retention": {"bytes": "1T"}}),
+    "small sizes": manifest({"flush": {"bytes": 1}, "roll": {"bytes": "0.001k"}, "retention": {"bytes": "1"}}),
+    "large sizes": manifest({"flush": {"bytes": 10**18 - 1}, "roll": {"bytes": "888.001Pi"}}),
+    "times": manifest({"flush": {"interval": "500ms"}, "roll": {"age": "1h30m"}, "retention": {"age": "0.5d"}}),
+    "small times": manifest({"flush": {"interval": "1us"}, "roll": {"age": "0.001ms"}}),
+    "everything": manifest(
+        {
+            "partitions": 1024,
+            "key": "tailnum",
+            "schema": [{"name": "tailnum", "type": "string"}, {"name": "delay", "type": "float64", "nullable": True}],
+            "durability": "Replicated",
+            "replicas": 3,
+            "segments": {"min": 2, "max": 64},
+            "scaling": {
+                "target": {"messagesPerSecond": 50000, "bytesPerSecond": "32Mi"},
+                "splitAfter": "5s",
+                "mergeAfter": "5m",
+            },
+            "flush": {"bytes": "32Mi", "interval": "10s"},
+            "roll": {"bytes": "8Gi", "age": "24h"},
+            "retention": {"age": "7d", "bytes": "1Ti", "unread": "Expire", "abandonedAfter": "1d"},
+            "deletionPolicy": "Delete",
+        },
+        name="a" * 63,
+    ),
+}
+
+SPEC_CHANGES = [
+    SpecChange("other partitions", {"partitions": 8}, {"partitions": 16}, "spec.partitions", "cannot change"),
+    SpecChange("partitions left out", {"partitions": 8}, {}, "spec.partitions", "cannot change"),
+    SpecChange(
+        "another key", {"key": "a", "schema": [A, B]}, {"key": "b", "schema": [A, B]}, "spec", "key cannot change"
+    ),
+    SpecChange("a key more", {"schema": [A]}, {"key": "a", "schema": [A]}, "spec", "key cannot change"),
+    SpecChange("a key less", {"key": "a", "schema": [A]}, {"schema": [A]}, "spec", "key cannot change"),
+    SpecChange("a schema more", {}, {"schema": [A]}, "spec.schema", "cannot change"),
+    SpecChange("a schema less", {"schema": [A]}, {}, "spec.schema", "cannot change"),
+    SpecChange("a column more", {"schema": [A]}, {"schema": [A, B]}, "spec.schema", "cannot change"),
+    SpecChange("columns in another order", {"schema": [A, B]}, {"schema": [B, A]}, "spec.schema", "cannot change"),
+    SpecChange("another type", {"schema": [A]}, {"schema": [A | {"type": "int16"}]}, "spec.schema", "cannot change"),
+    SpecChange("now nullable", {"schema": [A]}, {"schema": [A | {"nullable": True}]}, "spec.schema", "cannot change"),
+    SpecChange("the same", {"partitions": 8, "schema": [A], "key": "a"}, {"partitions": 8, "schema": [A], "key": "a"}),
+    SpecChange("a default written out", {}, {"partitions": 1024, "schema": []}),
+    SpecChange("acked when stored", {}, {"durability": "Stored", "replicas": 1}),
+    SpecChange("other bounds", {"partitions": 8}, {"partitions": 8, "segments": {"min": 4, "max": 8}}),
+    SpecChange("other limits", {}, {"roll": {"age": "1h"}, "retention": {"bytes": "1Gi"}, "deletionPolicy": "Delete"}),
+]

@@ -1,0 +1,106 @@
+"""The `smq` command as a real process, with its output and exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.waiting import eventually
+
+SMQ = [sys.executable, "-m", "smq.cli"]
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """The output and the exit code of a command."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    def column(self, heading: str) -> list[str]:
+        """The cells below a heading of a table. Columns are at least three spaces apart."""
+        at = re.split(r"\s{2,}", self.lines[0].strip()).index(heading)
+        return [re.split(r"\s{2,}", line.strip())[at] for line in self.lines[1:]]
+
+
+def environment(leader: str | None = None) -> dict[str, str]:
+    """This process's environment without variables that point `smq` to a developer's cluster."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SMQ_", "AWS_"))}
+    return (
+        kept | {"PYTHONUNBUFFERED": "1", "TERM": "dumb", "COLUMNS": "200"} | ({"SMQ_LEADER": leader} if leader else {})
+    )
+
+
+def smq(*arguments: str, leader: str | None = None, stdin: str | bytes = "", timeout: float = 60) -> CommandResult:
+    """Runs `smq` until it ends. Raises subprocess.TimeoutExpired."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        [*SMQ, *arguments], input=data, capture_output=True, timeout=timeout, env=environment(leader), check=False
+    )
+    return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class DevProcess:
+    """A running `smq dev`. A thread reads its output."""
+
+    def __init__(self, folder: Path, *arguments: str, listen: str = "127.0.0.1:0") -> None:
+        self.folder = folder
+        self._lines: list[str] = []
+        self.process = subprocess.Popen(
+            [*SMQ, "dev", "--dir", str(folder), "--listen", listen, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def output(self) -> str:
+        return "".join(self._lines)
+
+    @property
+    def leader(self) -> str:
+        """The address that it printed."""
+        found = re.search(r"^ +leader +(\S+)$", self.output, re.MULTILINE)
+        assert found, self.output
+        return found[1]
+
+    def wait_ready(self, timeout: float = 90) -> DevProcess:
+        def ready() -> bool:
+            if self.process.poll() is not None:
+                raise AssertionError(f"smq dev ended ({self.process.returncode}):\n{self.output}")
+            return "Ctrl-C stops everything" in self.output
+
+        eventually(ready, timeout, what="smq dev is ready")
+        return self
+
+    def end(self, how: signal.Signals = signal.SIGINT, timeout: float = 60) -> int:
+        """Its exit code. Repeatable."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        try:
+            code = self.process.wait(timeout)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+        self._reader.join(10)
+        return code
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.append(line)

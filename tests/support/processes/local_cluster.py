@@ -1,0 +1,147 @@
+"""A leader with its brokers as real processes over a real SeaweedFS, as `smq-operator local` runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import smq
+from smq_storage.object_store.store import StoreSettings
+from smq_storage.process.ports import free_port
+from support.waiting import eventually
+
+
+def manifest(name: str, **spec: object) -> str:
+    """A Topic manifest as JSON; ``spec`` replaces these small defaults."""
+    small: dict[str, object] = {"partitions": 64, "replicas": 2, "segments": {"min": 1, "max": 16}}
+    resource = {
+        "apiVersion": "seaweedmq.io/v1alpha1",
+        "kind": "Topic",
+        "metadata": {"name": name},
+        "spec": small | spec,
+    }
+    return json.dumps(resource)
+
+
+class LocalCluster:
+    """Use as a context manager. ``folder`` holds manifests, logs and the records of broker processes.
+
+    ``host`` is where the leader listens, ``wrapper`` a command that runs the leader's command.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        store: StoreSettings,
+        *,
+        brokers: int = 3,
+        arguments: tuple[str, ...] = ("--broker-memory", "4Gi"),
+        host: str = "127.0.0.1",
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        self.folder = folder
+        self.store = store
+        self.address = f"{host}:{free_port()}"
+        self._wrapper = wrapper
+        self._brokers = brokers
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, wait: bool = True) -> None:
+        """Starts the leader and, with ``wait``, waits until all brokers have reported to it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "leader.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(*self._wrapper, sys.executable, "-m", "smq_operator.main", "local"),
+                    *("--dir", str(self.folder), "--listen", self.address, "--brokers", str(self._brokers)),
+                    *self._arguments,
+                ],
+                env=os.environ | self.store.to_env(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        if not wait:
+            return
+        with self.connect() as client:
+            admin = client.admin()
+            eventually(
+                lambda: sum(b.state == "alive" for b in admin.brokers()) >= self._brokers,
+                60,
+                what=f"{self._brokers} brokers; see {self.folder}",
+            )
+
+    def connect(self) -> smq.Client:
+        return smq.connect(self.address)
+
+    def create(self, name: str, **spec: object) -> None:
+        """Creates a topic and waits until it has its segments."""
+        with self.connect() as client:
+            client.admin().apply(manifest(name, **spec))
+            eventually(lambda: client.admin().segments(name), 20, what=f"the first layout of {name}")
+
+    def pids(self) -> dict[str, int]:
+        """The processes of the running brokers, by name."""
+        found = {}
+        for path in (self.folder / "brokers").glob("*.json"):
+            with contextlib.suppress(OSError, ValueError):
+                found[path.stem] = int(json.loads(path.read_text())["pid"])
+        return found
+
+    def kill_broker(self, name: str) -> int:
+        """kill -9. Returns the process id."""
+        pid = self.pids()[name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    @property
+    def leader_pid(self) -> int:
+        assert self._process is not None, "the leader is not running"
+        return self._process.pid
+
+    def kill_leader(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def kill_all(self) -> None:
+        """Ends the leader first, so that it does not restart brokers."""
+        pids = self.pids()
+        self.kill_leader()
+        for pid in pids.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        pids = self.pids()
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for pid in pids.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def __enter__(self) -> LocalCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

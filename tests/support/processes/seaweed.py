@@ -1,0 +1,40 @@
+"""Fixtures with a real SeaweedFS. A conftest.py imports them for the tests in its folder."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from smq_storage.object_store.store import Store
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.fault_injection.store_proxy import StoreProxy
+
+Seaweed = SeaweedProcess
+
+
+@pytest.fixture(scope="session")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    """One SeaweedFS for all tests of this run. A test that stops it must start it again."""
+    with SeaweedProcess(tmp_path_factory.mktemp("seaweed")) as process:
+        yield process
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A separate root for each test."""
+    return f"test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def filer_store(seaweed: Seaweed, prefix: str) -> Store:
+    """A store on SeaweedFS that only this test uses."""
+    return seaweed.store(prefix)
+
+
+@pytest.fixture
+def faulty(seaweed: Seaweed) -> Iterator[StoreProxy]:
+    """A proxy before SeaweedFS that injects faults."""
+    with StoreProxy(seaweed.endpoint) as proxy:
+        yield proxy

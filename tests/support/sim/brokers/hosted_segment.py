@@ -1,0 +1,309 @@
+"""One segment on one simulated broker. It drives ``SegmentReplica`` in the order that the protocol requires.
+
+A seal fences, waits for a chunk in flight, runs the sealer, and replies then. No outcome is sent before the seal chunk
+exists.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from smq_core.errors import SegmentSealed, SmqError, StoreUnavailable
+from smq_core.model.entities import Segment
+from smq_core.replica.log_entries import IncomingBatch, ReplicaConfig
+from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
+from smq_core.sealing import chain_sealer
+from smq_core.sealing.chain_sealer import UnsealedTail
+from support.sim.brokers.replication import ReplicaLink
+from support.sim.clients.messages import SimulatedSubBatch
+from support.sim.engine.network import SimulatedStream
+from support.sim.engine.world import MS, SECOND, Future, Steps
+from support.sim.filer.chunk_chain import SimulatedChain
+
+if TYPE_CHECKING:
+    from support.sim.brokers.broker import SimulatedBroker
+
+SLICES = 64
+
+
+class SimulatedProducerStream:
+    """A producer's stream at the primary. Received batches wait in ``inbox`` while memory is short."""
+
+    def __init__(self, hosted: SimulatedSegment, stream: SimulatedStream, producer: str, epoch: int) -> None:
+        self.hosted = hosted
+        self.stream = stream
+        self.producer = producer
+        self.epoch = epoch
+        self.inbox: deque[IncomingBatch] = deque()
+        self.entered = False
+        stream.on_server_message = self.on_message
+
+    def on_message(self, message: Any) -> None:
+        if message is None:
+            self.close()
+            return
+        self.inbox.append(message)
+        self.read_on()
+        self.hosted.pump()
+
+    def read_on(self) -> None:
+        hosted = self.hosted
+        while self.inbox and self._enters() and hosted.has_capacity(self.inbox[0].nbytes):
+            batch = self.inbox.popleft()
+            try:
+                entry = hosted.machine.append(self.stream, batch, hosted.broker.clock())
+            except SmqError as error:
+                if hosted.machine.state in (ReplicaState.FENCED, ReplicaState.SEALED):
+                    return  # it gets the outcome when there is one
+                self.stream.down(error)
+                self.close()
+                return
+            if entry is not None:
+                hosted.count(batch.payload)
+                hosted.broker.checker.appended(hosted, entry)
+
+    def _enters(self) -> bool:
+        """The first batch waits for the segment to open, if it waited for predecessors when the stream opened."""
+        if not self.entered and self.hosted.machine.state is not ReplicaState.WAITING:
+            try:
+                self.hosted.machine.open_producer(self.producer, self.epoch)
+                self.entered = True
+            except SegmentSealed:
+                return False
+            except SmqError as error:
+                self.stream.down(error)
+                self.close()
+        return self.entered
+
+    def close(self) -> None:
+        self.inbox.clear()
+        self.stream.end()
+        if self in self.hosted.streams:
+            self.hosted.streams.remove(self)
+
+
+class SimulatedSegment:
+    def __init__(self, broker: SimulatedBroker, segment: Segment) -> None:
+        settings = broker.settings
+        self.broker = broker
+        self.process = broker.process
+        self.segment = segment
+        self.name = segment.name
+        self.chain = SimulatedChain(broker.store, broker.process, segment.name, settings.timeout)
+        self.machine = SegmentReplica(
+            ReplicaConfig(
+                segment=segment.name,
+                range=segment.range,
+                incarnation=broker.incarnation,
+                replicas=tuple(r.incarnation for r in segment.replicas),
+                durability=segment.durability,
+                predecessors=segment.predecessors,
+                flush_bytes=settings.flush_bytes,
+                flush_interval=settings.flush_interval,
+            )
+        )
+        self.streams: list[SimulatedProducerStream] = []
+        self.links: list[ReplicaLink] = []
+        self.sealing: Future | None = None
+        self.chunk_done = Future()
+        self.primary_seen_at = broker.world.now
+        self.histogram = [0] * min(SLICES, len(segment.range))
+        self._replicating = False
+        self._looking = False
+
+    def start(self) -> None:
+        if self.machine.config.is_primary:
+            for name in self.segment.predecessors:
+                self.process.start(self._read_predecessor(name))
+            self.links = [ReplicaLink(self, replica) for replica in self.segment.replicas[1:]]
+
+    # ---- load and memory
+
+    def count(self, sub_batch: Any) -> None:
+        """Messages per equal slice of the range, as reported to the leader."""
+        start, size, slices = self.segment.range.start, len(self.segment.range), len(self.histogram)
+        for message in sub_batch.messages:
+            self.histogram[(message.partition - start) * slices // size] += 1
+
+    def has_capacity(self, nbytes: int) -> bool:
+        """True if there is capacity. An empty tail always accepts a batch."""
+        if not self.machine.tail:
+            return True
+        return self.machine.available_bytes() >= nbytes and self.broker.primaries_capacity() >= nbytes
+
+    # ---- after each change
+
+    def pump(self, *, flush: bool = False) -> None:
+        machine = self.machine
+        for stream in list(self.streams):
+            if stream.inbox:
+                stream.read_on()
+        for ack in machine.take_acks():
+            self.broker.checker.acked(self, ack)
+            assert isinstance(ack.stream, SimulatedStream)
+            ack.stream.down(("ack", ack.id.sequence, ack.first_offset))
+        chunk = machine.next_chunk(self.broker.clock(), force=flush)
+        if chunk is not None:
+            self.process.start(self._write(chunk))
+        if self.links and not self._replicating:
+            self._replicating = True
+            self.process.after(self.broker.world.between(1 * MS, 20 * MS), self._replicate)
+
+    def tick(self) -> None:
+        if self.machine.state is ReplicaState.SEALED:
+            return
+        for link in self.links:
+            link.tick()
+        unresponsive = self.broker.world.now - self.primary_seen_at > 2 * SECOND
+        if not self.machine.config.is_primary and unresponsive:
+            self.start_seal_search()
+        self.pump()
+        self.broker.checker.observed(self)
+
+    def heartbeat(self) -> None:
+        for stream in self.streams:
+            stream.stream.down(("heartbeat",))
+
+    def _replicate(self) -> None:
+        self._replicating = False
+        for link in self.links:
+            link.send()
+
+    # ---- the chain
+
+    def _write(self, chunk: Any) -> Steps:
+        """Retries the same chunk under the same nonce, because an earlier attempt may be applied."""
+        nonce = self.broker.world.unique("n")
+        mine: bool | None = None
+        while mine is None:
+            try:
+                mine = yield from self.chain.write(chunk, nonce)
+            except StoreUnavailable:
+                if self.machine.state is not ReplicaState.OPEN:
+                    break
+                yield 100 * MS
+        if mine is None:
+            self.machine.chunk_failed()
+        elif mine:
+            self.machine.chunk_written(chunk)
+        else:
+            self.machine.chunk_conflict()
+            self.seal()
+        done, self.chunk_done = self.chunk_done, Future()
+        done.set()
+        self.pump()
+
+    def _read_predecessor(self, name: str) -> Steps:
+        """The segment opens only when this process has itself read every predecessor's seal chunk."""
+        chain = SimulatedChain(self.broker.store, self.process, name)
+        start = 0
+        while self.machine.state is ReplicaState.WAITING:
+            try:
+                info = yield from chain.info(start)
+            except StoreUnavailable:
+                info = None
+            if info is not None and info.sealed:
+                self.machine.predecessor_sealed(name)
+                self.broker.world.note(self.process.name, self.name, f"read the seal of {name}: {self.machine.state}")
+            elif info is not None:
+                start = info.end
+                continue
+            yield self.broker.world.between(30 * MS, 150 * MS)
+            if name not in self.machine.unread_predecessors:
+                return
+
+    # ---- sealing
+
+    def seal(self) -> Future:
+        """Seals once. All requests wait for the same run."""
+        if self.sealing is None:
+            self.broker.world.note(self.process.name, self.name, f"fenced at {self.machine.end}, seals")
+            self.sealing = self.process.start(self._seal())
+        return self.sealing
+
+    def _seal(self) -> Steps:
+        self.machine.fence()
+        while self.machine.chunk_in_flight:
+            yield self.chunk_done
+        while True:
+            try:
+                outcome = yield from self.chain.drive(chain_sealer.seal(self.name, UnsealedTail.of(self.machine)))
+                break
+            except StoreUnavailable:
+                yield 200 * MS
+        self.ended(outcome)
+        return outcome
+
+    def ended(self, outcome: Any) -> None:
+        """The seal chunk exists: drops the tail and informs all streams."""
+        if self.machine.state is ReplicaState.SEALED:
+            return
+        self.machine.fence()
+        self.machine.sealed(outcome)
+        self.report_outcome(outcome)
+
+    def report_outcome(self, outcome: Any) -> None:
+        self.broker.checker.record_outcome(outcome, self.process.name)
+        for stream in list(self.streams):
+            stream.stream.down(("sealed", outcome))
+            stream.close()
+        for link in self.links:
+            link.stop()
+
+    def start_seal_search(self) -> None:
+        """Checks whether another replica or a leader has sealed the segment."""
+        if not self._looking and self.sealing is None:
+            self._looking = True
+            self.process.start(self._find_seal())
+
+    def _find_seal(self) -> Steps:
+        try:
+            outcome = yield from self.chain.find_seal(self.machine.chain_end)
+            if outcome is not None:
+                self.ended(outcome)
+            else:
+                yield SECOND
+        except StoreUnavailable:
+            yield SECOND
+        self._looking = False
+
+    # ---- streams from producers
+
+    def take_producer(self, stream: SimulatedStream, producer: str, epoch: int) -> None:
+        """Accepts or refuses the stream. A successor that waits to open has no batches of any producer."""
+        if self.machine.state is ReplicaState.SEALED:
+            stream.down(("sealed", self.machine.outcome))
+            stream.end()
+            return
+        served = SimulatedProducerStream(self, stream, producer, epoch)
+        if self.machine.state is ReplicaState.FENCED:
+            self.streams.append(served)
+            return
+        last = None
+        if self.machine.state is ReplicaState.OPEN:
+            try:
+                last = self.machine.open_producer(producer, epoch)
+                served.entered = True
+            except SmqError as error:
+                stream.down(error)
+                served.close()
+                return
+        self.streams.append(served)
+        stream.down(("opened", last))
+
+    def read_tail(self, offset: int) -> tuple[Any, ...]:
+        machine = self.machine
+        if machine.state is ReplicaState.SEALED:
+            self.broker.checker.record_outcome(machine.outcome, self.process.name)
+            return ("sealed", machine.outcome)
+        if offset < machine.tail_start:
+            return ("trimmed", machine.tail_start)
+        entries = machine.readable(offset, 1000)
+        self.broker.checker.served(self, entries)
+        return ("rows", entries)
+
+
+def incoming(sub_batch: SimulatedSubBatch, id_: Any) -> IncomingBatch:
+    partitions = sub_batch.partitions
+    return IncomingBatch(id_, len(sub_batch.messages), sub_batch.nbytes, min(partitions), max(partitions), sub_batch)

@@ -1,0 +1,54 @@
+"""Messages and batches of the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from smq_core.invariants import Message
+from smq_core.replica.log_entries import Entry
+
+BYTES_PER_MESSAGE = 100
+
+
+class SimulatedSubBatch(NamedTuple):
+    """Rows of one batch that belong to one segment. ``serial`` counts the producer's batches."""
+
+    serial: int
+    messages: tuple[Message, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return BYTES_PER_MESSAGE * len(self.messages)
+
+    @property
+    def partitions(self) -> list[int]:
+        return [m.partition for m in self.messages]
+
+    def cut(self, partitions: Container[int]) -> SimulatedSubBatch | None:
+        """The rows of these partitions, in order."""
+        kept = tuple(m for m in self.messages if m.partition in partitions)
+        return SimulatedSubBatch(self.serial, kept) if kept else None
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """The random choices of a history."""
+
+    partitions: int = 8
+    credit: int = 3000
+    primary_budget: int = 6000
+    flush_bytes: int = 2000
+    flush_interval: int = 2_000_000
+    timeout: int = 5_000_000
+
+
+def rows(entries: Iterable[Entry]) -> list[tuple[int, Message]]:
+    """(offset, message) of each row."""
+    found = []
+    for entry in entries:
+        sub_batch = entry.batch.payload
+        assert isinstance(sub_batch, SimulatedSubBatch)
+        found += [(entry.first + i, m) for i, m in enumerate(sub_batch.messages)]
+    return found

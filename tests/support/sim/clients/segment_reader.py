@@ -1,0 +1,108 @@
+"""How a simulated reader reads a segment: the tail from any replica, older rows from the chain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smq_core.errors import SmqError, StoreUnavailable
+from smq_core.invariants import Row
+from smq_core.model.entities import Layout, SealOutcome
+from smq_core.reading.segment_dag import ReadProgress, build_nodes, index_is_stale, is_removed
+from smq_storage.catalog.sealed_index import IndexPage
+from support.sim.clients.messages import rows
+from support.sim.engine.world import SECOND, Process, Steps
+from support.sim.filer.chunk_chain import INDEX, LAYOUT, SimulatedChain
+
+if TYPE_CHECKING:
+    from support.sim.histories.protocol import History
+
+
+class SegmentReader:
+    """Reads for one process. Its state is a ``ReadProgress``."""
+
+    def __init__(self, history: History, process: Process, reader: ReadProgress) -> None:
+        self.history = history
+        self.world = history.world
+        self.process = process
+        self.reader = reader
+        self.layout: Layout | None = None
+        self._chunk_at: dict[str, int] = {}
+        self._resumed = list(reader.positions)
+        """The segments with positions of an earlier start that are in neither layout nor index yet."""
+
+    def refresh(self) -> Steps:
+        """Reads the DAG: the layout first, then the index, which gets a sealed segment before the layout drops it."""
+        store = self.history.store
+        try:
+            found = yield store.get(self.process, LAYOUT)
+            if found is None:
+                return
+            page = yield store.get(self.process, INDEX)
+        except StoreUnavailable:
+            return
+        index = page[0] if page is not None else IndexPage()
+        if index_is_stale(found[0], index.entries, index.removed):
+            return
+        if self.layout is None or found[0].version >= self.layout.version:
+            self.layout = found[0]
+            nodes, ends = build_nodes(index.entries, self.layout), {it.name: it.end for it in index.removed_segments}
+            for name in [name for name in self.reader.nodes if name not in nodes]:
+                self.reader.removed(name, ends.get(name))
+            self.reader.update(nodes)
+            known = [name for name in self._resumed if name in nodes or is_removed(name, index.removed)]
+            for name in known:
+                self._resumed.remove(name)
+                if name not in nodes:
+                    self.reader.removed(name, ends.get(name))
+
+    def read(self, segment: str) -> Steps:
+        """The rows that can be read now, from the position on, in order."""
+        position = self.reader.positions.get(segment, 0)
+        replicas = ()
+        if self.layout is not None and segment in self.layout:
+            replicas = self.layout.segment(segment).replicas
+        if replicas and self.reader.nodes[segment].end is None:
+            replica = self.world.random.choice(replicas)
+            call = self.history.network.call(
+                self.process, replica.address, "tail", segment, replica.incarnation, position, timeout=SECOND
+            )
+            try:
+                match (yield call):
+                    case ("rows", entries):
+                        return self._rows(segment, entries, position)
+                    case ("sealed", SealOutcome() as outcome):
+                        self._ended(segment, outcome.end)
+            except SmqError:
+                pass
+        return (yield from self._from_chain(segment, position))
+
+    def _from_chain(self, segment: str, position: int) -> Steps:
+        chain = SimulatedChain(self.history.store, self.process, segment)
+        at = self._chunk_at.get(segment, 0)
+        if at > position:  # this process was ahead of its last commit
+            at = 0
+        while True:
+            try:
+                stored = yield from chain.read(at)
+            except StoreUnavailable:
+                return []
+            if stored is None:
+                return []
+            if stored.info.sealed:
+                self._ended(segment, stored.info.first)
+                return []
+            if stored.info.end > position:
+                return self._rows(segment, stored.entries, position)
+            at = self._chunk_at[segment] = stored.info.end
+
+    def _ended(self, segment: str, end: int) -> None:
+        self.history.checker.seal_reported(segment, end)
+        self.reader.ended(segment, end)
+
+    def _rows(self, segment: str, entries: Any, position: int) -> list[Row]:
+        return [Row(segment, offset, message) for offset, message in rows(entries) if offset >= position]
+
+
+def advance(reader: ReadProgress, found: list[Row]) -> None:
+    if found:
+        reader.advance(found[-1].segment, found[-1].offset + 1)

@@ -1,0 +1,195 @@
+"""The simulated store with the interface of the leader's store: paths, bytes, and blocking calls.
+
+The other simulated processes and the checker read layout, index and commits. The store keeps them as objects under the
+simulation's names, and this adapter converts them to the real JSON. Chunks stay objects: Parquet is not simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from smq_core.errors import StoreStateUnknown
+from smq_core.model.entities import ChunkInfo, Layout
+from smq_storage.catalog import paths
+from smq_storage.catalog.group_positions import CommittedPositions
+from smq_storage.catalog.sealed_index import IndexPage
+from smq_storage.object_store import conditional_writes
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.json_codec import from_json, to_json
+from smq_storage.object_store.results import EtagMismatch, ObjectExists, ObjectInfo, ObjectMissing, StoredObject
+from support.sim.engine.virtual_asyncio import BlockingCall
+from support.sim.engine.world import SECOND, Process
+from support.sim.filer.chunk_chain import INDEX, LAYOUT, StoredChunk, folder, path
+from support.sim.filer.object_store import ConditionFailed, SimulatedStore
+from support.sim.leaders import group_host
+
+TOPIC, UID = "default/t", "uid"
+_ROOT = paths.topic_folder(TOPIC, UID)
+
+
+class _DocumentKind(NamedTuple):
+    """A document's name in the simulation, and its conversion from and to JSON."""
+
+    name: str
+    kept: Callable[[Any], Any]
+    shown: Callable[[Any], bytes]
+
+
+class BlockingStore:
+    """Stands in for ``smq_storage.object_store.store.Store`` in the blocking calls of one leader process."""
+
+    url = "memory://simulation"
+
+    def __init__(self, store: SimulatedStore, process: Process) -> None:
+        self.store = store
+        self.process = process
+
+    def get(self, path: str) -> StoredObject:
+        kind = _kind(path)
+        found = BlockingCall.current().wait(self.store.get(self.process, kind.name))
+        if found is None:
+            raise ObjectMissing(path)
+        return StoredObject(kind.shown(found[0]), found[1])  # type: ignore[arg-type]
+
+    def put_new(self, path: str, data: Any) -> str:
+        try:
+            return self._put(path, data, None)
+        except ConditionFailed:
+            raise ObjectExists(path) from None
+
+    def put_if(self, path: str, data: Any, etag: str) -> str:
+        try:
+            return self._put(path, data, etag)
+        except ConditionFailed:
+            raise EtagMismatch(path) from None
+
+    def put(self, path: str, data: Any) -> str:
+        """Replaces the object unconditionally, by repeated compare-and-swap."""
+        while True:
+            found = BlockingCall.current().wait(self.store.get(self.process, _kind(path).name))
+            try:
+                return self._put(path, data, found[1] if found is not None else None)
+            except ConditionFailed:
+                continue
+
+    def _put(self, path: str, data: Any, etag: str | None) -> str:
+        kind = _kind(path)
+        new: str = BlockingCall.current().wait(self.store.put(self.process, kind.name, kind.kept(data), etag))
+        return new
+
+    def delete(self, path: str) -> None:
+        try:
+            BlockingCall.current().wait(self.store.delete(self.process, _kind(path).name))
+        except ConditionFailed as error:
+            raise StoreStateUnknown(error.message) from None
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Lists real paths; the chunks of one segment by the simulation's paths."""
+        for name in self._names(prefix):
+            path = name if name.startswith("seg/") and prefix != _ROOT else _shown_as(name)
+            yield ObjectInfo(path, 0, datetime.fromtimestamp(0, UTC))
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """The folders directly below this folder."""
+        found = {_shown_as(name)[len(prefix) + 1 :].partition("/") for name in self._names(prefix)}
+        yield from sorted(f"{prefix}/{first}" for first, slash, _ in found if slash)
+
+    def head(self, path: str) -> ObjectInfo:
+        """The object's metadata. Raises ObjectMissing."""
+        name = _kind(path).name
+        if BlockingCall.current().wait(self.store.get(self.process, name)) is None:
+            raise ObjectMissing(path)
+        written, _, _ = self.store.things[name].versions[-1]
+        return ObjectInfo(path, 0, datetime.fromtimestamp(written / SECOND, UTC))
+
+    def _names(self, prefix: str) -> list[str]:
+        folders = ("seg/", LAYOUT, INDEX, "group/", f"doc/{_ROOT}/") if prefix == _ROOT else (_folder(prefix),)
+        return [name for each in folders for name in BlockingCall.current().wait(self.store.list(self.process, each))]
+
+    def retry_policy(self, seconds: float) -> RetryPolicy:
+        """Sleeps in virtual time."""
+        world = self.process.world
+        return RetryPolicy(
+            seconds, wait=lambda s: BlockingCall.current().wait(int(s * SECOND)), clock=lambda: world.now / SECOND
+        )
+
+
+class BlockingChain:
+    """Stands in for ``smq_storage.chunks.chain.ChunkChain``, with the simulation's chunks."""
+
+    def __init__(self, store: BlockingStore, topic: str, uid: str, segment: str) -> None:
+        self._filer = store
+        self._segment = segment
+
+    def latest_hint(self) -> int | None:
+        return None
+
+    def path(self, first: int) -> str:
+        return path(self._segment, first)
+
+    def walk(self) -> Iterator[ChunkInfo]:
+        at: int | None = 0
+        while at is not None and (info := self.info(at)):
+            yield info
+            at = None if info.sealed else info.end
+
+    def info(self, first: int) -> ChunkInfo | None:
+        found = BlockingCall.current().wait(self._filer.store.get(self._filer.process, path(self._segment, first)))
+        return found[0].info if found is not None else None
+
+    def read_seal_chunk(self) -> ChunkInfo | None:
+        return next((info for info in self.walk() if info.sealed), None)
+
+    def put_seal(self, info: ChunkInfo, retry_policy: RetryPolicy, schema: object) -> Any:
+        def read_back(store: Any, at: str) -> conditional_writes.ReadBackResult[ChunkInfo]:
+            data, etag = store.get(at)
+            return conditional_writes.ReadBackResult(data.info, etag)
+
+        return conditional_writes.create(
+            self._filer,  # type: ignore[arg-type]
+            path(self._segment, info.first),
+            StoredChunk(info),  # type: ignore[arg-type]
+            read_back=read_back,
+            is_mine=lambda it: (it.writer, it.nonce) == (info.writer, info.nonce),
+            retry_policy=retry_policy,
+        )
+
+    def files(self) -> list[Any]:
+        return []
+
+
+def _kind(name: str) -> _DocumentKind:
+    if name == paths.layout(TOPIC, UID):
+        return _DocumentKind(LAYOUT, lambda data: from_json(Layout, data), to_json)
+    if name == paths.index_page(TOPIC, UID, 0):
+        return _DocumentKind(INDEX, lambda data: from_json(IndexPage, data), to_json)
+    if name.startswith(paths.groups_folder(TOPIC, UID)):
+        return _DocumentKind(
+            group_host.path(paths.group_name(name)), lambda data: from_json(CommittedPositions, data), to_json
+        )
+    first = paths.first_offset(name)
+    if first is not None and name.startswith(f"{_ROOT}/"):
+        name = path(name.removeprefix(f"{_ROOT}/").partition("/")[0], first)
+    if name.startswith("seg/"):
+        return _DocumentKind(name, lambda kept: kept, lambda kept: kept)
+    return _DocumentKind(f"doc/{name}", bytes, bytes)
+
+
+def _shown_as(name: str) -> str:
+    """The real path of the document that has this name in the simulation."""
+    if name.startswith("seg/"):
+        _, segment, first = name.split("/")
+        return paths.chunk(TOPIC, UID, segment, int(first))
+    if name.startswith("group/"):
+        return paths.group(TOPIC, UID, name.removeprefix("group/"))
+    if name in (LAYOUT, INDEX):
+        return paths.layout(TOPIC, UID) if name == LAYOUT else paths.index_page(TOPIC, UID, 0)
+    return name.removeprefix("doc/")
+
+
+def _folder(prefix: str) -> str:
+    if prefix == paths.groups_folder(TOPIC, UID):
+        return "group/"
+    return folder(prefix.rpartition("/")[2]) if prefix.startswith(paths.topic_folder(TOPIC, UID)) else f"doc/{prefix}"

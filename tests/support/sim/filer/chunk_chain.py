@@ -1,0 +1,124 @@
+"""A segment's chunks in the simulated store, and the driver of ``smq_core.sealing.chain_sealer``."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from smq_core.model.entities import ChunkInfo, SealOutcome
+from smq_core.replica.log_entries import ChunkWrite, Entry
+from smq_core.sealing.chain_sealer import ReadChunk, WriteChunk, WriteSeal
+from support.sim.engine.world import SECOND, Process, Steps
+from support.sim.filer import conditional_puts
+from support.sim.filer.object_store import SimulatedStore
+
+LAYOUT = "layout"
+INDEX = "index"
+
+
+def folder(segment: str) -> str:
+    return f"seg/{segment}/"
+
+
+def path(segment: str, first: int) -> str:
+    return f"seg/{segment}/{first:06d}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """The object of one chunk."""
+
+    info: ChunkInfo
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(slots=True)
+class SimulatedChain:
+    """One segment's chain as one process sees it. All methods are tasks; any may raise StoreUnavailable."""
+
+    store: SimulatedStore
+    process: Process
+    segment: str
+    timeout: int = 5 * SECOND
+
+    def read(self, first: int) -> Steps:
+        """The chunk at this offset, or None."""
+        found = yield self.store.get(self.process, path(self.segment, first))
+        return found[0] if found is not None else None
+
+    def info(self, first: int) -> Steps:
+        stored = yield from self.read(first)
+        return stored.info if stored is not None else None
+
+    def write(self, chunk: ChunkWrite, nonce: str = "") -> Steps:
+        """True if it exists with this nonce, False if another object has the name. Retries use the same nonce."""
+        writer, new = self._signature()
+        info = ChunkInfo(self.segment, chunk.first, chunk.rows, writer, nonce or new, producers=chunk.producers)
+        return (yield from self._create(StoredChunk(info, chunk.entries)))
+
+    def write_seal(self, end: int, producers: Any, lost: tuple[int, int] | None) -> Steps:
+        info = ChunkInfo(self.segment, end, 0, *self._signature(), sealed=True, producers=producers, lost=lost)
+        return (yield from self._create(StoredChunk(info)))
+
+    def find_seal(self, start: int = 0) -> Steps:
+        """The outcome that the seal chunk fixed, or None while there is none."""
+        at = start
+        while True:
+            info = yield from self.info(at)
+            if info is None:
+                return None
+            if info.sealed:
+                return outcome_of(info)
+            at = info.end
+
+    def drive(self, sealer: Generator[Any, Any, SealOutcome]) -> Steps:
+        """Executes the operations of a sealer until it ends."""
+        answer: Any = None
+        while True:
+            try:
+                step = sealer.send(answer)
+            except StopIteration as end:
+                return end.value
+            match step:
+                case ReadChunk(first):
+                    answer = yield from self.info(first)
+                case WriteChunk(chunk):
+                    answer = yield from self.write(chunk)
+                case WriteSeal(end, producers, lost):
+                    answer = yield from self.write_seal(end, producers, lost)
+
+    def _signature(self) -> tuple[str, str]:
+        return self.process.name, self.store.world.unique("n")
+
+    def _create(self, stored: StoredChunk) -> Steps:
+        info = stored.info
+        result = yield from conditional_puts.put_conditionally(
+            self.store,
+            self.process,
+            path(self.segment, info.first),
+            stored,
+            None,
+            lambda it: (it.info.writer, it.info.nonce) == (info.writer, info.nonce),
+            self.timeout,
+        )
+        mine = isinstance(result, conditional_puts.PutApplied)
+        what = f"seal chunk at {info.first}" if info.sealed else f"chunk {info.first}..{info.end}"
+        self.store.world.note(self.process.name, self.segment, f"{what}: {'written' if mine else 'taken by another'}")
+        return mine
+
+
+def outcome_of(info: ChunkInfo) -> SealOutcome:
+    return SealOutcome(info.segment, info.first, info.producers, info.lost)
+
+
+def true_chain(store: SimulatedStore, segment: str) -> list[StoredChunk]:
+    """The true chain, for the checker."""
+    found: list[StoredChunk] = []
+    at = 0
+    while (stored := store.truth(path(segment, at))) is not None:
+        found.append(stored)
+        if stored.info.sealed:
+            break
+        at = stored.info.end
+    return found

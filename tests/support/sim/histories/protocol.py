@@ -1,0 +1,257 @@
+"""One history: a world made from a seed, faults for a while, then a time without faults until everything is done.
+
+``run(seed)`` returns None, or the failure with its story. The same seed gives the same history; print its story with
+``PYTHONPATH=tests python -m support.sim.histories.protocol SEED``. ``elastic.ElasticHistory`` varies the load.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from smq_core import invariants as inv
+from smq_core.model.entities import Durability, Topic, TopicSpec
+from support.sim.brokers.broker import TICK, SimulatedBroker
+from support.sim.checks.end_state import check_all, waiting_for
+from support.sim.checks.protocol_checker import InvariantViolated, ProtocolChecker
+from support.sim.clients.group_member import SimulatedMember
+from support.sim.clients.messages import HistorySettings
+from support.sim.clients.producer import SimulatedProducer
+from support.sim.clients.reader import SimulatedReader
+from support.sim.engine.network import SimulatedNetwork
+from support.sim.engine.termination_proofs import Supervisor
+from support.sim.engine.world import MS, SECOND, Process, World
+from support.sim.filer.chunk_chain import LAYOUT
+from support.sim.filer.object_store import SimulatedStore
+from support.sim.histories.faults import FaultSchedule
+from support.sim.leaders.protocol_leader import SimulatedLeader
+
+RECOVERY_TIME = 120 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFailure:
+    """The failure of a seed. ``story`` has the events that concern the violation's subject."""
+
+    seed: int
+    what: str
+    story: str
+    again: str = ""
+    """The command that shows more than the story, if there is one."""
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.what}\n\n{self.story}\n\nseed {self.seed}: {self.what}\n{self.again}"
+
+
+class History:
+    """``tick`` is the interval of the brokers' work on segments, ``leader_pause`` the range of the leaders' pauses."""
+
+    tick = TICK
+    leader_pause = 80 * MS, 160 * MS
+    checker_kind = ProtocolChecker
+    faults: FaultSchedule
+    settings: HistorySettings
+    topic: Topic
+    leader_addresses: list[str]
+    groups: list[str]
+    horizon: int
+    keys: int
+    send_interval: int
+
+    def __init__(self, seed: int) -> None:
+        self.world = world = World(seed)
+        self.network = SimulatedNetwork(world)
+        self.store = SimulatedStore(world, self.network)
+        self.checker = self.checker_kind(world, self.store)
+        self.supervisor = Supervisor(world, self.network)
+        self.brokers: dict[str, SimulatedBroker] = {}
+        self.leaders: dict[str, SimulatedLeader] = {}
+        self.producers: list[SimulatedProducer] = []
+        self.readers: list[SimulatedReader] = []
+        self.members: list[SimulatedMember] = []
+        self._broker_names: dict[str, str] = {}
+        self.draw(world.random)
+
+    def draw(self, dice: Random) -> None:
+        """Draws the settings of the history, and starts the processes."""
+        self.settings = HistorySettings(
+            partitions=dice.choice([2, 4, 8]),
+            credit=dice.choice([1000, 3000]),
+            primary_budget=dice.choice([1200, 6000]),
+            flush_bytes=dice.choice([600, 2000]),
+            flush_interval=dice.choice([300 * MS, 2 * SECOND, 4 * SECOND]),
+            timeout=dice.choice([2, 5]) * SECOND,
+        )
+        self.horizon = dice.randint(4, 12) * SECOND
+        self.keys = dice.choice([2, 6])
+        self.send_interval = dice.choice([100 * MS, 400 * MS])
+        self.topic = Topic(
+            "default/t",
+            "uid",
+            TopicSpec(
+                partitions=self.settings.partitions,
+                durability=dice.choice([Durability.REPLICATED] * 3 + [Durability.STORED]),
+                replicas=dice.choice([2, 2, 3]),
+                min_segments=dice.choice([1, 2]),
+            ),
+        )
+        self.leader_addresses = ["leader-0", "leader-1"][: dice.choice([1, 2, 2])]
+        self.groups = ["g"]
+        for i in range(dice.randint(3, 5)):
+            self.start_broker(f"broker-{i}", f"b{i}")
+        for address in self.leader_addresses:
+            self.start_leader(address)
+        for i in range(dice.randint(2, 3)):
+            self.producers.append(SimulatedProducer(self, f"p{i}", 0, dice.randint(8, 30)))
+        for i in range(dice.randint(1, 2)):
+            self.readers.append(SimulatedReader(self, f"r{i}", {}, dice.choice([200, 600]) * MS, []))
+        for i in range(dice.choice([0, 0, 1, 2])):
+            self.members.append(SimulatedMember(self, "g", f"m{i}"))
+        if not self.members:
+            self.groups = []
+        self.faults = FaultSchedule(self)
+
+    # ---- running
+
+    def run(self) -> None:
+        """Raises InvariantViolated, or an unexpected error of a state machine."""
+        world = self.world
+        world.run_until(self.horizon)
+        self.faults.end()
+        deadline = world.now + RECOVERY_TIME
+        while waiting := waiting_for(self):
+            if world.now >= deadline:
+                self.checker.must(inv.unfinished(waiting))
+            world.run_until(world.now + 500 * MS)
+        check_all(self)
+
+    # ---- processes
+
+    def processes(self) -> Iterable[Process]:
+        yield from (b.process for b in self.brokers.values())
+        yield from (x.process for x in self.leaders.values())
+        yield from (x.process for x in (*self.producers, *self.readers, *self.members))
+
+    def any_broker(self) -> str:
+        return self.world.random.choice(list(self.brokers))
+
+    def leader_for(self, member: str) -> str:
+        """Usually the holder of the Lease. Sometimes a member still has another leader's address."""
+        alive = [a for a in self.leader_addresses if self.leaders[a].process.alive]
+        if not alive or (not self.faults.over and self.world.chance(0.05)):
+            return self.world.random.choice(self.leader_addresses)
+        return alive[0]
+
+    # ---- actions of faults
+
+    def start_broker(self, address: str, name: str | None = None) -> None:
+        running = self.brokers.get(address)
+        if running is not None and running.process.alive:
+            return
+        name = name or self._broker_names[address]
+        self._broker_names[address] = name
+        self.brokers[address] = SimulatedBroker(self, address, name)
+
+    def kill_broker(self, broker: SimulatedBroker) -> None:
+        if broker.process.alive:
+            broker.process.kill()
+            self.broker_died(broker)
+
+    def broker_died(self, broker: SimulatedBroker) -> None:
+        """The broker was killed, or has exited."""
+        self.world.note("!", "", f"{broker.incarnation} is dead")
+        self.supervisor.died(broker.incarnation)
+        self.world.after(self.world.between(SECOND, 8 * SECOND), lambda: self.start_broker(broker.address))
+
+    def start_leader(self, address: str) -> None:
+        if address not in self.leaders or not self.leaders[address].process.alive:
+            self.leaders[address] = self.make_leader(address)
+
+    def load_of(self, broker: SimulatedBroker) -> Any:
+        """The load that this broker reports, or None if nothing depends on it."""
+        return None
+
+    def make_leader(self, address: str) -> SimulatedLeader:
+        return SimulatedLeader(self, address)
+
+    def next_epoch(self, old: SimulatedProducer, *, crash: bool) -> None:
+        """Restarts the producer, while its former process is dead or continues as a zombie."""
+        newest = max((p for p in self.producers if p.producer == old.producer), key=lambda p: p.epoch)
+        if not newest.process.alive or newest.stopped:
+            return
+        left = newest.batches
+        self.world.note("!", "", f"{newest.name} {'crashes' if crash else 'becomes a zombie'}")
+        if crash:
+            newest.process.kill()
+        else:
+            newest.batches = left // 2
+            newest.zombie = True
+        self.producers.append(self.make_producer(newest.producer, newest.epoch + 1, left - left // 2))
+
+    def make_producer(self, name: str, epoch: int, batches: int) -> SimulatedProducer:
+        return SimulatedProducer(self, name, epoch, batches)
+
+    def restart_reader(self, at: int) -> None:
+        old = self.readers[at]
+        self.world.note("!", "", f"{old.name} starts again from its checkpoint")
+        old.process.kill()
+        new = SimulatedReader(self, old.name, old.checkpoint, old.poll_interval, old.rows[: old.kept])
+        new.reader.losses.extend(old.reader.losses)
+        self.readers[at] = new
+
+    def restart_member(self, at: int) -> None:
+        old = self.members[at]
+        if old.process.alive:
+            self.world.note("!", "", f"{old.process.name} starts again")
+            old.process.kill()
+            self.members.append(SimulatedMember(self, old.group, old.name))
+
+    def restart_all(self) -> None:
+        """Restarts all brokers and one leader, the holder of the Lease.
+
+        The holder is restarted too if another leader has changed the layout since.
+        """
+        for address in list(self.brokers):
+            self.start_broker(address)
+        holder, *others = self.world.random.sample(self.leader_addresses, len(self.leader_addresses))
+        for address in others:
+            self.leaders[address].process.kill()
+        known, truth = self.leaders[holder].machine.layout, self.store.truth(LAYOUT)
+        if known is not None and truth is not None and known.version < truth.version:
+            self.leaders[holder].process.kill()
+        self.start_leader(holder)
+
+
+def run(seed: int, kind: type[History] = History, again: str = "") -> HistoryFailure | None:
+    """Runs the history of a seed."""
+    history = None
+    try:
+        history = kind(seed)
+        history.run()
+    except InvariantViolated as broken:
+        assert history is not None
+        return HistoryFailure(seed, str(broken.violation), _story(history, broken.violation.subject), again)
+    except Exception:
+        narrative = _story(history, "") if history is not None else ""
+        return HistoryFailure(seed, traceback.format_exc(), narrative, again)
+    return None
+
+
+def _story(history: History, subject: str) -> str:
+    """The events of segments that share partitions with the subject, and the faults.
+
+    If the subject is not a segment, the story has all events.
+    """
+    ranges = history.checker.ranges
+    related = {n for n, r in ranges.items() if subject in ranges and r.overlaps(ranges[subject])}
+    return history.world.story.about(related)
+
+
+if __name__ == "__main__":
+    failure = run(int(sys.argv[1]))
+    print(failure or "all invariants hold")
+    sys.exit(failure is not None)

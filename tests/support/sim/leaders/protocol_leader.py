@@ -1,0 +1,274 @@
+"""A simulated leader: ``TopicReconciler`` with its effects as tasks.
+
+Two may run at once, and each may be killed between two effects. A leader gets reports from brokers, and termination
+proofs from the supervisor (reaped processes, removed nodes).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from smq_core.errors import NotHosted, SmqError, StoreUnavailable, WrongIncarnation
+from smq_core.model.entities import Liveness, Replica
+from smq_core.model.interval_set import contains
+from smq_core.reconcile.effects import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout
+from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.scaling.placement import BrokerView
+from smq_core.sealing import chain_sealer
+from smq_core.sealing.chain_sealer import UnsealedTail
+from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
+from smq_storage.catalog.sealed_index import IndexPage
+from support.sim.engine.world import MS, SECOND, Process, Steps
+from support.sim.filer import conditional_puts
+from support.sim.filer.chunk_chain import INDEX, LAYOUT, SimulatedChain
+from support.sim.leaders.group_host import GroupHost
+
+if TYPE_CHECKING:
+    from support.sim.histories.protocol import History
+
+SUSPECT_AFTER = 2_500 * MS
+SEAL_DEADLINE = 5 * SECOND
+WARM_UP = 3 * SECOND
+
+
+@dataclass(slots=True)
+class LastReport:
+    """A broker's last report, and its time on the leader's clock."""
+
+    replica: Replica
+    at: int
+    leaving: bool
+    held: int
+    unresponsive: bool = False
+
+
+class SimulatedLeader:
+    def __init__(self, history: History, address: str) -> None:
+        self.history = history
+        self.world = history.world
+        self.network = history.network
+        self.store = history.store
+        self.checker = history.checker
+        self.supervisor = history.supervisor
+        self.address = address
+        self.process = Process(self.world, address, self.world.unique(f"{address}."))
+        self.process.node = self
+        self.skew = 0
+        self.machine = TopicReconciler(
+            history.topic, unique=lambda: self.world.unique("w"), warm_up_until=self.clock() + WARM_UP
+        )
+        self.last_reports: dict[str, LastReport] = {}
+        self.groups = GroupHost(self)
+        self.network.listening[address] = self.process
+        self.process.start(self._run())
+
+    def clock(self) -> int:
+        return self.world.now + self.skew
+
+    # ---- calls
+
+    def on_report(self, report: tuple[Any, ...]) -> Steps:
+        """Takes a broker's report. Returns whether the broker may leave, and the segments of the layout."""
+        name, incarnation, address, leaving, held, watermarks, unresponsive, _ = report
+        self.last_reports[incarnation] = LastReport(Replica(name, incarnation, address), self.clock(), leaving, held)
+        for segment, watermark in watermarks.items():
+            self.machine.observe_watermark(segment, watermark)
+        for peer in unresponsive:
+            if peer in self.last_reports:
+                self._request_status(self.last_reports[peer])
+        layout = self.machine.layout
+        if layout is None:  # no segments, or not known yet; then a leaving broker that holds nothing may go, too
+            return leaving and not held, None
+        holds = any(r.incarnation == incarnation for s in layout.segments for r in s.replicas)
+        return leaving and not holds, {s.name for s in layout.segments}
+        yield
+
+    def on_join(self, group: str, member: str, generation: int) -> Steps:
+        return (yield self.groups.call(("join", group, member, generation)))
+
+    def on_commit(self, group: str, member: str, generation: int, positions: dict[str, int]) -> Steps:
+        return (yield self.groups.call(("commit", group, member, generation, positions)))
+
+    # ---- the loop
+
+    def _run(self) -> Steps:
+        while True:
+            self.step()
+            yield self.world.between(*self.history.leader_pause)
+
+    def step(self) -> None:
+        for effect in self.machine.step(self.clock(), self.views()):
+            if not isinstance(effect, ReadLayout):
+                self.world.note(self.process.name, "", _words(effect))
+            self.process.start(self._do(effect))
+
+    def enqueue(self) -> None:
+        """Steps again, because an answer arrived."""
+        self.process.after(0, self.step)
+
+    def views(self) -> dict[str, BrokerView]:
+        views = {}
+        newest: dict[str, str] = {}
+        for incarnation, last in self.last_reports.items():
+            newest[last.replica.broker] = incarnation
+        layout = self.machine.layout
+        replicas = {r.incarnation: r for s in layout.segments for r in s.replicas} if layout is not None else {}
+        for incarnation, last in self.last_reports.items():
+            replicas[incarnation] = last.replica
+        for incarnation, replica in replicas.items():
+            last_report = self.last_reports.get(incarnation)
+            liveness = self._liveness(incarnation, last_report)
+            if liveness is None:
+                continue
+            views[incarnation] = self.view(replica, liveness, last_report)
+        return views
+
+    def view(self, replica: Replica, liveness: Liveness, last_report: LastReport | None) -> BrokerView:
+        leaving = last_report is not None and last_report.leaving
+        return BrokerView(
+            replica, liveness, draining=leaving, segments=last_report.held if last_report is not None else 0
+        )
+
+    def _liveness(self, incarnation: str, last_report: LastReport | None) -> Liveness | None:
+        if self.supervisor.proves_gone(self.address, incarnation):
+            return Liveness.GONE
+        if last_report is None:
+            return None
+        if last_report.unresponsive or self.clock() - last_report.at > SUSPECT_AFTER:
+            return Liveness.SUSPECT
+        return Liveness.ALIVE
+
+    def _request_status(self, last: LastReport) -> None:
+        def answered(answer: Any) -> None:
+            last.unresponsive = answer.error is not None
+
+        call = self.network.call(
+            self.process, last.replica.address, "status", last.replica.incarnation, timeout=300 * MS
+        )
+        call.then(answered)
+
+    # ---- effects
+
+    def _do(self, effect: Any) -> Steps:
+        match effect:
+            case ReadLayout():
+                yield from self._read_layout()
+            case PutLayout():
+                yield from self._put_layout(effect)
+            case OpenReplica():
+                yield from self._open(effect)
+            case FlushAhead(segment):
+                primary = segment.primary
+                call = self.network.call(self.process, primary.address, "flush", segment.name, primary.incarnation)
+                with suppress(SmqError):
+                    yield call
+                self.machine.flushed(segment.name)
+            case RequestSeal():
+                yield from self._request_seal(effect)
+            case SealFromFiler():
+                yield from self._seal_from_filer(effect)
+            case AppendIndex():
+                yield from self._append_index(effect)
+        self.enqueue()
+
+    def _read_layout(self) -> Steps:
+        try:
+            found = yield self.store.get(self.process, LAYOUT)
+        except StoreUnavailable:
+            self.machine.read_failed(self.clock())
+        else:
+            self.machine.layout_read(found)
+
+    def _put_layout(self, effect: PutLayout) -> Steps:
+        layout = effect.layout
+        put = conditional_puts.put_conditionally(
+            self.store, self.process, LAYOUT, layout, effect.etag, lambda it: it.writer == layout.writer
+        )
+        try:
+            result = yield from put
+        except StoreUnavailable:
+            self.machine.layout_put_failed(self.clock(), unclear=True)
+            return
+        if isinstance(result, conditional_puts.PutApplied):
+            self.world.note(self.process.name, "", f"layout {layout.version} is put")
+            self.machine.layout_put(layout, result.etag)
+        else:
+            self.machine.layout_put_failed(self.clock())
+
+    def _open(self, effect: OpenReplica) -> Steps:
+        name, replica = effect.segment.name, effect.replica
+        try:
+            yield self.network.call(self.process, replica.address, "open", effect.segment, replica.incarnation)
+        except SmqError as error:
+            refused = isinstance(error, NotHosted | WrongIncarnation)
+            self.machine.open_failed(name, replica.incarnation, self.clock(), refused=refused)
+        else:
+            self.machine.opened(name, replica.incarnation)
+
+    def _request_seal(self, effect: RequestSeal) -> Steps:
+        name, replica = effect.segment, effect.replica
+        call = self.network.call(
+            self.process, replica.address, "seal", name, replica.incarnation, timeout=SEAL_DEADLINE
+        )
+        try:
+            outcome = yield call
+        except SmqError as error:
+            self.machine.seal_refused(name, replica.incarnation, self.clock(), not_hosted=isinstance(error, NotHosted))
+        else:
+            self.machine.sealed(outcome)
+
+    def _seal_from_filer(self, effect: SealFromFiler) -> Steps:
+        chain = SimulatedChain(self.store, self.process, effect.segment)
+        steps = chain_sealer.seal(effect.segment, UnsealedTail(), known_watermark=effect.known_watermark)
+        try:
+            outcome = yield from chain.drive(steps)
+        except StoreUnavailable:
+            self.machine.filer_seal_failed(effect.segment, self.clock())
+        else:
+            self.checker.record_outcome(outcome, self.process.name)
+            self.machine.sealed(outcome)
+
+    def _append_index(self, effect: AppendIndex) -> Steps:
+        """Appends entries, except existing and removed ones, and repeats that until the index has all of them."""
+        names = [entry.name for entry in effect.entries]
+        try:
+            while True:
+                found = yield self.store.get(self.process, INDEX)
+                before, etag = found if found is not None else (IndexPage(), None)
+                known = {entry.name for entry in before.entries}
+                new = [e for e in effect.entries if e.name not in known and not contains(before.removed, e.number)]
+                if not new:
+                    break
+                entries = (*before.entries, *(replace(entry, bytes=entry.end) for entry in new))
+                page = replace(before, writer=self.world.unique("i"), entries=entries)
+                yield from conditional_puts.put_conditionally(
+                    self.store, self.process, INDEX, page, etag, lambda it, page=page: it.writer == page.writer
+                )
+        except StoreUnavailable:
+            self.machine.append_index_failed(self.clock())
+        else:
+            self.machine.indexed(names)
+
+
+def _words(effect: Any) -> str:
+    match effect:
+        case PutLayout(layout):
+            parts = ", ".join(
+                f"{s.name}:{s.phase}{'→' + '+'.join(s.successors) if s.successors else ''}"
+                f"@{'/'.join(r.incarnation for r in s.replicas)}"
+                for s in layout.segments
+            )
+            return f"puts layout {layout.version}: {parts}"
+        case OpenReplica(segment, replica):
+            return f"asks {replica.incarnation} to open {segment.name}"
+        case RequestSeal(segment, replica):
+            return f"asks {replica.incarnation} to seal {segment}"
+        case SealFromFiler(segment):
+            return f"seals {segment} from the filer"
+        case FlushAhead(segment):
+            return f"asks for a flush of {segment.name}"
+        case AppendIndex(entries):
+            return f"indexes {', '.join(e.name for e in entries)}"
+    return str(effect)

@@ -1,0 +1,135 @@
+"""Budgets of primaries, followers and readers."""
+
+import pytest
+
+from smq_broker.memory.budgets import (
+    MAX_CREDIT,
+    MIB,
+    MIN_CREDIT,
+    OVERCOMMIT_RATIO,
+    FollowerBudget,
+    PrimaryBudget,
+    ReaderBudget,
+    budgets,
+    tails_to_flush,
+)
+
+
+def test_a_primary_takes_up_to_its_limit():
+    budget = PrimaryBudget(100)
+    assert budget.reserve(60)
+    assert not budget.reserve(41)
+    assert budget.reserve(40)
+    budget.change(-100)
+    assert budget.used == 0
+
+
+def test_one_batch_larger_than_the_budget_is_admitted_alone():
+    budget = PrimaryBudget(100)
+    assert budget.reserve(500)
+    assert not budget.reserve(1)
+
+
+def test_pressure_comes_before_the_limit():
+    budget = PrimaryBudget(100)
+    budget.reserve(60)
+    assert not budget.under_pressure
+    budget.reserve(10)
+    assert budget.under_pressure
+
+
+def test_credits_shrink_as_the_budget_is_used_up_and_only_the_smallest_go_beyond_it():
+    budget = FollowerBudget(400 * MIB)
+    credits = []
+    while (credit := budget.grant(f"s{len(credits)}")) is not None:
+        credits.append(credit)
+    assert credits[0] == MAX_CREDIT
+    assert credits == sorted(credits, reverse=True)
+    assert credits[-1] == MIN_CREDIT
+    assert sum(credits) <= 400 * MIB * OVERCOMMIT_RATIO < sum(credits) + MIN_CREDIT
+    within = [c for c in credits if c > MIN_CREDIT]
+    assert sum(within) <= 400 * MIB
+
+
+def test_a_credit_is_the_same_until_it_is_released():
+    budget = FollowerBudget(40 * MIB)
+    first = budget.grant("a")
+    budget.grant("b")
+    assert budget.grant("a") == first
+    budget.release("b")
+    assert budget.grant("c") == pytest.approx((40 * MIB - first) / 4, abs=1)
+
+
+def test_readers_share_what_is_there():
+    budget = ReaderBudget(6 * MIB)
+    assert [budget.grant(name) for name in "abc"] == [4 * MIB, 2 * MIB, 0]
+    budget.release("a")
+    assert budget.grant("d") == 4 * MIB
+
+
+def test_the_budgets_leave_memory_for_the_rest():
+    primary, follower, reader = budgets(1000 * MIB)
+    assert primary.limit + follower.limit + reader.limit <= 800 * MIB
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"),
+    [(40, []), (60, ["big"]), (95, ["big"]), (100, ["big", "middle"]), (300, ["big", "middle", "small"])],
+)
+def test_the_largest_tails_are_relieved_down_to_half(used: int, expected: list[str]):
+    tails = [(5, "small"), (45, "big"), (20, "middle"), (0, "empty")]
+    assert tails_to_flush(tails, used, 100) == expected
+
+
+def test_a_credit_grows_with_its_use_and_leaves_something_for_segments_to_come():
+    budget = FollowerBudget(1000 * MIB)
+    announced = budget.grant("a")
+    assert announced == 64 * MIB
+    grown = []
+    while (more := budget.adjust("a", used=announced // 2 + 1, acknowledged=announced)) != announced:
+        grown.append(more // MIB)
+        announced = more
+    assert grown == [128, 256, 512, 750]
+    assert budget.granted_bytes == 750 * MIB
+    assert budget.grant("b") == 250 * MIB // 4, "the reserve is for later segments"
+    assert budget.adjust("a", used=0, acknowledged=announced) < announced, "unused credit is reduced"
+
+
+def test_a_credit_is_raised_before_a_burst_has_used_half_of_it():
+    budget = FollowerBudget(1000 * MIB)
+    announced = budget.grant("a")
+    assert announced is not None
+    assert budget.adjust("a", used=announced // 4, acknowledged=announced) == announced
+    assert budget.adjust("a", used=announced * 2 // 5, acknowledged=announced) == 2 * announced
+
+
+def test_a_credit_is_not_changed_again_before_its_primary_keeps_within_it():
+    budget = FollowerBudget(1000 * MIB)
+    first = budget.grant("a")
+    assert first is not None
+    announced = budget.adjust("a", used=first, acknowledged=first)
+    assert budget.adjust("a", used=announced, acknowledged=first) == announced
+    assert budget.adjust("a", used=announced, acknowledged=0) == announced, (
+        "the primary has not acknowledged the change"
+    )
+
+
+def test_a_lower_credit_frees_memory_only_when_its_primary_keeps_within_it():
+    budget = FollowerBudget(1000 * MIB)
+    first = budget.grant("a")
+    assert first is not None
+    doubled = budget.adjust("a", used=first, acknowledged=first)
+    assert budget.adjust("a", used=0, acknowledged=doubled) == first
+    assert budget.granted_bytes == doubled
+    assert budget.adjust("a", used=0, acknowledged=doubled) == first
+    assert budget.granted_bytes == doubled
+    assert budget.adjust("a", used=0, acknowledged=first) == first, "never below the initial credit"
+    assert budget.granted_bytes == first
+
+
+def test_a_released_segment_has_no_credit_to_adjust():
+    budget = FollowerBudget(1000 * MIB)
+    budget.grant("a")
+    budget.release("a")
+    assert budget.adjust("a", used=1, acknowledged=1) == 0
+    assert budget.granted_bytes == 0

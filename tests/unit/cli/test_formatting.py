@@ -1,0 +1,41 @@
+"""Readable numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from smq.cli import formatting
+from smq_core.model.units import format_size
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (32 << 20, "32 MiB"), (5 << 50, "5120 TiB")]
+)
+def test_sizes(nbytes: int, text: str) -> None:
+    assert format_size(nbytes) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(7, "7"), (999, "999"), (1234, "1.2k"), (336_776, "337k"), (2e6, "2M")])
+def test_counts(number: float, text: str) -> None:
+    assert formatting.count(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (172_800, "2d"), (-5, "0s")]
+)
+def test_ages(seconds: int, text: str) -> None:
+    assert formatting.age(1_000_000, 1_000_000 + seconds * 1_000_000) == text
+
+
+def test_nothing_flowing_is_a_dash() -> None:
+    assert formatting.rate(0, 0) == "–"
+    assert formatting.rate(50_000, 32 << 20) == "50k/s  32 MiB/s"
+
+
+def test_the_default_namespace_is_not_typed() -> None:
+    assert formatting.topic("default/flights") == "flights"
+    assert formatting.topic("travel/flights") == "travel/flights"
+
+
+def test_times_are_shown_in_utc() -> None:
+    assert formatting.iso(1_700_000_000_123_456) == "2023-11-14T22:13:20.123Z"

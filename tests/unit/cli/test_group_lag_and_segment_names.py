@@ -1,0 +1,98 @@
+"""The lag of a group, and the segment that a short name means."""
+
+from __future__ import annotations
+
+import pytest
+
+from smq import SegmentInfo, TopicInfo
+from smq.cli.commands.segments import find_segments
+from smq.cli.lag import lag
+from smq_core.errors import UnknownSegment
+
+
+def segment(
+    name: str, *, end: int | None = None, after: tuple[str, ...] = (), next_: tuple[str, ...] = ()
+) -> SegmentInfo:
+    _, start, stop, number = name.rsplit("-", 3)
+    phase = "open" if end is None else "sealed"
+    return SegmentInfo(
+        name,
+        int(number),
+        int(start),
+        int(stop),
+        phase,
+        "Replicated",
+        ("b-0",),
+        after,
+        next_,
+        "Create",
+        "",
+        0,
+        0,
+        end,
+        0,
+        None,
+    )
+
+
+def topic(name: str, *segments: SegmentInfo) -> TopicInfo:
+    return TopicInfo(name, "uid", 8, "", (), "Replicated", segments, 0, 0.0, 0.0, (), 1)
+
+
+DAG = [
+    segment("f-0-8-0", end=100),
+    segment("f-0-4-1", after=("f-0-8-0",)),
+    segment("f-4-8-2", after=("f-0-8-0",)),
+]
+ENDS = {"f-0-4-1": 10, "f-4-8-2": 20}
+
+
+@pytest.mark.parametrize(
+    ("positions", "behind"),
+    [
+        ({}, 130),
+        ({"f-0-8-0": 40}, 90),
+        ({"f-0-8-0": 100}, 30),
+        ({"f-0-4-1": 10}, 20),
+        ({"f-0-4-1": 10, "f-4-8-2": 15}, 5),
+        ({"f-0-4-1": 99, "f-4-8-2": 20}, 0),
+    ],
+)
+def test_what_is_readable_and_not_committed_counts(positions: dict[str, int], behind: int) -> None:
+    assert lag(DAG, positions, ENDS) == behind
+
+
+def test_a_segment_may_be_named_without_its_number() -> None:
+    topics = [topic("default/f", *DAG[1:])]
+
+    assert find_segments(topics, ["f-0-4"]) == ("default/f", ["f-0-4-1"])
+    assert find_segments(topics, ["f-0-4-1", "f-4-8"]) == ("default/f", ["f-0-4-1", "f-4-8-2"])
+
+
+def test_without_its_number_it_is_the_one_that_has_no_successors() -> None:
+    sealing = segment("f-0-4-1", next_=("f-0-4-3",))
+
+    assert find_segments([topic("default/f", sealing, segment("f-0-4-3"))], ["f-0-4"]) == ("default/f", ["f-0-4-3"])
+
+
+def test_topics_whose_names_look_like_segments_are_distinguished() -> None:
+    topics = [topic("default/a", segment("a-1-8-0")), topic("default/a-1", segment("a-1-1-8-0"))]
+
+    assert find_segments(topics, ["a-1-8"]) == ("default/a", ["a-1-8-0"])
+    assert find_segments(topics, ["a-1-1-8"]) == ("default/a-1", ["a-1-1-8-0"])
+
+
+def test_the_default_namespace_comes_first_and_others_are_named() -> None:
+    both = [topic("default/f", segment("f-0-8-0")), topic("travel/f", segment("f-0-8-3"))]
+
+    assert find_segments(both, ["f-0-8"])[0] == "default/f"
+    assert find_segments(both, ["travel/f-0-8"]) == ("travel/f", ["f-0-8-3"])
+    assert find_segments(both[1:], ["f-0-8"])[0] == "travel/f"
+    others = [topic("a/f", segment("f-0-8-0")), topic("b/f", segment("f-0-8-3"))]
+    with pytest.raises(UnknownSegment, match="several topics"):
+        find_segments(others, ["f-0-8"])
+
+
+def test_a_segment_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(UnknownSegment, match=r"no open segment f-0-2\. The open ones are: f-0-4-1, f-4-8-2"):
+        find_segments([topic("default/f", *DAG[1:])], ["f-0-2"])

@@ -1,0 +1,99 @@
+"""Output formats of consumed messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from smq.cli.files.sinks import OutputFormat, open_sink
+from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
+
+
+def rows(values: list[bytes | None], headers: list[object] | None = None) -> pa.Table:
+    count = len(values)
+    return pa.table(
+        {
+            "partition": pa.array([3] * count, pa.int32()),
+            "timestamp": pa.array([1_700_000_000_000_000] * count, TIMESTAMP),
+            "appended": pa.array([1_700_000_000_500_000] * count, TIMESTAMP),
+            "key": pa.array([b"k"] * count, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array(headers or [None] * count, HEADERS),
+        }
+    )
+
+
+def typed() -> pa.Table:
+    return pa.table(
+        {
+            "partition": pa.array([3], pa.int32()),
+            "timestamp": pa.array([0], TIMESTAMP),
+            "appended": pa.array([0], TIMESTAMP),
+            "name": ["a"],
+            "size": pa.array([None], pa.int32()),
+            "at": pa.array([1_700_000_000_000_000], TIMESTAMP),
+            "headers": pa.array([None], HEADERS),
+        }
+    )
+
+
+def written(tmp_path: Path, form: OutputFormat, table: pa.Table, meta: bool = False) -> bytes:
+    path = tmp_path / "out"
+    with open_sink(form, path, meta) as sink:
+        sink.write(table, "events-0-8-0", 40)
+    return path.read_bytes()
+
+
+def test_text_is_the_value_and_nothing_else(tmp_path: Path) -> None:
+    assert written(tmp_path, OutputFormat.TEXT, rows([b"one", None, b"\xff"])) == b"one\n\n\xff\n"
+
+
+def test_text_of_a_topic_with_a_schema_has_its_columns_between_tabs(tmp_path: Path) -> None:
+    assert written(tmp_path, OutputFormat.TEXT, typed()) == b"a\t\t2023-11-14T22:13:20.000Z\n"
+
+
+def test_json_has_the_messages_own_columns(tmp_path: Path) -> None:
+    assert json.loads(written(tmp_path, OutputFormat.JSON, rows([b"one"]))) == {"key": "k", "value": "one"}
+    assert json.loads(written(tmp_path, OutputFormat.JSON, typed())) == {
+        "name": "a",
+        "size": None,
+        "at": "2023-11-14T22:13:20.000Z",
+    }
+
+
+def test_json_of_bytes_that_are_no_text_is_base64(tmp_path: Path) -> None:
+    assert json.loads(written(tmp_path, OutputFormat.JSON, rows([b"\xff"])))["value_base64"] == "/w=="
+
+
+def test_headers_are_shown_when_there_are_any(tmp_path: Path) -> None:
+    line = written(tmp_path, OutputFormat.JSON, rows([b"one"], [[{"key": "a", "value": b"b"}]]))
+
+    assert json.loads(line)["headers"] == [{"key": "a", "value": "b"}]
+
+
+def test_meta_adds_where_a_message_is(tmp_path: Path) -> None:
+    lines = written(tmp_path, OutputFormat.JSON, rows([b"one", b"two"]), meta=True).splitlines()
+
+    assert [(m["_segment"], m["_offset"], m["partition"]) for m in map(json.loads, lines)] == [
+        ("events-0-8-0", 40, 3),
+        ("events-0-8-0", 41, 3),
+    ]
+
+
+def test_parquet_is_whole_when_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    with open_sink(OutputFormat.PARQUET, path, False) as sink:
+        sink.write(rows([b"one"]), "s", 0)
+        sink.write(rows([b"two"]), "s", 1)
+        assert not sink.flushed
+
+    assert pq.read_table(path)["value"].to_pylist() == [b"one", b"two"]
+
+
+def test_a_file_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        open_sink(OutputFormat.JSON, tmp_path / "no" / "where", False)

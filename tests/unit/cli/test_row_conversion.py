@@ -1,0 +1,93 @@
+"""Rows of files are converted to a topic's columns."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from smq.cli.files.column_matching import match_columns, to_messages, unmatched_columns
+from smq_core.errors import SchemaMismatch
+from smq_core.model.entities import Column
+from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
+
+COLUMNS = [Column("tailnum", "string", nullable=True), Column("distance", "int32"), Column("delay", "float64", True)]
+
+
+def test_columns_are_matched_by_name_and_cast_in_the_topics_order() -> None:
+    table = pa.table({"distance": pa.array([1.0, 2.0]), "extra": [1, 2], "tailnum": ["N1", None]})
+
+    fitted = match_columns(table, COLUMNS)
+
+    assert fitted.schema.names == ["tailnum", "distance", "delay"]
+    assert fitted.schema.types == [pa.string(), pa.int32(), pa.float64()]
+    assert fitted.to_pylist() == [
+        {"tailnum": "N1", "distance": 1, "delay": None},
+        {"tailnum": None, "distance": 2, "delay": None},
+    ]
+    assert unmatched_columns(table.column_names, COLUMNS) == ["extra"]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (pa.array([1.5]), "distance (int32): it is double here: Float value 1.5"),
+        (pa.array([1 << 40]), "distance (int32): it is int64 here: Integer value 1099511627776 not in range"),
+        (pa.array(["far"]), "distance (int32): it is string here: Failed to parse string: 'far'"),
+        (pa.array([None], pa.int32()), "distance (int32): it has 1 nulls, and it may not be null"),
+        (pa.array([[1]]), "distance (int32): it is list"),
+    ],
+)
+def test_a_value_that_would_be_changed_by_the_cast_is_refused(values: pa.Array, words: str) -> None:
+    with pytest.raises(SchemaMismatch) as caught:
+        match_columns(pa.table({"distance": values}), COLUMNS)
+
+    assert words in caught.value.message
+
+
+def test_every_column_that_does_not_fit_is_reported_together() -> None:
+    with pytest.raises(SchemaMismatch) as caught:
+        match_columns(pa.table({"delay": ["late"]}), COLUMNS)
+
+    assert "distance (int32): it is missing" in caught.value.message
+    assert "delay (float64): it is string here" in caught.value.message
+
+
+def test_dictionary_columns_are_unpacked() -> None:
+    table = pa.table({"tailnum": pa.array(["N1", "N1"]).dictionary_encode(), "distance": [1, 2]})
+
+    assert match_columns(table, COLUMNS)["tailnum"].to_pylist() == ["N1", "N1"]
+
+
+def test_times_and_headers_of_messages_that_were_consumed_are_kept() -> None:
+    table = pa.table(
+        {
+            "distance": [1],
+            "timestamp": pa.array([7], TIMESTAMP),
+            "headers": pa.array([[{"key": "a", "value": b"b"}]], HEADERS),
+        }
+    )
+
+    fitted = match_columns(table, COLUMNS)
+
+    assert fitted["timestamp"].cast(pa.int64()).to_pylist() == [7]
+    assert fitted["headers"].to_pylist() == [[{"key": "a", "value": b"b"}]]
+
+
+def test_without_a_schema_a_row_becomes_a_json_object() -> None:
+    made = to_messages(pa.table({"id": [7], "name": ["x"]}), "id")
+
+    assert made["key"].to_pylist() == [b"7"]
+    assert json.loads(made["value"][0].as_py()) == {"id": 7, "name": "x"}
+
+
+def test_a_value_column_is_the_message_itself() -> None:
+    made = to_messages(pa.table({"key": ["k", None], "value": ["v", None]}), None)
+
+    assert made.to_pylist() == [{"key": b"k", "value": b"v"}, {"key": None, "value": None}]
+
+
+def test_a_key_column_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SchemaMismatch, match="no column 'nope' to take the key from; there are value"):
+        to_messages(pa.table({"value": ["v"]}), "nope")

@@ -1,0 +1,133 @@
+"""Finds the leader among addresses of real gRPC servers, some of which do not lead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from smq.transport.leader_client import ERROR_TRAILER, LeaderClient
+from smq_core.errors import InvalidRequest, NoBrokers, NotLeader, SmqError, Unavailable, UnknownTopic
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.v1 import leader_pb2_grpc
+from smq_proto.wire import error_to_pb
+
+
+class FakeLeaderService(leader_pb2_grpc.LeaderServicer):
+    """Answers ListTopics and Watch, or rejects every request with ``rejection``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.rejection: SmqError | None = None
+        self.hang = threading.Event()
+        self.hang.set()
+        self.calls = 0
+
+    def _refuse(self, context: Any) -> None:
+        self.calls += 1
+        self.hang.wait(10)
+        if self.rejection is not None:
+            context.set_trailing_metadata([(ERROR_TRAILER, error_to_pb(self.rejection).SerializeToString())])
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, self.rejection.message)
+
+    def ListTopics(self, request: Any, context: Any) -> lpb.TopicList:
+        self._refuse(context)
+        return lpb.TopicList(topics=[lpb.TopicList.Topic(info=pb.TopicInfo(name=self.name))])
+
+    def Watch(self, request: Any, context: Any) -> Iterator[pb.LocateReply]:
+        self._refuse(context)
+        yield pb.LocateReply(topic=pb.TopicInfo(name=self.name))
+
+
+@contextmanager
+def serving(service: FakeLeaderService) -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    leader_pb2_grpc.add_LeaderServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        service.hang.set()
+        server.stop(0).wait()
+
+
+def called(link: LeaderClient, timeout: float = 5.0) -> str:
+    return str(link.call("ListTopics", lpb.Empty(), timeout).topics[0].info.name)
+
+
+def test_a_leader_address_learned_from_a_standby_is_tried() -> None:
+    one, two = FakeLeaderService("one"), FakeLeaderService("two")
+    with serving(one) as first, serving(two) as second:
+        one.rejection = NotLeader("ask the other", leader=second)
+        link = LeaderClient([first])
+        assert called(link) == "two"
+        assert called(link) == "two"
+        assert one.calls == 1, "the leader is remembered"
+        two.rejection, one.rejection = NotLeader("ask the other", leader=first), None
+        assert called(link) == "one"
+
+
+def test_a_dead_address_and_one_that_hangs_are_passed_over() -> None:
+    hanging, leading = FakeLeaderService("hanging"), FakeLeaderService("leading")
+    with serving(hanging) as first, serving(leading) as second:
+        hanging.hang.clear()
+        assert called(LeaderClient(["127.0.0.1:1", first, second])) == "leading"
+
+
+def test_no_leader_is_found() -> None:
+    follower = FakeLeaderService("follower")
+    follower.rejection = NotLeader("there is no leader now")
+    with serving(follower) as address, pytest.raises(Unavailable, match="no leader answered"):
+        called(LeaderClient([address]), timeout=0.5)
+
+
+def test_what_the_leader_refuses_is_not_tried_again() -> None:
+    leader = FakeLeaderService("leader")
+    leader.rejection = UnknownTopic("there is no topic x", topic="x")
+    with serving(leader) as address, pytest.raises(UnknownTopic) as raised:
+        called(LeaderClient([address]))
+    assert raised.value.topic == "x"
+    assert leader.calls == 1
+
+
+def test_the_leaders_reason_to_wait_is_reported_after_a_timeout() -> None:
+    leader = FakeLeaderService("leader")
+    leader.rejection = NoBrokers("no broker is there")
+    with serving(leader) as address:
+        link = LeaderClient([address])
+        with pytest.raises(NoBrokers, match="no broker is there"):
+            called(link, timeout=0.5)
+        assert leader.calls < 10, "between two tries it waits"
+        threading.Timer(0.3, leader.hang.clear).start()
+        with pytest.raises(NoBrokers, match="no broker is there"):
+            called(link, timeout=0.8)
+
+
+def test_a_watch_that_a_follower_refuses_goes_to_the_leader_next_time() -> None:
+    one, two = FakeLeaderService("one"), FakeLeaderService("two")
+    with serving(one) as first, serving(two) as second:
+        one.rejection = NotLeader("ask the other", leader=second)
+        link = LeaderClient([first])
+        with pytest.raises(NotLeader):
+            next(iter(link.watch(pb.LocateRequest())))
+        assert next(iter(link.watch(pb.LocateRequest()))).topic.name == "two"
+
+
+def test_without_an_address() -> None:
+    with pytest.raises(Unavailable, match="address"):
+        LeaderClient([]).call("ListTopics", lpb.Empty())
+
+
+@pytest.mark.parametrize("address", ["localhost", "localhost:", ":7070", "http://localhost", "http://localhost:7070"])
+def test_what_is_not_an_address(address: str) -> None:
+    import smq
+
+    with pytest.raises(InvalidRequest, match="host:port"):
+        smq.connect(address)

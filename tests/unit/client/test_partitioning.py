@@ -1,0 +1,95 @@
+"""Partitioning by segment: each row reaches the segment of its partition once and in order, also when routes change."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smq.producing.delivery_state import DeliveryState
+from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment
+from smq_core.model.entities import Durability, Phase, Replica, Segment
+from smq_core.model.keyspace import KeyRange
+
+PARTITIONS = 16
+
+
+def segment(start: int, stop: int, number: int = 0) -> Segment:
+    replicas = (Replica("b", "i", "a:1"),)
+    name = f"t-{start}-{stop}-{number}"
+    return Segment(name, number, KeyRange(start, stop), Phase.OPEN, Durability.REPLICATED, replicas)
+
+
+@st.composite
+def full_layouts(draw: st.DrawFn, number: int = 0) -> list[Segment]:
+    edges = sorted({0, PARTITIONS, *draw(st.lists(st.integers(1, PARTITIONS - 1), max_size=5))})
+    return [segment(a, b, number) for a, b in itertools.pairwise(edges)]
+
+
+def sub_batch_of(row_partitions: list[int]) -> SubBatch:
+    batch = pa.record_batch(
+        {"partition": pa.array(row_partitions, pa.int32()), "row": pa.array(range(len(row_partitions)))}
+    )
+    return SubBatch(batch, DeliveryState(len(row_partitions), threading.Lock()), None, cost=1000, created_at=0.0)
+
+
+@settings(max_examples=300, deadline=None)
+@given(full_layouts(), full_layouts(1), st.lists(st.integers(0, PARTITIONS - 1), min_size=1, max_size=40))
+def test_every_row_lands_once_in_its_segment_and_in_order_also_when_cut_again(
+    first: list[Segment], second: list[Segment], row_partitions: list[int]
+) -> None:
+    whole = sub_batch_of(row_partitions)
+    parts = partition_by_segment(whole, np.array(row_partitions, np.int32), RoutingTable.of(first, PARTITIONS))
+    again = [
+        two
+        for _, part in parts
+        for two in partition_by_segment(part, part.batch.column(0).to_numpy(), RoutingTable.of(second, PARTITIONS))
+    ]
+    for cuts in (parts, again):
+        rows: list[int] = []
+        for target, part in cuts:
+            own = part.batch.column("row").to_pylist()
+            assert own == sorted(own), "the order within a segment is kept"
+            assert own == (list(range(len(row_partitions))) if part.rows is None else part.rows.tolist())
+            assert all(row_partitions[row] in target.range for row in own)
+            rows += own
+        assert sorted(rows) == list(range(len(row_partitions)))
+        assert sum(part.cost for _, part in cuts) == 1000, "the budget gets back what was taken"
+
+
+def test_one_segment_is_not_copied() -> None:
+    whole = sub_batch_of([1, 2, 3])
+    row_partitions = np.array([1, 2, 3], np.int32)
+    assert partition_by_segment(whole, row_partitions, RoutingTable.of([segment(0, 16)], PARTITIONS))[0][1] is whole
+    assert (
+        partition_by_segment(whole, row_partitions, RoutingTable.of([segment(0, 8), segment(8, 16)], PARTITIONS))[0][1]
+        is whole
+    )
+
+
+def test_a_route_must_cover_the_ring() -> None:
+    with pytest.raises(ValueError, match="cover"):
+        RoutingTable.of([segment(0, 8)], PARTITIONS)
+
+
+@settings(max_examples=300, deadline=None)
+@given(full_layouts(), full_layouts(1), st.data())
+def test_replacing_segments_one_by_one_ends_at_the_new_route(
+    old: list[Segment], new: list[Segment], data: st.DataObject
+) -> None:
+    """In any order; and each step moves the partitions of that segment only."""
+    target = RoutingTable.of(new, PARTITIONS)
+    route = RoutingTable.of(old, PARTITIONS)
+    for leaving in data.draw(st.permutations(old)):
+        before = [route.segment_of(p).name for p in range(PARTITIONS)]
+        route = route.with_replacement(leaving, target)
+        for p in range(PARTITIONS):
+            expected = target.segment_of(p).name if before[p] == leaving.name else before[p]
+            assert route.segment_of(p).name == expected
+    assert {s.name for s in route.segments} == {s.name for s in new}
+    assert route.with_replacement(segment(0, 16, 9), target) is route

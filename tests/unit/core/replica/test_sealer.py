@@ -1,0 +1,182 @@
+"""How a chain is ended: the procedure against a chain that others write to as well."""
+
+from dataclasses import replace
+
+import pytest
+
+from smq_core.model.entities import ChunkInfo, Durability, SealOutcome
+from smq_core.model.keyspace import KeyRange
+from smq_core.replica.log_entries import Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
+from smq_core.replica.producer_map import BatchId
+from smq_core.replica.segment_replica import SegmentReplica
+from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, WriteChunk, WriteSeal, seal
+
+
+class FakeChain:
+    """Create-only chunks. Another writer puts ``meanwhile`` just before the next write."""
+
+    def __init__(self, *chunks: ChunkInfo) -> None:
+        self.objects = {chunk.first: chunk for chunk in chunks}
+        self.meanwhile: list[ChunkInfo] = []
+        self.taken_steps: list[object] = []
+
+    def run(self, own_tail: UnsealedTail, **options: int) -> SealOutcome:
+        sealer = seal("s", own_tail, **options)
+        answer = None
+        while True:
+            try:
+                step = sealer.send(answer)
+            except StopIteration as end:
+                return end.value
+            self.taken_steps.append(step)
+            answer = self._perform(step)
+
+    def _perform(self, step):
+        match step:
+            case ReadChunk(first):
+                return self.objects.get(first)
+            case WriteChunk(chunk):
+                return self._create(ChunkInfo("s", chunk.first, chunk.rows, "me", "n", producers=chunk.producers))
+            case WriteSeal(end, producers, lost):
+                return self._create(ChunkInfo("s", end, 0, "me", "n", True, producers, lost))
+
+    def _create(self, info: ChunkInfo) -> bool:
+        if self.meanwhile:
+            other = self.meanwhile.pop(0)
+            self.objects.setdefault(other.first, other)
+        return self.objects.setdefault(info.first, info) is info
+
+
+def entry(sequence: int) -> Entry:
+    return Entry(2 * sequence, IncomingBatch(BatchId("a", 0, sequence), 2, 20, 0, 0, None), appended=0)
+
+
+def own_tail(start: int = 0, stop: int = 3) -> UnsealedTail:
+    """Batches ``start .. stop - 1`` of two rows, and the producers' state before them."""
+    return UnsealedTail(2 * start, theirs(0, start).producers, tuple(entry(n) for n in range(start, stop)))
+
+
+def theirs(first: int, stop: int, *, sealed: bool = False) -> ChunkInfo:
+    """Another process's chunk of the batches ``first .. stop - 1``; its producers are right."""
+    replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), "f", ("p", "f"), Durability.REPLICATED))
+    entries = tuple(entry(n) for n in range(stop))
+    replica.replicate(ReplicationMessage(0, entries, 2 * stop, 2 * stop))
+    rows = 0 if sealed else 2 * (stop - first)
+    return ChunkInfo("s", 2 * first, rows, "other", "n", sealed, replica.chain_producers())
+
+
+def test_what_is_held_is_added_and_then_the_chain_is_ended():
+    chain = FakeChain()
+    outcome = chain.run(own_tail())
+    assert outcome == SealOutcome("s", 6, theirs(0, 3).producers)
+    assert [(c.first, c.rows, c.sealed) for c in chain.objects.values()] == [(0, 6, False), (6, 0, True)]
+
+
+def test_chunks_are_limited_in_size():
+    chain = FakeChain()
+    outcome = chain.run(own_tail(), max_chunk_bytes=45)
+    assert [(c.first, c.rows) for c in chain.objects.values()] == [(0, 4), (4, 2), (6, 0)]
+    assert outcome.producers["a"].last_sequence == 2
+
+
+def test_it_goes_on_where_the_chain_ends():
+    chain = FakeChain(theirs(0, 2))
+    outcome = chain.run(own_tail())
+    assert [(c.first, c.writer) for c in chain.objects.values()] == [(0, "other"), (4, "me"), (6, "me")]
+    assert outcome == SealOutcome("s", 6, theirs(0, 3).producers)
+
+
+def test_one_that_holds_less_than_the_chain_seals_at_the_chains_end():
+    chain = FakeChain(theirs(0, 3))
+    assert chain.run(own_tail(0, 1)) == SealOutcome("s", 6, theirs(0, 3).producers)
+
+
+def test_one_that_holds_nothing_seals_with_what_the_chain_says_of_producers():
+    chain = FakeChain(theirs(0, 2))
+    assert chain.run(UnsealedTail()) == SealOutcome("s", 4, theirs(0, 2).producers)
+
+
+def test_the_first_seal_chunk_is_the_truth():
+    chain = FakeChain(theirs(0, 2), theirs(2, 2, sealed=True))
+    before = dict(chain.objects)
+    assert chain.run(own_tail()) == SealOutcome("s", 4, theirs(0, 2).producers)
+    assert chain.objects == before
+
+
+def test_a_chunk_that_was_there_first_is_read_and_built_upon():
+    chain = FakeChain()
+    chain.meanwhile = [theirs(0, 2)]
+    assert chain.run(own_tail()).end == 6
+    assert [(c.first, c.rows, c.writer) for c in chain.objects.values()] == [
+        (0, 4, "other"),
+        (4, 2, "me"),
+        (6, 0, "me"),
+    ]
+
+
+def test_a_seal_that_was_there_first_decides():
+    chain = FakeChain()
+    chain.meanwhile = [theirs(0, 1), theirs(1, 1, sealed=True)]
+    outcome = chain.run(own_tail())
+    assert outcome == SealOutcome("s", 2, theirs(0, 1).producers)
+    assert set(chain.objects) == {0, 2}
+
+
+def test_a_chunk_at_the_place_of_the_seal_moves_the_seal():
+    chain = FakeChain(theirs(0, 1))
+    chain.meanwhile = [theirs(1, 2)]
+    assert chain.run(own_tail(0, 1)).end == 4
+    assert chain.objects[4].sealed and chain.objects[4].producers == theirs(0, 2).producers
+
+
+@pytest.mark.parametrize(("known", "lost"), [(None, None), (3, None), (4, None), (9, (4, 9))])
+def test_what_was_acked_beyond_the_end_is_recorded_as_lost(known, lost):
+    chain = FakeChain(theirs(0, 2))
+    assert chain.run(UnsealedTail(), known_watermark=known).lost == lost
+    assert chain.objects[4].lost == lost
+
+
+def test_only_a_loss_recorded_in_the_seal_is_reported():
+    chain = FakeChain(theirs(0, 2), theirs(2, 2, sealed=True))
+    assert chain.run(UnsealedTail(), known_watermark=9).lost is None
+
+
+def test_a_replicas_tail_is_what_it_holds_beyond_its_chain_end():
+    replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), "f", ("p", "f"), Durability.REPLICATED))
+    replica.replicate(ReplicationMessage(0, tuple(entry(n) for n in range(3)), 4, 2))
+    assert UnsealedTail.of(replica) == own_tail(1, 3)
+
+
+def test_the_only_writer_of_a_chain_reads_only_after_a_conflict():
+    chain = FakeChain(theirs(0, 1))
+    assert chain.run(replace(own_tail(1, 3), knows_chain_end=True)).end == 6
+    assert [type(step) for step in chain.taken_steps] == [WriteChunk, WriteSeal]
+
+    chain = FakeChain(theirs(0, 1))
+    chain.meanwhile = [theirs(1, 2)]
+    assert chain.run(replace(own_tail(1, 3), knows_chain_end=True)).end == 6
+    assert [type(step) for step in chain.taken_steps] == [WriteChunk, ReadChunk, ReadChunk, WriteChunk, WriteSeal]
+
+    chain = FakeChain(theirs(0, 1), theirs(1, 1, sealed=True))
+    assert chain.run(replace(own_tail(1, 1), knows_chain_end=True)) == SealOutcome("s", 2, theirs(0, 1).producers)
+    assert [type(step) for step in chain.taken_steps] == [WriteSeal, ReadChunk]
+
+
+def test_only_a_primary_knows_where_its_chain_ends():
+    replicas = ("p", "f")
+    for me in replicas:
+        replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), me, replicas, Durability.REPLICATED))
+        assert UnsealedTail.of(replica).knows_chain_end == (me == "p")
+
+
+def test_it_can_be_stopped_anywhere_and_run_again():
+    """If a sealer is stopped after any of its steps, the next one seals the chain with the same outcome."""
+    whole = FakeChain()
+    expected = whole.run(own_tail(), max_chunk_bytes=20)
+    for steps in range(len(whole.taken_steps)):
+        chain = FakeChain()
+        sealer, answer = seal("s", own_tail(), max_chunk_bytes=20), None
+        for _ in range(steps):
+            answer = chain._perform(sealer.send(answer))
+        sealer.close()
+        assert chain.run(own_tail()) == expected

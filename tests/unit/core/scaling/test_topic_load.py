@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from smq_core.model.entities import SECOND, Durability, Layout, Reason, Replica, TopicSpec
+from smq_core.model.keyspace import KeyRange, split_evenly
+from smq_core.model.layout_transitions import SealPlan, Successor, create, plan
+from smq_core.scaling.autoscaler import Merge, Roll, Split
+from smq_core.scaling.placement import BrokerView
+from smq_core.scaling.rebalancing import Move
+from smq_core.scaling.segment_load import MeasuredLoad, TrafficCounters
+from smq_core.scaling.topic_load import TopicLoad
+
+SPEC = TopicSpec(partitions=64, target_messages_per_second=1_000, merge_after=30 * SECOND)
+A, B, C = (Replica(n, n, "") for n in "abc")
+
+
+def layout_of(parts: int, *replicas: Replica) -> Layout:
+    successors = [Successor(r, replicas, Durability.REPLICATED) for r in split_evenly(KeyRange(0, 64), parts)]
+    return create("default/t", "uid", 64, successors, now=0, writer="w")
+
+
+def alive(*replicas: Replica) -> dict[str, BrokerView]:
+    return {r.incarnation: BrokerView(r) for r in replicas}
+
+
+def report(load: TopicLoad, layout: Layout, seconds: range, *rates: int) -> None:
+    for second in seconds:
+        for segment, rate in zip(layout.segments, rates, strict=False):
+            load.observe(segment.name, TrafficCounters(rate * second, rate * second, 1), second * SECOND)
+
+
+def test_a_segment_that_is_being_changed_does_not_stop_the_others() -> None:
+    layout, load = layout_of(4, A, B), TopicLoad()
+    busy = SealPlan(
+        (layout.segments[0].name,), Reason.ROLL, (Successor(KeyRange(0, 16), (A, B), Durability.REPLICATED),)
+    )
+    layout = plan(layout, [busy], now=0, writer="w")
+    found: list[object] = []
+    for second in range(12):
+        report(load, layout, range(second, second + 1), 0, 100, 100, 5_000)
+        found += load.changes(SPEC, layout, alive(A, B), second * SECOND)
+    splits = [c for c in found if isinstance(c, Split)]
+    assert splits and {s.segment for s in splits} == {layout.segments[3].name}
+
+
+def test_only_neighbours_are_merged() -> None:
+    """The one between them is being changed."""
+    layout, load = layout_of(3, A, B), TopicLoad()
+    middle = layout.segments[1]
+    roll = SealPlan((middle.name,), Reason.ROLL, (Successor(middle.range, (A, B), Durability.REPLICATED),))
+    changing = plan(layout, [roll], now=0, writer="w")
+    found: list[object] = []
+    for second in range(60):
+        report(load, layout, range(second, second + 1), 10, 10, 10)
+        found += load.changes(SPEC, changing, alive(A, B), second * SECOND)
+    assert not [c for c in found if isinstance(c, Merge)]
+
+
+def test_what_only_moves_keeps_its_quiet() -> None:
+    """Drains and rolls in the meantime do not put a merge off for ever."""
+    layout, load = layout_of(2, A, B), TopicLoad()
+    for second in range(25):
+        report(load, layout, range(second, second + 1), 10, 10)
+        assert not load.changes(SPEC, layout, alive(A, B), second * SECOND)
+    plans = [SealPlan((s.name,), Reason.DRAIN, (Successor(s.range, (B, C), s.durability),)) for s in layout.segments]
+    moving = plan(layout, plans, now=25 * SECOND, writer="w")
+    load.changes(SPEC, moving, alive(A, B, C), 25 * SECOND)
+    opened = [s for s in moving.segments if not s.successors]
+    moved = replace(moving, segments=tuple(replace(s, phase=layout.segments[0].phase) for s in opened))
+    for second in range(26, 40):
+        report(load, moved, range(second, second + 1), 10, 10)
+        if load.changes(SPEC, moved, alive(B, C), second * SECOND):
+            return
+    pytest.fail("the two quiet segments were not merged")
+
+
+def test_a_new_broker_gets_some_of_the_work() -> None:
+    layout, load = layout_of(8, A, B), TopicLoad()
+    report(load, layout, range(20), *[700] * 8)
+    moves = load.changes(SPEC, layout, alive(A, B, C), 20 * SECOND)
+    assert moves and all(isinstance(m, Move) and m.to == C for m in moves)
+    assert len(moves) <= 2, "not more than a quarter of the topic's writers at a time"
+    assert not load.changes(SPEC, layout, alive(A, B, C), 21 * SECOND), "the moves have had no time to help"
+
+
+def test_nothing_moves_for_a_load_that_has_ended() -> None:
+    layout, load = layout_of(8, A, B), TopicLoad()
+    report(load, layout, range(60), *[700] * 8)
+    for second in range(60, 75):
+        for segment in layout.segments:
+            load.observe(segment.name, TrafficCounters(700 * 59, 700 * 59, 1), second * SECOND)
+    assert not load.changes(SPEC, layout, alive(A, B, C), 75 * SECOND), "the last minute's rate is half a target still"
+
+
+def test_a_falling_rate_has_a_falling_slope() -> None:
+    load, total = MeasuredLoad(), 0
+    for second, rate in enumerate([1_000] * 5 + [100] * 3):
+        total += rate
+        load.observe(second * SECOND, TrafficCounters(total, total, total // 10))
+    assert load.slope.messages < -50
+
+
+def test_the_first_rate_counts_at_once() -> None:
+    load = MeasuredLoad()
+    load.observe(0, TrafficCounters(5_000, 50, 1))
+    load.observe(SECOND, TrafficCounters(8_000, 80, 2))
+    assert load.fast.messages == load.slow.messages == 3_000
+    assert load.slope.messages == 0
+
+
+def test_a_pause_withholds_what_load_requires_and_its_end_does_it() -> None:
+    layout, load = layout_of(1, A, B), TopicLoad()
+    load.paused = True
+    for second in range(12):
+        report(load, layout, range(second, second + 1), 5_000)
+        assert not load.changes(SPEC, layout, alive(A, B), second * SECOND)
+    assert [type(c) for c in load.withheld_changes] == [Split]
+    load.paused = False
+    changes = load.changes(SPEC, layout, alive(A, B), 12 * SECOND)
+    assert [type(c) for c in changes] == [Split]
+    assert not load.withheld_changes
+
+
+def test_a_pause_withholds_moves_and_merges_and_what_segments_min_requires() -> None:
+    layout, load = layout_of(8, A, B), TopicLoad()
+    load.paused = True
+    report(load, layout, range(20), *[700] * 8)
+    assert not load.changes(SPEC, layout, alive(A, B, C), 20 * SECOND), "a move would be due"
+    more = replace(SPEC, min_segments=16)
+    assert not load.changes(more, layout, alive(A, B, C), 21 * SECOND) and load.withheld_changes
+    load = TopicLoad()
+    load.paused = True
+    for second in range(60):
+        report(load, layout, range(second, second + 1), *[1] * 8)
+        assert not load.changes(SPEC, layout, alive(A, B), second * SECOND)
+    assert [type(c) for c in load.withheld_changes] == [Merge]
+
+
+def test_a_pause_does_not_remember_a_quiet_of_before_it() -> None:
+    """Quiet, then paused and busy, then quiet again: the wait begins anew."""
+    layout, load = layout_of(2, A, B), TopicLoad()
+    rates = [1] * 29 + [300] * 200 + [1] * 200
+    total, merged_at = 0, None
+    for second, rate in enumerate(rates):
+        load.paused = 29 <= second < 229
+        total += rate
+        for segment in layout.segments:
+            load.observe(segment.name, TrafficCounters(total, total, 1), second * SECOND)
+        if load.changes(SPEC, layout, alive(A, B), second * SECOND):
+            merged_at = second
+            break
+    assert merged_at is not None and merged_at >= 229 + SPEC.merge_after // SECOND
+
+
+def test_rolls_go_on_while_it_is_paused() -> None:
+    layout, load = layout_of(1, A, B), TopicLoad()
+    load.paused = True
+    report(load, layout, range(3), 10)
+    old = replace(SPEC, roll_age=2 * SECOND)
+    assert [type(c) for c in load.changes(old, layout, alive(A, B), 3 * SECOND)] == [Roll]
+
+
+def test_a_topic_that_merges_soon_forgets_a_flood_soon() -> None:
+    def merged_after(merge_after: int) -> int:
+        layout, load, total = layout_of(2, A, B), TopicLoad(), 0
+        spec = replace(SPEC, merge_after=merge_after)
+        for second in range(300):
+            total += 900 if second < 60 else 10
+            for segment in layout.segments:
+                load.observe(segment.name, TrafficCounters(total, total, 1), second * SECOND)
+            changes = load.changes(spec, layout, alive(A, B), second * SECOND)
+            if any(isinstance(c, Merge) for c in changes):
+                return second - 60
+        raise AssertionError("never")
+
+    assert merged_after(3 * SECOND) < 20
+    assert merged_after(30 * SECOND) > 30 + 30, "the rate of the last minute counts"

@@ -1,0 +1,188 @@
+"""What proves that an incarnation is no more, and what does not."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from smq_core.model.incarnation_ids import format_incarnation
+from smq_operator.kube.client.kinds import NODES, PODS, Resource
+from smq_operator.kube.informer.cache import ResourceCache
+from smq_operator.kube.settings import NODE_GRACE_US
+from smq_operator.kube.termination import TerminationTracker
+
+SECOND = 1_000_000
+BEGAN = 1_700_000_000
+ENDED: dict[str, Any] = {"state": {"terminated": {"finishedAt": "2023-11-14T22:14:00Z"}}}
+
+
+def at(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+@dataclass
+class CachedCluster:
+    """A cache with Nodes and Pods in it, and a clock."""
+
+    now: int = 0
+    version: int = 0
+    listed: list[int] = field(default_factory=list)
+    reporting: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.cache = ResourceCache()
+        self.deaths = TerminationTracker(
+            self.cache, lambda: self.now, lambda: self.listed.append(self.now), NODE_GRACE_US
+        )
+        self.cache.replace(PODS, [], 0)
+        self.cache.replace(NODES, [], 0)
+
+    def node(self, name: str = "n1", ready: str = "True") -> Resource:
+        node = {"metadata": self._metadata(name, name), "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+        self.cache.put(NODES, node)
+        return node
+
+    def pod(self, uid: str = "", node: str = "n1", **status: Any) -> Resource:
+        uid = uid or str(uuid.uuid4())
+        labels = {"app.kubernetes.io/component": "broker"}
+        metadata = self._metadata(f"broker-{uid[:4]}", uid) | {"namespace": "ns", "labels": labels}
+        pod = {"metadata": metadata, "spec": {"nodeName": node} if node else {}, "status": status}
+        self.cache.put(PODS, pod)
+        return pod
+
+    def delete(self, pod: Resource, **status: Any) -> None:
+        self.version += 1
+        metadata = pod["metadata"] | {"resourceVersion": str(self.version)}
+        self.cache.drop(PODS, pod | {"metadata": metadata, "status": status or pod["status"]})
+
+    def proof(self, pod: Resource) -> str | None:
+        return self.deaths.proof(of(pod), of(pod) in self.reporting)
+
+    def _metadata(self, name: str, uid: str) -> dict[str, Any]:
+        self.version += 1
+        return {"name": name, "uid": uid, "resourceVersion": str(self.version)}
+
+
+def of(pod: Resource, began: int = BEGAN) -> str:
+    return format_incarnation(pod["metadata"]["uid"], began, "0123abcd")
+
+
+def test_nothing_is_proved_of_a_pod_that_runs_or_of_a_foreign_incarnation() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    pod = cluster.pod(phase="Running", containerStatuses=[{"state": {"running": {"startedAt": at(BEGAN)}}}])
+    assert cluster.proof(pod) is None
+    assert cluster.deaths.proof("5e884898da28047151d0e56f8dc62927") is None
+
+
+def test_a_deleted_pod_whose_containers_had_ended_is_proof_at_once() -> None:
+    cluster = CachedCluster()
+    cluster.node(ready="Unknown")
+    pod = cluster.pod()
+    cluster.delete(pod, containerStatuses=[ENDED])
+    assert "its containers had terminated" in (cluster.proof(pod) or "")
+
+
+def test_a_pod_that_ends_for_good_is_proof_while_it_is_still_there() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    assert "have terminated" in (cluster.proof(cluster.pod(phase="Failed", containerStatuses=[ENDED])) or "")
+    assert cluster.proof(cluster.pod(phase="Failed", containerStatuses=[])) is None
+    assert cluster.proof(cluster.pod(phase="Running", containerStatuses=[{"state": {"waiting": {}}}])) is None
+
+
+def test_a_pod_that_never_had_a_node_never_ran() -> None:
+    cluster = CachedCluster()
+    pod = cluster.pod(node="")
+    cluster.delete(pod)
+    assert cluster.proof(pod)
+
+
+def test_a_pod_deleted_by_force_is_no_proof_while_its_node_is_not_ready() -> None:
+    cluster = CachedCluster()
+    cluster.node(ready="Unknown")
+    pod = cluster.pod()
+    cluster.delete(pod)
+    cluster.now += 3600 * SECOND
+    assert cluster.proof(pod) is None
+    cluster.node(ready="True")
+    assert cluster.proof(pod) is None
+    cluster.now += 61 * SECOND
+    assert "Node n1 is Ready" in (cluster.proof(pod) or "")
+
+
+def test_a_node_that_looks_ready_must_be_so_for_longer_than_a_failure_goes_unnoticed() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    cluster.now += 1000 * SECOND
+    pod = cluster.pod()
+    cluster.delete(pod)
+    cluster.now += 45 * SECOND
+    assert cluster.proof(pod) is None
+    cluster.node(ready="Unknown")
+    cluster.now += 100 * SECOND
+    assert cluster.proof(pod) is None
+
+
+def test_a_removed_node_is_proof_for_its_pods_there_or_not() -> None:
+    cluster = CachedCluster()
+    node = cluster.node(ready="Unknown")
+    there, gone = cluster.pod(), cluster.pod()
+    cluster.delete(gone)
+    assert cluster.proof(there) is None and cluster.proof(gone) is None
+    cluster.cache.drop(NODES, node)
+    assert "Node n1" in (cluster.proof(there) or "") and "Node n1" in (cluster.proof(gone) or "")
+
+
+def test_a_termination_claimed_manually_is_not_believed_while_the_broker_reports() -> None:
+    cluster = CachedCluster()
+    node = cluster.node()
+    forced, there = cluster.pod(), cluster.pod()
+    cluster.reporting |= {of(forced), of(there)}
+    cluster.delete(forced)
+    cluster.cache.drop(NODES, node)
+    cluster.now += 1000 * SECOND
+    assert cluster.proof(forced) is None and cluster.proof(there) is None
+    cluster.reporting.clear()
+    assert cluster.proof(forced) and cluster.proof(there)
+
+
+def test_a_container_that_was_restarted_is_proof_for_the_one_before() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    crashed = {"terminated": {"finishedAt": at(BEGAN + 600)}}
+    back = {"state": {"running": {"startedAt": at(BEGAN + 602)}}, "lastState": crashed}
+    pod = cluster.pod(phase="Running", containerStatuses=[back])
+    assert "container" in (cluster.deaths.proof(of(pod, BEGAN)) or "")
+    assert cluster.deaths.proof(of(pod, BEGAN + 602)) is None
+    waits = cluster.pod(phase="Running", containerStatuses=[{"state": {"waiting": {}}, "lastState": crashed}])
+    assert cluster.deaths.proof(of(waits, BEGAN))
+    assert cluster.deaths.proof(of(waits, BEGAN + 590)) is None, "the Node's clock may have been set back"
+
+
+def test_an_unknown_pod_is_looked_up_and_only_then_missing() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    cluster.now = 1000 * SECOND
+    incarnation = format_incarnation(str(uuid.uuid4()), BEGAN, "0123abcd")
+    assert cluster.deaths.proof(incarnation) is None
+    assert cluster.listed == [cluster.now]
+    cluster.now += 200 * SECOND
+    assert cluster.deaths.proof(incarnation) is None, "the cache may be old"
+    cluster.cache.replace(PODS, [], 10**6, requested_at=cluster.now)
+    assert "all Nodes are Ready" in (cluster.deaths.proof(incarnation) or "")
+    cluster.node("n2", ready="False")
+    assert cluster.deaths.proof(incarnation) is None, "it may run on there"
+
+
+def test_a_pod_whose_labels_were_changed_is_not_deleted() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    pod = cluster.pod()
+    cluster.version += 1
+    metadata = pod["metadata"] | {"labels": {}, "resourceVersion": str(cluster.version)}
+    cluster.cache.drop(PODS, pod | {"metadata": metadata})
+    cluster.now += 3600 * SECOND
+    assert cluster.proof(pod) is None

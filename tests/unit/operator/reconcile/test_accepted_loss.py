@@ -1,0 +1,64 @@
+"""The present leader carries out an accepted loss and reports it with its offsets."""
+
+from __future__ import annotations
+
+import asyncio
+
+from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.sealing.seal_coordinator import SealFromFiler
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.catalog import layouts, sealed_index
+from smq_storage.object_store.store import open_store
+from support.in_memory.brokers import FakeFleet
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.virtual_time import virtual_time
+
+TOPIC = "default/t"
+
+
+@virtual_time
+async def test_an_accepted_loss_and_its_offsets_survive_the_leader():
+    store = open_store("memory://")
+    fleet, platform = FakeFleet(store), FakePlatform(4)
+    for number in range(4):
+        fleet.add(f"b{number}")
+    platform.add_topic(TOPIC)
+    first = LeaderInMemory(platform, fleet, store)
+
+    async def never(leader: TopicReconciler, effect: SealFromFiler) -> None:
+        await asyncio.Event().wait()
+
+    first.effects._seal_from_filer = never  # type: ignore[method-assign]
+    async with running_leader(first):
+        await wait_until(lambda: TOPIC in first.topics and first.topics[TOPIC].is_stable, what="it is open")
+        managed = first.topics[TOPIC]
+        assert managed.reconciler is not None and managed.layout is not None and managed.topic is not None
+        uid, (segment,) = managed.topic.uid, managed.layout.segments
+        await wait_until(
+            lambda: all((uid, segment.name) in fleet.brokers[r.incarnation].held for r in segment.replicas)
+        )
+        fleet.write(uid, segment, 10)
+        await wait_until(
+            lambda: managed.reconciler and managed.reconciler.watermarks.get(segment.name) == 10,
+            what="it is reported",
+        )
+        for replica in segment.replicas:
+            fleet.brokers[replica.incarnation].answers = False
+            known = first.registry.get(replica.incarnation)
+            assert known is not None
+            known.suspected = True
+        await first.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[segment.name]))
+        await wait_until(
+            lambda: managed.reconciler and managed.reconciler.blocked,
+            what="nobody answers and nobody is proved gone",
+        )
+        await first.call("AcceptLoss", lpb.SegmentRequest(topic="t", segment=segment.name))
+        written = layouts.read_layout(store, TOPIC, uid)
+        assert written is not None and written[0].segment(segment.name).loss_accepted
+        assert not sealed_index.read(store, TOPIC, uid)
+    second = LeaderInMemory(platform, fleet, store)
+    async with running_leader(second):
+        await wait_until(lambda: sealed_index.read(store, TOPIC, uid), what="the next leader seals it")
+        (entry,) = sealed_index.read(store, TOPIC, uid)
+        assert (entry.name, entry.end) == (segment.name, 0)
+        assert (entry.lost_from, entry.lost_to) == (0, 10), "the loss is reported, though this leader got no report"

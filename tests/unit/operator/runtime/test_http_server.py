@@ -1,0 +1,46 @@
+"""The probes and the metrics over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.error
+import urllib.request
+
+import pytest
+
+from smq_core.errors import InvalidRequest
+from smq_operator.runtime.http_server import HttpServer
+
+METRICS = "text/plain; version=1.0.0; charset=utf-8"
+
+
+def get(port: int, path: str) -> tuple[int, str, str]:
+    """Status, content type and body."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as reply:
+            return reply.status, reply.headers["Content-Type"], reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+async def test_probes_metrics_and_unknown_paths() -> None:
+    reason = "the filer does not answer"
+    server = HttpServer(lambda: reason, lambda: (b"smq_up 1\n", METRICS))
+    port = await server.start("127.0.0.1:0")
+    try:
+        assert (await asyncio.to_thread(get, port, "/healthz"))[::2] == (200, "ok\n")
+        assert (await asyncio.to_thread(get, port, "/readyz"))[::2] == (503, f"{reason}\n")
+        reason = ""
+        assert (await asyncio.to_thread(get, port, "/readyz?verbose"))[::2] == (200, "ok\n")
+        assert await asyncio.to_thread(get, port, "/metrics") == (200, METRICS, "smq_up 1\n")
+        assert (await asyncio.to_thread(get, port, "/other/path"))[0] == 404
+        other = HttpServer(lambda: "", lambda: (b"", METRICS))
+        with pytest.raises(InvalidRequest, match=f"cannot listen on 127.0.0.1:{port} .* --http"):
+            await other.start(f"127.0.0.1:{port}")
+        await other.stop()
+    finally:
+        await server.stop()
+
+
+async def test_a_server_that_was_never_started_can_be_stopped() -> None:
+    await HttpServer(lambda: "", lambda: (b"", METRICS)).stop()

@@ -1,0 +1,44 @@
+"""The leader's metrics are what docs/metrics.md says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from smq_operator.metrics import Metrics
+from smq_storage.object_store.store import open_store
+from support.in_memory.brokers import FakeFleet
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.virtual_time import virtual_time
+
+DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
+
+
+@virtual_time
+async def test_every_metric_is_documented_and_every_documented_one_exists():
+    store = open_store("memory://")
+    fleet, platform = FakeFleet(store), FakePlatform(2)
+    for name in ("a", "b"):
+        fleet.add(name)
+    platform.add_topic("default/t")
+    leader = LeaderInMemory(platform, fleet, store)
+    async with running_leader(leader):
+        await wait_until(lambda: leader.decisions.recent and leader.topics["default/t"].is_stable)
+        text = (
+            Metrics(
+                leader.topics,
+                leader.registry,
+                leader.decisions,
+                leader.loop,
+                leader.garbage_collector,
+                leader.parts.clock,
+            )
+            .exposition()[0]
+            .decode()
+        )
+    served = set(re.findall(r"^(smq_\w+)(?:\{| )", text, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(smq_\w+)`", DOCS.read_text().split("## Leader")[1], re.MULTILINE))
+    assert served == documented
+    assert 'smq_leader_brokers{state="alive"} 2.0' in text
+    assert 'smq_topic_segments{phase="open",topic="default/t"} 1.0' in text
+    assert 'smq_leader_decisions_total{action="create",topic="default/t"} 1.0' in text

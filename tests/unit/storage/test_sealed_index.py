@@ -1,0 +1,150 @@
+"""The index of sealed segments: pages, idempotent appends, races, removal."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from smq_core.model.entities import Reason, RemovedSegment, SealedSegment
+from smq_core.model.keyspace import KeyRange
+from smq_storage.catalog import paths, sealed_index
+from smq_storage.catalog.sealed_index import PAGE_ENTRIES
+from smq_storage.object_store.store import Store, open_store
+
+AT = ("ns/t", "uid")
+
+
+def entry(number: int) -> SealedSegment:
+    return SealedSegment(
+        f"t-{number}", number, KeyRange(0, 8), 100, (), (f"t-{number + 1}",), Reason.CREATE, Reason.SPLIT, 1, 2, bytes=9
+    )
+
+
+def gone(*numbers: int) -> list[RemovedSegment]:
+    return [RemovedSegment(f"t-{number}", number, 100, 5) for number in numbers]
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store("memory://")
+
+
+def names(store: Store) -> list[str]:
+    return [e.name for e in sealed_index.read(store, *AT)]
+
+
+def test_entries_come_back_in_order_over_several_pages(store: Store) -> None:
+    count = 2 * PAGE_ENTRIES + 10
+    sealed_index.append(store, *AT, [entry(i) for i in range(PAGE_ENTRIES - 1)])
+    sealed_index.append(store, *AT, [entry(i) for i in range(PAGE_ENTRIES - 1, count)])
+    assert sealed_index.read(store, *AT) == [entry(i) for i in range(count)]
+    assert [o.path for o in store.list(paths.index_folder(*AT))] == [paths.index_page(*AT, i) for i in range(3)]
+
+
+def test_a_page_that_is_exactly_full_is_followed_by_another(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(i) for i in range(PAGE_ENTRIES)])
+    sealed_index.append(store, *AT, [entry(PAGE_ENTRIES)])
+    assert len(names(store)) == PAGE_ENTRIES + 1
+
+
+def test_appending_again_changes_nothing(store: Store) -> None:
+    many = [entry(i) for i in range(PAGE_ENTRIES + 5)]
+    sealed_index.append(store, *AT, many)
+    before = [(o.path, o.size) for o in store.list(paths.index_folder(*AT))]
+    sealed_index.append(store, *AT, many[:3])
+    sealed_index.append(store, *AT, many)
+    sealed_index.append(store, *AT, [many[0], many[0]])
+    assert [(o.path, o.size) for o in store.list(paths.index_folder(*AT))] == before
+
+
+def test_an_entry_given_twice_is_in_once(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(1), entry(1)])
+    assert names(store) == ["t-1"]
+
+
+def test_leaders_that_append_at_once_lose_nothing_and_double_nothing(store: Store) -> None:
+    def leader(number: int) -> None:
+        for i in range(0, 300, 10):
+            # each entry is appended by two of them
+            sealed_index.append(
+                store, *AT, [entry(i + j) for j in range(10) if (i + j) % 4 in (number, (number + 1) % 4)]
+            )
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(leader, range(4)))
+    assert sorted(names(store)) == sorted(f"t-{i}" for i in range(300))
+
+
+def test_removal_reaches_every_page_and_new_entries_still_go_to_the_last(store: Store) -> None:
+    count = 2 * PAGE_ENTRIES + 10
+    sealed_index.append(store, *AT, [entry(i) for i in range(count)])
+    sealed_index.remove(store, *AT, gone(*range(PAGE_ENTRIES + 3), 9999))
+    assert names(store) == [f"t-{i}" for i in range(PAGE_ENTRIES + 3, count)]
+    sealed_index.append(store, *AT, [entry(count)])
+    assert names(store)[-1] == f"t-{count}"
+    assert len(list(store.list(paths.index_folder(*AT)))) == 3
+
+
+def test_removal_is_repeatable_and_of_nothing_does_nothing(store: Store) -> None:
+    sealed_index.remove(store, *AT, gone(1))
+    sealed_index.append(store, *AT, [entry(1), entry(2)])
+    sealed_index.remove(store, *AT, gone(1))
+    sealed_index.remove(store, *AT, gone(1))
+    assert names(store) == ["t-2"]
+
+
+def test_removal_does_not_lose_what_is_appended_at_the_same_time(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(i) for i in range(50)])
+
+    def add(_: int) -> None:
+        for i in range(50, 100):
+            sealed_index.append(store, *AT, [entry(i)])
+
+    def take(_: int) -> None:
+        for i in range(50):
+            sealed_index.remove(store, *AT, gone(i))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda work: work(0), [add, take]))
+    assert names(store) == [f"t-{i}" for i in range(50, 100)]
+
+
+def test_what_was_removed_is_remembered_and_never_comes_back(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(i) for i in range(5)])
+    sealed_index.remove(store, *AT, gone(0, 1, 3))
+    sealed_index.append(store, *AT, [entry(1), entry(5)])
+    found = sealed_index.load(store, *AT)
+    assert [e.name for e in found.entries] == ["t-2", "t-4", "t-5"]
+    assert found.removed == ((0, 2), (3, 4))
+    assert found.pending_deletion == gone(0, 1, 3), "whoever leads next finds whose files are still to be deleted"
+
+
+def test_what_was_removed_is_remembered_on_its_own_page(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(i) for i in range(PAGE_ENTRIES + 5)])
+    sealed_index.remove(store, *AT, gone(PAGE_ENTRIES - 1, PAGE_ENTRIES))
+    assert sealed_index.load(store, *AT).removed == ((PAGE_ENTRIES - 1, PAGE_ENTRIES + 1),)
+    sealed_index.append(store, *AT, [entry(PAGE_ENTRIES - 1), entry(PAGE_ENTRIES)])
+    assert len(names(store)) == PAGE_ENTRIES + 3
+
+
+def test_segments_without_files_are_remembered_for_their_ends_but_not_all_of_them(store: Store) -> None:
+    count = 2 * PAGE_ENTRIES
+    for number in range(0, count, 128):
+        some = range(number, number + 128)
+        sealed_index.append(store, *AT, [entry(i) for i in some])
+        sealed_index.remove(store, *AT, gone(*some))
+    sealed_index.mark_files_deleted(store, *AT, [f"t-{i}" for i in range(3, count)])
+    found = sealed_index.load(store, *AT)
+    assert [it.name for it in found.pending_deletion] == ["t-0", "t-1", "t-2"]
+    assert len(found.removed_segments) == 3 + sealed_index.MAX_REMOVED_PER_PAGE
+    assert found.removed_segments[-1].name == f"t-{count - 1}"
+    assert found.removed == ((0, count),)
+
+
+def test_that_files_are_deleted_is_written_once(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(1)])
+    sealed_index.remove(store, *AT, gone(1))
+    sealed_index.mark_files_deleted(store, *AT, ["t-1"])
+    before = store.get(paths.index_page(*AT, 0)).etag
+    sealed_index.mark_files_deleted(store, *AT, ["t-1", "t-2"])
+    assert store.get(paths.index_page(*AT, 0)).etag == before
+    assert sealed_index.load(store, *AT).pending_deletion == []
