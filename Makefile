@@ -19,15 +19,15 @@ PINS = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate
 # `make e2e CLUSTER=kind` uses kind in place of the project's own cluster.
 CLUSTER ?= own
 
-# More arguments for pytest, e.g. `make test ARGS="-k chain -x"`. WORKERS=0 runs the tests one after the other; more than
-# there are cores, because many of them wait for processes most of their time.
+# More arguments for pytest, e.g. `make test ARGS="-k chain -x"`. WORKERS=0 runs the tests one after the other. There are
+# more workers than cores because many tests wait for processes most of their time.
 ARGS ?=
 WORKERS ?= 3
 
 # Nodes of Kubernetes, their base image, and cuts in the network between processes
 NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
 
-.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports format test demo bench chaos e2e \
+.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick demo bench chaos e2e \
 	cluster-packages cluster-build pins clean
 
 help: ## show this list
@@ -48,8 +48,8 @@ gen: $(STAMP) ## generate the protobuf stubs
 gen-check: $(STAMP) ## fail if the generated stubs differ from the .proto files
 	$(PY) tools/gen.py --check
 
-lint: $(STAMP) ## ruff, mypy, import layers, generated files; all of them, even if one fails
-	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports gen-check
+lint: $(STAMP) ## ruff, mypy, import layers, retired words, generated files; all of them, even if one fails
+	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports lint-vocabulary gen-check
 
 lint-ruff: $(STAMP)
 	$(VENV)/bin/ruff check .
@@ -63,12 +63,18 @@ lint-types: $(STAMP)
 lint-imports: $(STAMP)
 	$(VENV)/bin/lint-imports
 
+lint-vocabulary: $(STAMP)
+	$(PY) tools/check_vocabulary.py
+
 format: $(STAMP) ## let ruff fix and format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
 test: $(STAMP) ## every test that needs no Kubernetes nodes and kills nothing
 	$(PY) -m pytest tests -m "not chaos and not e2e" -n $(WORKERS) --dist loadfile $(ARGS)
+
+test-quick: $(STAMP) ## unit and property tests, in less than two minutes
+	$(PY) -m pytest tests/unit tests/property -n $(WORKERS) $(ARGS)
 
 demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all local processes
 	$(PY) -m examples.demo
