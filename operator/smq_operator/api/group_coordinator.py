@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from smq_core.errors import Conflict, StaleGeneration, StoreUnavailable, UnknownTopic
+from smq_core.errors import Conflict, StaleGeneration, StoreUnavailable, Unavailable, UnknownTopic
 from smq_core.model.entities import RemovedSegment, Topic
 from smq_core.reading.consumer_group import Assignment, Group
 from smq_core.reading.segment_dag import ReadProgress
@@ -52,6 +52,9 @@ class LoadedGroup:
     written: set[str] = field(default_factory=set)
     """Writer ids of PUTs with unknown outcome. If the file has one of them, this leader wrote it."""
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    """Commits that wait for the next PUT, or repeat what the PUT in flight contains."""
+    waiters_in_flight: list[asyncio.Future[None]] = field(default_factory=list)
+    """Commits that the PUT in flight contains."""
     writer: asyncio.Task[None] | None = None
     dag_version: object = None
     used_at: int = 0
@@ -262,12 +265,12 @@ class GroupCoordinator:
             it.dag_version = known
 
     def _drop(self, it: LoadedGroup, why: Exception) -> None:
-        """Unloads the group; its members have to join again."""
-        self._groups.pop((it.topic.name, it.group.name), None)
-        for waiter in it.waiters:
-            if not waiter.done():
-                waiter.set_exception(why)
-        it.waiters.clear()
+        """Unloads the group; its members have to join again. A PUT in flight answers its commits when it is done."""
+        key = (it.topic.name, it.group.name)
+        if self._groups.get(key) is it:  # otherwise the group was loaded anew, and that one stays
+            del self._groups[key]
+        waiters, it.waiters = it.waiters, []
+        _resolve(waiters, why)
 
     # ---- writing
 
@@ -276,32 +279,50 @@ class GroupCoordinator:
             it.writer = self._tasks.spawn(self._write_all(it))
 
     async def _write_all(self, it: LoadedGroup) -> None:
-        while it.group.pending or it.touch_due:
-            waiters, it.waiters = it.waiters, []
-            now = self._now()
-            committed_at, it.touch_due = now if it.group.pending else it.committed_at, False
-            mine = CommittedPositions(
-                it.group.generation,
-                it.group.begin_flush(),
-                uuid.uuid4().hex,
-                committed_at=committed_at,
-                last_active_at=now,
-            )
-            try:
-                await self._put(it, mine)
-            except (Conflict, UnknownTopic) as error:
-                log.warning("group.ownership_lost", topic=it.topic.name, group=it.group.name, message=error.message)
-                it.waiters += waiters
-                self._drop(it, StaleGeneration(f"group {it.group.name} is served by another leader: join again"))
-                return
-            except Exception as error:
-                it.group.flush_failed()
-                _resolve(waiters, error)
-                await asyncio.sleep(WRITE_RETRY_INTERVAL_SECONDS)
-            else:
-                it.group.flushed(self._now())
-                it.committed_at, it.written_at = committed_at, now
-                _resolve(waiters, None)
+        """Writes until nothing is pending. However it ends, every commit that waits is answered."""
+        try:
+            while it.group.pending or it.touch_due:
+                it.waiters_in_flight, it.waiters = it.waiters, []
+                await self._write_once(it)
+        except (Conflict, UnknownTopic) as error:
+            log.warning("group.ownership_lost", topic=it.topic.name, group=it.group.name, message=error.message)
+            why: Exception = StaleGeneration(f"group {it.group.name} is served by another leader: join again")
+            self._drop_with_write(it, why)
+        except BaseException:
+            self._drop_with_write(it, Unavailable("the leader stopped to write the group's positions: commit again"))
+            raise
+
+    async def _write_once(self, it: LoadedGroup) -> None:
+        """One PUT. Raises Conflict or UnknownTopic if the group is no longer this leader's."""
+        now = self._now()
+        committed_at, it.touch_due = now if it.group.pending else it.committed_at, False
+        mine = CommittedPositions(
+            it.group.generation,
+            it.group.begin_flush(),
+            uuid.uuid4().hex,
+            committed_at=committed_at,
+            last_active_at=now,
+        )
+        try:
+            await self._put(it, mine)
+        except (Conflict, UnknownTopic):
+            raise
+        except Exception as error:
+            it.group.flush_failed()
+            _resolve(it.waiters_in_flight, error)
+            await asyncio.sleep(WRITE_RETRY_INTERVAL_SECONDS)
+            return
+        it.group.flushed(self._now())
+        it.committed_at, it.written_at = committed_at, now
+        _resolve(it.waiters_in_flight, None)
+        if not it.group.pending:
+            # Commits that arrived during the PUT contain nothing but what it wrote.
+            repeated, it.waiters = it.waiters, []
+            _resolve(repeated, None)
+
+    def _drop_with_write(self, it: LoadedGroup, why: Exception) -> None:
+        _resolve(it.waiters_in_flight, why)
+        self._drop(it, why)
 
     async def _put(self, it: LoadedGroup, mine: CommittedPositions) -> None:
         topic, name = it.topic, it.group.name
