@@ -30,7 +30,7 @@ from smq_operator.reconcile.topics import TopicDirectory
 from smq_operator.reconcile.warm_up import WARM_UP_US, WarmUp
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.cleanup_settings import CleanupSettings
-from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.clock import Clock, PauseAwareClock
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
@@ -87,6 +87,7 @@ def build_leader(
 
     ``store_settings`` is what clients get to reach the store. Call it on the event loop.
     """
+    clock = pauses = PauseAwareClock(clock)
     registry, warm_up = BrokerRegistry(platform), WarmUp(clock, warm_up_us)
     topics, events, queue, decisions = TopicDirectory(), TopicEvents(), WorkQueue(), DecisionLog()
     assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue)
@@ -140,6 +141,10 @@ def build_leader(
         retry_policy,
     )
     health = HealthMonitor(topics, registry, clock, health_warm_up_us)
+    liveness_probes = LivenessProbes(registry, brokers, tasks, queue.enqueue, clock)
+    for part in (registry, warm_up, groups, liveness_probes):
+        pauses.on_pause(part.compensate_pause)
+    pauses.on_pause(loop.pause_detected)
     broker_service = BrokerService(
         readiness,
         topics,
@@ -147,7 +152,7 @@ def build_leader(
         registry,
         assignments,
         queue,
-        LivenessProbes(registry, brokers, tasks, queue.enqueue, clock),
+        liveness_probes,
         BrokerConnectivity(requests.separate),
         StaleSegments(topics, store, sealing, tasks),
         topic_deletions,

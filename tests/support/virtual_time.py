@@ -6,6 +6,7 @@ code runs, so a deadline of ten seconds is missed only if ten seconds of timers 
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
@@ -54,6 +55,14 @@ def run_in_virtual_time(coro: Coroutine[Any, Any, T]) -> T:
 def now() -> int:
     """The test's clock: virtual if it runs in virtual time."""
     return EPOCH + _running[-1].process.world.now if _running else clock.now()
+
+
+async def pause_process(seconds: float) -> None:
+    """Pauses all that runs in the test's loop, as SIGSTOP does. What the caller does next runs first after it."""
+    process = _running[-1].process
+    process.pause()
+    process.world.after(int(seconds * SECOND), process.resume)
+    await asyncio.sleep(0.001)
 
 
 class VirtualEvent:

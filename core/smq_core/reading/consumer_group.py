@@ -12,7 +12,7 @@ again with that generation, after it committed what it had delivered, or after H
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from smq_core.errors import StaleGeneration
 from smq_core.model.entities import SECOND, Micros
@@ -135,6 +135,12 @@ class Group:
         if overdue:
             self.assign(now)
         return unresponsive
+
+    def compensate_pause(self, microseconds: Micros) -> None:
+        """No heartbeat could arrive for so long, so that time counts neither for members nor for handovers."""
+        for member in self.members.values():
+            member.last_heartbeat_at += microseconds
+        self.handovers = {s: replace(h, until=h.until + microseconds) for s, h in self.handovers.items()}
 
     # ---- the DAG
 

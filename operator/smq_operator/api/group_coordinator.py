@@ -339,6 +339,11 @@ class GroupCoordinator:
 
     # ---- time
 
+    def compensate_pause(self, microseconds: int) -> None:
+        """This process was paused for so long, so no heartbeat could arrive in that time."""
+        for it in self._groups.values():
+            it.group.compensate_pause(microseconds)
+
     async def run(self) -> None:
         """Expires members, follows the DAG without requests, and unloads unused groups, until it is cancelled."""
         while True:

@@ -42,6 +42,11 @@ class LivenessProbes:
         self._on_suspected = on_suspected
         self._now = clock
         self._probing: set[str] = set()
+        self._pauses = 0
+
+    def compensate_pause(self, microseconds: int) -> None:
+        """This process was paused, so a probe that ran meanwhile timed out whether the broker answered or not."""
+        self._pauses += 1
 
     def report_unresponsive(self, incarnation: str, by: str) -> None:
         """Starts to probe this incarnation, to which ``by`` has no connection."""
@@ -64,7 +69,12 @@ class LivenessProbes:
         incarnation = broker.replica.incarnation
         try:
             while broker.gone is None:
-                if await self.probe(broker):
+                pauses = self._pauses
+                answered = await self.probe(broker)
+                self._now()  # notices a pause during the probe
+                if not answered and self._pauses != pauses:
+                    continue
+                if answered:
                     if broker.suspected:
                         log.info("broker.recovered", broker=broker.replica.broker, incarnation=incarnation)
                         broker.mark_alive(self._now())

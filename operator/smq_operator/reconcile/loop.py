@@ -33,7 +33,6 @@ from smq_operator.runtime.task_runner import TaskRunner
 log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 0.1
-PAUSE_DETECTED_AFTER_US = 1_000_000
 
 
 class LeaderLoop:
@@ -67,7 +66,6 @@ class LeaderLoop:
         self._warm_up = warm_up
         self._now = clock
         self.reconciliations = 0
-        self._last_reconcile_at = 0
         self._last_tick_at = 0
         self._platform_changed = True
         self._broker_states: object = None
@@ -91,6 +89,14 @@ class LeaderLoop:
                 log.exception("reconcile.failed")
             await self._queue.wait(TICK_SECONDS)
 
+    def pause_detected(self, microseconds: int) -> None:
+        """This process was paused for so long, so no broker could report in that time of the warm-up."""
+        for managed in self._topics.values():
+            if managed.reconciler is not None:
+                managed.reconciler.warm_up_until += microseconds
+        if self.reconciliations:  # before its election a leader does not read its clock
+            log.warning("leader.pause_detected", seconds=microseconds / 1e6)
+
     async def stop(self) -> None:
         """Ends the loop and abandons running effects; the next leader repeats them."""
         self._stopping = True
@@ -102,10 +108,6 @@ class LeaderLoop:
     def reconcile(self) -> None:
         """Compares everything that is due once."""
         now = self._now()
-        if self.reconciliations and now - self._last_reconcile_at > PAUSE_DETECTED_AFTER_US:
-            log.warning("leader.pause_detected", seconds=(now - self._last_reconcile_at) / 1e6)
-            self._registry.compensate_pause(now - self._last_reconcile_at)
-        self._last_reconcile_at = now
         self.reconciliations += 1
         if self._platform_changed or now - self._last_tick_at >= TICK_SECONDS * 1e6:
             self._tick(now)

@@ -22,6 +22,11 @@ class WarmUp:
         self.ends_at = now + self._duration_us
         self._fleet_start_deadline = now + FLEET_START_TIMEOUT_US
 
+    def compensate_pause(self, microseconds: int) -> None:
+        """No broker could report for so long, because this process was paused."""
+        self.ends_at += microseconds
+        self._fleet_start_deadline += microseconds
+
     @property
     def over(self) -> bool:
         """Whether every broker that is alive has had time to report."""

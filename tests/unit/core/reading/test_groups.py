@@ -195,3 +195,16 @@ def test_a_position_beyond_an_end_counts_as_read_after_a_loss():
     group.update(nodes(SegmentNode("s0", (), end=4), SegmentNode("s1", ("s0",))), 0)
     assert group.join("a", 0).positions == {"s1": 0}
     assert group.positions["s0"] == 9, "it does not go back"
+
+
+def test_a_pause_of_the_leader_counts_neither_for_members_nor_for_handovers():
+    group = Group("g")
+    group.update(open_segments(2), 0)
+    group.join("a", 0)
+    group.join("b", 0)
+    (segment,) = group.handovers
+    group.compensate_pause(MEMBER_TIMEOUT * 10)
+    late = MEMBER_TIMEOUT * 10
+    assert group.expire(late + HANDOVER_TIMEOUT - 1) == [] and segment in group.handovers
+    assert group.expire(late + HANDOVER_TIMEOUT) == [] and not group.handovers
+    assert group.expire(late + MEMBER_TIMEOUT + 1) == ["a", "b"]

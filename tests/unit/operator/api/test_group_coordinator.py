@@ -1,4 +1,4 @@
-"""Commits to a group while its file is being written."""
+"""Commits to a group while its file is being written, and members while the leader is paused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
-from support.virtual_time import VirtualEvent, virtual_time
+from support.virtual_time import VirtualEvent, pause_process, virtual_time
 
 TOPIC, GROUP = "default/t", "g"
 GRACE = 5.0
@@ -24,7 +24,7 @@ GRACE = 5.0
 
 
 @dataclass
-class HeldWrites:
+class DelayedWrites:
     """Holds the PUTs of a group's file. Each PUT waits for the event at its position, and then does what it says."""
 
     gates: list[VirtualEvent] = field(default_factory=list)
@@ -41,7 +41,7 @@ class HeldWrites:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         put = group_positions.put_positions
 
-        def held(store: Any, topic: str, uid: str, group: str, mine: CommittedPositions, *rest: Any) -> str:
+        def delayed_put(store: Any, topic: str, uid: str, group: str, mine: CommittedPositions, *rest: Any) -> str:
             number = self.started
             self.started += 1
             if number < len(self.gates):
@@ -52,7 +52,7 @@ class HeldWrites:
             self.written.append(mine.positions)
             return put(store, topic, uid, group, mine, *rest)
 
-        monkeypatch.setattr(group_positions, "put_positions", held)
+        monkeypatch.setattr(group_positions, "put_positions", delayed_put)
 
 
 @asynccontextmanager
@@ -79,7 +79,7 @@ def commit(leader: LeaderInMemory, generation: int, positions: Mapping[str, int]
 async def test_a_commit_that_repeats_one_that_is_being_written_is_answered():
     with pytest.MonkeyPatch.context() as patch:
         async with leader_with_group() as (leader, generation, (segment,)):
-            writes = HeldWrites()
+            writes = DelayedWrites()
             writes.install(patch)
             gate = writes.hold()
             first = commit(leader, generation, {segment: 0})
@@ -96,7 +96,7 @@ async def test_a_commit_that_repeats_one_that_is_being_written_is_answered():
 async def test_a_commit_that_repeats_one_whose_write_fails_waits_for_the_next_write():
     with pytest.MonkeyPatch.context() as patch:
         async with leader_with_group() as (leader, generation, (segment,)):
-            writes = HeldWrites()
+            writes = DelayedWrites()
             writes.install(patch)
             gate, second = writes.hold(StoreUnavailable("broken by the test")), writes.hold()
             first = commit(leader, generation, {segment: 0})
@@ -116,7 +116,7 @@ async def test_a_commit_that_repeats_one_whose_write_fails_waits_for_the_next_wr
 async def test_a_repeated_commit_with_a_new_position_waits_for_the_write_of_that():
     with pytest.MonkeyPatch.context() as patch:
         async with leader_with_group(2) as (leader, generation, (one, other)):
-            writes = HeldWrites()
+            writes = DelayedWrites()
             writes.install(patch)
             gates = [writes.hold(), writes.hold()]
             first = commit(leader, generation, {one: 0})
@@ -135,7 +135,7 @@ async def test_a_repeated_commit_with_a_new_position_waits_for_the_write_of_that
 async def test_a_commit_that_waits_for_a_write_is_answered_when_another_leader_took_the_group():
     with pytest.MonkeyPatch.context() as patch:
         async with leader_with_group() as (leader, generation, (segment,)):
-            writes = HeldWrites()
+            writes = DelayedWrites()
             writes.install(patch)
             gate = writes.hold()
             first = commit(leader, generation, {segment: 0})
@@ -158,7 +158,7 @@ async def test_a_commit_that_waits_for_a_write_is_answered_when_another_leader_t
 async def test_a_commit_that_waits_for_a_write_is_answered_when_the_leader_stops():
     with pytest.MonkeyPatch.context() as patch:
         async with leader_with_group() as (leader, generation, (segment,)):
-            writes = HeldWrites()
+            writes = DelayedWrites()
             writes.install(patch)
             writes.hold()
             waiting = [commit(leader, generation, {segment: 0})]
@@ -169,3 +169,33 @@ async def test_a_commit_that_waits_for_a_write_is_answered_when_the_leader_stops
             for each in waiting:
                 with pytest.raises(Unavailable, match="commit again"):
                     await asyncio.wait_for(each, GRACE)
+
+
+@pytest.mark.parametrize("first", ["the coordinator", "a heartbeat"])
+@virtual_time
+async def test_no_member_expires_because_the_leader_was_paused(first: str):
+    async with leader_with_group(2) as (leader, generation, _):
+        await leader.groups.join(TOPIC, GROUP, "b", "earliest", 0)
+        _, before = await leader.groups.join(TOPIC, GROUP, "a", "earliest", generation)
+        await leader.groups.join(TOPIC, GROUP, "a", "earliest", before.generation)  # a has released its second segment
+        _, of_b = await leader.groups.join(TOPIC, GROUP, "b", "earliest", before.generation)
+        await pause_process(120)
+        if first == "the coordinator":
+            await asyncio.sleep(1)
+        _, after = await leader.groups.join(TOPIC, GROUP, "a", "earliest", before.generation)
+        served = leader.groups.loaded(TOPIC, GROUP)
+        assert served is not None and set(served.members) == {"a", "b"}
+        assert after.generation == of_b.generation, "nothing was assigned anew"
+        assert set(served.assignment.values()) == {"a", "b"}
+
+
+@virtual_time
+async def test_a_member_that_sends_nothing_after_a_pause_of_the_leader_expires():
+    async with leader_with_group() as (leader, _, _):
+        await pause_process(120)
+        served = leader.groups.loaded(TOPIC, GROUP)
+        assert served is not None
+        await asyncio.sleep(4)
+        assert "a" in served.members
+        await asyncio.sleep(3)
+        assert not served.members
