@@ -71,7 +71,7 @@ def print_figures(operator: OperatorProcess, what: str) -> None:
 def measure_idle(operator: OperatorProcess, kube: KubeClient) -> None:
     """What it does when there is nothing to do."""
     pid = operator.process.pid
-    eventually(lambda: _writes_within(kube, 5.0) == 0, 120.0, what="it has no more to write")
+    eventually(lambda: _writes_within(kube, 5.0) == 0, what="it has no more to write")
     written, cpu = writes(kube), cpu_seconds([pid])
     time.sleep(REST)
     spent = cpu_seconds([pid]) - cpu
@@ -96,22 +96,22 @@ def lose_segments(kube: KubeClient, topics: int) -> int:
 
 def measure(operator: OperatorProcess, kube: KubeClient, topics: int) -> None:
     operator.create_pod()
-    operator.start(timeout=90.0)
+    operator.start()
     print_figures(operator, "without topics")
     began = time.monotonic()
     for number in range(topics):
         kube.create(topic(NAMESPACE, f"t{number}", partitions=16, segments={"min": SEGMENTS}))
         if (number + 1) % AT_A_TIME == 0 or number + 1 == topics:
-            eventually(partial(has_status, kube, number + 1), 300.0, what="all are shown", pause=0.5)
+            eventually(partial(has_status, kube, number + 1), what="all are shown", pause=0.5)
     print_figures(operator, f"{topics} Topics of {SEGMENTS} segments, shown after {time.monotonic() - began:.0f} s")
     measure_idle(operator, kube)
     for how in ("terminated", "killed"):
         operator.kill() if how == "killed" else operator.terminate()
         lost = lose_segments(kube, topics)
         began = time.monotonic()
-        operator.start(timeout=90.0)
+        operator.start()
         led = time.monotonic() - began
-        eventually(lambda: has_status(kube, topics), 300.0, what="all are shown again", pause=0.5)
+        eventually(lambda: has_status(kube, topics), what="all are shown again", pause=0.5)
         took = time.monotonic() - began
         print_figures(
             operator, f"{how} and started again: leads after {led:.1f} s, {lost} lost Segments back after {took:.1f} s"

@@ -16,7 +16,7 @@ import pytest
 
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.processes.local_cluster import manifest
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 sys.path.insert(0, str(Path(__file__).parent))
 import log_checker
@@ -44,7 +44,7 @@ def test_nothing_is_lost_repeated_or_reordered(request: pytest.FixtureRequest, t
         spec = {"segments": {"min": 2, "max": 16}, "flush": {"bytes": "1Mi", "interval": "2s"}}
         with cluster.connect() as client:
             client.admin().apply(manifest("chaos", **spec))
-            eventually(lambda: client.admin().segments("chaos"), 20, what="the first layout")
+            eventually(lambda: client.admin().segments("chaos"), what="the first layout")
             topic = client.admin().topic("chaos")
         faults = ChaosFaults(cluster, environment.seaweed, "chaos", seed, environment.network)
         writers = [
@@ -53,7 +53,7 @@ def test_nothing_is_lost_repeated_or_reordered(request: pytest.FixtureRequest, t
         ]
         readers = [environment.client("reader_process.py", cluster.address, "chaos", path) for path in delivered]
         try:
-            eventually(lambda: all(path.read_text() for path in acked), 60, what="every writer's first ack")
+            eventually(lambda: all(path.read_text() for path in acked), what="every writer's first ack")
             run_faults(faults, seconds)
             for process in writers:
                 process.send_signal(signal.SIGTERM)
@@ -62,14 +62,13 @@ def test_nothing_is_lost_repeated_or_reordered(request: pytest.FixtureRequest, t
             total = sum(len(path.read_text().splitlines()) - 1 for path in acked)
             eventually(
                 lambda: all(len(path.read_text().splitlines()) >= total for path in delivered),
-                120,
                 what=f"readers at the end of {total} messages",
             )
         finally:
             for process in [*writers, *readers]:
                 if process.poll() is None:
                     process.send_signal(signal.SIGTERM)
-                    process.wait(30)
+                    process.wait(HANG_GUARD)
         cluster.stop()
         root = f"{bucket_of(environment.seaweed)}/default/chaos/{topic.uid}"
         findings = log_checker.check(environment.seaweed.endpoint, root, acked, delivered)
@@ -91,7 +90,7 @@ def run_faults(faults: ChaosFaults, seconds: float) -> None:
         what = faults.step()
         ended = time.monotonic()
         faults.wait(NOTICED)
-        eventually(faults.is_stable, 60, what=f"the cluster is stable after: {what}")
+        eventually(faults.is_stable, what=f"the cluster is stable after: {what}")
         now = time.monotonic()
         print(f"  {now - began:4.0f} s  {what}; settled after {now - ended:.1f} s", flush=True)
 

@@ -18,10 +18,10 @@ class Load:
         self.stall = 0.0
         """The longest time between two acks, in seconds; known when the load has ended."""
 
-    def run_rounds(self, rounds: int = 200, timeout: float = 120) -> None:
+    def run_rounds(self, rounds: int = 200) -> None:
         """Returns when that many more sends were acked."""
         wanted = self._publishing.acked + rounds
-        eventually(lambda: self._failed() or self._publishing.acked >= wanted, timeout, what="messages are acked")
+        eventually(lambda: self._failed() or self._publishing.acked >= wanted, what="messages are acked")
 
     def _failed(self) -> bool:
         if self._publishing.failure is not None:
@@ -43,6 +43,6 @@ def load(release: Release, topic: str, *, at_once: int = 5) -> Iterator[Load]:
             finally:
                 running.stall = publishing.stop()
         with client.consumer(topic, start="earliest") as consumer:
-            batches = read_back(consumer, ledger.total, timeout=120)
+            batches = read_back(consumer, ledger.total)
         check_deliveries(ledger, batches)
     print(f"\n{topic}: {ledger.total} messages, none lost, none twice, in order; longest stall {running.stall:.2f} s")

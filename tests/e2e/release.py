@@ -64,32 +64,32 @@ class Release:
         self.kube.apply(namespace)
         with self._helm() as (config, chart):
             if any(found["name"] == NAME for found in config.list()):
-                config.upgrade(chart, NAME, self.values, timeout=60)
+                config.upgrade(chart, NAME, self.values, timeout=300)
                 if not os.environ.get("SMQ_E2E_KEEP_IMAGES"):
                     self.kube.kubectl("-n", SPACE, "rollout", "restart", "deployment")
             else:
-                config.install(chart, NAME, self.values, timeout=60)
+                config.install(chart, NAME, self.values, timeout=300)
         self.wait_ready()
 
     def upgrade(self, changed: Mapping[str, Any], folder: Path = CHART) -> None:
         """``helm upgrade`` with other values, to the chart in ``folder``; a mapping replaces only what it names."""
         with self._helm(folder) as (config, chart):
-            config.upgrade(chart, NAME, merged(self.values, changed), timeout=60)
+            config.upgrade(chart, NAME, merged(self.values, changed), timeout=300)
 
     def test(self) -> str:
         """``helm test``. Raises HelmError; returns the log of its Pod."""
         with self._helm() as (config, _):
-            config.test(NAME, timeout=180)
+            config.test(NAME, timeout=300)
         return ""
 
     def uninstall(self) -> None:
         with self._helm() as (config, _):
-            config.uninstall(NAME, timeout=60)
+            config.uninstall(NAME, timeout=300)
 
-    def wait_ready(self, timeout: float = 180) -> None:
+    def wait_ready(self) -> None:
         """A leader leads, and as many brokers as there are to be at least are ready. Fails with what Pods say."""
         try:
-            eventually(self._ready, timeout, what="the release is ready", pause=0.2)
+            eventually(self._ready, what="the release is ready", pause=0.2)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.describe()}") from error
 
@@ -136,11 +136,11 @@ class Release:
         """A client that comes by the leader's Service. The filer's name means nothing outside: it gets its address."""
         filer = f"http://{self.service('smq-seaweedfs')}:8333"
         leader = f"{self.service('smq')}:7070"
-        return smq.connect(leader, namespace=SPACE, timeout=60, filer_url="s3://smq", filer_endpoint=filer)
+        return smq.connect(leader, namespace=SPACE, timeout=300, filer_url="s3://smq", filer_endpoint=filer)
 
     def connect_outside(self) -> smq.Client:
         """A client that has only the address of the external Service."""
-        return smq.connect(via=f"{self.service('smq-external')}:7072", namespace=SPACE, timeout=60)
+        return smq.connect(via=f"{self.service('smq-external')}:7072", namespace=SPACE, timeout=300)
 
     def service(self, name: str) -> str:
         """The address of a Service of the release."""
@@ -152,7 +152,7 @@ class Release:
         named = {"name": name, "namespace": SPACE}
         topic = {"apiVersion": "seaweedmq.io/v1alpha1", "kind": "Topic", "metadata": named, "spec": spec}
         self.kube.apply(topic)
-        eventually(lambda: condition(self.kube.get(topic), "Ready") == "True", 60, what=f"{name} is Ready", pause=0.2)
+        eventually(lambda: condition(self.kube.get(topic), "Ready") == "True", what=f"{name} is Ready", pause=0.2)
         return self.kube.get(topic)
 
     def segments(self, topic: str, phase: str = "Open") -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from e2e.cluster.image import DockerArchive
 from support.kube.client import KubeClient, documents
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 IMAGE = "localhost/echo:1"
 SERVER = """
 import http.server, os
@@ -61,7 +61,7 @@ spec:
           securityContext: {{runAsNonRoot: true, runAsUser: 65532, readOnlyRootFilesystem: true}}
 """
 QUERY = (
-    "import urllib.request as u; print(u.urlopen('http://echo.default.svc.cluster.local', timeout=5).read().decode())"
+    "import urllib.request as u; print(u.urlopen('http://echo.default.svc.cluster.local', timeout=60).read().decode())"
 )
 
 
@@ -89,7 +89,7 @@ def kube(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> KubeClie
     client.install_crds(list(documents(Path(__file__).parents[2] / "crds")))
     for resource in yaml.safe_load_all(WORKLOAD):
         client.create(resource)
-    client.kubectl("rollout", "status", "deployment/echo", "--timeout=90s")
+    client.kubectl("rollout", "status", "deployment/echo", "--timeout=280s")
     return client
 
 
@@ -105,18 +105,18 @@ def test_a_service_is_found_by_name_and_leads_to_pods_of_both_nodes(kube: KubeCl
     def reached() -> set[str]:
         return {kube.kubectl("exec", pod, "--", "python3", "-c", QUERY).strip() for _ in range(4)}
 
-    eventually(lambda: reached() == {"node1", "node2"}, 60, what="the Service leads to both nodes")
+    eventually(lambda: reached() == {"node1", "node2"}, what="the Service leads to both nodes")
 
 
 def test_a_drain_moves_pods_and_a_dead_node_is_noticed(kube: KubeClient, cluster: Cluster) -> None:
-    kube.kubectl("drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")
-    kube.kubectl("rollout", "status", "deployment/echo", "--timeout=60s")
+    kube.kubectl("drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=280s")
+    kube.kubectl("rollout", "status", "deployment/echo", "--timeout=280s")
     assert {p["spec"]["nodeName"] for p in kube.list("v1", "Pod", "default", fieldSelector="status.phase=Running")} == {
         "node1"
     }
     node = cluster.nodes[1]
     node.kill()
-    eventually(lambda: not node.ready(), 60, what="the dead node is not Ready")
+    eventually(lambda: not node.ready(), what="the dead node is not Ready")
 
 
 def test_the_api_server_comes_back_where_it_was(kube: KubeClient, cluster: Cluster) -> None:
@@ -146,11 +146,11 @@ def test_a_cluster_dies_with_its_owner(tmp_path: Path) -> None:
     )
     daemons = Daemons(tmp_path, attached=False)
     try:
-        eventually(lambda: daemons.alive("kube-scheduler"), 60, what="the other cluster is up")
+        eventually(lambda: daemons.alive("kube-scheduler"), what="the other cluster is up")
     finally:
         owner.kill()
         owner.wait()
-    eventually(lambda: not any(map(daemons.alive, PROGRAMS)), 20, what="its programs are gone")
+    eventually(lambda: not any(map(daemons.alive, PROGRAMS)), what="its programs are gone")
 
 
 @pytest.mark.parametrize(("owner", "begins"), [(os.getpid, True), (os.getppid, False)])

@@ -10,7 +10,7 @@ from e2e.release import SPACE, Release, unique
 from smq_storage.object_store.store import Store, StoreSettings
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 SPEC = {"partitions": 16, "segments": {"min": 2}, "flush": {"interval": "1s"}}
 
 
@@ -36,12 +36,12 @@ def test_a_deleted_topics_data_stays_or_goes_as_its_policy_says(release: Release
     name = unique("deleted")
     topic = release.topic(name, **SPEC, deletionPolicy=policy)
     write(release, name)
-    eventually(lambda: any(path.endswith(".parquet") for path in files(release, topic)), 30, what="chunks are written")
+    eventually(lambda: any(path.endswith(".parquet") for path in files(release, topic)), what="chunks are written")
     release.kube.delete(topic)
-    eventually(lambda: release.kube.find(topic) is None, 30, what="the resource is gone")
-    eventually(lambda: not segments(release, name), 60, what="its Segments are gone")
+    eventually(lambda: release.kube.find(topic) is None, what="the resource is gone")
+    eventually(lambda: not segments(release, name), what="its Segments are gone")
     if policy == "Delete":
-        eventually(lambda: not files(release, topic), 120, what="the topic's data is deleted", pause=0.5)
+        eventually(lambda: not files(release, topic), what="the topic's data is deleted", pause=0.5)
     else:
         assert any(path.endswith(".parquet") for path in files(release, topic))
 
@@ -55,12 +55,12 @@ def test_a_namespace_goes_with_its_topics(release: Release, alive: bool) -> None
     topic = {"apiVersion": "seaweedmq.io/v1alpha1", "kind": "Topic", "metadata": named, "spec": SPEC}
     release.kube.create(topic)
     found = "seaweedmq.io/v1alpha1", "Segment", name
-    eventually(lambda: len(release.kube.list(*found)) >= 2, 60, what="the topic has its Segments")
+    eventually(lambda: len(release.kube.list(*found)) >= 2, what="the topic has its Segments")
     try:
         if not alive:
             scale(release, 0)
         release.kube.delete(space)
-        eventually(lambda: release.kube.find(space) is None, 90, what="the Namespace is gone", pause=0.2)
+        eventually(lambda: release.kube.find(space) is None, what="the Namespace is gone", pause=0.2)
     finally:
         if not alive:
             scale(release, 2)
@@ -69,7 +69,7 @@ def test_a_namespace_goes_with_its_topics(release: Release, alive: bool) -> None
 
 def scale(release: Release, replicas: int) -> None:
     release.kube.patch(release.deployment("operator"), {"spec": {"replicas": replicas}})
-    eventually(lambda: len(release.pods("operator")) == replicas, 60, what=f"there are {replicas} operators")
+    eventually(lambda: len(release.pods("operator")) == replicas, what=f"there are {replicas} operators")
 
 
 def segments(release: Release, topic: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from e2e.cluster.base_image import python_base
 from e2e.images.engine import Engine, NoEngine
 from e2e.images.product import PARTS, archives, name, without_docker
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 LARGEST_MIB = {"broker": 450, "operator": 520}
 
 

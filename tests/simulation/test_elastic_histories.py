@@ -19,7 +19,7 @@ from support.sim.histories.parallel import failures
 pytestmark = pytest.mark.simulation
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_invariants_hold_in_every_elastic_history(elastic_seeds: range, workers: ProcessPoolExecutor) -> None:
     found = failures(workers, run, elastic_seeds)
     assert not found, f"{len(found)} of {len(elastic_seeds)} histories failed; the first:\n{found[0]}"

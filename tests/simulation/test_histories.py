@@ -16,7 +16,7 @@ from support.sim.histories.protocol import run
 pytestmark = pytest.mark.simulation
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_the_invariants_hold_in_every_history(seeds: range, workers: ProcessPoolExecutor) -> None:
     found = failures(workers, run, seeds)
     assert not found, f"{len(found)} of {len(seeds)} histories failed; the first:\n{found[0]}"

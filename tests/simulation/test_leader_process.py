@@ -29,7 +29,7 @@ HISTORIES = 100
 CHUNK = 20
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
 def test_the_invariants_hold_with_the_real_loop(first: int, workers: ProcessPoolExecutor) -> None:
     found = failures(workers, leader_process.run, range(first, first + CHUNK))
@@ -49,7 +49,7 @@ def test_a_seed_is_one_history() -> None:
     assert one.decisions and any("layout.put" in words or "decision" in words for *_, words in one.world.story.lines)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_a_leader_that_takes_unresponsive_for_terminated_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The segments of an unresponsive broker are not given up, because it may be alive."""
     original = BrokerRegistry.apply_termination_proofs
@@ -64,7 +64,7 @@ def test_a_leader_that_takes_unresponsive_for_terminated_is_caught(monkeypatch: 
     assert any(leader_process.run(seed) for seed in range(60))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_a_leader_that_answers_a_deletion_of_what_it_has_not_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The filer may have the topic from earlier leaders. The search begins at one of the few seeds that detect it."""
     deletions = [seed for seed in range(1_000_247, 1_000_747) if TopicDeletionScenario(seed).drawn]

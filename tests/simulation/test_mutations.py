@@ -26,7 +26,7 @@ RULES = [
 """The mutation with the histories that detect it, and how many of them are tried."""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("rule", "run", "within"), RULES)
 def test_a_broken_rule_is_noticed(rule: Callable[[pytest.MonkeyPatch], None], run: Run, within: int) -> None:
     first = FIRST.get(rule.__name__, 0)

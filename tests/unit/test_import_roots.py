@@ -19,7 +19,7 @@ print(smq_operator.__file__)
 
 def test_standard_library_and_package_are_both_importable_from_the_root():
     # `-c` puts the working directory first on the path, like `python -m examples.demo` does
-    done = subprocess.run([sys.executable, "-c", BOTH], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", BOTH], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     standard, ours = (Path(line).resolve() for line in done.stdout.splitlines())
     assert ROOT not in standard.parents or ".venv" in standard.parts

@@ -55,7 +55,7 @@ class Cluster:
             self.control_plane.kubectl("apply", "-f", "-", stdin=addons)
             for node in self.nodes:
                 node.up(images)
-            wait = ("rollout", "status", "-n", "kube-system", "daemonset/dns", "--timeout=90s")
+            wait = ("rollout", "status", "-n", "kube-system", "daemonset/dns", "--timeout=280s")
             self.control_plane.kubectl(*wait)
 
     def down(self) -> None:

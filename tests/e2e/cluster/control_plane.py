@@ -45,7 +45,7 @@ class ControlPlane:
         self.start_api_server()
         self._start_clients()
         account = "/api/v1/namespaces/default/serviceaccounts/default"
-        self._wait(lambda: self.get(account) == 200, 60, "the controller manager works", "kube-controller-manager")
+        self._wait(lambda: self.get(account) == 200, 300, "the controller manager works", "kube-controller-manager")
 
     def stop(self) -> None:
         """Ends everything at once; the folder stays."""
@@ -99,7 +99,7 @@ class ControlPlane:
         else:
             flags["endpoint-reconciler-type"] = "none"  # a loopback address is no endpoint
         self._start("kube-apiserver", flags)
-        self._wait(lambda: self.get("/readyz") == 200, 90, "the API server is ready", "kube-apiserver", "etcd")
+        self._wait(lambda: self.get("/readyz") == 200, 300, "the API server is ready", "kube-apiserver", "etcd")
 
     def wake_controllers(self) -> None:
         """Restarts them after the API server was away: alone they may wait a minute before they retry."""
@@ -111,7 +111,7 @@ class ControlPlane:
         """The HTTP status of a GET as admin; 0 without an answer."""
         context = ssl.create_default_context(cafile=str(self.authority.certificate("ca")))
         context.load_cert_chain(self.authority.certificate("admin"), self.authority.key("admin"))
-        connection = http.client.HTTPSConnection(self.host, self.port, timeout=5, context=context)
+        connection = http.client.HTTPSConnection(self.host, self.port, timeout=60, context=context)
         try:
             connection.request("GET", path)
             return connection.getresponse().status
@@ -126,7 +126,7 @@ class ControlPlane:
         cache = str(self.folder / "kubectl-cache")
         return [str(BIN / "kubectl"), "--kubeconfig", str(self.kubeconfig), "--cache-dir", cache]
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 120) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 300) -> str:
         """What kubectl prints, as admin. Raises CalledProcessError, with what it said in ``stderr``."""
         done = subprocess.run(
             [*self.kubectl_command, *arguments],

@@ -49,10 +49,10 @@ class Node:
         kubeconfig = self._control_plane.authority.kubeconfig(self.name)
         what = ["bash", INIT, self.folder, self.name, self._namespace, self._network.node(self.number), BIN, kubeconfig]
         daemons.start(self.name, [*entered, *apart, *map(str, what)])
-        self._wait(lambda: self._ctr("version").returncode == 0, 60, "containerd answers")
+        self._wait(lambda: self._ctr("version").returncode == 0, 300, "containerd answers")
         self.load(images)
         (self.folder / "images-loaded").touch()
-        self._wait(self.ready, 90, "the node is Ready")
+        self._wait(self.ready, 300, "the node is Ready")
 
     def ready(self) -> bool:
         """What the API says: a killed node is Ready until its grace period is over."""
@@ -76,7 +76,7 @@ class Node:
         self.kill()
         ip("netns", "del", self._namespace, check=False)
         with contextlib.suppress(NotReady):
-            wait_until(self._without_cgroups, 5, "the node's cgroups are empty")
+            wait_until(self._without_cgroups, 60, "the node's cgroups are empty")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _connect(self) -> None:

@@ -60,7 +60,7 @@ class Engine:
         )
         self._daemons.start("dockerd", ["dockerd", f"--host={self._host}", *places, *quiet])
         try:
-            wait_until(self._answers, 60, "the Docker engine answers")
+            wait_until(self._answers, 300, "the Docker engine answers")
         except NotReady as error:
             said = self._daemons.log_tails("dockerd")
             self.__exit__()
@@ -110,7 +110,7 @@ class Engine:
     def _answers(self) -> bool:
         return self._run("info", "--format={{.ServerVersion}}").returncode == 0
 
-    def _run(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
         host = ["--host", self._host] if self._host else []
         environment = os.environ | {"DOCKER_BUILDKIT": "1", "BUILDKIT_PROGRESS": "plain"}
         command = [self._client, *host, *arguments]

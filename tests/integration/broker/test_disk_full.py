@@ -12,7 +12,7 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.data.raw_flight import RawProducer, rows
 from support.processes.broker import BrokerProcesses, make_segment, make_topic
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -72,20 +72,20 @@ def test_a_full_disk_stops_acks_and_loses_nothing(disk: SmallFilesystem, tmp_pat
             while not one.events("chunk.store_unavailable"):
                 assert len(sent) < 400, "100 MB are on a disk of 48"
                 send()
-                eventually(lambda: len(sent) - 1 in producer.acked or one.events("chunk.store_unavailable"), 30)
+                eventually(lambda: len(sent) - 1 in producer.acked or one.events("chunk.store_unavailable"))
             failure = one.events("chunk.store_unavailable")[0]["error"]
             assert "free space" in failure, failure
 
             # Acks continue until the tails fill their memory, then they stop.
             feeding = threading.Thread(target=lambda: [send() for _ in range(60)], daemon=True)
             feeding.start()
-            eventually(lambda: "smq_producer_waits_total 0" not in one.get("/metrics")[1], 60)
+            eventually(lambda: "smq_producer_waits_total 0" not in one.get("/metrics")[1])
             assert one.report(segment).state == "open"
 
             disk.grow(512)
-            feeding.join(60)
+            feeding.join(HANG_GUARD)
             assert not feeding.is_alive(), "producers continue when there is space"
-            producer.wait_acked(len(sent) - 1, 90)
+            producer.wait_acked(len(sent) - 1)
             assert one.seal(topic, segment).end == len(sent) * ROWS
             chain = ChunkChain(settings.open(), topic.name, topic.uid, segment.name)
             found = [value for info in chain.walk() if info.rows for value in _values(chain, info.first)]

@@ -11,7 +11,7 @@ from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 from support.data.raw_flight import RawProducer, rows
 from support.processes.broker import BrokerProcesses, make_segment, make_topic
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -62,7 +62,7 @@ def test_every_line_of_a_segment_names_segment_topic_and_broker(brokers: BrokerP
 def test_a_drained_broker_is_not_ready_and_opens_nothing(brokers: BrokerProcesses):
     (one,) = brokers.start("b1")
     assert one.get("/readyz") == (200, "ok\n")
-    call(one.flight, "drain", pb.DrainRequest(incarnation=one.incarnation), timeout=5)
+    call(one.flight, "drain", pb.DrainRequest(incarnation=one.incarnation), timeout=HANG_GUARD)
     eventually(lambda: one.get("/readyz") == (503, "draining\n"))
     assert one.get("/healthz")[0] == 200
     assert one.status().draining

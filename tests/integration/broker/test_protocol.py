@@ -32,7 +32,7 @@ from smq_storage.chunks.parquet_codec import message_schema
 from smq_storage.object_store.store import Store
 from support.data.raw_flight import RawProducer, RawReader, rows, rows_of_size
 from support.processes.broker import BrokerProcess, BrokerProcesses, make_segment, make_topic
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -67,7 +67,7 @@ def test_another_incarnation_is_refused_everywhere(broker: BrokerProcess, topic:
     assert isinstance(from_flight(refused.value), WrongIncarnation)
     request = pb.SealSegment(protocol=1, topic=topic.name, uid=topic.uid, segment=segment.name, incarnation="x")
     with pytest.raises(WrongIncarnation):
-        call(broker.flight, "seal", request, timeout=5)
+        call(broker.flight, "seal", request, timeout=HANG_GUARD)
     assert broker.report(segment).state == "open"
 
 
@@ -213,9 +213,9 @@ def test_garbage_never_ends_a_broker(broker: BrokerProcess, topic: Topic, segmen
             list(client.do_action(fl.Action(action, b"\xff\xff\xff")))
         assert isinstance(from_flight(failed.value), InvalidRequest)
     with pytest.raises(InvalidRequest):
-        call(client, "open", pb.OpenSegment(protocol=99), timeout=5)
+        call(client, "open", pb.OpenSegment(protocol=99), timeout=HANG_GUARD)
     with pytest.raises(WrongIncarnation):
-        call(client, "open", pb.OpenSegment(protocol=1), timeout=5)
+        call(client, "open", pb.OpenSegment(protocol=1), timeout=HANG_GUARD)
     producer = RawProducer(broker.address, topic, segment)
     producer.send_raw(rows([b"v"]), b"\xff\xff garbage")
     assert isinstance(producer.wait_error(), InvalidRequest)
@@ -334,7 +334,7 @@ def test_a_successor_opens_only_after_its_predecessors_seals(
     two.open(topic, merged)
     assert two.report(merged).state == "waiting"
     early = RawProducer(two.address, topic, merged)
-    early.wait_opened(2)
+    early.wait_opened()
     early.send(rows([b"too early"]))
     assert isinstance(early.wait_error(), NotOpenYet)
     producer = RawProducer(broker.address, topic, left)
@@ -344,7 +344,7 @@ def test_a_successor_opens_only_after_its_predecessors_seals(
     waiting = RawProducer(two.address, topic, merged)
     assert two.report(merged).state == "waiting"
     broker.seal(topic, right, [merged])
-    waiting.wait_opened(2)
+    waiting.wait_opened()
     waiting.wait_acked(waiting.send(rows([b"new"])))
 
 
@@ -366,12 +366,12 @@ def test_locate_and_outcome_need_no_leader(broker: BrokerProcess, store: Store, 
     whole = Successor(make_segment(topic, broker.replica).range, (broker.replica,), Durability.STORED)
     layout = create(topic.name, topic.uid, topic.spec.partitions, [whole], now=1, writer="w")
     with pytest.raises(UnknownTopic):
-        call(broker.flight, "locate", pb.LocateRequest(topic="travel/flights"), timeout=5)
+        call(broker.flight, "locate", pb.LocateRequest(topic="travel/flights"), timeout=HANG_GUARD)
     put_topic(store, topic)
     put_layout(store, layout, None)
     put_current(store, topic.name, topic.uid, None)
     located = pb.LocateReply.FromString(
-        call(broker.flight, "locate", pb.LocateRequest(topic="travel/flights"), timeout=5)
+        call(broker.flight, "locate", pb.LocateRequest(topic="travel/flights"), timeout=HANG_GUARD)
     )
     assert located.layout.segments[0].replicas[0].address == broker.address
     assert located.store_url.startswith("s3://smq/") and located.store_options["endpoint"]

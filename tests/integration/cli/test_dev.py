@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.processes.cli import DevProcess, smq
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -120,7 +120,7 @@ def test_what_a_killed_one_left_running_is_ended_by_the_next(start: Start) -> No
     second = start("--brokers", "1").wait_ready()
 
     assert "left over from a `smq dev` that was killed" in second.output
-    eventually(lambda: not any(is_running(pid) for pid in left), 20, what="the old processes have ended")
+    eventually(lambda: not any(is_running(pid) for pid in left), what="the old processes have ended")
 
 
 def test_when_the_leader_dies_everything_is_stopped_with_a_message(start: Start) -> None:
@@ -130,7 +130,7 @@ def test_when_the_leader_dies_everything_is_stopped_with_a_message(start: Start)
 
     os.kill(leader, signal.SIGKILL)
 
-    assert dev.process.wait(60) == 1
+    assert dev.process.wait(HANG_GUARD) == 1
     dev.end()
     assert "the leader ended (exit code -9)" in dev.output
     assert not [pid for pid in started if is_running(pid)]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from support.processes.cli import SMQ, environment, smq
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -103,7 +103,7 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(leader: str, topic: str) 
         ["bash", "-c", f"set -o pipefail; {' '.join(SMQ)} consume {topic} --from earliest | head -n 2"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_GUARD,
         env=environment(leader),
         check=False,
     )
@@ -124,11 +124,11 @@ def test_new_messages_come_as_they_are_published_and_sigterm_ends_it(leader: str
             smq("publish", topic, leader=leader, stdin=line)
             assert consume.stdout.readline() == line
         consume.send_signal(signal.SIGTERM)
-        assert consume.wait(30) == 128 + signal.SIGTERM
+        assert consume.wait(HANG_GUARD) == 128 + signal.SIGTERM
     finally:
         consume.kill()
         consume.wait()
-    eventually(lambda: smq("group", "list", topic, leader=leader).column("MEMBERS") == ["0"], 20, what="it has left")
+    eventually(lambda: smq("group", "list", topic, leader=leader).column("MEMBERS") == ["0"], what="it has left")
 
 
 @pytest.mark.parametrize("time", ["yesterday", "12"])

@@ -9,6 +9,7 @@ import pytest
 
 import smq
 from support.processes.local_cluster import LocalCluster
+from support.waiting import HANG_GUARD
 
 pytestmark = pytest.mark.integration
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.integration
 async def test_publish_and_consume_on_an_event_loop(cluster: LocalCluster, topic: str) -> None:
     cluster.create(topic)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_GUARD):
         async with smq.aio.connect(cluster.address) as client:
             assert topic in [t.name.split("/")[1] for t in await client.admin().topics()]
             async with client.producer(topic) as producer:
@@ -41,7 +42,7 @@ async def test_a_cancelled_poll_loses_nothing(cluster: LocalCluster, topic: str)
     cluster.create(topic)
 
     found: list[bytes] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANG_GUARD):
         async with (
             smq.aio.connect(cluster.address) as client,
             client.producer(topic) as producer,
@@ -53,7 +54,7 @@ async def test_a_cancelled_poll_loses_nothing(cluster: LocalCluster, topic: str)
                 await (await producer.send(b"%d" % len(found)))
                 polling.cancel()
                 await asyncio.wait([polling])
-                batch = await consumer.poll(5) if polling.cancelled() else polling.result()
+                batch = await consumer.poll(HANG_GUARD) if polling.cancelled() else polling.result()
                 assert batch is not None
                 found += batch.table.column("value").to_pylist()
     assert found == [b"%d" % i for i in range(20)]

@@ -12,7 +12,7 @@ import smq
 from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
 from support.processes.local_cluster import LocalCluster
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +41,7 @@ class EndlessWriter:
                 delivery.add_done_callback(lambda done, sent=sent: self._note(done, sent))
                 number += 1
                 if number % 50 == 0:
-                    delivery.result(30)
+                    delivery.result()
         except smq.SmqError as error:
             self.refused, self.refused_at = error, time.monotonic()
 
@@ -50,7 +50,7 @@ class EndlessWriter:
             self.acks.append((sent, time.monotonic(), done.result(0)))
 
     def join(self) -> None:
-        self._thread.join(20)
+        self._thread.join(HANG_GUARD)
         assert not self._thread.is_alive(), "the writer was told nothing"
         with contextlib.suppress(smq.UnknownTopic):
             self._producer.close()
@@ -66,7 +66,7 @@ def test_no_ack_comes_after_a_deletion_was_answered(cluster: LocalCluster, topic
         assert current is not None
         segments = [segment.name for segment in deleting.admin().segments(topic)]
         writer = EndlessWriter(writing.producer(topic))
-        eventually(lambda: len(writer.acks) > 500, 30, what="the producer writes")
+        eventually(lambda: len(writer.acks) > 500, what="the producer writes")
         deleting.admin().delete(topic)
         answered = time.monotonic()
         writer.join()

@@ -21,7 +21,7 @@ def test_all_processes_are_dead_and_the_files_are_read(own_cluster: LocalCluster
             ledger.send(producer, 5000)
             producer.flush()
             client.admin().split("flights", "flights-0-64")
-            eventually(lambda: len(client.admin().segments("flights")) == 2, 20)
+            eventually(lambda: len(client.admin().segments("flights")) == 2)
             ledger.send(producer, 5000)
             producer.flush()
         (old,) = [s for s in client.admin().segments("flights", all=True) if s.phase == "sealed"]
@@ -29,7 +29,7 @@ def test_all_processes_are_dead_and_the_files_are_read(own_cluster: LocalCluster
         names = [s.name for s in client.admin().segments("flights")]
         # What is durable in memory only goes with the brokers: wait for the chunks.
         loads = lambda: [s for b in client.admin().brokers() for s in b.segments if s.primary and s.segment in names]  # noqa: E731
-        eventually(lambda: len(loads()) == 2 and all(s.chain_end == s.end > 0 for s in loads()), 20)
+        eventually(lambda: len(loads()) == 2 and all(s.chain_end == s.end > 0 for s in loads()))
     own_cluster.kill_all()
     store = own_cluster.store
     with smq.connect(filer_url=store.url, filer_endpoint=store.endpoint) as files:

@@ -10,7 +10,7 @@ import pytest
 import smq
 from support.data.message_ledger import MessageLedger, message, read_back
 from support.processes.local_cluster import LocalCluster
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -51,19 +51,18 @@ def test_members_share_the_segments_and_hand_them_over(cluster: LocalCluster, cl
     with client.producer(topic) as producer:
         ledger.send(producer, 2000)
         producer.flush()
-        eventually(lambda: len(first.values) == ledger.total, 20)
+        eventually(lambda: len(first.values) == ledger.total)
         second = MemberThread(client, topic, "report")
         eventually(
             lambda: ledger.send(producer, 64) or (len(second.consumer.assignment) == 2 and len(second.values) > 100),
-            20,
             pause=0.02,
         )
         assert len(first.consumer.assignment) == 2
         assert not first.consumer.assignment & second.consumer.assignment
         first.stop()
-        eventually(lambda: ledger.send(producer, 64) or len(second.consumer.assignment) == 4, 20, pause=0.02)
+        eventually(lambda: ledger.send(producer, 64) or len(second.consumer.assignment) == 4, pause=0.02)
         producer.flush()
-        eventually(lambda: len(first.values) + len(second.values) >= ledger.total, 20)
+        eventually(lambda: len(first.values) + len(second.values) >= ledger.total)
     second.stop()
     assert Counter(first.values + second.values) == everything(ledger)
 
@@ -78,15 +77,15 @@ def test_a_group_follows_a_split_and_goes_on_where_it_committed(
         ledger.send(producer, 1000)
         producer.flush()
         client.admin().split(topic, f"{topic}-0-64")
-        eventually(lambda: len([s for s in client.admin().segments(topic) if s.phase == "open"]) == 2, 20)
+        eventually(lambda: len([s for s in client.admin().segments(topic) if s.phase == "open"]) == 2)
         ledger.send(producer, 1000)
         producer.flush()
-        eventually(lambda: len(member.values) == ledger.total, 20)
+        eventually(lambda: len(member.values) == ledger.total)
         member.stop()
         ledger.send(producer, 500)
         producer.flush()
     again = MemberThread(client, topic, "report")
-    eventually(lambda: len(member.values) + len(again.values) >= ledger.total, 20)
+    eventually(lambda: len(member.values) + len(again.values) >= ledger.total)
     again.stop()
     assert Counter(member.values + again.values) == everything(ledger)
     (group,) = client.admin().groups(topic)
@@ -96,7 +95,7 @@ def test_a_group_follows_a_split_and_goes_on_where_it_committed(
 def test_what_was_not_committed_is_read_again(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic)
     with client.producer(topic) as producer:
-        producer.send(b"one").result(20)
+        producer.send(b"one").result()
     with client.consumer(topic, group="g") as consumer:
         assert len(read_back(consumer, 1)) == 1
     with client.consumer(topic, group="g") as consumer:
@@ -109,7 +108,7 @@ def test_what_was_not_committed_is_read_again(cluster: LocalCluster, client: smq
 def test_auto_commit_commits_what_was_handed_out(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic)
     with client.producer(topic) as producer:
-        producer.send(b"one").result(20)
+        producer.send(b"one").result()
     with client.consumer(topic, group="g", auto_commit=True) as consumer:
         assert len(read_back(consumer, 1)) == 1
     with client.consumer(topic, group="g") as consumer:
@@ -121,24 +120,24 @@ def test_auto_commit_leaves_out_a_batch_that_the_program_failed_on(
 ) -> None:
     cluster.create(topic)
     with client.producer(topic) as producer:
-        producer.send(b"one").result(20)
+        producer.send(b"one").result()
     with pytest.raises(ZeroDivisionError), client.consumer(topic, group="g", auto_commit=True) as consumer:
         assert len(read_back(consumer, 1)) == 1
         raise ZeroDivisionError
     with client.consumer(topic, group="g") as consumer:
-        assert consumer.poll(10) is not None
+        assert consumer.poll(HANG_GUARD) is not None
 
 
 def test_a_group_begins_at_the_latest_when_requested(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic)
     with client.producer(topic) as producer:
-        producer.send(b"before").result(20)
+        producer.send(b"before").result()
         # The leader gets the end from the brokers' reports, one each second.
         reports = lambda: [s for b in client.admin().brokers() for s in b.segments if s.topic.endswith(topic)]  # noqa: E731
-        eventually(lambda: any(s.watermark == 1 for s in reports()), 10)
+        eventually(lambda: any(s.watermark == 1 for s in reports()))
         with client.consumer(topic, group="g", start="latest") as consumer:
-            eventually(lambda: consumer.assignment, 10)
-            producer.send(b"after").result(20)
+            eventually(lambda: consumer.assignment)
+            producer.send(b"after").result()
             batches = read_back(consumer, 1)
     assert [v for b in batches for v in b.table.column("value").to_pylist()] == [b"after"]
 

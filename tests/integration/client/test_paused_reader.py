@@ -78,13 +78,13 @@ def test_a_reader_that_had_read_everything_reports_no_loss(cluster: LocalCluster
     cluster.create(topic, retention=SHORT_RETENTION)
     with cluster.connect() as client, client.producer(topic) as producer:
         (before,) = client.admin().segments(topic)
-        producer.send(b"1").result(20)
-        producer.send(b"2").result(20)
+        producer.send(b"1").result()
+        producer.send(b"2").result()
         with reader(cluster.address, topic, group, "2") as process:
             process.send_signal(signal.SIGSTOP)
             client.admin().roll(topic, before.name)
-            eventually(lambda: before.name not in names(client, topic), 30, what="retention removed it")
-            producer.send(b"after").result(20)
+            eventually(lambda: before.name not in names(client, topic), what="retention removed it")
+            producer.send(b"after").result()
             resume_and_read(process)
             assert line_of(process) == "b'after'"
 
@@ -94,14 +94,14 @@ def test_a_loss_of_all_replicas_is_reported_after_a_pause(cluster: LocalCluster,
     cluster.create(topic, retention=SHORT_RETENTION, flush={"bytes": "64Mi", "interval": "1h"})
     with cluster.connect() as client, client.producer(topic) as producer:
         (before,) = client.admin().segments(topic)
-        producer.send(b"1").result(20)
-        producer.send(b"2").result(20)
+        producer.send(b"1").result()
+        producer.send(b"2").result()
         with reader(cluster.address, topic, group, "2") as process:
             process.send_signal(signal.SIGSTOP)
             for broker in before.brokers:
                 cluster.kill_broker(broker)
-            eventually(lambda: before.name not in names(client, topic), 30, what="retention removed it")
-            producer.send(b"after").result(30)
+            eventually(lambda: before.name not in names(client, topic), what="retention removed it")
+            producer.send(b"after").result()
             resume_and_read(process)
             lines = {line_of(process), line_of(process)}
             assert lines == {f"lost {before.name} 0 2", "b'after'"}, "the loss, and what comes behind it"

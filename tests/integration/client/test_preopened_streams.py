@@ -96,7 +96,7 @@ class StoredSegmentWithProducer:
         numbers = range(len(self.sent), len(self.sent) + count)
         deliveries = [self.producer.send(b"%d" % n, key=b"%d" % (n % 32)) for n in numbers]
         self.sent += [b"%d" % n for n in numbers]
-        return {delivery.result(20).segment for delivery in deliveries}
+        return {delivery.result().segment for delivery in deliveries}
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import smq
 from smq_storage.process.ports import free_port
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.processes.local_cluster import LocalCluster
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 OUTSIDE = """
 import json, os, re, sys
@@ -42,7 +42,7 @@ with smq.connect(via=relay) as client:
     [segment] = client.admin().segments(topic)
     client.admin().split(topic, segment.name)
     with client.producer(topic) as producer:
-        producer.send(b"500", key=b"0").result(30)
+        producer.send(b"500", key=b"0").result()
     values = []
     with client.consumer(topic, group="outside", start="earliest") as consumer:
         for batch in consumer:
@@ -61,7 +61,7 @@ def relay(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("relay")
     arguments = ("--broker-arg=--relay=127.0.0.1:0",)
     with LocalCluster(folder, seaweed.settings(f"relay-{folder.name}"), brokers=2, arguments=arguments) as cluster:
-        yield cluster, eventually(lambda: relay_of(folder, "broker-1"), 10, what="broker-1 relays")
+        yield cluster, eventually(lambda: relay_of(folder, "broker-1"), what="broker-1 relays")
 
 
 def relay_of(folder: Path, broker: str) -> str | None:
@@ -75,7 +75,7 @@ def test_everything_goes_through_the_relay(relay: tuple[LocalCluster, str]) -> N
     cluster, address = relay
     cluster.create("outside", flush={"interval": "1s"})
     done = subprocess.run(
-        [sys.executable, "-c", OUTSIDE, "outside", address], capture_output=True, text=True, timeout=90
+        [sys.executable, "-c", OUTSIDE, "outside", address], capture_output=True, text=True, timeout=HANG_GUARD
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
@@ -85,7 +85,7 @@ def test_everything_goes_through_the_relay(relay: tuple[LocalCluster, str]) -> N
 
 def test_a_foreign_address_is_refused(relay: tuple[LocalCluster, str]) -> None:
     other = free_port()
-    connection = http.client.HTTPConnection(relay[1], timeout=5)
+    connection = http.client.HTTPConnection(relay[1], timeout=HANG_GUARD)
     connection.request("CONNECT", f"127.0.0.1:{other}")
     answer = connection.getresponse()
     assert answer.status == 403
@@ -93,7 +93,7 @@ def test_a_foreign_address_is_refused(relay: tuple[LocalCluster, str]) -> None:
 
 
 def test_a_browser_learns_what_this_port_is(relay: tuple[LocalCluster, str]) -> None:
-    connection = http.client.HTTPConnection(relay[1], timeout=5)
+    connection = http.client.HTTPConnection(relay[1], timeout=HANG_GUARD)
     connection.request("GET", "/")
     answer = connection.getresponse()
     assert answer.status == 403

@@ -18,7 +18,7 @@ from smq_storage.process.seaweedfs import SeaweedProcess
 from support.data.message_ledger import read_back
 from support.data.sealed_topic import leftover_files, missing_files, segments_with_files
 from support.processes.local_cluster import LocalCluster
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -53,14 +53,13 @@ def write_and_roll(client: smq.Client, topic: str, value: bytes, count: int = 1)
     (before,) = client.admin().segments(topic)
     with client.producer(topic) as producer:
         for _ in range(count):
-            producer.send(value).result(20)
+            producer.send(value).result()
     client.admin().roll(topic, before.name)
     eventually(
         lambda: (
             [s.phase for s in client.admin().segments(topic)] == ["open"]
             and client.admin().segments(topic)[0].name != before.name
         ),
-        20,
         what="the segment was rolled",
     )
     return before.name
@@ -80,10 +79,10 @@ def test_old_segments_go_with_their_files_and_a_reader_begins_at_the_oldest_left
     cluster.create(topic, retention={"age": "3s"})
     old = [write_and_roll(client, topic, b"old %d" % i) for i in range(2)]
     made = topic_in(store, topic)
-    eventually(lambda: not set(old) & set(names(client, topic)), 20, what="retention removed them")
-    eventually(lambda: not set(old) & set(segments_with_files(store, made)), 20, what="their files are gone")
+    eventually(lambda: not set(old) & set(names(client, topic)), what="retention removed them")
+    eventually(lambda: not set(old) & set(segments_with_files(store, made)), what="their files are gone")
     with client.producer(topic) as producer:
-        producer.send(b"new").result(20)
+        producer.send(b"new").result()
     with client.consumer(topic, start="earliest") as consumer:
         assert values(read_back(consumer, 1)) == [b"new"]
     with client.consumer(topic, group="late", start="earliest") as consumer:
@@ -101,12 +100,11 @@ def test_the_oldest_bytes_go_when_there_are_too_many(
     made = topic_in(store, topic)
     eventually(
         lambda: sum(e.bytes for e in sealed_index.read(store, made.name, made.uid)) <= 300 * 1024,
-        20,
         what="it fits again",
     )
     left = [e.name for e in sealed_index.read(store, made.name, made.uid)]
     assert left == sealed[-len(left) :], "the youngest stay"
-    eventually(lambda: not leftover_files(store, made), 20, what="the files of the others are gone")
+    eventually(lambda: not leftover_files(store, made), what="the files of the others are gone")
     assert not missing_files(store, made)
 
 
@@ -116,20 +114,19 @@ def test_what_a_group_has_still_to_read_stays_until_it_has_read_it(
     cluster.create(topic, retention={"age": "1s"})
     (first,) = client.admin().segments(topic)
     with client.consumer(topic, group="report", start="earliest") as reader:
-        eventually(lambda: reader.assignment, 20)
+        eventually(lambda: reader.assignment)
         write_and_roll(client, topic, b"unread")
         eventually(
             lambda: any(
                 c.type == "RetentionBlocked" and c.is_true and "report" in c.message
                 for c in client.admin().topic(topic).conditions
             ),
-            20,
             what="the condition names the group that the segment is kept for",
         )
         assert first.name in names(client, topic)
         assert values(read_back(reader, 1)) == [b"unread"]
         reader.commit()
-        eventually(lambda: first.name not in names(client, topic), 20, what="it was read, so it goes")
+        eventually(lambda: first.name not in names(client, topic), what="it was read, so it goes")
     assert not missing_files(store, topic_in(store, topic))
 
 
@@ -139,20 +136,20 @@ def test_a_group_learns_exactly_what_retention_removed_unread(
     cluster.create(topic, retention={"age": "2s", "unread": "Expire"})
     (first,) = client.admin().segments(topic)
     with client.producer(topic) as producer, client.consumer(topic, group="slow", start="earliest") as reader:
-        producer.send(b"read").result(20)
+        producer.send(b"read").result()
         assert values(read_back(reader, 1)) == [b"read"]
         reader.commit()
     write_and_roll(client, topic, b"unread", count=3)
     second = write_and_roll(client, topic, b"unread too", count=2)
-    eventually(lambda: not {first.name, second} & set(names(client, topic)), 20, what="retention removed them")
+    eventually(lambda: not {first.name, second} & set(names(client, topic)), what="retention removed them")
     with client.producer(topic) as producer:
-        producer.send(b"after").result(20)
+        producer.send(b"after").result()
     with client.consumer(topic, group="slow") as reader:
         reported = []
         for _ in range(2):
             with pytest.raises(smq.DataLost) as loss:
                 while True:
-                    reader.poll(20)
+                    reader.poll(HANG_GUARD)
             reported.append((loss.value.segment, loss.value.start, loss.value.stop))
         assert sorted(reported) == sorted([(first.name, 1, 4), (second, 0, 2)])
     with client.consumer(topic, group="slow", on_loss="skip") as reader:
@@ -173,17 +170,17 @@ def test_a_reader_inside_a_removed_file_learns_what_it_lost(
             producer.flush()
     write_and_roll(client, topic, b"last")
     with client.consumer(topic, start="earliest", max_bytes=20_000, prefetch_bytes=20_000) as reader:
-        got = reader.poll(20)
+        got = reader.poll(HANG_GUARD)
         assert got is not None and got.segment == first.name
         made = topic_in(store, topic)
         assert segments_with_files(store, made)[first.name] > 2
-        eventually(lambda: first.name not in segments_with_files(store, made), 30, what="the files are gone")
+        eventually(lambda: first.name not in segments_with_files(store, made), what="the files are gone")
         with client.producer(topic) as producer:
-            producer.send(b"after").result(20)
+            producer.send(b"after").result()
         seen, losses = len(got.table), []
         while True:
             try:
-                batch = reader.poll(20)
+                batch = reader.poll(HANG_GUARD)
             except smq.DataLost as loss:
                 losses.append(loss)
                 continue
@@ -201,19 +198,19 @@ def test_a_position_at_the_end_of_a_removed_segment_lost_nothing(
 ) -> None:
     cluster.create(topic, retention={"age": "1s"})
     gone = write_and_roll(client, topic, b"x", count=2)
-    eventually(lambda: gone not in names(client, topic), 20, what="retention removed it")
+    eventually(lambda: gone not in names(client, topic), what="retention removed it")
     with client.producer(topic) as producer:
-        producer.send(b"after").result(20)
+        producer.send(b"after").result()
     with client.consumer(topic, start={gone: 2}) as reader:
         assert values(read_back(reader, 1)) == [b"after"]
     with client.consumer(topic, start={gone: 1}) as reader:
         with pytest.raises(smq.DataLost) as reported:
-            reader.poll(20)
+            reader.poll(HANG_GUARD)
         assert (reported.value.segment, reported.value.start, reported.value.stop) == (gone, 1, 2)
     # The position is beyond the end, as after a loss that was not reported to this reader before retention ran.
     with client.consumer(topic, start={gone: 5}) as reader:
         with pytest.raises(smq.DataLost) as reported:
-            reader.poll(20)
+            reader.poll(HANG_GUARD)
         assert (reported.value.segment, reported.value.start, reported.value.stop) == (gone, 2, 5)
         assert values(read_back(reader, 1)) == [b"after"]
 
@@ -233,10 +230,10 @@ def test_a_deleted_topic_keeps_its_data_or_not_and_a_new_one_of_its_name_is_not_
         assert new.uid != old.uid
         if policy == "Delete":
             eventually(
-                lambda: not list(store.list(f"{old.name}/{old.uid}")), 60, what="the data of the first topic is deleted"
+                lambda: not list(store.list(f"{old.name}/{old.uid}")), what="the data of the first topic is deleted"
             )
         else:
-            eventually(lambda: old.uid in list_deleted_topics(store), 10)
+            eventually(lambda: old.uid in list_deleted_topics(store))
             assert not missing_files(store, old)
         assert not missing_files(store, new)
         with later.consumer(topic, start="earliest") as reader:
@@ -258,5 +255,5 @@ def test_a_topic_deleted_without_a_leader_is_collected_by_the_next_leader(
         (path,) = [p for p in (cluster.folder / "topics").iterdir() if "gone" in p.name]
         path.unlink()
         cluster.start()
-        eventually(lambda: not list(store.list(f"{gone.name}/{gone.uid}")), 60, what="the topic's data is deleted")
+        eventually(lambda: not list(store.list(f"{gone.name}/{gone.uid}")), what="the topic's data is deleted")
         assert not missing_files(store, stays)

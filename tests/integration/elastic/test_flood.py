@@ -8,7 +8,7 @@ from pathlib import Path
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.data.message_ledger import BackgroundPublisher, MessageLedger, check_deliveries, read_back
 from support.processes.local_cluster import LocalCluster
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 ELASTIC = ("--broker-memory", "1Gi", "--max-brokers", "3", "--broker-capacity", "1Mi")
 
@@ -26,15 +26,15 @@ def test_a_flood_is_met_and_goes_back(seaweed: SeaweedProcess, prefix: str, tmp_
         with client.producer("flood", linger=0.01) as producer:
             flood = BackgroundPublisher(producer, ledger, at_once=10)
             began = time.monotonic()
-            eventually(lambda: len(open_segments(admin)) >= 6, 45, what="six segments")
+            eventually(lambda: len(open_segments(admin)) >= 6, what="six segments")
             print(f"six segments after {time.monotonic() - began:.1f} s")
             stall = flood.stop()
             print(f"longest time without an ack {stall * 1000:.0f} ms")
-        eventually(lambda: len(open_segments(admin)) == 1, 90, what="one segment again")
+        eventually(lambda: len(open_segments(admin)) == 1, what="one segment again")
         reasons = {s.opened_because for s in admin.segments("flood", all=True)}
         assert {"Split", "Merge"} <= reasons
         with client.consumer("flood", start="earliest") as consumer:
-            check_deliveries(ledger, read_back(consumer, ledger.total, 60))
+            check_deliveries(ledger, read_back(consumer, ledger.total))
 
 
 def test_brokers_come_with_traffic(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_brokers_come_with_traffic(seaweed: SeaweedProcess, prefix: str, tmp_pat
             while time.monotonic() < until and sum(b.state == "alive" for b in admin.brokers()) < 3:
                 for _ in range(200):
                     producer.send(b"x" * 10_000, key=b"%d" % time.monotonic_ns())
-                producer.flush(30)
+                producer.flush(HANG_GUARD)
         assert sum(b.state == "alive" for b in admin.brokers()) == 3
         assert any(d.action == "scale out" for d in admin.decisions())
 

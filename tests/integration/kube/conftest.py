@@ -38,7 +38,7 @@ def new_operator(
 @pytest.fixture
 def operator(new_operator: Callable[..., OperatorProcess]) -> OperatorProcess:
     """One that leads."""
-    return new_operator().start(timeout=90.0)
+    return new_operator().start()
 
 
 @pytest.fixture

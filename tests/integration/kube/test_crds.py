@@ -191,7 +191,7 @@ def test_segments_go_with_their_topic(kube: KubeClient, topic: dict[str, Any]) -
     made = kube.create(resource)
     kube.delete(topic)
     assert kube.find(topic) is None
-    eventually(lambda: kube.find(made) is None, 60, what="the Segment is collected")
+    eventually(lambda: kube.find(made) is None, what="the Segment is collected")
 
 
 def _condition(type_: str, status: str) -> dict[str, str]:

@@ -19,9 +19,9 @@ from support.kube.client import KubeClient
 from support.kube.operator_process import OperatorProcess, topic
 from support.processes.broker import BrokerProcess
 from support.processes.leader import error_of
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 Operators = Callable[..., OperatorProcess]
 
 
@@ -42,7 +42,7 @@ def standby(new_operator: Operators, leader: OperatorProcess) -> OperatorProcess
     """Another operator that has seen the leader."""
     other = new_operator()
     other.launch()
-    eventually(lambda: rejection(other).leader == leader.listen, 90)
+    eventually(lambda: rejection(other).leader == leader.listen)
     return other
 
 
@@ -71,11 +71,11 @@ def test_a_killed_leader_is_followed_and_the_next_one_decides(
     for name in ("a", "b"):
         new_broker(name, operator, other)
     kube.create(topic(namespace))
-    eventually(lambda: operator.locate(f"{namespace}/t").layout.segments, 60)
+    eventually(lambda: operator.locate(f"{namespace}/t").layout.segments)
     operator.kill()
     killed = time.monotonic()
     kube.create(topic(namespace, "u"))
-    eventually(lambda: other.events("decision"), 20, what="the next leader's first decision")
+    eventually(lambda: other.events("decision"), what="the next leader's first decision")
     assert time.monotonic() - killed < 20
     eventually(lambda: other.is_labelled_leader and not operator.is_labelled_leader)
 
@@ -83,7 +83,7 @@ def test_a_killed_leader_is_followed_and_the_next_one_decides(
 def test_a_leader_that_stops_hands_over_at_once(operator: OperatorProcess, new_operator: Operators) -> None:
     other = standby(new_operator, operator)
     assert operator.terminate() == 0
-    eventually(lambda: leads(other), 6, what="well before the Lease's 10 s have passed")
+    eventually(lambda: leads(other), what="well before the Lease's 10 s have passed")
     assert not operator.is_labelled_leader
 
 
@@ -93,10 +93,10 @@ def test_a_leader_that_was_paused_finds_its_lease_taken_and_exits(
     other = standby(new_operator, operator)
     eventually(lambda: operator.is_labelled_leader)
     operator.pause()
-    eventually(lambda: leads(other), 25)
+    eventually(lambda: leads(other))
     eventually(lambda: not operator.is_labelled_leader, what="clients are not sent to a paused operator")
     operator.resume()
-    assert operator.process.wait(20) == 1
+    assert operator.process.wait(HANG_GUARD) == 1
     assert operator.events("leader.lost")[0]["leader"] == other.listen
 
 
@@ -114,18 +114,18 @@ def test_a_leader_cut_off_from_the_api_server_ends_when_another_leads(
     with CuttableTcpProxy(plane.host, plane.port) as wire:
         through = tmp_path / "kubeconfig"
         through.write_text(kube.kubeconfig.read_text().replace(plane.url, f"https://{wire.address}"))
-        alone = new_operator(through).start(timeout=90.0)
+        alone = new_operator(through).start()
         other.launch()
         for name in ("a", "b"):
             new_broker(name, alone, other)
         kube.create(topic(namespace))
         full = f"{namespace}/t"
-        segment = eventually(lambda: alone.locate(full).layout.segments, 60)[0].name
+        segment = eventually(lambda: alone.locate(full).layout.segments)[0].name
         wire.cut()
         other.wait_ready()
-        assert alone.process.wait(20) == 1
+        assert alone.process.wait(HANG_GUARD) == 1
         assert alone.events("leader.lost")[0]["leader"] == other.listen
-        segments = eventually(lambda: other.locate(full).layout.segments, 20)
+        segments = eventually(lambda: other.locate(full).layout.segments)
         assert [s.name for s in segments] == [segment], "the brokers are with the other now, and nothing had to move"
 
 

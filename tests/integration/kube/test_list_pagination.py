@@ -14,7 +14,7 @@ from smq_operator.kube.client.kinds import TOPICS, Resource
 from support.kube.client import KubeClient
 from support.kube.operator_process import topic
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 NAMES = [f"t{number}" for number in range(5)]
 
 

@@ -13,7 +13,7 @@ from support.kube.operator_process import OperatorProcess, topic
 from support.processes.broker import BrokerProcess
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 API = "seaweedmq.io/v1alpha1"
 
 
@@ -43,24 +43,24 @@ def test_a_split_by_annotation_and_a_killed_leader(
     for name in ("a", "b"):
         new_broker(name, operator)
     made = kube.create(topic(namespace))
-    eventually(lambda: segments(kube, namespace) == {"t-0-64-0": "Open"}, 60, what="the Segment is shown")
-    eventually(lambda: conditions(kube, made).get("Ready") == "True", 30, what="the Topic is Ready")
+    eventually(lambda: segments(kube, namespace) == {"t-0-64-0": "Open"}, what="the Segment is shown")
+    eventually(lambda: conditions(kube, made).get("Ready") == "True", what="the Topic is Ready")
     with smq.connect(operator.listen) as client, client.producer(f"{namespace}/t") as producer:
-        producer.send(b"x", key=b"k").result(timeout=20)
+        producer.send(b"x", key=b"k").result()
     kube.kubectl("annotate", "segment", "t-0-64-0", "-n", namespace, "seaweedmq.io/split=true")
     split = {"t-0-64-0": "Sealed", "t-0-32-1": "Open", "t-32-64-2": "Open"}
-    eventually(lambda: segments(kube, namespace) == split, 60, what="the split is shown")
+    eventually(lambda: segments(kube, namespace) == split, what="the split is shown")
     shown = kube.kubectl("get", "segments", "-n", namespace)
     assert " 1 " in next(line for line in shown.splitlines() if line.startswith("t-0-64-0")), "its end is shown"
-    described = eventually(lambda: kube.kubectl("describe", "topic", "t", "-n", namespace), 10)
-    eventually(lambda: "manual split" in kube.kubectl("describe", "topic", "t", "-n", namespace), 20)
+    described = eventually(lambda: kube.kubectl("describe", "topic", "t", "-n", namespace))
+    eventually(lambda: "manual split" in kube.kubectl("describe", "topic", "t", "-n", namespace))
     assert "every partition accepts messages" in described
 
     before = versions(kube, namespace)
     operator.kill()
     other = new_operator()
-    other.start(timeout=90.0)
+    other.start()
     kube.delete({"apiVersion": API, "kind": "Segment", "metadata": {"name": "t-0-32-1", "namespace": namespace}})
-    eventually(lambda: segments(kube, namespace) == split, 60, what="the next leader shows it again")
+    eventually(lambda: segments(kube, namespace) == split, what="the next leader shows it again")
     after = versions(kube, namespace)
     assert {key for key in after if before[key] != after[key]} == {"Segment t-0-32-1"}, "and writes nothing else"

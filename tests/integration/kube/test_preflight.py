@@ -18,7 +18,7 @@ from support.kube.operator_process import RELEASE, OperatorProcess, deployment_o
 from support.processes.leader import manifest
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 Operators = Callable[..., OperatorProcess]
 CRDS = list(documents(Path(__file__).parents[3] / "crds"))
 NAMESPACED_ROLE = {"operator": {"clusterWide": False}}
@@ -59,7 +59,7 @@ def test_the_charts_rights_are_enough(
 ) -> None:
     kubeconfig, subject = user(api_server, namespace)
     grant(kube, namespace, subject)
-    operator = new_operator(kubeconfig).start(timeout=90.0)
+    operator = new_operator(kubeconfig).start()
     text = manifest("t").replace('"name"', f'"namespace": "{namespace}", "name"')
     assert operator.apply(text).result == "created"
     eventually(lambda: operator.is_labelled_leader)
@@ -73,17 +73,17 @@ def test_a_right_that_is_missing_is_named_until_it_is_given(
     kubeconfig, subject = user(api_server, namespace)
     operator = new_operator(kubeconfig)
     operator.launch()
-    eventually(lambda: f"list topics.seaweedmq.io in namespace {namespace}" in operator.http_get("/readyz")[1], 90)
+    eventually(lambda: f"list topics.seaweedmq.io in namespace {namespace}" in operator.http_get("/readyz")[1])
     roles = grant(kube, namespace, subject)
     own = copy.deepcopy(roles["smq-operator"])
     own["rules"] = [rule for rule in own["rules"] if "leases" not in rule["resources"]]
     kube.replace(own)
     wanted = f'create leases of API group "coordination.k8s.io" in namespace {namespace}'
-    eventually(lambda: wanted in operator.http_get("/readyz")[1], 90)
+    eventually(lambda: wanted in operator.http_get("/readyz")[1])
     assert wanted in failed(operator)["PermissionsMissing"]
     eventually(lambda: wanted in events(kube, operator)["PermissionsMissing"])
     kube.replace(roles["smq-operator"])
-    eventually(lambda: operator.events("leader.ready"), 90)
+    eventually(lambda: operator.events("leader.ready"))
     assert operator.process.poll() is None
 
 
@@ -97,12 +97,12 @@ def definitions(kube: KubeClient) -> Iterator[KubeClient]:
 def test_definitions_that_are_missing_are_waited_for(definitions: KubeClient, new_operator: Operators) -> None:
     for crd in CRDS:
         definitions.delete(crd)
-    eventually(lambda: all(definitions.find(crd) is None for crd in CRDS), 90)
+    eventually(lambda: all(definitions.find(crd) is None for crd in CRDS))
     operator = new_operator()
     operator.launch()
-    eventually(lambda: "install the definitions" in operator.http_get("/readyz")[1], 90)
+    eventually(lambda: "install the definitions" in operator.http_get("/readyz")[1])
     definitions.install_crds(CRDS)
-    eventually(lambda: operator.events("leader.ready"), 90)
+    eventually(lambda: operator.events("leader.ready"))
 
 
 def test_an_older_definition_is_reported_and_does_not_prevent_leading(
@@ -113,8 +113,8 @@ def test_an_older_definition_is_reported_and_does_not_prevent_leading(
     del status["lastDecision"]
     older["spec"]["versions"][0]["additionalPrinterColumns"] = []
     definitions.apply(older)
-    eventually(lambda: "lastDecision" not in str(definitions.request("GET", OPENAPI_PATH)), 90)
-    operator = new_operator().start(timeout=90.0)
+    eventually(lambda: "lastDecision" not in str(definitions.request("GET", OPENAPI_PATH)))
+    operator = new_operator().start()
     said = failed(operator)["TopicCRDOutdated"]
     assert "topics.seaweedmq.io is older than this operator: it lacks status.lastDecision" in said
     assert "helm upgrade" in said
@@ -130,14 +130,14 @@ def test_topics_are_led_while_the_definition_is_newer_than_the_operator(
     spec = newer["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     spec["tier"] = {"type": "string", "default": "Hot"}
     definitions.apply(newer)
-    eventually(lambda: definitions.get(made)["spec"].get("tier") == "Hot", 90)
-    operator = new_operator().start(timeout=90.0)
+    eventually(lambda: definitions.get(made)["spec"].get("tier") == "Hot")
+    operator = new_operator().start()
 
     def reported() -> str:
         conditions = definitions.get(made).get("status", {}).get("conditions", [])
         return next((c["message"] for c in conditions if c["type"] == "SpecRejected" and c["status"] == "True"), "")
 
-    said = eventually(reported, 30)
+    said = eventually(reported)
     assert "does not support spec.tier; it follows the rest of the spec" in said
     assert operator.events("topic.adopted")
 
@@ -146,8 +146,8 @@ def test_an_unusable_filer_is_reported(kube: KubeClient, new_operator: Operators
     operator = new_operator()
     operator.store = replace(operator.store, endpoint="http://127.0.0.1:9")
     operator.launch()
-    eventually(lambda: "127.0.0.1:9" in operator.http_get("/readyz")[1], 60)
-    eventually(lambda: "the filer does not answer" in events(kube, operator)["NotReady"], 60)
+    eventually(lambda: "127.0.0.1:9" in operator.http_get("/readyz")[1])
+    eventually(lambda: "the filer does not answer" in events(kube, operator)["NotReady"])
 
 
 def test_of_two_releases_in_a_namespace_the_first_one_leads(
@@ -158,11 +158,11 @@ def test_of_two_releases_in_a_namespace_the_first_one_leads(
     kube.patch(first, {"spec": {"replicas": 0}})
     operator = new_operator()
     operator.launch()
-    why = eventually(lambda: text if "release first" in (text := operator.http_get("/readyz")[1]) else "", 90)
+    why = eventually(lambda: text if "release first" in (text := operator.http_get("/readyz")[1]) else "")
     assert f"release {RELEASE}" in why and "Keep one release" in why
     eventually(lambda: "release first" in events(kube, operator)["ConflictingReleases"])
     kube.delete(first)
-    eventually(lambda: operator.events("leader.ready"), 90)
+    eventually(lambda: operator.events("leader.ready"))
 
 
 @pytest.fixture
@@ -182,12 +182,12 @@ def test_of_two_releases_that_lead_all_namespaces_the_first_one_leads(
     operator = new_operator()
     operator.launch("--namespace=")
     wanted = f"release first in namespace {elsewhere}"
-    why = eventually(lambda: text if wanted in (text := operator.http_get("/readyz")[1]) else "", 90)
+    why = eventually(lambda: text if wanted in (text := operator.http_get("/readyz")[1]) else "")
     assert f"{elsewhere} is older, and leads" in why
     assert "helm upgrade with operator.clusterWide=false" in why
     eventually(lambda: wanted in events(kube, operator)["ConflictingReleases"])
     kube.delete(first)
-    eventually(lambda: operator.events("leader.ready"), 90)
+    eventually(lambda: operator.events("leader.ready"))
 
 
 def test_the_first_of_two_releases_keeps_leading_and_the_other_reports_the_conflict(
@@ -197,10 +197,10 @@ def test_the_first_of_two_releases_keeps_leading_and_the_other_reports_the_confl
     second = deployment_of(elsewhere, "operator", release="second")
     second["spec"]["template"]["spec"]["containers"][0]["args"] = ["kube", f"--namespace={elsewhere}"]
     own = kube.get(deployment_of(namespace, "operator"))["metadata"]["creationTimestamp"]
-    eventually(lambda: _made_after(kube, second, own), 30, what="it is the younger one", pause=0.3)
+    eventually(lambda: _made_after(kube, second, own), what="it is the younger one", pause=0.3)
     operator = new_operator()
     operator.launch("--namespace=")
-    eventually(lambda: operator.events("leader.ready"), 90)
+    eventually(lambda: operator.events("leader.ready"))
     assert "second in namespace" in failed(operator)["ConflictingReleases"]
     eventually(lambda: "second in namespace" in events(kube, operator)["ConflictingReleases"])
 
@@ -211,7 +211,7 @@ def test_the_first_of_two_releases_keeps_leading_and_the_other_reports_the_confl
             if event["involvedObject"]["name"] == second["metadata"]["name"]
         )
 
-    eventually(reported, 30, what="the other release has an Event that says so")
+    eventually(reported, what="the other release has an Event that says so")
 
 
 def _made_after(kube: KubeClient, deployment: dict[str, Any], than: str) -> bool:
@@ -232,4 +232,4 @@ def test_a_standby_pod_is_not_marked_whatever_its_label_says(
     pod = kube.get(pod_of(other.pod, namespace, "operator"))
     kube.patch(pod, {"metadata": {"labels": {"seaweedmq.io/leader": "true"}}})
     other.launch()
-    eventually(lambda: not other.is_labelled_leader and operator.is_labelled_leader, 90)
+    eventually(lambda: not other.is_labelled_leader and operator.is_labelled_leader)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from e2e.cluster.cluster import Cluster
 from smq_core.scaling.segment_load import TrafficCounters, TrafficRates
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import wait_until
 from support.kube.client import KubeClient, Resource
 from support.kube.manifest_cases import manifest
 from support.kube.status_leader import StatusLeader, running_status_leader
+from support.waiting import HANG_GUARD, wait_until
 
 pytestmark = pytest.mark.integration
 API = "seaweedmq.io/v1alpha1"
@@ -67,18 +66,6 @@ def leader_namespace(api_server: Cluster, kube: KubeClient, namespace: str) -> L
     return LeaderNamespace(api_server, kube, namespace)
 
 
-async def seen(condition: Callable[[], Awaitable[object]], timeout: float = 20.0, what: str = "") -> Any:
-    """The first true answer."""
-    last: object = None
-    try:
-        async with asyncio.timeout(timeout):
-            while not (last := await condition()):
-                await asyncio.sleep(0.1)
-            return last
-    except TimeoutError:
-        raise AssertionError(f"not within {timeout} s: {what or condition}; last: {last}") from None
-
-
 async def phases(leader_namespace: LeaderNamespace) -> dict[str, str]:
     return {name: s.get("status", {}).get("phase", "") for name, s in (await leader_namespace.segments()).items()}
 
@@ -90,7 +77,7 @@ async def all_open(leader_namespace: LeaderNamespace, count: int) -> dict[str, d
         }
         return found if len(found) == count else None
 
-    return await seen(there, what=f"{count} open Segments: {await phases(leader_namespace)}")
+    return await wait_until(there, what=f"{count} open Segments: {await phases(leader_namespace)}")
 
 
 async def ready(leader_namespace: LeaderNamespace) -> dict[str, Any]:
@@ -99,7 +86,7 @@ async def ready(leader_namespace: LeaderNamespace) -> dict[str, Any]:
         conditions = {c["type"]: c["status"] for c in topic.get("status", {}).get("conditions", [])}
         return topic if conditions.get("Ready") == "True" else None
 
-    return await seen(there, what="the Topic is Ready")
+    return await wait_until(there, what="the Topic is Ready")
 
 
 async def test_a_topic_and_its_segments_appear_with_owners_and_events(leader_namespace: LeaderNamespace) -> None:
@@ -115,7 +102,7 @@ async def test_a_topic_and_its_segments_appear_with_owners_and_events(leader_nam
             assert (owner["uid"], owner["blockOwnerDeletion"]) == (topic["metadata"]["uid"], False)
             assert not segment["metadata"].get("finalizers")
             assert len(segment["status"]["brokers"]) == 2
-        (event,) = await seen(lambda: leader_namespace.events("Create"))
+        (event,) = await wait_until(lambda: leader_namespace.events("Create"))
         assert event["involvedObject"]["name"] == "flights" and "the topic is new" in event["message"]
     assert not (await leader_namespace.the_topic())["metadata"].get("finalizers")
 
@@ -131,17 +118,17 @@ async def test_what_is_edited_or_deleted_comes_back(leader_namespace: LeaderName
             now = (await leader_namespace.segments()).get(name, segment)
             return now["metadata"]["uid"] != segment["metadata"]["uid"] and now.get("status", {}).get("phase")
 
-        assert await seen(resync, 20, "the deleted Segment is back") == "Open"
+        assert await wait_until(resync, "the deleted Segment is back") == "Open"
         for edit in ({"phase": "Sealed", "endOffset": 3}, {"brokers": []}):
             await asyncio.to_thread(leader_namespace.kube.patch, segment, {"status": edit}, status=True)
-            await seen(lambda: _same(leader_namespace, name, segment["status"]), 20, "the status of the Segment")
+            await wait_until(lambda: _same(leader_namespace, name, segment["status"]), "the status of the Segment")
         orphaned = {"metadata": {"ownerReferences": []}}
         await asyncio.to_thread(leader_namespace.kube.patch, segment, orphaned)
-        await seen(lambda: _owned(leader_namespace, name), 20, "the owner is back")
+        await wait_until(lambda: _owned(leader_namespace, name), "the owner is back")
         topic = await leader_namespace.the_topic()
         for edit in ({"brokers": 99, "segments": {"open": 50}}, {"conditions": []}):
             await asyncio.to_thread(leader_namespace.kube.patch, topic, {"status": edit}, status=True)
-            await seen(lambda: _status_is(leader_namespace, topic["status"]), 20, "the status of the Topic")
+            await wait_until(lambda: _status_is(leader_namespace, topic["status"]), "the status of the Topic")
 
 
 async def _same(leader_namespace: LeaderNamespace, name: str, status: dict[str, Any]) -> bool:
@@ -180,7 +167,7 @@ async def test_a_forged_segment_resource_is_removed_and_one_of_no_topic_stays(
         async def gone() -> object:
             return "flights-0-16-77" not in await leader_namespace.segments()
 
-        await seen(gone, 20, "the made-up Segment goes")
+        await wait_until(gone, "the made-up Segment goes")
         assert "nothing-0-16-77" in await leader_namespace.segments()
 
 
@@ -218,7 +205,7 @@ async def _wait_for_no_writes(leader: StatusLeader) -> None:
     """Returns when nothing was written for two seconds."""
     loop = asyncio.get_running_loop()
     last, since = leader.api.writes, loop.time()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_GUARD):
         while loop.time() - since < 2.0:
             await asyncio.sleep(0.1)
             if leader.api.writes != last:

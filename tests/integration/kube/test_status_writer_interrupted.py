@@ -18,10 +18,10 @@ from smq_operator.kube.status.resource_snapshot import resource_snapshot_of
 from smq_operator.status.health import HealthIssues
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import wait_until
 from support.kube.client import KubeClient
 from support.kube.manifest_cases import manifest
 from support.kube.status_leader import StatusLeader, running_status_leader
+from support.waiting import HANG_GUARD, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 API = "seaweedmq.io/v1alpha1"
@@ -57,9 +57,7 @@ class InterruptedWrites:
         """Fewer segments are as good: else what is merged would be split again."""
         for resource in (await asyncio.to_thread(self.list, "Topic")).values():
             await asyncio.to_thread(self.kube.patch, resource, {"spec": {"segments": {"min": 1}}})
-        await wait_until(
-            lambda: all(leader.managed_topic(name).topic.spec.min_segments == 1 for name in self.topics), 20
-        )
+        await wait_until(lambda: all(leader.managed_topic(name).topic.spec.min_segments == 1 for name in self.topics))
 
     async def begin(self, leader: StatusLeader) -> None:
         """Requests a split or a merge of every topic by annotation, or kills a broker."""
@@ -126,7 +124,7 @@ async def test_a_leader_may_die_at_any_write(
     first = interrupted_writes.leader()
     async with running_status_leader(first):
         await wait_until(
-            lambda: all(first.is_stable(name) for name in interrupted_writes.topics), 30, "the topics are open"
+            lambda: all(first.is_stable(name) for name in interrupted_writes.topics), "the topics are open"
         )
         await interrupted_writes.allow(first)
         await _wait_for_no_writes(first)
@@ -148,7 +146,7 @@ async def _shown(interrupted_writes: InterruptedWrites, leader: StatusLeader) ->
     """Returns when all topics are done, and shown as they are; but for those whose leader died."""
     wrong: list[str] = []
     try:
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(HANG_GUARD):
             while True:
                 alive = [
                     name
@@ -166,7 +164,7 @@ async def _wait_for_no_writes(leader: StatusLeader) -> None:
     """Returns when nothing was written for two seconds."""
     loop = asyncio.get_running_loop()
     last, since = leader.api.writes, loop.time()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_GUARD):
         while loop.time() - since < 2.0:
             await asyncio.sleep(0.1)
             if leader.api.writes != last:

@@ -15,7 +15,7 @@ from support.processes.broker import BrokerProcess
 from support.processes.leader import manifest
 from support.waiting import eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.integration
 Brokers = Callable[..., BrokerProcess]
 
 
@@ -37,15 +37,15 @@ def test_a_topic_is_led_from_its_resource_until_it_is_deleted(
     for name in ("a", "b"):
         new_broker(name, operator)
     made = kube.create(topic(namespace))
-    reply = eventually(lambda: located(operator, "t"), 60)
+    reply = eventually(lambda: located(operator, "t"))
     assert reply.topic.uid == made["metadata"]["uid"]
     assert {r.broker for s in reply.layout.segments for r in s.replicas} == {"a", "b"}
     kube.patch(made, {"spec": {"segments": {"min": 4}}})
-    eventually(lambda: sum(not s.successors for s in located(operator, "t").layout.segments) >= 4, 60)
+    eventually(lambda: sum(not s.successors for s in located(operator, "t").layout.segments) >= 4)
     kube.delete(made)
-    eventually(lambda: "t" not in topics(operator), 10)
+    eventually(lambda: "t" not in topics(operator))
     resync = kube.create(topic(namespace))
-    eventually(lambda: located(operator, "t").topic.uid == resync["metadata"]["uid"], 60)
+    eventually(lambda: located(operator, "t").topic.uid == resync["metadata"]["uid"])
 
 
 def test_topics_are_created_paused_and_deleted_by_the_control_api(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,10 +12,10 @@ import pytest
 from e2e.cluster.cluster import Cluster
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import wait_until
 from support.kube.client import KubeClient, Resource
 from support.kube.manifest_cases import manifest
 from support.kube.status_leader import StatusLeader, running_status_leader
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 API = "seaweedmq.io/v1alpha1"
@@ -64,21 +64,12 @@ def edited_topic(api_server: Cluster, kube: KubeClient, namespace: str) -> Edite
     return EditedTopic(api_server, kube, namespace)
 
 
-async def seen(condition: Callable[[], Awaitable[object]], timeout: float = 20.0, what: str = "") -> None:
-    try:
-        async with asyncio.timeout(timeout):
-            while not await condition():
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise AssertionError(f"not within {timeout} s: {what or condition}") from None
-
-
 @asynccontextmanager
 async def running(edited_topic: EditedTopic, **spec: Any) -> AsyncIterator[None]:
     edited_topic.topic(**spec)
     count = spec.get("segments", {}).get("min", 1)
     async with running_status_leader(edited_topic.leader):
-        await seen(lambda: _are(edited_topic, ["Open"] * count), what="the Segments are open")
+        await wait_until(lambda: _are(edited_topic, ["Open"] * count), what="the Segments are open")
         yield
 
 
@@ -98,12 +89,12 @@ async def _only_mine(edited_topic: EditedTopic, segment: str) -> bool:
 async def test_a_segment_is_split_by_annotation(edited_topic: EditedTopic) -> None:
     async with running(edited_topic):
         await edited_topic.annotate("t-0-16-0", split="4")
-        await seen(lambda: _are(edited_topic, ["Open", "Open", "Sealed"]), what="it is split")
+        await wait_until(lambda: _are(edited_topic, ["Open", "Open", "Sealed"]), what="it is split")
         assert set(await edited_topic.phases()) == {"t-0-16-0", "t-0-4-1", "t-4-16-2"}
-        await seen(lambda: _only_mine(edited_topic, "t-0-16-0"), what="the annotation is removed, another stays")
-        await seen(lambda: _happened(edited_topic, "Normal", "RequestAccepted", "t-0-16-0", "split of t-0-16-0"))
-        await seen(lambda: _happened(edited_topic, "Normal", "RequestCompleted", "t-0-16-0", "t-0-4-1, t-4-16-2"))
-        await seen(lambda: _happened(edited_topic, "Normal", "Manual", "t", "manual split"))
+        await wait_until(lambda: _only_mine(edited_topic, "t-0-16-0"), what="the annotation is removed, another stays")
+        await wait_until(lambda: _happened(edited_topic, "Normal", "RequestAccepted", "t-0-16-0", "split of t-0-16-0"))
+        await wait_until(lambda: _happened(edited_topic, "Normal", "RequestCompleted", "t-0-16-0", "t-0-4-1, t-4-16-2"))
+        await wait_until(lambda: _happened(edited_topic, "Normal", "Manual", "t", "manual split"))
 
 
 async def test_two_segments_are_merged_by_annotation(edited_topic: EditedTopic) -> None:
@@ -112,7 +103,7 @@ async def test_two_segments_are_merged_by_annotation(edited_topic: EditedTopic) 
         await edited_topic.call(edited_topic.kube.patch, topic, {"spec": {"segments": {"min": 1}}})
         await wait_until(lambda: edited_topic.leader.managed_topic("t").topic.spec.min_segments == 1)
         await edited_topic.annotate("t-8-16-1", merge="t-0-8-0")
-        await seen(lambda: _are(edited_topic, ["Open", "Sealed", "Sealed"]), what="they are merged")
+        await wait_until(lambda: _are(edited_topic, ["Open", "Sealed", "Sealed"]), what="they are merged")
 
 
 @pytest.mark.parametrize(
@@ -130,8 +121,8 @@ async def test_an_invalid_annotation_is_reported_and_removed(
 ) -> None:
     async with running(edited_topic):
         await edited_topic.annotate("t-0-16-0", **annotations)
-        await seen(lambda: _only_mine(edited_topic, "t-0-16-0"), what="the annotation is removed")
-        await seen(lambda: _happened(edited_topic, "Warning", "RequestRejected", "t-0-16-0", says))
+        await wait_until(lambda: _only_mine(edited_topic, "t-0-16-0"), what="the annotation is removed")
+        await wait_until(lambda: _happened(edited_topic, "Warning", "RequestRejected", "t-0-16-0", says))
         assert await edited_topic.phases() == {"t-0-16-0": "Open"}
 
 
@@ -148,15 +139,15 @@ async def test_a_topic_that_is_made_again_has_its_own_segments(edited_topic: Edi
             metadata = (await edited_topic.segments()).get("t-0-16-0", {"metadata": before})["metadata"]
             return metadata["ownerReferences"][0]["uid"] == resync["metadata"]["uid"]
 
-        await seen(own, what="the Segment belongs to the new Topic")
-        await seen(lambda: _are(edited_topic, ["Open"]))
+        await wait_until(own, what="the Segment belongs to the new Topic")
+        await wait_until(lambda: _are(edited_topic, ["Open"]))
 
 
 async def test_a_deleted_topic_takes_its_segments_along_and_none_comes_back(edited_topic: EditedTopic) -> None:
     async with running(edited_topic, segments={"min": 3}):
         topic = {"apiVersion": API, "kind": "Topic", "metadata": {"name": "t", "namespace": edited_topic.namespace}}
         await edited_topic.call(edited_topic.kube.delete, topic)
-        await seen(lambda: _are(edited_topic, []), 40, "the Segments are collected")
+        await wait_until(lambda: _are(edited_topic, []), "the Segments are collected")
         await wait_until(lambda: not edited_topic.leader.topics)
         assert not await edited_topic.segments()
 
@@ -169,4 +160,4 @@ async def test_a_namespace_ends_while_the_leader_lives(edited_topic: EditedTopic
         async def gone() -> bool:
             return await edited_topic.call(edited_topic.kube.find, namespace) is None
 
-        await seen(gone, 60, "the Namespace is gone")
+        await wait_until(gone, "the Namespace is gone")

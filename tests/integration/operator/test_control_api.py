@@ -18,7 +18,7 @@ from smq_storage.object_store.store import Store, StoreSettings
 from support.fault_injection.store_proxy import StoreFault, StoreProxy
 from support.processes.leader import LeaderProcess, error_of, manifest
 from support.processes.seaweed import Seaweed
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -147,7 +147,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_one(leader: LeaderPr
         held = [s for b in leader.brokers() for s in b.status.segments if s.uid == first]
         return bool(held) and all(s.state == "sealed" for s in held)
 
-    eventually(released, 30, what=f"the brokers release {segment.name}")
+    eventually(released, what=f"the brokers release {segment.name}")
     leader.wait_until_open()
 
 
@@ -156,9 +156,9 @@ def test_a_spec_changed_in_its_file_is_followed_as_far_as_it_may_be(leader: Lead
     leader.wait_until_open()
     path = leader.folder / "topics" / "default.t.yaml"
     path.write_text(manifest(segments={"min": 2, "max": 8}))
-    eventually(lambda: len(leader.wait_until_open()) == 2, 20, what="segments.min was raised, so it is split")
+    eventually(lambda: len(leader.wait_until_open()) == 2, what="segments.min was raised, so it is split")
     path.write_text(manifest(partitions=128))
-    eventually(lambda: leader.condition("t", "SpecRejected").status == "True", 10)
+    eventually(lambda: leader.condition("t", "SpecRejected").status == "True")
     assert "spec.partitions cannot change" in leader.condition("t", "SpecRejected").message
     assert leader.locate().topic.partitions == 64
 
@@ -167,12 +167,12 @@ def test_a_damaged_manifest_does_not_harm_the_others(leader: LeaderProcess):
     folder = leader.folder / "topics"
     folder.joinpath("bad.yaml").write_text("kind: [")
     folder.joinpath("other.yaml").write_text(manifest("other"))
-    eventually(lambda: leader.wait_until_open("other"), 20)
+    eventually(lambda: leader.wait_until_open("other"))
     reply = leader.call("ListTopics", lpb.Empty())
     assert isinstance(reply, lpb.TopicList)
     assert [p.where for p in reply.problems] == ["bad.yaml"]
     folder.joinpath("other.yaml").write_text("{")
-    eventually(lambda: leader.condition("other", "SpecRejected").status == "True", 10)
+    eventually(lambda: leader.condition("other", "SpecRejected").status == "True")
     assert "not YAML" in leader.condition("other", "SpecRejected").message
     assert leader.wait_until_open("other"), "the topic continues as before"
 
@@ -182,7 +182,7 @@ def test_a_damaged_manifest_does_not_harm_the_others(leader: LeaderProcess):
 
 def test_a_port_that_is_taken(leader: LeaderProcess, new_leader: Callable[..., LeaderProcess]):
     second = new_leader("--listen", leader.address, folder="second")
-    assert second.launch().wait(20) == 2
+    assert second.launch().wait(HANG_GUARD) == 2
     assert f"cannot listen on {leader.address}" in second.log.read_text()
 
 
@@ -198,7 +198,7 @@ def test_a_port_that_is_taken(leader: LeaderProcess, new_leader: Callable[..., L
 )
 def test_flags_that_cannot_be(new_leader: Callable[..., LeaderProcess], flags, words):
     leader = new_leader(*flags)
-    assert leader.launch().wait(20) == 2
+    assert leader.launch().wait(HANG_GUARD) == 2
     assert words in leader.log.read_text()
 
 
@@ -209,11 +209,11 @@ def test_a_filer_that_is_away_at_the_start_is_waited_for(tmp_path: Path, seaweed
         leader = LeaderProcess(tmp_path, settings, brokers=1)
         try:
             process = leader.launch()
-            reply = eventually(lambda: leader.events("store.unavailable"), 20)
+            reply = eventually(lambda: leader.events("store.unavailable"))
             assert "--filer-endpoint" in reply[0]["advice"]
             assert process.poll() is None
             away.times = 0
-            eventually(lambda: leader.events("leader.ready"), 20, what="it leads as soon as the filer is back")
+            eventually(lambda: leader.events("leader.ready"), what="it leads as soon as the filer is back")
         finally:
             leader.stop()
 
@@ -224,7 +224,7 @@ def test_an_unfit_store_is_refused(tmp_path: Path, seaweed: Seaweed, prefix: str
         settings = replace(seaweed.settings(prefix, timeout=3.0), endpoint=proxy.endpoint)
         leader = LeaderProcess(tmp_path, settings, brokers=1)
         try:
-            assert leader.launch().wait(40) == 2
+            assert leader.launch().wait(HANG_GUARD) == 2
             assert "lose messages" in leader.log.read_text()
             assert not list((tmp_path / "brokers").glob("*.json")), "no broker was started on it"
         finally:
@@ -238,7 +238,7 @@ def test_wrong_credentials_are_named(tmp_path: Path, seaweed: Seaweed, prefix: s
         leader = LeaderProcess(tmp_path, settings, brokers=1)
         try:
             leader.launch()
-            reply = eventually(lambda: leader.events("store.unavailable"), 20)
+            reply = eventually(lambda: leader.events("store.unavailable"))
             assert reply[0]["error"] == "StoreDenied"
             assert "AWS_" in json.dumps(reply[0])
         finally:

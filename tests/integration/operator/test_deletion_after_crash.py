@@ -32,13 +32,11 @@ def test_a_leader_killed_while_it_deletes_a_topic_leaves_work_that_the_next_one_
 
     with ThreadPoolExecutor(1) as pool:
         deleting = pool.submit(leader.call, "DeleteTopic", pb.LocateRequest(topic="t"))
-        eventually(lambda: (it := read_current(store, "default/t")) is not None and it[0] != uid, 20, pause=0.001)
+        eventually(lambda: (it := read_current(store, "default/t")) is not None and it[0] != uid, pause=0.001)
         leader.kill()
         deleting.exception(20)  # whether it was answered just before does not matter
     leader.start()
-    eventually(
-        lambda: (it := read_deleted_topic(store, uid)) is not None and it.sealed, 30, what="the next leader ends it"
-    )
+    eventually(lambda: (it := read_deleted_topic(store, uid)) is not None and it.sealed, what="the next leader ends it")
     for segment in segments:
         seal = ChunkChain(store, "default/t", uid, segment.name).read_seal_chunk()
         assert seal is not None and seal.first >= 10, "what was acked is in the files"

@@ -62,7 +62,7 @@ def test_a_killed_broker_loses_nothing_that_was_acked(leader, rank):
         assert producer.wait_sealed().end == 100
     producer.close()
     write(leader.locate(), successor, 5).close()
-    again = eventually(lambda: leader.alive()[segment.replicas[rank].broker], 30)
+    again = eventually(lambda: leader.alive()[segment.replicas[rank].broker])
     assert again != dead, "it runs again under its name, as another incarnation"
 
 
@@ -108,7 +108,7 @@ def test_unreachable_is_not_gone(leader):
     (segment,) = leader.wait_until_open()
     producer = write(leader.locate(), segment, 10)
     with stopped(*(leader.pid(r.broker) for r in segment.replicas)):
-        eventually(lambda: leader.condition("t", "SealBlocked").status == "True", 20, what="the seal is blocked")
+        eventually(lambda: leader.condition("t", "SealBlocked").status == "True", what="the seal is blocked")
         assert segment.name in leader.condition("t", "SealBlocked").message
         assert not leader.history()
     assert sealed_segments(leader, segment.name).end == 10, "with its replicas back, nothing is lost"
@@ -124,7 +124,7 @@ def test_a_loss_can_be_accepted_manually(leader):
     with pytest.raises(InvalidRequest, match="not being sealed"):
         leader.call("AcceptLoss", wrong)
     with stopped(*(leader.pid(r.broker) for r in segment.replicas)):
-        eventually(lambda: leader.condition("t", "SealBlocked").status == "True", 20)
+        eventually(lambda: leader.condition("t", "SealBlocked").status == "True")
         leader.call("AcceptLoss", lpb.SegmentRequest(topic="t", segment=segment.name))
         entry = sealed_segments(leader, segment.name)
     assert entry.end == 0
@@ -171,7 +171,7 @@ def test_a_terminated_broker_leaves_without_a_failover(leader):
     assert (entry.end, entry.sealed_because) == (20, "Drain")
     assert producer.wait_sealed().end == 20, "the producer heard how it ended before the broker left"
     producer.close()
-    eventually(lambda: leader.alive()[name] != segment.replicas[0].incarnation, 30, what="it runs again")
+    eventually(lambda: leader.alive()[name] != segment.replicas[0].incarnation, what="it runs again")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_manual_requests_are_carried_out(leader, action, boundaries, ranges):
     leader.call(
         "ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action=action, segments=[short], boundaries=boundaries)
     )
-    after = eventually(lambda: [s for s in leader.wait_until_open() if s.name != segment.name], 20)
+    after = eventually(lambda: [s for s in leader.wait_until_open() if s.name != segment.name])
     assert sorted((s.start, s.stop) for s in after) == ranges
     if action == "move":
         assert after[0].replicas[0].broker != segment.replicas[0].broker
@@ -204,13 +204,12 @@ def test_watchers_receive_every_change(leader):
     (segment,) = leader.wait_until_open()
     with contextlib.ExitStack() as stack:
         watchers = [stack.enter_context(watching(leader)) for _ in range(100)]
-        eventually(lambda: all(replies() for replies in watchers), 20, what="each watcher receives the current layout")
+        eventually(lambda: all(replies() for replies in watchers), what="each watcher receives the current layout")
         leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="split", segments=[segment.name]))
         leader.wait_until_open()
         version = leader.locate().layout.version
         eventually(
             lambda: all(replies()[-1].layout.version == version for replies in watchers),
-            10,
             what="all receive the last layout",
         )
 
@@ -220,7 +219,7 @@ def test_too_few_brokers_for_replicas_write_to_the_filer_and_change_when_there_a
 ):
     leader = new_leader(brokers=1).start()
     leader.apply(manifest())
-    (segment,) = leader.wait_until_open(timeout=40)
+    (segment,) = leader.wait_until_open()
     assert segment.durability == "Stored"
     assert leader.condition("t", "Balanced").reason == "DurabilityDegraded"
     assert leader.terminate() == 0
@@ -230,4 +229,4 @@ def test_too_few_brokers_for_replicas_write_to_the_filer_and_change_when_there_a
     def replicated() -> bool:
         return [len(s.replicas) for s in more.wait_until_open()] == [2]
 
-    eventually(replicated, 30, what="the segment got its replicas")
+    eventually(replicated, what="the segment got its replicas")

@@ -44,14 +44,14 @@ def test_failover_waits_for_the_filer_and_acks_do_not(leader: LeaderProcess, pro
     away = proxy.add(StoreFault.ERROR_500, method=None, times=None)
     producer.wait_acked(producer.send(producer.rows(5)))
     dead = leader.kill_broker(segment.replicas[1].broker)
-    eventually(lambda: away.used > 20, 20, what="the leader tries")
+    eventually(lambda: away.used > 20, what="the leader tries")
     assert leader.locate().layout.segments[0].name == segment.name, "the leader still answers"
     with pytest.raises(StoreUnavailable, match="not created yet"):
-        leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest("other")), timeout=30)
+        leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest("other")))
     away.times = 0
-    leader.wait_until_open(without=dead, timeout=40)
+    leader.wait_until_open(without=dead)
     assert sealed_segments(leader, segment.name).end == 15
-    assert leader.wait_until_open("other", timeout=30), "what was applied meanwhile is made now"
+    assert leader.wait_until_open("other"), "what was applied meanwhile is made now"
     producer.close()
 
 
@@ -62,11 +62,11 @@ def test_a_leader_that_was_paused_suspects_no_broker(leader: LeaderProcess):
     producer = write(leader.locate(), segment, 10)
     os.kill(leader.process.pid, signal.SIGSTOP)
     seen = producer.heartbeats
-    eventually(lambda: producer.heartbeats >= seen + 4, 20, what="four seconds pass for the brokers")
+    eventually(lambda: producer.heartbeats >= seen + 4, what="four seconds pass for the brokers")
     producer.wait_acked(producer.send(producer.rows(1)))
     os.kill(leader.process.pid, signal.SIGCONT)
-    eventually(lambda: leader.events("leader.pause_detected"), 10)
-    eventually(lambda: len(leader.alive()) == 3, 10)
+    eventually(lambda: leader.events("leader.pause_detected"))
+    eventually(lambda: len(leader.alive()) == 3)
     assert leader.wait_until_open()[0].name == segment.name
     assert leader.locate().layout.version == version
     producer.close()

@@ -134,7 +134,7 @@ def test_an_unresponsive_member_is_replaced(two_segments: LeaderProcess):
     def all_with_b() -> bool:
         return len(b.join()) == 2
 
-    eventually(all_with_b, 20, what="a has timed out, and b has all segments")
+    eventually(all_with_b, what="a has timed out, and b has all segments")
     with pytest.raises(StaleGeneration):
         a.commit(**dict.fromkeys(b.segments, 1))
 

@@ -14,7 +14,7 @@ import pytest
 
 from support.data.segment_writer import sealed_segments, write
 from support.processes.leader import LeaderProcess, manifest
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +52,7 @@ def test_a_broker_that_died_without_a_leader_is_proved_terminated(leader: Leader
     entry = sealed_segments(leader, segment.name)
     assert entry.end == 0, "both replicas are proved gone, so the filer alone decides"
     for incarnation in dead:
-        leader.wait_until_open(without=incarnation, timeout=40)
+        leader.wait_until_open(without=incarnation)
 
 
 def test_a_leader_killed_before_it_wrote_a_pid_down_finds_the_process(leader: LeaderProcess):
@@ -79,7 +79,7 @@ def test_a_pid_that_is_another_process_by_now_is_a_dead_broker(leader: LeaderPro
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"pid": os.getpid()}))
     leader.start()
-    leader.wait_until_open(without=dead, timeout=40)
+    leader.wait_until_open(without=dead)
     assert is_running(os.getpid())
 
 
@@ -135,7 +135,7 @@ def test_the_folder_has_one_leader(leader: LeaderProcess, new_leader: Callable[.
     second = new_leader()
     assert second.folder == leader.folder
     process = second.launch()
-    assert process.wait(20) == 2
+    assert process.wait(HANG_GUARD) == 2
     output = second.log.read_text()
     assert f"another leader (pid {leader.process.pid}) runs on {leader.folder}" in output
     assert "--dir" in output
@@ -146,14 +146,14 @@ def test_fewer_brokers_than_before_end_the_others(leader: LeaderProcess):
     third = leader.pid("broker-3")
     leader.kill()
     leader.start("--brokers", "2")
-    eventually(lambda: not is_running(third), 30, what="broker-3 has left")
+    eventually(lambda: not is_running(third), what="broker-3 has left")
     leader.wait_for_brokers(2)
     assert set(leader.alive()) == {"broker-1", "broker-2"}
 
 
 def test_a_broker_that_crashes_again_and_again_is_started_ever_more_slowly(new_leader: Callable[..., LeaderProcess]):
     leader = new_leader("--broker-arg=--memory=nonsense", brokers=1).start()
-    eventually(lambda: len(leader.events("broker.terminated")) >= 4, 40)
+    eventually(lambda: len(leader.events("broker.terminated")) >= 4)
     pauses = [event["retry_in_seconds"] for event in leader.events("broker.terminated")[:4]]
     assert pauses == [0.2, 0.4, 0.8, 1.6]
     assert leader.http_get("/healthz")[0] == 200
@@ -164,6 +164,6 @@ def test_the_leader_does_not_stand_in_the_way_of_ctrl_c(new_leader: Callable[...
     leader.wait_for_brokers()
     leader.process.send_signal(signal.SIGINT)
     try:
-        assert leader.process.wait(30) == 0
+        assert leader.process.wait(HANG_GUARD) == 0
     except subprocess.TimeoutExpired:
         raise AssertionError(leader.log.read_text()[-2000:]) from None

@@ -54,18 +54,16 @@ def test_a_leader_killed_during_retention_leaves_work_that_the_next_one_finishes
     topic = the_topic(store)
     assert [e.name for e in sealed_index.read(store, topic.name, topic.uid)] == names
     leader.apply(manifest(retention={"age": "1s"}))
-    eventually(
-        lambda: [e for e in leader.events(at) if at != "decision" or e["action"] == "retention"], 20, pause=0.001
-    )
+    eventually(lambda: [e for e in leader.events(at) if at != "decision" or e["action"] == "retention"], pause=0.001)
     leader.kill()
     assert not missing_files(store, topic), "what the index still lists is all there"
     leader.start(*QUICKLY)
     leader.wait_until_open()
-    eventually(lambda: not sealed_index.read(store, topic.name, topic.uid), 20, what="all of them are beyond the limit")
-    eventually(lambda: not leftover_files(store, topic), 20, what="no file is left of them")
-    eventually(lambda: not sealed_index.load(store, topic.name, topic.uid).pending_deletion, 20)
+    eventually(lambda: not sealed_index.read(store, topic.name, topic.uid), what="all of them are beyond the limit")
+    eventually(lambda: not leftover_files(store, topic), what="no file is left of them")
+    eventually(lambda: not sealed_index.load(store, topic.name, topic.uid).pending_deletion)
     assert not missing_files(store, topic)
     assert metric(leader, 'smq_topic_segments{phase="sealed",topic="default/t"}') == 0
     assert metric(leader, "smq_leader_cleanup_failures_total") == 0
     roll(leader)
-    eventually(lambda: metric(leader, 'smq_topic_removed_segments_total{topic="default/t"}') >= 1, 20)
+    eventually(lambda: metric(leader, 'smq_topic_removed_segments_total{topic="default/t"}') >= 1)

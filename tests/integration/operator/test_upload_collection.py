@@ -127,7 +127,7 @@ def test_a_leader_collects_old_uploads(new_leader: Callable[..., LeaderProcess],
     topic = read_topic(store, "default/t", current[0])
     assert topic is not None
     upload(store, topic, "a", "b")
-    eventually(lambda: not uploads(store, topic), 20, what="nothing refers to them")
-    deletions = eventually(lambda: leader.events("uploads.deleted"), 5)
+    eventually(lambda: not uploads(store, topic), what="nothing refers to them")
+    deletions = eventually(lambda: leader.events("uploads.deleted"))
     assert sum(int(event["files"]) for event in deletions) == 2
     assert 'smq_leader_deleted_files_total{kind="upload"} 2.0' in leader.http_get("/metrics")[1]

@@ -16,6 +16,7 @@ from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConfli
 from smq_storage.object_store.store import Store, open_store
 from support.fault_injection.store_proxy import StoreFault, StoreProxy
 from support.processes.seaweed import Seaweed
+from support.waiting import HANG_GUARD
 
 pytestmark = pytest.mark.integration
 
@@ -108,7 +109,7 @@ def test_a_write_that_lands_after_its_timeout_is_mine(faulty, filer_store: Store
     def let_go_after_the_second_attempt(_: float) -> None:
         if second.reached.is_set():
             late.release.set()
-            assert late.applied.wait(10)
+            assert late.applied.wait(HANG_GUARD)
 
     mine = put(hasty, "me", retry_policy=RetryPolicy(20, wait=let_go_after_the_second_attempt))
     assert isinstance(mine, ChunkInfo)
@@ -122,7 +123,7 @@ def test_a_write_that_lands_late_never_replaces_what_another_wrote(faulty, filer
         put(hasty, "zombie", retry_policy=RetryPolicy(0))
     theirs = put(filer_store, "them")
     late.release.set()
-    assert late.applied.wait(10)
+    assert late.applied.wait(HANG_GUARD)
     assert chain(filer_store).info(0) == theirs
 
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 import smq
+from support.waiting import HANG_GUARD
 
 
 def message(key: int, number: int) -> bytes:
@@ -74,15 +75,15 @@ class BackgroundPublisher:
         self._thread.join()
         if self.failure is not None:
             raise self.failure
-        self._producer.flush(30)
+        self._producer.flush(HANG_GUARD)
         return max((b - a for a, b in itertools.pairwise(self._acked_at)), default=0.0)
 
 
-def read_back(consumer: smq.Consumer, total: int, timeout: float = 30.0) -> list[smq.Batch]:
+def read_back(consumer: smq.Consumer, total: int) -> list[smq.Batch]:
     """Reads batches until there are ``total`` messages, and a moment longer to detect surplus ones."""
     batches: list[smq.Batch] = []
     rows = 0
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + HANG_GUARD
     while rows < total and time.monotonic() < deadline:
         batch = consumer.poll(0.5)
         if batch is not None:
@@ -112,7 +113,7 @@ def check_deliveries(ledger: MessageLedger, batches: list[smq.Batch]) -> None:
     counts = [0] * ledger.keys
     for number, delivery in enumerate(ledger.deliveries):
         key = number % ledger.keys
-        receipt = delivery.result(1)
+        receipt = delivery.result(HANG_GUARD)
         if receipt.offset is not None:
             assert places[receipt.segment, receipt.offset] == message(key, counts[key])
         counts[key] += 1

@@ -19,6 +19,7 @@ from smq_proto.flight import from_flight
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, error_from_pb
 from smq_storage.chunks.parquet_codec import message_schema
+from support.waiting import HANG_GUARD
 
 CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 
@@ -92,24 +93,24 @@ class RawProducer:
     def send_raw(self, batch: pa.RecordBatch, metadata: bytes) -> None:
         self._writer.write_with_metadata(batch, metadata)
 
-    def wait_opened(self, timeout: float = 10.0) -> pb.ProducerReply.Opened:
-        self._wait(lambda: self.opened is not None or self.ended, timeout)
+    def wait_opened(self) -> pb.ProducerReply.Opened:
+        self._wait(lambda: self.opened is not None or self.ended)
         assert self.opened is not None, f"not opened: {self.error}"
         return self.opened
 
-    def wait_acked(self, sequence: int, timeout: float = 10.0) -> int:
+    def wait_acked(self, sequence: int) -> int:
         """The first offset of this batch."""
-        self._wait(lambda: sequence in self.acked or self.ended, timeout)
+        self._wait(lambda: sequence in self.acked or self.ended)
         assert sequence in self.acked, f"{sequence} was not acked: {self.error or self.sealed}"
         return self.acked[sequence]
 
-    def wait_sealed(self, timeout: float = 10.0) -> pb.SealOutcome:
-        self._wait(lambda: self.sealed is not None or self.ended, timeout)
+    def wait_sealed(self) -> pb.SealOutcome:
+        self._wait(lambda: self.sealed is not None or self.ended)
         assert self.sealed is not None, f"not sealed: {self.error}"
         return self.sealed
 
-    def wait_error(self, timeout: float = 10.0) -> SmqError:
-        self._wait(lambda: self.error is not None or self.ended, timeout)
+    def wait_error(self) -> SmqError:
+        self._wait(lambda: self.error is not None or self.ended)
         assert self.error is not None, "no error came"
         return self.error
 
@@ -117,7 +118,7 @@ class RawProducer:
         """Half-closes the stream, reads the remaining replies, and closes it."""
         try:
             self._writer.done_writing()
-            self._thread.join(20)
+            self._thread.join(HANG_GUARD)
             self._writer.close()
         except (pa.ArrowException, OSError):
             pass
@@ -130,10 +131,10 @@ class RawProducer:
                 connection.shutdown(socket.SHUT_RDWR)
             connection.close()
 
-    def _wait(self, condition: object, timeout: float) -> None:
+    def _wait(self, condition: object) -> None:
         with self.changed:
-            done = self.changed.wait_for(condition, timeout)  # type: ignore[arg-type]
-        assert done, f"nothing came in {timeout} s (acked: {len(self.acked)})"
+            done = self.changed.wait_for(condition, HANG_GUARD)  # type: ignore[arg-type]
+        assert done, f"nothing came in {HANG_GUARD:.0f} s (acked: {len(self.acked)})"
 
     def _read(self) -> None:
         failure: SmqError | None = None
@@ -183,11 +184,11 @@ class RawReader:
             return None
         return pb.TailBatch.FromString(chunk.app_metadata.to_pybytes()), chunk.data
 
-    def until(self, offset: int, timeout: float = 10.0) -> pa.Table:
+    def until(self, offset: int) -> pa.Table:
         """All rows up to this offset. Fails if the stream ends before."""
         found = []
         at: int | None = None
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + HANG_GUARD
         while at is None or at < offset:
             assert time.monotonic() < deadline, f"only {at} of {offset} came"
             frame = self.next()
@@ -202,9 +203,9 @@ class RawReader:
                 found.append(batch)
         return pa.Table.from_batches(found)
 
-    def last(self, timeout: float = 10.0) -> pb.TailBatch:
+    def last(self) -> pb.TailBatch:
         """The header of the last frame."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + HANG_GUARD
         header = None
         while time.monotonic() < deadline:
             frame = self.next()
@@ -212,7 +213,7 @@ class RawReader:
                 assert header is not None
                 return header
             header = frame[0]
-        raise AssertionError(f"the stream went on for {timeout} s")
+        raise AssertionError(f"the stream went on for {HANG_GUARD:.0f} s")
 
     def cancel(self) -> None:
         self._stream.cancel()

@@ -29,7 +29,7 @@ def write(located: pb.LocateReply, segment: pb.Segment, count: int, name: str = 
         made.wait_opened()
         return made
 
-    producer = eventually(opened, 10, what=f"{segment.name} is open at its primary")
+    producer = eventually(opened, what=f"{segment.name} is open at its primary")
     producer.partition = segment.start
     producer.wait_acked(producer.send(producer.rows(count)))
     return producer
@@ -37,4 +37,4 @@ def write(located: pb.LocateReply, segment: pb.Segment, count: int, name: str = 
 
 def sealed_segments(leader: LeaderProcess, name: str) -> pb.Segment:
     """Waits for the index entry of that segment."""
-    return eventually(lambda: next(s for s in leader.history() if s.name == name), 30, what=f"{name} is in the index")
+    return eventually(lambda: next(s for s in leader.history() if s.name == name), what=f"{name} is in the index")

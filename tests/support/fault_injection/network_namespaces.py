@@ -70,7 +70,7 @@ class NamespaceNetwork:
     def __exit__(self, *_: object) -> None:
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
-            self._guard.wait(30)
+            self._guard.wait(120)
 
     def _build(self) -> None:
         switch = self._name(SWITCH)

@@ -11,6 +11,8 @@ from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from support.waiting import HANG_GUARD
+
 _Answer = tuple[int, list[tuple[str, str]], bytes]
 _CONDITIONS = ("if-none-match", "if-match")
 
@@ -161,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
                 rule.applied.set()
                 self._refuse(500, "InternalError")
             case StoreFault.HOLD:
-                rule.release.wait(60)
+                rule.release.wait(HANG_GUARD)
                 answer = self._forward(body)
                 rule.applied.set()
                 self._pass_on(answer)

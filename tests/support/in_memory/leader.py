@@ -194,13 +194,3 @@ async def running_leader(*leaders: LeaderInMemory) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
         for leader in leaders:
             leader.pool.shutdown(wait=False, cancel_futures=True)
-
-
-async def wait_until(condition: Callable[[], object], timeout: float = 10.0, what: str = "") -> None:
-    """Returns when the condition is true."""
-    try:
-        async with asyncio.timeout(timeout):
-            while not condition():
-                await asyncio.sleep(0.005)
-    except TimeoutError:
-        raise AssertionError(f"not within {timeout} s: {what or condition}") from None

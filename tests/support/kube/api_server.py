@@ -49,6 +49,6 @@ def namespace(kube: KubeClient) -> Iterator[str]:
     resource = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     kube.create(resource)
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
-    eventually(lambda: kube.find(account), 60, what="a controller has given it the account that Pods need")
+    eventually(lambda: kube.find(account), what="a controller has given it the account that Pods need")
     yield name
     kube.delete(resource)

@@ -73,7 +73,7 @@ class KubeClient:
         data = body if isinstance(body, str) or body is None else json.dumps(body)
         address = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {"Content-Type": content, "Accept": accept}
-        answer = self._connections.request(method, address, body=data, headers=headers, timeout=30.0)
+        answer = self._connections.request(method, address, body=data, headers=headers, timeout=300.0)
         document = json.loads(answer.data) if answer.data.startswith(b"{") else {"message": answer.data.decode()}
         if answer.status >= 400:
             raise KubeApiError({"code": answer.status} | document)
@@ -139,7 +139,7 @@ class KubeClient:
         # A cache beside the kubeconfig: in the usual place it would speak of whatever cluster had this port before.
         own = ["--kubeconfig", str(self.kubeconfig), "--cache-dir", str(self.kubeconfig.parent / "kubectl-cache")]
         command = [str(self._kubectl or "kubectl"), *own, *arguments]
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=120).stdout
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=300).stdout
 
     def path(self, resource: Resource) -> str:
         return f"{self._collection(resource)}/{resource['metadata']['name']}"

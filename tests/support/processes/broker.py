@@ -23,7 +23,7 @@ from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, outcome_from_pb, segment_to_pb, topic_to_pb
 from smq_storage.object_store.store import StoreSettings
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 
 class BrokerProcess:
@@ -46,12 +46,12 @@ class BrokerProcess:
         self._client: fl.FlightClient | None = None
         self.address = self.http = self.incarnation = ""
 
-    def wait_ready(self, timeout: float = 60.0) -> BrokerProcess:
+    def wait_ready(self) -> BrokerProcess:
         def found() -> dict[str, str]:
             assert self._process.poll() is None, f"the broker ended:\n{self.log.read_text()[-3000:]}"
             return self.event("broker.ready")
 
-        ready = eventually(found, timeout, what=f"{self.name} is ready; see {self.log}")
+        ready = eventually(found, what=f"{self.name} is ready; see {self.log}")
         self.address, self.http, self.incarnation = ready["address"], ready["http"], ready["incarnation"]
         return self
 
@@ -87,10 +87,10 @@ class BrokerProcess:
             segment=segment_to_pb(segment),
             incarnation=incarnation or self.incarnation,
         )
-        return pb.OpenedSegment.FromString(call(self.flight, "open", request, timeout=10))
+        return pb.OpenedSegment.FromString(call(self.flight, "open", request, timeout=HANG_GUARD))
 
     def seal(
-        self, topic: Topic, segment: Segment, successors: Sequence[Segment] = (), *, timeout: float = 20.0
+        self, topic: Topic, segment: Segment, successors: Sequence[Segment] = (), *, timeout: float = HANG_GUARD
     ) -> SealOutcome:
         request = pb.SealSegment(
             protocol=PROTOCOL,
@@ -112,14 +112,14 @@ class BrokerProcess:
             incarnation=self.incarnation,
             only_flush=True,
         )
-        call(self.flight, "seal", request, timeout=10)
+        call(self.flight, "seal", request, timeout=HANG_GUARD)
 
     def outcome(self, topic: Topic, segment: Segment, producer: str = "") -> pb.SealOutcome:
         request = pb.OutcomeRequest(topic=topic.name, uid=topic.uid, segment=segment.name, producer=producer)
-        return pb.SealOutcome.FromString(call(self.flight, "outcome", request, timeout=10))
+        return pb.SealOutcome.FromString(call(self.flight, "outcome", request, timeout=HANG_GUARD))
 
     def status(self) -> pb.BrokerStatus:
-        return pb.BrokerStatus.FromString(call(self.flight, "status", pb.DrainRequest(), timeout=5))
+        return pb.BrokerStatus.FromString(call(self.flight, "status", pb.DrainRequest(), timeout=HANG_GUARD))
 
     def report(self, segment: Segment) -> pb.SegmentReport:
         return next(s for s in self.status().segments if s.segment == segment.name)
@@ -127,7 +127,7 @@ class BrokerProcess:
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of a GET from the HTTP port."""
         try:
-            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=HANG_GUARD) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
@@ -162,8 +162,8 @@ class BrokerProcess:
     def resume(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
-    def wait(self, timeout: float = 30.0) -> int:
-        return self._process.wait(timeout)
+    def wait(self) -> int:
+        return self._process.wait(HANG_GUARD)
 
 
 @dataclass

@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 SMQ = [sys.executable, "-m", "smq.cli"]
 
@@ -42,11 +42,11 @@ def environment(leader: str | None = None) -> dict[str, str]:
     )
 
 
-def smq(*arguments: str, leader: str | None = None, stdin: str | bytes = "", timeout: float = 60) -> CommandResult:
+def smq(*arguments: str, leader: str | None = None, stdin: str | bytes = "") -> CommandResult:
     """Runs `smq` until it ends. Raises subprocess.TimeoutExpired."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
     done = subprocess.run(
-        [*SMQ, *arguments], input=data, capture_output=True, timeout=timeout, env=environment(leader), check=False
+        [*SMQ, *arguments], input=data, capture_output=True, timeout=HANG_GUARD, env=environment(leader), check=False
     )
     return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -79,25 +79,25 @@ class DevProcess:
         assert found, self.output
         return found[1]
 
-    def wait_ready(self, timeout: float = 90) -> DevProcess:
+    def wait_ready(self) -> DevProcess:
         def ready() -> bool:
             if self.process.poll() is not None:
                 raise AssertionError(f"smq dev ended ({self.process.returncode}):\n{self.output}")
             return "Ctrl-C stops everything" in self.output
 
-        eventually(ready, timeout, what="smq dev is ready")
+        eventually(ready, what="smq dev is ready")
         return self
 
-    def end(self, how: signal.Signals = signal.SIGINT, timeout: float = 60) -> int:
+    def end(self, how: signal.Signals = signal.SIGINT) -> int:
         """Its exit code. Repeatable."""
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
-            code = self.process.wait(timeout)
+            code = self.process.wait(HANG_GUARD)
         finally:
             if self.process.poll() is None:
                 self.process.kill()
-        self._reader.join(10)
+        self._reader.join(HANG_GUARD)
         return code
 
     def _read(self) -> None:

@@ -25,7 +25,7 @@ from smq_proto.v1.leader_pb2_grpc import LeaderStub
 from smq_proto.wire import error_from_pb
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.ports import free_port
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 
 def manifest(name: str = "t", **spec: object) -> str:
@@ -80,19 +80,19 @@ class LeaderProcess:
             )
         return self._process
 
-    def start(self, *flags: str, timeout: float = 30.0) -> Self:
+    def start(self, *flags: str) -> Self:
         """Starts the process and waits until it leads."""
         self.launch(*flags)
-        return self.wait_ready(timeout)
+        return self.wait_ready()
 
-    def wait_ready(self, timeout: float = 30.0) -> Self:
+    def wait_ready(self) -> Self:
         """Returns when it leads."""
 
         def ready() -> dict[str, str]:
             assert self.process.poll() is None, f"the leader ended:\n{self.log.read_text()[-3000:]}"
             return self.events("leader.ready")[0]
 
-        received = eventually(ready, timeout, what=f"the leader is ready; see {self.log}")
+        received = eventually(ready, what=f"the leader is ready; see {self.log}")
         self.address, self.http = received["address"], f"127.0.0.1:{received['http']}"
         if self._channel is not None:
             self._channel.close()
@@ -113,10 +113,10 @@ class LeaderProcess:
         """The next start uses another address."""
         self._port = free_port()
 
-    def terminate(self, timeout: float = 40.0) -> int:
+    def terminate(self) -> int:
         """SIGTERM; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout)
+        return self.process.wait(HANG_GUARD)
 
     def stop(self) -> None:
         """Ends the leader and every broker that it ever started."""
@@ -137,7 +137,7 @@ class LeaderProcess:
 
     def http_get(self, path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=HANG_GUARD) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read().decode()
@@ -175,7 +175,7 @@ class LeaderProcess:
         assert self._channel is not None
         return LeaderStub(self._channel)
 
-    def call(self, method: str, request: object, timeout: float = 10.0) -> object:
+    def call(self, method: str, request: object, timeout: float = HANG_GUARD) -> object:
         """Calls a method. Raises the SmqError of a failed call."""
         try:
             return getattr(self.stub, method)(request, timeout=timeout)
@@ -214,11 +214,11 @@ class LeaderProcess:
         """Name and incarnation of the brokers that are alive."""
         return {b.name: b.incarnation for b in self.brokers() if b.state == "alive"}
 
-    def wait_for_brokers(self, count: int | None = None, timeout: float = 40.0) -> None:
+    def wait_for_brokers(self, count: int | None = None) -> None:
         wanted = self._brokers if count is None else count
-        eventually(lambda: len(self.alive()) >= wanted, timeout, what=f"{wanted} brokers alive; see {self.log}")
+        eventually(lambda: len(self.alive()) >= wanted, what=f"{wanted} brokers alive; see {self.log}")
 
-    def wait_until_open(self, topic: str = "t", timeout: float = 20.0, *, without: str = "") -> list[pb.Segment]:
+    def wait_until_open(self, topic: str = "t", *, without: str = "") -> list[pb.Segment]:
         """The segments, once all are open and, with ``without``, none names this incarnation."""
 
         def quiet() -> list[pb.Segment]:
@@ -229,7 +229,7 @@ class LeaderProcess:
                 assert without not in [r.incarnation for r in segment.replicas], segment.name
             return segments
 
-        return eventually(quiet, timeout, what=f"the layout of {topic} is quiet; see {self.log}")
+        return eventually(quiet, what=f"the layout of {topic} is quiet; see {self.log}")
 
 
 @contextlib.contextmanager
@@ -249,4 +249,4 @@ def watching(leader: LeaderProcess, topic: str = "t") -> Iterator[Callable[[], l
         yield lambda: list(received)
     finally:
         call.cancel()
-        thread.join(5)
+        thread.join(HANG_GUARD)

@@ -14,7 +14,7 @@ from pathlib import Path
 import smq
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.ports import free_port
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 
 def manifest(name: str, **spec: object) -> str:
@@ -74,7 +74,6 @@ class LocalCluster:
             admin = client.admin()
             eventually(
                 lambda: sum(b.state == "alive" for b in admin.brokers()) >= self._brokers,
-                60,
                 what=f"{self._brokers} brokers; see {self.folder}",
             )
 
@@ -85,7 +84,7 @@ class LocalCluster:
         """Creates a topic and waits until it has its segments."""
         with self.connect() as client:
             client.admin().apply(manifest(name, **spec))
-            eventually(lambda: client.admin().segments(name), 20, what=f"the first layout of {name}")
+            eventually(lambda: client.admin().segments(name), what=f"the first layout of {name}")
 
     def pids(self) -> dict[str, int]:
         """The processes of the running brokers, by name."""
@@ -127,7 +126,7 @@ class LocalCluster:
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(15)
+                process.wait(HANG_GUARD)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

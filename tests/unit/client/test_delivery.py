@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from smq.delivery import Delivery, Receipt, TableReceipt
 from smq.producing.delivery_state import DeliveryState, MessageDelivery, TableDelivery
 from smq_core.errors import DeliveryTimeout
+from support.waiting import HANG_GUARD
 
 
 def delivery_state(rows: int) -> DeliveryState:
@@ -87,10 +88,10 @@ def test_waiting_ends_when_the_row_is_decided_or_the_time_is_up() -> None:
     with pytest.raises(TimeoutError):
         MessageDelivery(state, 0).result(0.01)
     found: list[Receipt] = []
-    waiter = threading.Thread(target=lambda: found.append(MessageDelivery(state, 1).result(10)))
+    waiter = threading.Thread(target=lambda: found.append(MessageDelivery(state, 1).result(HANG_GUARD)))
     waiter.start()
     deliver(state, [1], "s", 5)
-    waiter.join(10)
+    waiter.join(HANG_GUARD)
     assert found == [Receipt("s", 5)]
     assert not MessageDelivery(state, 0).done()
 

@@ -7,7 +7,7 @@ import threading
 import pyarrow as pa
 
 from smq.consuming.prefetch_buffer import FetchedRows, PrefetchBuffer, SegmentEnd
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 
 class FakeReader:
@@ -70,7 +70,7 @@ def test_what_was_dropped_is_gone_and_frees_whoever_waits() -> None:
     waiting = threading.Thread(target=lambda: accepted.append(buffer.put(reader, rows(1, 1))))
     waiting.start()
     buffer.drop(reader)
-    waiting.join(5)
+    waiting.join(HANG_GUARD)
     assert accepted == [False]
     assert buffer.take(10) is None
     again = FakeReader()

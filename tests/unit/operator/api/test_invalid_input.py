@@ -15,8 +15,9 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeBroker, FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 TOPIC = "default/t"
 HUGE = 2**64 - 1

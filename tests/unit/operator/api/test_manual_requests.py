@@ -16,8 +16,9 @@ from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import layouts
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 TOPIC, NAME = "default/t", "t-0-16-0"
 

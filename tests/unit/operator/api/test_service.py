@@ -19,8 +19,9 @@ from smq_storage.catalog import group_positions as group_files
 from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.store import EtagMismatch, ObjectExists, Store, open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 TOPIC = "default/t"
 
@@ -268,11 +269,11 @@ async def test_a_reported_failure_is_verified_by_a_liveness_probe(monkeypatch: p
         await leader.call(
             "ReportUnreachable", lpb.UnreachableBroker(incarnation=victim.replica.incarnation, error="no answer")
         )
-        await wait_until(lambda: broker.suspected, 2)
+        await wait_until(lambda: broker.suspected)
         layout = leader.topics[TOPIC].layout
         assert layout is not None
         victim.answers = True
-        await wait_until(lambda: not broker.suspected, 2, "it is called until it answers")
+        await wait_until(lambda: not broker.suspected, "it is called until it answers")
         assert broker.report_timeout_us > SUSPECT_AFTER_US, "next time it is waited for longer"
 
 
@@ -301,7 +302,7 @@ async def test_brokers_that_cannot_reach_each_other_get_no_common_segments(monke
         # The fleet's own reports in between say that all is well.
         open_topic_setup.fleet.brokers[primary.incarnation].report = lambda: complaint  # type: ignore[method-assign]
         task = asyncio.create_task(complains())
-        await wait_until(apart, 5)
+        await wait_until(apart)
         task.cancel()
 
 

@@ -11,6 +11,7 @@ import pytest
 from smq_core.model.entities import Replica
 from smq_operator.brokers import calls
 from smq_proto.v1 import data_pb2 as pb
+from support.waiting import HANG_GUARD
 
 BROKER = Replica("b1", "b1-1", "127.0.0.1:1")
 REQUEST = pb.SealSegment()
@@ -25,7 +26,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     def call(client: object, action: str, request: object, timeout: float) -> bytes:
         begun.append(action)
         if action == "slow":
-            over.wait(60)
+            over.wait(HANG_GUARD)
         return b"done"
 
     monkeypatch.setattr(calls, "_call", call)
@@ -36,11 +37,11 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.mark.parametrize("haste", [{}, {"urgent": True}])
 async def test_low_priority_calls_block_no_others(stuck: list[str], haste: dict[str, bool]) -> None:
     brokers = calls.BrokerClients(threads=32)
-    slow = [asyncio.create_task(brokers.call(BROKER, "slow", REQUEST, timeout=60, background=True)) for _ in range(20)]
+    slow = [asyncio.create_task(brokers.call(BROKER, "slow", REQUEST, timeout=120, background=True)) for _ in range(20)]
     try:
         while len(stuck) < calls.MAX_BACKGROUND_CALLS_PER_BROKER:
             await asyncio.sleep(0)
-        assert await brokers.call(BROKER, "open", REQUEST, timeout=20, **haste) == b"done"
+        assert await brokers.call(BROKER, "open", REQUEST, timeout=120, **haste) == b"done"
     finally:
         for task in slow:
             task.cancel()

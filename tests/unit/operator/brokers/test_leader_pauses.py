@@ -16,8 +16,9 @@ from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.object_store.store import open_store
 from support import virtual_time as virtual
 from support.in_memory.brokers import FakeBroker, FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
 from support.virtual_time import pause_process, virtual_time
+from support.waiting import wait_until
 
 
 @asynccontextmanager

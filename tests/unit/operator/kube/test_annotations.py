@@ -20,8 +20,9 @@ from smq_operator.kube.segment_annotations import (
 from smq_operator.reconcile.managed_topic import ManagedTopic
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 NAME = "t-0-16-0"
 P = "seaweedmq.io/"
@@ -180,8 +181,8 @@ async def test_a_blocked_seal_continues_when_the_loss_is_accepted() -> None:
         for name in ("b8", "b9"):
             leader.fleet.add(name)
         await wait_until(
-            lambda: managed.reconciler is not None and NAME in managed.reconciler.blocked, 20, "the seal is blocked"
+            lambda: managed.reconciler is not None and NAME in managed.reconciler.blocked, "the seal is blocked"
         )
         answers = await followed(leader, managed, NAME, "accept-loss", "true")
         assert [answer.rejected for answer in answers] == [False, False]
-        await wait_until(lambda: NAME in managed.sealed, 20, "it is sealed from the filer")
+        await wait_until(lambda: NAME in managed.sealed, "it is sealed from the filer")

@@ -20,6 +20,7 @@ from smq_operator.kube.client.events import (
 )
 from smq_operator.kube.client.kinds import Kind, Resource
 from support.virtual_time import virtual_time
+from support.waiting import HANG_GUARD
 
 TOPIC = ObjectReference("seaweedmq.io/v1alpha1", "Topic", "travel", "flights", "uid")
 START = 1_700_000_000_000_000
@@ -106,7 +107,7 @@ async def written(api: RecordingEventsApi, *events: tuple[KubeEvent, int]) -> li
         now = at
         before = len(api.calls)
         writer.record(event)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_GUARD):
             while len(api.calls) == before:
                 await asyncio.sleep(0.001)
     keeping.cancel()

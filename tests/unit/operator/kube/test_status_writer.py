@@ -17,11 +17,12 @@ from smq_operator.platform_port import DesiredTopic
 from smq_operator.runtime import clock
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
 from support.kube.manifest_cases import manifest
 from support.kube.resources_in_memory import merged
 from support.kube.status_leader import status_reconciler
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 NAME = "t-0-16-0"
 
@@ -208,7 +209,7 @@ async def test_a_segment_that_is_deleted_comes_back() -> None:
     async def work(topic_on_api: TopicOnFakeApi, leader: LeaderInMemory) -> None:
         await shown(topic_on_api, leader)
         topic_on_api.server.remove(SEGMENTS, NAME)
-        await wait_until(lambda: topic_on_api.phase() == "Open", 2, "it is back")
+        await wait_until(lambda: topic_on_api.phase() == "Open", "it is back")
 
     await run_leaders(work)
 

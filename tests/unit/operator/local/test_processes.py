@@ -12,7 +12,7 @@ import pytest
 from smq_operator.local import pids
 from smq_operator.local.broker_processes import INCARNATION_VARIABLE, BrokerProcesses, broker_command
 from smq_operator.local.broker_records import BrokerRecord, read_records
-from support.in_memory.leader import wait_until
+from support.waiting import wait_until
 
 # Counts the SIGTERMs it gets in a file, and ends at the first one after `slow`.
 SCRIPT = """
@@ -67,7 +67,7 @@ async def test_a_killed_process_is_proved_dead_and_started_again_under_its_name(
     assert processes.current_incarnation("b") == old.incarnation
     assert processes.termination_proof(old.incarnation) is None
     os.kill(old.pid or 0, signal.SIGKILL)
-    await wait_until(lambda: processes.termination_proof(old.incarnation), 2)
+    await wait_until(lambda: processes.termination_proof(old.incarnation))
     assert "SIGKILL" in (processes.termination_proof(old.incarnation) or "")
     await wait_until(lambda: local_brokers.started(2))
     new = local_brokers.record()
@@ -89,7 +89,7 @@ async def test_a_wrapper_becomes_the_broker(tmp_path: Path):
     environment = Path(f"/proc/{old.pid}/environ").read_bytes().split(b"\0")
     assert b"WRAPPED=yes" in environment and b"SMQ_NAME=b" in environment
     os.kill(old.pid or 0, signal.SIGKILL)
-    await wait_until(lambda: processes.termination_proof(old.incarnation), 2)
+    await wait_until(lambda: processes.termination_proof(old.incarnation))
     await processes.stop(5)
     words = broker_command("1Gi", ("--zone=a",), ("nice", "-n", "5"))
     assert words[:4] == ["nice", "-n", "5", sys.executable] and words[-1] == "--zone=a"
@@ -110,7 +110,7 @@ async def test_a_later_leader_adopts_who_lives_and_knows_who_died(tmp_path: Path
     second.set_desired(["b"])
     assert local_brokers.record("b").pid == lives.pid, "it is not started twice"
     os.kill(lives.pid or 0, signal.SIGKILL)
-    await wait_until(lambda: second.termination_proof(lives.incarnation), 2, "an adopted process is watched too")
+    await wait_until(lambda: second.termination_proof(lives.incarnation), "an adopted process is watched too")
     await second.stop(5)
 
 
@@ -210,7 +210,7 @@ async def test_the_incarnation_is_in_the_record_before_the_process_is(tmp_path: 
     local_brokers = LocalBrokers(tmp_path)
     processes = local_brokers.processes()
     processes.set_desired(["b"])
-    await wait_until(lambda: len(seen) >= 2, 5, "it is tried again")
+    await wait_until(lambda: len(seen) >= 2, "it is tried again")
     assert all(written == given for written, given in seen)
     assert processes.termination_proof(seen[0][0])
     processes.detach()

@@ -7,8 +7,9 @@ from dataclasses import replace
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 TOPIC = "default/t"
 

@@ -7,16 +7,17 @@ from smq_operator.brokers.registry import assigned_work
 from smq_operator.reconcile import managed_topic as topics
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 TOPIC = "default/t"
 
 
 async def wait_until_idle(leader: LeaderInMemory) -> topics.ManagedTopic:
-    await wait_until(lambda: TOPIC in leader.topics and (it := leader.topics[TOPIC].reconciler) and it.is_idle, 30)
+    await wait_until(lambda: TOPIC in leader.topics and (it := leader.topics[TOPIC].reconciler) and it.is_idle)
     managed = leader.topics[TOPIC]
-    await wait_until(lambda: managed.next_check_at > leader.parts.clock() + topics.CHECK_INTERVAL_US, 30)
+    await wait_until(lambda: managed.next_check_at > leader.parts.clock() + topics.CHECK_INTERVAL_US)
     return managed
 
 
@@ -38,7 +39,7 @@ async def test_a_dead_broker_is_replaced_at_once_and_not_at_the_next_poll() -> N
         dead = managed.layout.segments[0].primary.incarnation
         managed.next_check_at = 1 << 62  # nobody looks at it again for its own sake
         leader.platform.terminated[dead] = "its process was reaped"
-        await wait_until(lambda: managed.layout is not None and dead not in str(managed.layout.segments), 30)
+        await wait_until(lambda: managed.layout is not None and dead not in str(managed.layout.segments))
 
 
 @virtual_time

@@ -7,8 +7,9 @@ import pytest
 from smq_core.errors import Unavailable, UnknownTopic
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 
 def test_a_new_leader_does_not_deny_what_it_has_not_read() -> None:

@@ -14,8 +14,9 @@ from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store, open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 TOPIC = "default/t"
 
@@ -129,7 +130,7 @@ async def test_two_leaders_at_once_do_no_harm():
     leaders = [interrupted_failover.leader(), interrupted_failover.leader()]
     async with running_leader(*leaders):
         for turn in range(6):
-            await wait_until(lambda: all(interrupted_failover.is_quiet(it) for it in leaders), 20, "both agree")
+            await wait_until(lambda: all(interrupted_failover.is_quiet(it) for it in leaders), "both agree")
             versions = {it.topics[TOPIC].layout.version for it in leaders}  # type: ignore[union-attr]
             for leader in leaders:
                 managed = leader.topics[TOPIC]
@@ -149,6 +150,6 @@ async def test_two_leaders_at_once_do_no_harm():
                 if managed.reconciler is not None:
                     managed.reconciler._layout_known = False
                 leader.queue.enqueue()
-        await wait_until(lambda: all(interrupted_failover.is_quiet(it) for it in leaders), 20, "both agree in the end")
+        await wait_until(lambda: all(interrupted_failover.is_quiet(it) for it in leaders), "both agree in the end")
         assert [it.topics[TOPIC].layout for it in leaders] == [interrupted_failover.layout()] * 2
     interrupted_failover.check()

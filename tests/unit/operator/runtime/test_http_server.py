@@ -10,6 +10,7 @@ import pytest
 
 from smq_core.errors import InvalidRequest
 from smq_operator.runtime.http_server import HttpServer
+from support.waiting import HANG_GUARD
 
 METRICS = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -17,7 +18,7 @@ METRICS = "text/plain; version=1.0.0; charset=utf-8"
 def get(port: int, path: str) -> tuple[int, str, str]:
     """Status, content type and body."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=HANG_GUARD) as reply:
             return reply.status, reply.headers["Content-Type"], reply.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers["Content-Type"], error.read().decode()

@@ -8,8 +8,9 @@ from pathlib import Path
 from smq_operator.metrics import Metrics
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
 from support.virtual_time import virtual_time
+from support.waiting import wait_until
 
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 

@@ -7,7 +7,8 @@ import asyncio
 from smq_operator.status.health import Debouncer, HealthIssues, HealthMonitor
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
-from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader, wait_until
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
+from support.waiting import wait_until
 
 TOPIC = "default/t"
 
