@@ -114,7 +114,8 @@ class Producer:
     ) -> Delivery[Receipt]:
         """Sends one message and returns its delivery. Blocks while ``max_in_flight`` bytes have no outcome yet.
 
-        value: bytes, or on a topic with a schema a mapping of its columns.
+        value: bytes, or on a topic with a schema a mapping of its columns. A value that a column cannot hold exactly
+            as it is gets SchemaMismatch (:mod:`smq.producing.exact_cast` has the rules).
         key: bytes. Messages of one key keep their order, messages without a key are spread over the segments. On a
             topic with a schema the key is a column of the value.
         headers: pairs of str and bytes.
@@ -190,7 +191,8 @@ class Producer:
 
         A topic without a schema has the columns ``key``, ``value``, ``headers`` and ``timestamp``; a topic with a
         schema has its own columns, ``headers`` and ``timestamp``. Columns that may be missing are filled, a missing
-        timestamp with the present time.
+        timestamp with the present time. Columns of another type are cast if that changes no value, by the same rules
+        as in ``send``; the error names the column, the row and the value.
 
         ``key`` names the column that is hashed, by default the topic's key column or ``key``. Without a schema it may
         also be an array. Binary and string columns are hashed by their bytes, others by the bytes that

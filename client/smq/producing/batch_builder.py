@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from smq.producing.batch_encoder import BatchEncoder
 from smq.producing.delivery_state import DeliveryState
+from smq.producing.exact_cast import InexactValue
 from smq.producing.keys import KeylessPartitioner
-from smq_core.errors import InvalidRequest, SchemaMismatch
+from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import partitions_of
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
@@ -44,9 +45,10 @@ class BatchBuilder:
             pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else pa.nulls(rows, HEADERS)
         )
         if encoder.typed:
-            body = pa.RecordBatch.from_pylist(self.values, schema=body_schema(encoder))
-            columns = [times, *body.columns, headers]
-            part = pa.RecordBatch.from_arrays(columns, names=["timestamp", *body.schema.names, "headers"])
+            body = encoder.body_schema
+            values = zip(*self.values, strict=True)  # type: ignore[call-overload]
+            arrays = [pa.array(column, field.type) for field, column in zip(body, values, strict=True)]
+            part = pa.RecordBatch.from_arrays([times, *arrays, headers], names=["timestamp", *body.names, "headers"])
             return encoder.encode(part, encoder.topic.spec.key, 0, keyless)
         row_partitions = self._row_partitions(rows, encoder.topic.spec.partitions, keyless)
         keys = pa.array(self.keys, pa.binary())
@@ -64,40 +66,19 @@ class BatchBuilder:
         return row_partitions
 
 
-def body_schema(encoder: BatchEncoder) -> pa.Schema:
-    """The topic's own columns."""
-    return pa.schema([f for f in encoder.schema if f.name not in ("partition", "timestamp", "headers")])
-
-
 def check_value(value: object, encoder: BatchEncoder) -> tuple[object, int]:
     """Returns the value as the batch will hold it, and its size in bytes. Raises InvalidRequest, SchemaMismatch."""
     if encoder.typed:
-        return _check_row(value, encoder)
+        try:
+            return encoder.rows.convert(value)
+        except InexactValue as problem:
+            raise encoder.mismatch(problem.reason) from None
     if value is None:
         return None, 0
     if isinstance(value, (bytes, bytearray, memoryview)):
         plain = bytes(value)
         return plain, len(plain)
     raise InvalidRequest(f"a value must be bytes, not {type(value).__name__}; encode text with text.encode()")
-
-
-def _check_row(value: object, encoder: BatchEncoder) -> tuple[object, int]:
-    schema = body_schema(encoder)
-    problem: object = None
-    if not isinstance(value, Mapping):
-        problem = f"a value must be a mapping of columns, not {type(value).__name__}"
-    elif unknown := [str(n) for n in value if n not in schema.names]:
-        problem = f"the topic has no column {', '.join(unknown)}"
-    else:
-        try:
-            row = pa.RecordBatch.from_pylist([dict(value)], schema=schema)
-            missing = [f.name for f in schema if not f.nullable and row.column(f.name).null_count]
-            if not missing:
-                return dict(value), row.nbytes
-            problem = f"{', '.join(missing)} may not be null"
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
-            problem = error
-    raise SchemaMismatch(f"{problem}; {encoder.topic.name} expects: {encoder.expected}", expected=encoder.expected)
 
 
 def check_key(key: object, encoder: BatchEncoder) -> bytes | None:
@@ -122,12 +103,18 @@ def check_headers(headers: object) -> list[tuple[str, bytes | None]]:
             or not isinstance(pair[1], (bytes, type(None)))
         ):
             raise InvalidRequest(f"headers must be pairs of str and bytes, not {pair!r}")
+        try:
+            pair[0].encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"the name of a header must be valid Unicode, not {pair[0]!r}") from None
     return pairs
 
 
 def check_timestamp(timestamp: object) -> int:
     """Returns microseconds since 1970. Raises InvalidRequest."""
     if isinstance(timestamp, datetime):
+        if getattr(timestamp, "nanosecond", 0):  # of pandas.Timestamp
+            raise InvalidRequest(f"a timestamp must be whole microseconds, not {timestamp!r}")
         aware = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
         delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
         return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from smq.producing.exact_cast import InexactValue, exact_cast
 from smq.producing.keys import KeylessPartitioner, canonical_bytes, partitions
+from smq.producing.row_values import RowConverter
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
 from smq_core.model.entities import Topic
 from smq_storage.chunks.parquet_codec import message_schema
@@ -32,6 +34,10 @@ class BatchEncoder:
         self._body_columns = [name for name in self.schema.names if name != "partition"]
         wanted = ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in list(self.schema)[1:])
         self.expected = wanted
+        body = [field for field in self.schema if field.name not in ("partition", "timestamp", "headers")]
+        self.body_schema = pa.schema(body)
+        """The topic's own columns."""
+        self.rows = RowConverter(self.body_schema)
 
     def check(self, table: Table, key: object = None) -> tuple[Table, str | None]:
         """Returns the table with only the topic's columns, and the name of the key column (None: no keys).
@@ -41,21 +47,22 @@ class BatchEncoder:
         if not isinstance(table, (pa.Table, pa.RecordBatch)):
             raise InvalidRequest(f"write needs a pyarrow Table or RecordBatch, not {type(table).__name__}")
         if len(set(table.schema.names)) != len(table.schema.names):
-            raise self._mismatch("the table has duplicate column names: " + ", ".join(table.schema.names))
+            raise self.mismatch("the table has duplicate column names: " + ", ".join(table.schema.names))
         table = table.drop_columns([n for n in SYSTEM_COLUMNS if n in table.schema.names])
         table, key_column = self._typed_key(table, key) if self.typed else self._untyped_key(table, key)
         names = table.schema.names
         unknown = [n for n in names if n not in self._body_columns]
         if unknown:
-            raise self._mismatch(f"the topic has no column {', '.join(unknown)}")
+            raise self.mismatch(f"the topic has no column {', '.join(unknown)}")
         for field in self.schema:
             if field.name in ("partition", "timestamp"):
                 continue
             if field.name not in names:
                 if not field.nullable:
-                    raise self._mismatch(f"column {field.name} is missing")
+                    raise self.mismatch(f"column {field.name} is missing")
             elif not field.nullable and table.column(field.name).null_count:
-                raise self._mismatch(f"column {field.name} may not have nulls")
+                row = first_null(table.column(field.name))
+                raise self.mismatch(f"column {field.name}, row {row}: it may not be null")
         if key_column is not None:
             canonical_bytes(pa.nulls(0, table.schema.field(key_column).type))  # raises if it cannot be a key
         return self._cast(table, key_column), key_column
@@ -72,17 +79,17 @@ class BatchEncoder:
         """Casts the whole table at once, so that nothing is sent if a part of it does not fit."""
         columns = []
         for name in table.schema.names:
-            column, wanted = table.column(name), self.schema.field(name).type
-            raw_key = name == key_column and not self.typed
-            if column.type == wanted or raw_key:
-                columns.append(column)
-                continue
-            try:
-                if name == "timestamp" and pa.types.is_integer(column.type):
-                    column = column.cast(pa.int64())
-                columns.append(column.cast(wanted))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-                raise self._mismatch(f"column {name} is {column.type}: {error}") from None
+            column = table.column(name)
+            if name != key_column or self.typed:
+                try:
+                    column = (
+                        message_times(column)
+                        if name == "timestamp"
+                        else exact_cast(column, self.schema.field(name).type)
+                    )
+                except InexactValue as problem:
+                    raise self.mismatch(f"column {name}, row {problem.row}: {problem.reason}") from None
+            columns.append(column)
         return type(table).from_arrays(columns, names=table.schema.names)
 
     def _untyped_key(self, table: Table, key: object) -> tuple[Table, str | None]:
@@ -121,7 +128,8 @@ class BatchEncoder:
     def _no_column(self, key: str, names: list[str]) -> InvalidRequest:
         return InvalidRequest(f"the table has no column {key!r} for the key; it has: " + ", ".join(names))
 
-    def _mismatch(self, what: str) -> SchemaMismatch:
+    def mismatch(self, what: str) -> SchemaMismatch:
+        """The error for a value that does not fit the topic."""
         return SchemaMismatch(
             f"{what}; {self.topic.name} expects: {self.expected}", expected=self.expected, topic=self.topic.name
         )
@@ -148,6 +156,20 @@ class BatchEncoder:
             else:
                 columns.append(pa.nulls(part.num_rows, field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), row_partitions
+
+
+def message_times(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The times of messages, from times (without a zone: in UTC) or whole microseconds. Raises InexactValue."""
+    if pa.types.is_integer(column.type):
+        return exact_cast(column, pa.int64()).cast(TIMESTAMP)
+    if pa.types.is_timestamp(column.type) and column.type.tz is None:
+        return exact_cast(column, pa.timestamp("us")).cast(TIMESTAMP)
+    return exact_cast(column, TIMESTAMP)
+
+
+def first_null(column: pa.Array | pa.ChunkedArray) -> int:
+    """The first row that is null."""
+    return int(pc.index(column.is_null(), True).as_py())
 
 
 def split_rows(table: Table, target_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,249 @@
+"""Casts of Arrow columns that change no value: what a reader gets equals what the program wrote, or the cast fails.
+
+=========================  ============================================================================================
+column                     takes
+=========================  ============================================================================================
+bool                       bool
+integers                   integers, floats and decimals whose value is a whole number in range
+floats                     floats and integers whose value the type represents exactly (a NaN stays a NaN)
+decimal128                 decimals and integers that fit its precision and scale
+string, binary             text and bytes respectively, never the other
+date32                     dates
+timestamp[us]              times without a zone, of any unit, if they are whole microseconds
+timestamp[us, UTC]         times with a zone, of any unit, if they are whole microseconds
+list                       lists whose items fit
+=========================  ============================================================================================
+
+A null fits every column that may be null. Text is not a number, a bool is not an integer, and nothing is rounded.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
+
+SHOWN_CHARACTERS = 80
+
+_INTEGER_AS_DECIMAL = pa.decimal128(20, 0)  # has room for every uint64
+
+_BYTES = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+    pa.types.is_map,
+)
+_KINDS = (
+    ("bool", pa.types.is_boolean),
+    ("integer", pa.types.is_integer),
+    ("float", pa.types.is_floating),
+    ("decimal", pa.types.is_decimal),
+    ("text", lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t)),
+    ("bytes", lambda t: any(f(t) for f in _BYTES)),
+    ("date", pa.types.is_date),
+    ("time", lambda t: pa.types.is_timestamp(t) and t.tz is None),
+    ("zoned time", pa.types.is_timestamp),
+    ("list", lambda t: any(f(t) for f in _LISTS)),
+    ("struct", pa.types.is_struct),
+)
+_ACCEPTED = {"integer": {"float", "decimal"}, "float": {"integer"}, "decimal": {"integer"}}
+"""The kinds that a kind takes beside its own."""
+
+_ADVICE = {
+    ("text", "bytes"): "text is not bytes; encode it first",
+    ("bytes", "text"): "bytes are not text; decode them first",
+    ("time", "zoned time"): "it has no time zone; give it one first",
+    ("zoned time", "time"): "it has a time zone; remove it first",
+    ("time", "date"): "a time is not a date",
+    ("zoned time", "date"): "a time is not a date",
+    ("bool", "integer"): "a bool is not a number",
+    ("bool", "float"): "a bool is not a number",
+    ("float", "float"): "the value would change; round it first, for example with numpy.float32",
+    ("float", "decimal"): "a float is not a decimal",
+    ("decimal", "float"): "a decimal is not a float",
+    **{("text", number): "text is not a number" for number in ("integer", "float", "decimal")},
+}
+
+
+class InexactValue(Exception):
+    """A value does not fit a column's type. ``row`` is its index, ``reason`` says what does not fit and why."""
+
+    def __init__(self, reason: str, row: int = 0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.row = row
+
+
+def exact_cast(column: Column, target: pa.DataType) -> Column:
+    """Casts a column by the rules above. Raises InexactValue for the first row that does not fit."""
+    if column.type == target:
+        return column
+    try:
+        return _cast_column(column, target)
+    except _CastFailed:
+        row = _first_that_fails(column, target)
+    value = column.slice(row, 1)
+    if isinstance(value, pa.ChunkedArray):
+        value = value.combine_chunks()
+    raise InexactValue(does_not_fit(show_scalar(value[0]), decoded_type(value.type), target), row)
+
+
+def does_not_fit(shown: str, source: pa.DataType, target: pa.DataType) -> str:
+    """Why a value, as it is shown to a person, does not fit a column."""
+    return f"{shown} ({source}) does not fit {target}: {_advice(source, target)}"
+
+
+def show(value: object) -> str:
+    """The value as errors quote it."""
+    text = repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def show_scalar(value: pa.Scalar) -> str:
+    """The value as errors quote it; times as text, because Python has no nanoseconds."""
+    if pa.types.is_temporal(value.type):
+        return str(value)
+    try:
+        return show(value.as_py())
+    except ValueError:
+        return show(str(value))
+
+
+def decoded_type(type_: pa.DataType) -> pa.DataType:
+    """The type of the values of a dictionary, or of another encoding."""
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return decoded_type(type_.value_type)
+    return decoded_type(type_.storage_type) if isinstance(type_, pa.BaseExtensionType) else type_
+
+
+def kind_of(type_: pa.DataType) -> str:
+    """The kind of values of the type, such as ``integer``."""
+    return next((name for name, matches in _KINDS if matches(type_)), str(type_))
+
+
+class _CastFailed(Exception):
+    pass
+
+
+def _advice(source: pa.DataType, target: pa.DataType) -> str:
+    pair = kind_of(source), kind_of(target)
+    if pair == ("list", "list"):
+        return "an item does not fit"
+    if pair[0] != pair[1] and pair[0] not in _ACCEPTED.get(pair[1], ()):
+        return _ADVICE.get(pair, f"{pair[0]} is not {pair[1]}")
+    return _ADVICE.get(pair, "the value would change")
+
+
+def _cast_column(column: Column, target: pa.DataType) -> Column:
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_cast(chunk, target) for chunk in column.chunks], target)
+    return _cast(column, target)
+
+
+def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Raises _CastFailed."""
+    source = array.type
+    if source == target:
+        return array
+    if isinstance(source, pa.BaseExtensionType):
+        return _cast(array.storage, target)
+    if pa.types.is_dictionary(source):
+        return _cast(array.dictionary_decode(), target)
+    if pa.types.is_run_end_encoded(source):
+        return _cast(pc.run_end_decode(array), target)
+    if array.null_count == len(array):
+        return pa.nulls(len(array), target)
+    kind, wanted = kind_of(source), kind_of(target)
+    if kind != wanted and kind not in _ACCEPTED.get(wanted, ()):
+        raise _CastFailed
+    try:
+        if wanted == "list":
+            return _cast_list(array, target)
+        if wanted == "struct":
+            return _cast_struct(array, target)
+        if wanted == "float":
+            return _integer_to_float(array, target) if kind == "integer" else _float_to_float(array, target)
+        if kind == "integer" and wanted == "decimal":
+            array = array.cast(_INTEGER_AS_DECIMAL)
+        elif pa.types.is_float16(source):
+            array = array.cast(pa.float32())
+        return array.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        raise _CastFailed from None
+
+
+def _integer_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
+    try:
+        return array.cast(target)
+    except pa.ArrowInvalid:
+        # Arrow refuses every integer from some size on, also those that a float represents.
+        found = array.cast(target, safe=False)
+    unsigned = pa.types.is_unsigned_integer(array.type)
+    wide = pa.uint64() if unsigned else pa.int64()
+    # Below 2 ** 63 (unsigned: 2 ** 64), because what is at the limit was rounded up to it.
+    fits = pc.less(found, pa.scalar(2.0**64 if unsigned else 2.0**63, target))
+    back = pc.if_else(fits, found, pa.scalar(0.0, target)).cast(wide)
+    _require(pc.and_(fits, pc.equal(back, array.cast(wide))))
+    return found
+
+
+def _float_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
+    found = array.cast(target)
+    if target.bit_width < array.type.bit_width:
+        _require(pc.or_(pc.equal(found.cast(array.type), array), pc.is_nan(array)))
+    return found
+
+
+def _require(holds: pa.BooleanArray) -> None:
+    if pc.all(holds).as_py() is False:
+        raise _CastFailed
+
+
+def _cast_list(array: pa.Array, target: pa.DataType) -> pa.Array:
+    source = array.type
+    if pa.types.is_map(source):
+        entries = pa.struct([("key", source.key_type), ("value", source.item_type)])
+        array = array.cast(pa.list_(entries))
+    elif not pa.types.is_list(source):
+        array = array.cast(pa.list_(source.value_type))
+    items = _cast(array.flatten(), target.value_type)
+    lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets), items, type=target, mask=mask)
+
+
+def _cast_struct(array: pa.Array, target: pa.DataType) -> pa.Array:
+    names = [field.name for field in array.type]
+    wanted = [field.name for field in target]
+    if sorted(names) != sorted(wanted):
+        raise _CastFailed
+    children = dict(zip(names, array.flatten(), strict=True))
+    made = [_cast(children[field.name], field.type) for field in target]
+    return pa.StructArray.from_arrays(made, fields=list(target), mask=array.is_null() if array.null_count else None)
+
+
+def _first_that_fails(column: pa.Array | pa.ChunkedArray, target: pa.DataType) -> int:
+    """The first row of a column whose cast fails, by bisection."""
+    fits, fails = 0, len(column)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        try:
+            _cast_column(column.slice(fits, middle - fits), target)
+        except _CastFailed:
+            fails = middle
+        else:
+            fits = middle
+    return fits

@@ -1,0 +1,163 @@
+"""What single messages and tables may contain, and what the errors say. The rule itself is a property test."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from smq.producing.batch_builder import check_headers, check_timestamp, check_value
+from smq.producing.batch_encoder import BatchEncoder
+from smq_core.errors import InvalidRequest, SchemaMismatch
+from smq_core.model.entities import Column, Topic, TopicSpec
+
+COLUMNS = (
+    Column("id", "int32"),
+    Column("price", "decimal128(5, 2)", nullable=True),
+    Column("single", "float32", nullable=True),
+    Column("name", "string", nullable=True),
+    Column("raw", "binary", nullable=True),
+    Column("at", "timestamp[us, UTC]", nullable=True),
+    Column("local", "timestamp[us]", nullable=True),
+    Column("tags", "list<string>", nullable=True),
+)
+TYPED = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64, schema=COLUMNS)))
+RAW = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64)))
+
+
+def row(**values: Any) -> dict[str, object]:
+    """What ``send`` would hold of these columns."""
+    found, _ = check_value({"id": 1, **values}, TYPED)
+    assert isinstance(found, tuple)
+    return dict(zip(TYPED.body_schema.names, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"id": 1.5}, r"column id: 1\.5 \(double\) does not fit int32: the value would change"),
+        ({"id": "7"}, r"column id: '7' \(string\) does not fit int32: text is not a number"),
+        ({"id": True}, "column id: True .bool. does not fit int32: a bool is not a number"),
+        ({"id": 1 << 31}, "column id: 2147483648 does not fit int32: it is not in -2147483648 to 2147483647"),
+        ({"id": None}, "column id: it may not be null"),
+        ({}, "column id: it may not be null"),
+        ({"id": 1, "other": 1, "more": 2}, "no column other, more"),
+        ({"id": 1, "single": 0.1}, "column single: 0.1 .* the value would change; round it first"),
+        ({"id": 1, "single": float("1e300")}, "column single: 1e.300"),
+        ({"id": 1, "price": Decimal("1000")}, "column price: Decimal.'1000'.* does not fit decimal128"),
+        ({"id": 1, "price": Decimal("NaN")}, "column price: Decimal.'NaN'."),
+        ({"id": 1, "price": 0.5}, "column price: 0.5 .* a float is not a decimal"),
+        ({"id": 1, "name": b"x"}, "column name: b'x' .* bytes are not text"),
+        ({"id": 1, "name": "\ud800"}, "column name: .* not valid Unicode"),
+        ({"id": 1, "raw": "x"}, "column raw: 'x' .* text is not bytes"),
+        ({"id": 1, "at": datetime(2024, 1, 1)}, "column at: .* it has no time zone; give it one first"),
+        ({"id": 1, "at": 5}, "column at: 5 .int64. does not fit timestamp"),
+        ({"id": 1, "at": pd.Timestamp("2024-01-01T00:00:00.000000001Z")}, "column at: .* the value would change"),
+        ({"id": 1, "at": pd.NaT}, "column at: NaT"),
+        ({"id": 1, "at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=9)))}, "column at: "),
+        ({"id": 1, "local": datetime(2024, 1, 1, tzinfo=UTC)}, "column local: .* it has a time zone; remove it first"),
+        ({"id": 1, "tags": ["a", 1]}, "column tags: 1 .int64. does not fit string"),
+        ({"id": 1, "tags": "ab"}, "column tags: 'ab' .string. does not fit list"),
+        ({"id": 1, "name": object()}, "column name: <object"),
+        (b"plain", "a mapping of columns, not bytes"),
+    ],
+)
+def test_a_message_with_a_value_that_does_not_fit_is_refused(value: object, says: str) -> None:
+    with pytest.raises(SchemaMismatch, match=says) as caught:
+        check_value(value, TYPED)
+    assert caught.value.expected == TYPED.expected
+
+
+def test_scalars_of_other_libraries_are_taken_at_their_value() -> None:
+    at = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    found = row(
+        id=np.int64(7),
+        single=np.float32(0.1),
+        at=pd.Timestamp(at),
+        local=np.datetime64("2024-01-01T00:00:00.000001000", "ns"),
+        raw=bytearray(b"x"),
+        tags=np.array(["a", "b"]),
+        price=pa.scalar(Decimal("1.5")),
+    )
+
+    assert (found["id"], found["at"], found["raw"], found["tags"]) == (7, at, b"x", ["a", "b"])
+    assert found["local"] == datetime(2024, 1, 1, microsecond=1)
+    assert found["single"] == float(np.float32(0.1))
+    assert found["price"] == Decimal("1.50")
+
+
+def test_a_message_does_not_change_with_its_mapping() -> None:
+    tags = ["a"]
+    value = {"id": 1, "tags": tags}
+    found, _ = check_value(value, TYPED)
+    tags.append("b")
+    value["id"] = 2
+
+    assert found == (1, None, None, None, None, None, None, ["a"])
+
+
+def test_a_message_counts_the_bytes_of_its_text() -> None:
+    _, short = check_value({"id": 1}, TYPED)
+    _, long = check_value({"id": 1, "name": "é" * 100, "tags": ["x" * 50], "raw": b"12345"}, TYPED)
+
+    assert 200 + 50 + 5 <= long - short <= 200 + 50 + 5 + 20
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"id": [1, 2, None]}, "column id, row 2: it may not be null"),
+        ({"id": [1.0, 2.5]}, r"column id, row 1: 2\.5 \(double\) does not fit int32: the value would change"),
+        ({"id": ["1"]}, r"column id, row 0: '1' \(string\) does not fit int32: text is not a number"),
+        ({"id": pa.array(["1", "2"]).dictionary_encode()}, "column id, row 0: '1' .string. does not fit int32"),
+        ({"id": [1, 1 << 40]}, "column id, row 1: 1099511627776 .int64. does not fit int32"),
+        ({"id": [1], "single": [0.1]}, "column single, row 0: 0.1 .double. does not fit float"),
+        ({"id": [1], "at": pa.array([1], pa.timestamp("ns", "UTC"))}, "column at, row 0: .* the value would change"),
+        ({"id": [1], "at": pa.array([1], pa.timestamp("us"))}, "column at, row 0: .* it has no time zone"),
+        ({"id": [1], "local": pa.array([1], pa.timestamp("us", "UTC"))}, "column local, row 0: .* it has a time zone"),
+        ({"id": [1, 2], "tags": [[1], [2]]}, "column tags, row 0: .1. .* an item does not fit"),
+        ({"id": [1], "timestamp": ["2024-01-01"]}, "column timestamp, row 0: '2024-01-01'"),
+        ({"id": [1], "timestamp": [1.0]}, "column timestamp, row 0: 1.0"),
+        ({"id": [1], "headers": [[{"key": "k", "value": "text"}]]}, "column headers, row 0: .* an item does not fit"),
+        ({"id": [1], "headers": [[{"key": "k"}]]}, "column headers, row 0: .* an item does not fit"),
+    ],
+)
+def test_a_table_with_a_value_that_does_not_fit_is_refused(columns: dict[str, Any], says: str) -> None:
+    with pytest.raises(SchemaMismatch, match=says):
+        TYPED.check(pa.table(columns))
+
+
+def test_headers_of_tables_may_be_maps() -> None:
+    kind = pa.map_(pa.string(), pa.binary())
+    table, _ = TYPED.check(pa.table({"id": [1, 2, 3], "headers": pa.array([[("a", b"1")], None, []], kind)}).slice(1))
+
+    assert table["headers"].to_pylist() == [None, []]
+
+
+def test_times_of_messages_are_times_or_microseconds() -> None:
+    for times in (
+        pa.array([5], pa.uint8()),
+        pa.array([5000], pa.timestamp("ns")),
+        pa.array([5], pa.timestamp("us", "UTC")),
+    ):
+        table, _ = RAW.check(pa.table({"value": [b"x"], "timestamp": times}))
+        assert table["timestamp"].cast(pa.int64()).to_pylist() == [5]
+
+
+def test_values_without_a_schema_are_bytes_both_ways() -> None:
+    with pytest.raises(InvalidRequest, match="encode text"):
+        check_value("text", RAW)
+    with pytest.raises(SchemaMismatch, match=r"column value, row 1: 'text' .* text is not bytes; encode it first"):
+        RAW.check(pa.table({"value": [None, "text"]}))
+
+
+def test_what_would_fail_later_is_refused_when_it_is_sent() -> None:
+    with pytest.raises(InvalidRequest, match="valid Unicode"):
+        check_headers([("\ud800", b"")])
+    with pytest.raises(InvalidRequest, match="whole microseconds"):
+        check_timestamp(pd.Timestamp("2024-01-01T00:00:00.000000001Z"))
