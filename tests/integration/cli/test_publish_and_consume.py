@@ -72,6 +72,37 @@ def test_json_lines_keep_their_text_and_their_key(leader: str, topic: str) -> No
     assert found["_segment"].startswith(topic) and found["timestamp"] <= found["appended"]
 
 
+def test_json_that_was_consumed_can_be_published_again(leader: str, topic: str) -> None:
+    lines = [
+        '{"key":"k","value":null,"headers":{"h":"1"}}',
+        '{"key":"k","value":"","headers":[["h","1"],["h",null]]}',
+        '{"key_base64":"/w==","value_base64":"AP8=","headers":[{"key":"h","value_base64":"/w=="}]}',
+    ]
+    consume = ("consume", topic, "--from", "earliest", "-f", "json", "--meta", "--max")
+    smq("publish", topic, "--input", "json", leader=leader, stdin="\n".join(lines))
+    first = smq(*consume, "3", leader=leader)
+
+    again = smq("publish", topic, "--input", "json", leader=leader, stdin=first.out)
+
+    assert again.out.startswith("3 messages"), again
+    second = [json.loads(line) for line in smq(*consume, "6", leader=leader).lines]
+    position = ("_segment", "_offset", "partition", "appended")
+    found = [json.dumps({n: v for n, v in message.items() if n not in position}, sort_keys=True) for message in second]
+    assert sorted(found)[0::2] == sorted(found)[1::2], "each twice"
+    values = [message.get("value", message.get("value_base64")) for message in second]
+    assert [values.count(value) for value in (None, "", "AP8=")] == [2, 2, 2]
+
+
+def test_a_line_that_is_refused_says_what_was_published_before(leader: str, topic: str) -> None:
+    lines = "".join(f'{{"value":"{i:0100}"}}\n' for i in range(50_000))
+    ran = smq("publish", topic, "--input", "json", leader=leader, stdin=lines + '{"value":1,"color":2}\n')
+
+    assert ran.code == 1 and "line 50,001: a message has no field color" in ran.err, ran
+    published = int(ran.err.split(" messages before the error")[0].split()[-1].replace(",", ""))
+    found = smq("consume", topic, "--from", "earliest", "--max", str(published), leader=leader)
+    assert len(found.lines) == published > 0
+
+
 def test_a_group_goes_on_where_it_was_to_the_message(leader: str, topic: str) -> None:
     smq("publish", topic, leader=leader, stdin="".join(f"{i}\n" for i in range(10)))
     group = ("--group", "g", "--from", "earliest", "--timeout", "10")

@@ -51,21 +51,19 @@ def test_lines_of_a_pipe_come_as_soon_as_they_are_written() -> None:
 
 
 def test_json_lines_of_a_topic_with_a_schema_take_its_types() -> None:
-    rows = read(
-        b'{"size": 3, "name": "a", "more": 1}\n{"name": "b", "at": "2024-01-02T03:04:05Z"}\n', InputFormat.JSON, COLUMNS
-    )
+    rows = read(b'{"size": 3, "name": "a"}\n{"name": "b", "at": "2024-01-02T03:04:05Z"}\n', InputFormat.JSON, COLUMNS)
 
     assert [row["size"] for row in rows] == [3, None]
     assert str(rows[1]["at"]) == "2024-01-02 03:04:05+00:00"
 
 
 def test_a_json_value_of_another_type_is_refused_with_its_column() -> None:
-    with pytest.raises(SchemaMismatch, match=r"size \(int32\): .*1\.5"):
+    with pytest.raises(SchemaMismatch, match=r"line 1: column size: 1\.5 .* does not fit int32"):
         read(b'{"name": "a", "size": 1.5}\n', InputFormat.JSON, COLUMNS)
 
 
 def test_json_objects_without_a_schema_stay_the_text_they_are() -> None:
-    rows = read(b'{"id": 7,  "b": 1.10}\n{"key": "k", "value": "v"}\n', InputFormat.JSON, key="id")
+    rows = read(b'{"id": 7,  "b": 1.10}\n{"id": null, "value": "v"}\n', InputFormat.JSON, key="id")
 
     assert rows == [{"key": b"7", "value": b'{"id": 7,  "b": 1.10}'}, {"key": None, "value": b"v"}]
 

@@ -75,6 +75,38 @@ def test_headers_are_shown_when_there_are_any(tmp_path: Path) -> None:
     assert json.loads(line)["headers"] == [{"key": "a", "value": "b"}]
 
 
+def test_meta_shows_headers_and_a_message_without_any_has_no_such_field(tmp_path: Path) -> None:
+    table = rows([b"one", b"two"], [[{"key": "a", "value": b"\xff"}, {"key": "b", "value": None}], None])
+
+    one, two = map(json.loads, written(tmp_path, OutputFormat.JSON, table, meta=True).splitlines())
+
+    assert one["headers"] == [{"key": "a", "value_base64": "/w=="}, {"key": "b", "value": None}]
+    assert "headers" not in two
+
+
+def test_text_with_meta_has_the_same_columns_on_every_line(tmp_path: Path) -> None:
+    with_headers = rows([b"one"], [[{"key": "a", "value": b"b"}]])
+    lines = [written(tmp_path, OutputFormat.TEXT, table, meta=True) for table in (with_headers, rows([b"one"]))]
+
+    assert [line.count(b"\t") for line in lines] == [7, 7]
+
+
+def test_json_loses_no_digit_of_a_time_or_a_number(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "at": pa.array([253_402_300_799_999_999], TIMESTAMP),
+            "f": [float("nan")],
+            "raw": pa.array([[b"\xff", b"a", None]], pa.list_(pa.binary())),
+        }
+    )
+
+    assert json.loads(written(tmp_path, OutputFormat.JSON, table)) == {
+        "at": "9999-12-31T23:59:59.999999Z",
+        "f": "NaN",
+        "raw_base64": ["/w==", "YQ==", None],
+    }
+
+
 def test_meta_adds_where_a_message_is(tmp_path: Path) -> None:
     lines = written(tmp_path, OutputFormat.JSON, rows([b"one", b"two"]), meta=True).splitlines()
 

@@ -32,11 +32,11 @@ def test_columns_are_matched_by_name_and_cast_in_the_topics_order() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (pa.array([1.5]), "distance (int32): it is double here: Float value 1.5"),
-        (pa.array([1 << 40]), "distance (int32): it is int64 here: Integer value 1099511627776 not in range"),
-        (pa.array(["far"]), "distance (int32): it is string here: Failed to parse string: 'far'"),
-        (pa.array([None], pa.int32()), "distance (int32): it has 1 nulls, and it may not be null"),
-        (pa.array([[1]]), "distance (int32): it is list"),
+        (pa.array([1.5]), "distance (int32): row 1: 1.5 (double) does not fit int32: the value would change"),
+        (pa.array([1 << 40]), "distance (int32): row 1: 1099511627776 (int64) does not fit"),
+        (pa.array(["far"]), "distance (int32): row 1: 'far' (string) does not fit int32: text is not a number"),
+        (pa.array([None], pa.int32()), "distance (int32): row 1: it may not be null, and 1 rows are"),
+        (pa.array([[1]]), "distance (int32): row 1: [1] (list"),
     ],
 )
 def test_a_value_that_would_be_changed_by_the_cast_is_refused(values: pa.Array, words: str) -> None:
@@ -51,7 +51,7 @@ def test_every_column_that_does_not_fit_is_reported_together() -> None:
         match_columns(pa.table({"delay": ["late"]}), COLUMNS)
 
     assert "distance (int32): it is missing" in caught.value.message
-    assert "delay (float64): it is string here" in caught.value.message
+    assert "delay (float64): row 1: 'late' (string)" in caught.value.message
 
 
 def test_dictionary_columns_are_unpacked() -> None:
@@ -91,3 +91,37 @@ def test_a_value_column_is_the_message_itself() -> None:
 def test_a_key_column_that_is_not_there_is_refused() -> None:
     with pytest.raises(SchemaMismatch, match="no column 'nope' to take the key from; there are value"):
         to_messages(pa.table({"value": ["v"]}), "nope")
+
+
+def test_a_row_with_bytes_and_times_becomes_the_json_that_consume_writes() -> None:
+    at = pa.array([1], pa.timestamp("us", "UTC"))
+    made = to_messages(pa.table({"raw": [b"\xff"], "text": [b"x"], "at": at}), None)
+
+    assert json.loads(made["value"][0].as_py()) == {
+        "raw_base64": "/w==",
+        "text": "x",
+        "at": "1970-01-01T00:00:00.000001Z",
+    }
+
+
+def test_columns_that_are_left_out_are_known() -> None:
+    assert unmatched_columns(["key", "value", "headers", "color"], ()) == ["color"]
+    assert unmatched_columns(["key", "id", "value"], (), "id") == ["key"]
+    assert unmatched_columns(["id", "color"], ()) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("headers", pa.array(["text"])), ("timestamp", pa.array(["noon"])), ("timestamp", pa.array([1.5]))],
+)
+def test_headers_and_times_that_do_not_fit_are_refused_and_not_left_out(column: str, values: pa.Array) -> None:
+    with pytest.raises(SchemaMismatch, match=f"{column}: row 8: "):
+        match_columns(pa.table({"distance": [1], column: values}), COLUMNS, first_row=7)
+    with pytest.raises(SchemaMismatch, match=f"column {column}: row 8: "):
+        to_messages(pa.table({"value": [b"x"], column: values}), None, first_row=7)
+
+
+def test_times_of_other_units_are_kept() -> None:
+    table = pa.table({"value": [b"x"], "timestamp": pa.array([1], pa.timestamp("s"))})
+
+    assert to_messages(table, None)["timestamp"].cast(pa.int64()).to_pylist() == [1_000_000]

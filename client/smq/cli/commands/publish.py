@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections import deque
@@ -13,7 +14,7 @@ from smq.cli import formatting
 from smq.cli.commands.topics import TopicName
 from smq.cli.files.formats import InputFormat
 from smq.cli.session import client, command, end_on_sigterm, err, out, print_note
-from smq_core.errors import InvalidRequest
+from smq_core.errors import InvalidRequest, SmqError
 from smq_core.model.entities import Column
 
 if TYPE_CHECKING:
@@ -37,8 +38,12 @@ def publish(
 ) -> None:
     """Publish the rows of a file, or the lines of stdin as one message each.
 
-    If the topic has a schema, columns are matched by name and cast if that loses no value. Otherwise a row becomes a
+    If the topic has a schema, columns are matched by name, and cast if that changes no value. Otherwise a row becomes a
     JSON object, unless it has a column `value`.
+
+    A JSON line with `value` is a message: `{"key": "k", "value": "text", "headers": {"name": "text"}}`. `"value": null`
+    is a tombstone, and `value_base64` has bytes that are not text. The lines of `smq consume --format json` can be
+    published again.
     """
     from smq.cli.files.sources import (
         format_of,
@@ -56,8 +61,12 @@ def publish(
             print_note("one message a line; Ctrl-D ends")
         with connected.producer(topic) as producer:
             rows = _TablePublisher(producer, columns, key, format_)
-            for table in tables(from_, format_, columns, key, sys.stdin.buffer):
-                rows.write(table)
+            try:
+                for table in tables(from_, format_, columns, key, sys.stdin.buffer):
+                    rows.write(table)
+            except SmqError:
+                rows.report_partial()
+                raise
             rows.finish()
     seconds = time.monotonic() - started_at
     out.print(
@@ -71,6 +80,7 @@ class _TablePublisher:
 
     def __init__(self, producer: Producer, columns: list[Column], key: str | None, format_: InputFormat) -> None:
         self.written = 0
+        self._rows = 0
         self._producer = producer
         self._columns = columns
         self._key = key
@@ -80,19 +90,19 @@ class _TablePublisher:
         self._unmatched_reported = False
 
     def write(self, table: pa.Table) -> None:
+        """Raises SchemaMismatch, and the errors of the producer."""
         if self._status is not None:
             self._status.start()
         from smq.cli.files.column_matching import match_columns, to_messages
 
+        # Lines and JSON objects have their key already.
+        key = self._key if self._columns or self._format in (InputFormat.PARQUET, InputFormat.CSV) else None
+        self._report_unmatched(table, key)
         if self._columns:
-            self._report_unmatched(table)
-            made, key = match_columns(table, self._columns), self._key
+            made = match_columns(table, self._columns, self._rows)
         else:
-            # Lines and JSON objects have their key already.
-            made, key = (
-                to_messages(table, self._key if self._format in (InputFormat.PARQUET, InputFormat.CSV) else None),
-                None,
-            )
+            made, key = to_messages(table, key, self._rows), None
+        self._rows += table.num_rows
         self._waiting.append((made.num_rows, self._producer.write(made, key=key)))
         while self._waiting and self._waiting[0][1].done():
             self._await_oldest()
@@ -114,10 +124,17 @@ class _TablePublisher:
         delivery.result()
         self.written += count
 
-    def _report_unmatched(self, table: pa.Table) -> None:
+    def report_partial(self) -> None:
+        """After an error in the input, says how many messages before it are published."""
+        with contextlib.suppress(SmqError):
+            self.finish()
+        if self.written:
+            print_note(f"{formatting.plural(self.written, 'message')} before the error were published")
+
+    def _report_unmatched(self, table: pa.Table, key: str | None) -> None:
         from smq.cli.files.column_matching import unmatched_columns
 
-        unmatched = unmatched_columns(table.column_names, self._columns)
+        unmatched = unmatched_columns(table.column_names, self._columns, key)
         if unmatched and not self._unmatched_reported:
             self._unmatched_reported = True
             print_note(f"the topic has no columns {', '.join(unmatched)}; they are left out")

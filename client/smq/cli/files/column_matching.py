@@ -1,13 +1,15 @@
-"""Matches rows from files with a topic: by column name, with casts that lose nothing."""
+"""Matches rows from files with a topic: by column name, with casts that change no value."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from smq.cli.files.json_rows import json_line
+from smq.producing.batch_encoder import message_times
+from smq.producing.exact_cast import InexactValue, exact_cast
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
 from smq_storage.chunks.schemas import HEADERS, RESERVED, TIMESTAMP, arrow_type
@@ -16,85 +18,93 @@ MESSAGE_COLUMNS = {"timestamp": TIMESTAMP, "headers": HEADERS}
 """Columns of the message itself, beside those of the topic."""
 
 
-def match_columns(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
+def match_columns(table: pa.Table, columns: Sequence[Column], first_row: int = 0) -> pa.Table:
     """Returns the table's columns that the topic has, in the topic's order and types.
 
     A missing nullable column becomes nulls. Columns that the topic does not have are left out, except the timestamp
-    and headers of messages that were consumed from a topic. Raises SchemaMismatch with one line for each column
-    that does not fit.
+    and headers of messages. ``first_row`` is how many rows of the file come before the table.
+    Errors count rows from 1.
+
+    Raises SchemaMismatch with one line for each column that does not fit.
     """
     problems: list[str] = []
     made: list[pa.ChunkedArray] = []
-    for column in columns:
+    fields = [pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in columns]
+    for field, column in zip(fields, columns, strict=True):
+        if field.name not in table.column_names and not field.nullable:
+            problems.append(f"  {column.name} ({column.type}): it is missing, and it may not be null")
+            continue
         try:
-            made.append(_match_column(table, column))
-        except _ColumnMismatch as problem:
-            problems.append(f"  {column.name} ({column.type}): {problem}")
+            made.append(_match_column(table, field))
+        except InexactValue as problem:
+            problems.append(f"  {column.name} ({column.type}): {_located(problem, first_row)}")
+    for name, type_ in MESSAGE_COLUMNS.items():
+        if name in table.column_names:
+            try:
+                made.append(_message_column(table, name))
+                fields.append(pa.field(name, type_))
+            except InexactValue as problem:
+                problems.append(f"  {name}: {_located(problem, first_row)}")
     if problems:
         raise SchemaMismatch(
             "these columns do not fit the topic:\n" + "\n".join(problems), expected=", ".join(c.name for c in columns)
         )
-    fields = [pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in columns]
-    for name, type_ in MESSAGE_COLUMNS.items():
-        if _has(table, name, type_):
-            fields.append(pa.field(name, type_))
-            made.append(table.column(name))
     return pa.table(made, schema=pa.schema(fields))
 
 
-def unmatched_columns(names: Sequence[str], columns: Sequence[Column]) -> list[str]:
-    """The names that :func:`match_columns` leaves out."""
-    return [name for name in names if name not in {c.name for c in columns} and name not in RESERVED]
+def unmatched_columns(names: Sequence[str], columns: Sequence[Column], key: str | None = None) -> list[str]:
+    """The names that :func:`match_columns` leaves out, or :func:`to_messages` if the topic has no columns."""
+    if columns:
+        kept = {c.name for c in columns}
+    else:
+        kept = {key or "key", "value"} if "value" in names else set(names)
+    return [name for name in names if name not in kept and name not in RESERVED]
 
 
-def to_messages(table: pa.Table, key: str | None) -> pa.Table:
+def to_messages(table: pa.Table, key: str | None, first_row: int = 0) -> pa.Table:
     """Returns rows for a topic without a schema: ``key`` and ``value``, both binary.
 
-    A ``value`` column is used as it is; without one, each row becomes a JSON object. ``key`` names the column with
-    the message's key; the default is a column ``key`` if there is one.
+    A ``value`` column is used as it is, with the ``timestamp`` and ``headers`` of messages; without one, each row
+    becomes a JSON object, as `smq consume` would write it. ``key`` names the column with the message's key; the
+    default is a column ``key`` if there is one. ``first_row`` is as in :func:`match_columns`.
 
-    Raises SchemaMismatch.
+    Raises SchemaMismatch, InvalidRequest.
     """
     key_name = key or ("key" if "key" in table.column_names else None)
     if key_name is not None and key_name not in table.column_names:
         raise SchemaMismatch(
             f"there is no column {key_name!r} to take the key from; there are {', '.join(table.column_names)}"
         )
-    if "value" in table.column_names:
-        values = _binary(table.column("value"), "value")
-    else:
-        rows = table.to_pylist()
-        values = pa.chunked_array([pa.array([json.dumps(row, default=str).encode() for row in rows], pa.binary())])
     keys = _binary(table.column(key_name), key_name) if key_name else pa.nulls(table.num_rows, pa.binary())
-    made = {"key": keys, "value": values}
-    if "value" in table.column_names:
-        made |= {name: table.column(name) for name, type_ in MESSAGE_COLUMNS.items() if _has(table, name, type_)}
+    if "value" not in table.column_names:
+        values = pa.array([json_line(row) for row in table.to_pylist()], pa.binary())
+        return pa.table({"key": keys, "value": values})
+    made = {"key": keys, "value": _binary(table.column("value"), "value")}
+    for name in MESSAGE_COLUMNS:
+        if name in table.column_names and name != key_name:
+            try:
+                made[name] = _message_column(table, name)
+            except InexactValue as problem:
+                raise SchemaMismatch(f"column {name}: {_located(problem, first_row)}") from None
     return pa.table(made)
 
 
-def _has(table: pa.Table, name: str, type_: pa.DataType) -> bool:
-    return name in table.column_names and bool(table.schema.field(name).type.equals(type_))
+def _located(problem: InexactValue, first_row: int) -> str:
+    return f"row {first_row + problem.row + 1:,}: {problem.reason}"
 
 
-class _ColumnMismatch(Exception):
-    pass
+def _message_column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    column = table.column(name)
+    return message_times(column) if name == "timestamp" else exact_cast(column, MESSAGE_COLUMNS[name])
 
 
-def _match_column(table: pa.Table, column: Column) -> pa.ChunkedArray:
-    target = arrow_type(column.type)
-    if column.name not in table.column_names:
-        if not column.nullable:
-            raise _ColumnMismatch("it is missing, and it may not be null")
-        return pa.chunked_array([pa.nulls(table.num_rows, target)])
-    found = table.column(column.name)
-    if pa.types.is_dictionary(found.type):
-        found = pc.cast(found, found.type.value_type)
-    try:
-        converted = pc.cast(found, target, safe=True)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise _ColumnMismatch(f"it is {found.type} here: {_first_line(error)}") from None
-    if converted.null_count and not column.nullable:
-        raise _ColumnMismatch(f"it has {converted.null_count:,} nulls, and it may not be null")
+def _match_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    if field.name not in table.column_names:
+        return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
+    converted = exact_cast(table.column(field.name), field.type)
+    if converted.null_count and not field.nullable:
+        row = pc.index(converted.is_null(), True).as_py()
+        raise InexactValue(f"it may not be null, and {converted.null_count:,} rows are", row)
     return converted
 
 
@@ -105,8 +115,4 @@ def _binary(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
             column = pc.cast(column, pa.string())
         return pc.cast(column, pa.binary())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise SchemaMismatch(f"column {name!r} cannot become bytes: {_first_line(error)}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+        raise SchemaMismatch(f"column {name!r} cannot become bytes: {str(error).splitlines()[0]}") from None

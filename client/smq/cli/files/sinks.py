@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import sys
 from collections.abc import Callable
 from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from smq.cli import formatting
 from smq.cli.files.formats import OutputFormat
+from smq.cli.files.json_rows import iso, json_line
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED
 
@@ -53,7 +51,7 @@ def open_sink(output_format: OutputFormat, to: Path | None, meta: bool) -> Sink:
     )
     if output_format is OutputFormat.PARQUET:
         return _ParquetSink(stream, meta)
-    return _LineSink(stream, _json_line if output_format is OutputFormat.JSON else _text_line, meta)
+    return _LineSink(stream, json_line if output_format is OutputFormat.JSON else _text_line, meta)
 
 
 class _LineSink(Sink):
@@ -99,24 +97,13 @@ def with_offsets(rows: pa.Table, segment: str, first_offset: int) -> pa.Table:
 
 
 def shown_columns(rows: pa.Table, meta: bool) -> pa.Table:
-    """Drops the system's columns (unless ``meta``), and the headers if no message has any."""
-    hidden = set() if meta else {name for name in RESERVED if name != "headers"}
+    """Without ``meta``, drops the system's columns, and the headers if no message has any."""
+    if meta:
+        return rows
+    hidden = {name for name in RESERVED if name != "headers"}
     if "headers" in rows.column_names and rows["headers"].null_count == rows.num_rows:
         hidden.add("headers")
     return rows.drop_columns([name for name in rows.column_names if name in hidden])
-
-
-def _json_line(row: dict[str, Any]) -> bytes:
-    made: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, bytes):
-            try:
-                made[name] = value.decode()
-            except UnicodeDecodeError:
-                made[f"{name}_base64"] = base64.b64encode(value).decode()
-        else:
-            made[name] = value
-    return json.dumps(made, default=_plain, ensure_ascii=False).encode()
 
 
 def _text_line(row: dict[str, Any]) -> bytes:
@@ -127,20 +114,19 @@ def _text_line(row: dict[str, Any]) -> bytes:
 
 
 def _text(value: Any) -> bytes:
-    if value is None:
-        return b""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, list | dict):
-        return json.dumps(value, default=_plain, ensure_ascii=False).encode()
-    return str(_plain(value) if isinstance(value, datetime | date) else value).encode()
+    match value:
+        case None:
+            return b""
+        case bytes():
+            return value
+        case list() | dict():
+            return json.dumps(value, default=_in_json, ensure_ascii=False).encode()
+        case datetime() | date():
+            return iso(value).encode()
+    return str(value).encode()
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return formatting.iso(round(value.timestamp() * 1e6)) if value.tzinfo else value.isoformat()
+def _in_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    if isinstance(value, date | Decimal):
-        return str(value)
-    return repr(value)
+    return iso(value) if isinstance(value, datetime | date) else str(value)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,11 +10,12 @@ from typing import IO
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
-import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
 from smq.cli.files.column_matching import MESSAGE_COLUMNS
 from smq.cli.files.formats import InputFormat
+from smq.cli.files.json_columns import TypedLines
+from smq.cli.files.json_messages import read_messages
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
 from smq_storage.chunks.schemas import arrow_type
@@ -54,9 +53,9 @@ def tables(
 ) -> Iterator[pa.Table]:
     """Yields the rows of a file, or of stdin for ``-``, some ten thousand at a time; from a pipe as soon as they come.
 
-    ``columns`` are the topic's. Without any, types are inferred, and each JSON object stays text in ``value``, with
-    its ``key`` in a column beside it. Raises InvalidRequest if the file cannot be read, SchemaMismatch if a value does
-    not have its column's type.
+    ``columns`` are the topic's. Without any, types are inferred, and JSON lines are what
+    :mod:`smq.cli.files.json_messages` says. Raises InvalidRequest if the file cannot be read, SchemaMismatch if a
+    value does not have its column's type, or a line of JSON is no message.
     """
     if name != "-" and not Path(name).is_file():
         raise InvalidRequest(f"there is no file {name}")
@@ -67,9 +66,7 @@ def tables(
             elif format_ is InputFormat.CSV:
                 yield from _csv(source, columns)
             elif format_ is InputFormat.JSON:
-                for block in _blocks(source):
-                    if block.strip():
-                        yield _json(block, columns) if columns else _objects(block, key)
+                yield from _json(source, columns, key)
             else:
                 for block in _blocks(source):
                     yield pa.table({"value": pa.array(block.removesuffix(b"\n").split(b"\n"), pa.binary())})
@@ -85,6 +82,15 @@ def _parquet(source: IO[bytes], columns: Sequence[Column]) -> Iterator[pa.Table]
     names = [name for name in file.schema_arrow.names if not wanted or name in wanted]
     for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
         yield pa.Table.from_batches([batch])
+
+
+def _json(source: IO[bytes], columns: Sequence[Column], key: str | None) -> Iterator[pa.Table]:
+    typed_lines = TypedLines(columns)
+    first_line = 1
+    for block in _blocks(source):
+        if block.strip():
+            yield typed_lines.read(block, first_line) if columns else read_messages(block, first_line, key)
+        first_line += block.count(b"\n")
 
 
 def _csv(source: IO[bytes], columns: Sequence[Column]) -> Iterator[pa.Table]:
@@ -110,55 +116,6 @@ def _csv_mismatch(error: pa.ArrowInvalid, source: IO[bytes]) -> Exception:
     header = source.readline().decode("utf-8", "replace").rstrip("\r\n").split(",")
     name = header[int(match[1])].strip('"')
     return SchemaMismatch(f"these columns do not fit the topic:\n  {name}: {match[2]}")
-
-
-def _json(block: bytes, columns: Sequence[Column]) -> pa.Table:
-    """Parses a block of whole lines with one JSON object each."""
-    try:
-        return _parse(block, columns)
-    except pa.ArrowInvalid as error:
-        for column in columns:
-            try:
-                _parse(block, [column])
-            except pa.ArrowInvalid as cause:
-                first_line = str(cause).splitlines()[0]
-                raise SchemaMismatch(
-                    f"these columns do not fit the topic:\n  {column.name} ({column.type}): {first_line}"
-                ) from None
-        raise error
-
-
-def _objects(block: bytes, key: str | None) -> pa.Table:
-    """Parses one message per line: an object with ``value`` (and ``key``), or any other object as the value itself."""
-    keys: list[bytes | None] = []
-    values: list[bytes] = []
-    for line in filter(bytes.strip, block.split(b"\n")):
-        try:
-            found = json.loads(line)
-        except ValueError as error:
-            raise InvalidRequest(f"this line is no JSON: {line[:60].decode(errors='replace')!r} ({error})") from None
-        if not isinstance(found, dict):
-            found = {"value": found}
-        keys.append(_text(found.get(key or "key")))
-        values.append((_text(found["value"]) or b"") if "value" in found else line.strip())
-    return pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
-
-
-def _text(value: object) -> bytes | None:
-    if value is None:
-        return None
-    return value.encode() if isinstance(value, str) else json.dumps(value).encode()
-
-
-def _parse(block: bytes, columns: Sequence[Column]) -> pa.Table:
-    if columns:
-        schema = pa.schema([(c.name, arrow_type(c.type)) for c in columns])
-        options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    else:
-        options = pajson.ParseOptions()
-    return pajson.read_json(
-        io.BytesIO(block), read_options=pajson.ReadOptions(block_size=len(block) + 1), parse_options=options
-    )
 
 
 def _blocks(source: IO[bytes]) -> Iterator[bytes]:

@@ -1,0 +1,90 @@
+"""Messages as JSON objects, as `smq consume` writes them; `smq publish` stores the same messages from them again.
+
+Bytes are text if they are UTF-8. Otherwise the field is named ``<name>_base64``, and all bytes in it are base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+from smq_core.errors import InvalidRequest
+
+BASE64 = "_base64"
+"""What the name of a field ends in whose bytes are base64."""
+
+
+def json_line(row: Mapping[str, Any]) -> bytes:
+    """The row of a table as one line of JSON without its end; a message without headers has no such field.
+
+    Raises InvalidRequest for bytes that have no field.
+    """
+    made = {name: value for name, value in row.items() if name != "headers" or value is not None}
+    return json.dumps(json_object(made), ensure_ascii=False, allow_nan=False).encode()
+
+
+def json_object(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with only what JSON has. Raises InvalidRequest."""
+    made: dict[str, Any] = {}
+    for name, value in row.items():
+        if _is_text(value):
+            made[name] = _plain(value, _text)
+        elif name + BASE64 in row:
+            raise InvalidRequest(
+                f"column {name} has bytes that are not text, and JSON has no field for them because of the column "
+                f"{name}{BASE64}; use --format parquet"
+            )
+        else:
+            made[name + BASE64] = _plain(value, _base64)
+    return made
+
+
+def iso(at: datetime | date) -> str:
+    """ISO 8601, to the millisecond, or to the microsecond if the time has any; in UTC if it has a time zone."""
+    if not isinstance(at, datetime):
+        return at.isoformat()
+    text = at.isoformat(timespec="microseconds" if at.microsecond % 1000 else "milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def _is_text(value: Any) -> bool:
+    """Whether all bytes in the value, except those of structs, are UTF-8."""
+    if isinstance(value, list):
+        return all(_is_text(item) for item in value)
+    if not isinstance(value, bytes):
+        return True
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _plain(value: Any, of_bytes: Any) -> Any:
+    match value:
+        case bytes():
+            return of_bytes(value)
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case datetime() | date():
+            return iso(value)
+        case Decimal() | time() | timedelta():
+            return str(value)
+        case list():
+            return [_plain(item, of_bytes) for item in value]
+        case dict():
+            return json_object(value)
+    return value
+
+
+def _text(value: bytes) -> str:
+    return value.decode()
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()

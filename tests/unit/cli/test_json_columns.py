@@ -1,0 +1,136 @@
+"""JSON lines of a topic with a schema: what each type takes, and what is refused with its line."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smq.cli.files.sources import InputFormat, tables
+from smq_core.errors import SchemaMismatch
+from smq_core.model.entities import Column
+
+TYPES = {
+    "i": "int32",
+    "big": "uint64",
+    "f": "float64",
+    "single": "float32",
+    "flag": "bool",
+    "name": "string",
+    "raw": "binary",
+    "price": "decimal128(5, 2)",
+    "day": "date32",
+    "at": "timestamp[us, UTC]",
+    "local": "timestamp[us]",
+    "tags": "list<string>",
+    "blobs": "list<binary>",
+}
+ALL = [Column(name, type_, nullable=True) for name, type_ in TYPES.items()]
+FAST = [Column("i", "int32"), Column("single", "float32", nullable=True), Column("name", "string", nullable=True)]
+
+
+def read(text: str, columns: list[Column] = ALL) -> list[dict[str, Any]]:
+    return [
+        row
+        for table in tables("-", InputFormat.JSON, columns, None, io.BytesIO(text.encode()))
+        for row in table.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "stored"),
+    [
+        ("i", "7", 7),
+        ("i", "7.0", 7),
+        ("i", "1e3", 1000),
+        ("big", "18446744073709551615", (1 << 64) - 1),
+        ("f", "1", 1.0),
+        ("f", "0.1", 0.1),
+        ("f", '"Infinity"', float("inf")),
+        ("single", "0.1", float(np.float32(0.1))),
+        ("flag", "true", True),
+        ("name", '"1"', "1"),
+        ("raw", '"é"', "é".encode()),
+        ("raw_base64", '"/w=="', b"\xff"),
+        ("price", "1.50", Decimal("1.50")),
+        ("price", '"1.5"', Decimal("1.50")),
+        ("price", "7", Decimal("7.00")),
+        ("day", '"2024-05-01"', date(2024, 5, 1)),
+        ("at", '"2024-05-01T12:00:00.000001+02:00"', datetime(2024, 5, 1, 10, microsecond=1, tzinfo=UTC)),
+        ("at", '"2024-05-01T12:00:00"', datetime(2024, 5, 1, 12, tzinfo=UTC)),
+        ("local", '"2024-05-01T12:00:00"', datetime(2024, 5, 1, 12)),
+        ("tags", '["a", null]', ["a", None]),
+        ("blobs_base64", '["/w==", null, ""]', [b"\xff", None, b""]),
+        ("name", "null", None),
+    ],
+)
+def test_each_type_takes_what_json_has_for_it(name: str, written: str, stored: object) -> None:
+    (row,) = read(f'{{"{name}": {written}}}')
+
+    assert row == {**dict.fromkeys(TYPES), name.removesuffix("_base64"): stored}
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"i": 1.5}', r"line 2: column i: 1\.5 \(double\) does not fit int32: the value would change"),
+        ('{"i": "7"}', "line 2: column i: '7' .string. does not fit int32: text is not a number"),
+        ('{"i": true}', "line 2: column i: True"),
+        ('{"i": 1e30}', "line 2: column i: "),
+        ('{"i": 2147483648}', "line 2: column i: 2147483648"),
+        ('{"f": "1.5"}', "line 2: column f: '1.5'"),
+        ('{"f": 1e999}', "line 2: column f: 1E.999 is out of the range of double"),
+        ('{"single": 1e39}', "line 2: column single: 1E.39 is out of the range of float"),
+        ('{"flag": 1}', "line 2: column flag: 1"),
+        ('{"name": 5}', "line 2: column name: 5 .* does not fit string"),
+        ('{"raw": 5}', "line 2: column raw: 5 .* does not fit binary"),
+        ('{"raw_base64": "no"}', "line 2: raw_base64 must be base64"),
+        ('{"raw": "x", "raw_base64": "eA=="}', "line 2: it has raw and raw_base64"),
+        ('{"name_base64": "eA=="}', "line 2: the topic has no column name_base64"),
+        ('{"price": 1.505}', "line 2: column price: Decimal.'1.505'."),
+        ('{"price": "much"}', "line 2: column price: 'much' is no decimal number"),
+        ('{"day": 5}', "line 2: column day: 5"),
+        ('{"day": "2024-05-01T12:00:00"}', "line 2: column day: .* is no date"),
+        ('{"at": 5}', "line 2: at must be a time"),
+        ('{"local": "2024-05-01T12:00:00Z"}', "line 2: column local: .* it has a time zone"),
+        ('{"tags": "a"}', "line 2: column tags: 'a' .string. does not fit list"),
+        ('{"tags": [1]}', "line 2: column tags: 1"),
+        ('{"i": 1, "i": 2}', "line 2: the field i occurs twice"),
+        ('{"i": 1, "more": 2}', "line 2: the topic has no column more; it has i, big"),
+        ("[1]", "line 2: it is no JSON object"),
+    ],
+)
+def test_what_a_type_does_not_take_is_refused_with_its_line(line: str, says: str) -> None:
+    with pytest.raises(SchemaMismatch, match=says):
+        read('{"i": 1}\n' + line + "\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"name": "x"}', "line 3: column i: it may not be null"),
+        ('{"i": null}', "line 3: column i: it may not be null"),
+        ('{"i": 1, "single": 1e39}', "line 3: column single: 1E.39 is out of the range"),
+        ('{"i": 1, "more": 2}', "line 3: the topic has no column more"),
+        ('{"i": "1"}', "line 3: column i: '1'"),
+    ],
+)
+def test_blocks_that_arrow_reads_are_refused_in_the_same_way(line: str, says: str) -> None:
+    assert read('{"i": 1, "single": 0.1, "name": "x"}', FAST) == [
+        {"i": 1, "single": float(np.float32(0.1)), "name": "x"}
+    ]
+    with pytest.raises(SchemaMismatch, match=says):
+        read('{"i": 1}\n\n' + line + "\n", FAST)
+
+
+def test_messages_have_headers_and_times() -> None:
+    line = '{"i": 1, "headers": {"h": "1"}, "timestamp": "1970-01-01T00:00:00.000005Z", "_offset": 3, "partition": 1}'
+
+    first, second = read(line + '\n{"i": 2}\n', FAST)
+
+    assert (first["i"], first["headers"], first["timestamp"].microsecond) == (1, [{"key": "h", "value": b"1"}], 5)
+    assert (second["i"], second["headers"], second["timestamp"]) == (2, None, None)
