@@ -70,6 +70,12 @@ class _LeaderMetrics(PrometheusCollector):
             files.add_metric([kind], it.files[kind])
         failures = CounterMetricFamily("smq_leader_cleanup_failures", "Collecting that failed.", value=it.failures)
         yield from (removed, size, retained, files, failures)
+        if it.filer_clock.skew_us is not None:
+            yield GaugeMetricFamily(
+                "smq_leader_clock_skew_seconds",
+                "How far the leader's clock is ahead of the filer's.",
+                value=it.filer_clock.skew_us / 1e6,
+            )
 
     def _segments(self) -> Iterator[Metric]:
         segments = GaugeMetricFamily("smq_topic_segments", "Segments by phase.", labels=["topic", "phase"])

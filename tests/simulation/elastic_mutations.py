@@ -22,6 +22,7 @@ from smq_core.scaling.rebalancing import Move
 from smq_core.scaling.segment_load import MeasuredLoad
 from smq_core.scaling.topic_load import TopicLoad
 from smq_operator.cleanup import retention as retain
+from smq_operator.cleanup.filer_clock import ClockReading
 from smq_storage.catalog import sealed_index
 from support.sim.leaders.elastic_leader import ElasticLeader
 
@@ -310,16 +311,22 @@ def call_lost_whatever_is_removed(patch: Patch) -> None:
 
 
 @mutation
+def measure_ages_with_the_leader_s_clock_alone(patch: Patch) -> None:
+    """A segment is old only if the filer's clock says so, too."""
+    patch.setattr(ClockReading, "age", lambda self, written_at, modified_at: self.leader - written_at)
+
+
+@mutation
 def delete_the_files_before_the_entry(patch: Patch) -> None:
     """An entry leaves the index before its files are deleted."""
     original = retain.remove_expired
 
-    def remove_expired(store: Any, topic: Any, groups: Any, begun: Any, now: int, retry_policy: Any) -> Any:
+    def remove_expired(store: Any, topic: Any, groups: Any, begun: Any, clocks: Any, retry_policy: Any) -> Any:
         for removal in plan_retention(
-            topic.spec, sealed_index.read(store, topic.name, topic.uid), groups, now
+            topic.spec, sealed_index.read(store, topic.name, topic.uid), groups, clocks.leader
         ).removals:
             retain.delete_segment(store, topic, removal.segment.name)
-        return original(store, topic, groups, begun, now, retry_policy)
+        return original(store, topic, groups, begun, clocks, retry_policy)
 
     patch.setattr(retain, "remove_expired", remove_expired)
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from smq_core.errors import Conflict
 from smq_core.model.entities import SECOND
+from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.reconcile.adoption import record_deletion, retire
 from smq_storage.catalog import paths
 from smq_storage.catalog.deleted_topics import (
@@ -29,6 +30,7 @@ from smq_storage.catalog.deleted_topics import (
     read_deleted_topic,
     remove_deleted_topic,
 )
+from smq_storage.catalog.filer_time import modified_at_or_none
 from smq_storage.catalog.topics import put_current, read_current, read_current_topic
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
@@ -61,7 +63,12 @@ class CollectedTopic:
 
 
 def collect_deleted_topics(
-    store: Store, live_topics: LiveTopics, grace_us: int, now: int, retry_policy: RetryPolicy, retained_uids: set[str]
+    store: Store,
+    live_topics: LiveTopics,
+    grace_us: int,
+    clocks: ClockReading,
+    retry_policy: RetryPolicy,
+    retained_uids: set[str],
 ) -> list[CollectedTopic]:
     """Deletes the data of topics that were deleted more than ``grace_us`` microseconds ago with policy Delete.
 
@@ -79,13 +86,23 @@ def collect_deleted_topics(
             remove_deleted_topic(store, uid)
         elif not deleted_topic.delete_data:
             retained_uids.add(uid)
-        elif now - deleted_topic.deleted_at > grace_us and _may_delete(store, deleted_topic, live_topics, retry_policy):
+        elif _age(store, deleted_topic, clocks, grace_us) > grace_us and _may_delete(
+            store, deleted_topic, live_topics, retry_policy
+        ):
             files = delete_topic(store, deleted_topic.topic, uid)
             if files:
                 done.append(CollectedTopic(deleted_topic.topic, uid, files))
-            elif now - deleted_topic.deleted_at > grace_us + LATE_WRITE_GRACE_US:
+            elif clocks.leader - deleted_topic.deleted_at > grace_us + LATE_WRITE_GRACE_US:
                 remove_deleted_topic(store, uid)
     return done
+
+
+def _age(store: Store, deleted_topic: DeletedTopic, clocks: ClockReading, limit_us: int) -> int:
+    """How long ago it was deleted, by the clock that says less. The filer is asked only if the leader's exceeds it."""
+    age = clocks.leader - deleted_topic.deleted_at
+    if age <= limit_us:
+        return age
+    return clocks.age(deleted_topic.deleted_at, modified_at_or_none(store, paths.deleted_topic(deleted_topic.uid)))
 
 
 def _may_delete(store: Store, deleted_topic: DeletedTopic, live_topics: LiveTopics, retry_policy: RetryPolicy) -> bool:

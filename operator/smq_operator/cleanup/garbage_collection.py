@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import structlog
@@ -19,6 +20,7 @@ from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan, 
 from smq_core.reconcile.seal_planner import Decision
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
+from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import StartedSegment, delete_files, remove_expired
 from smq_operator.cleanup.stale_segments import UNSEALED_STATES
@@ -92,6 +94,7 @@ class GarbageCollector:
         self.removed_bytes: Counter[str] = Counter()
         self.files: Counter[str] = Counter()
         self.failures = 0
+        self.filer_clock = FilerClock(store, clock)
         events.on_deleted(self._on_topic_deleted)
 
     async def run(self) -> None:
@@ -101,6 +104,7 @@ class GarbageCollector:
         self._next_vanished_check_at = now + min(self._settings.orphan_check_interval_us, FIRST_CHECK_US)
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            await self._run_guarded("", self._compare_clocks)
             for managed in list(self._topics.values()):
                 if managed.topic is not None and managed.layout is not None and not managed.deleted:
                     await self._run_guarded(managed.name, self._collect_topic, managed, managed.topic)
@@ -116,6 +120,12 @@ class GarbageCollector:
         except Exception:
             self.failures += 1
             log.exception("garbage_collection.failed", topic=topic)
+
+    async def _compare_clocks(self) -> None:
+        """Says at every topic how far the leader's clock is off; it is measured even if nothing is to be removed."""
+        skew_us = (await self.filer_clock.read()).skew_us
+        for managed in self._topics.values():
+            managed.clock_skew_us = skew_us if abs(skew_us) > SKEW_TOLERANCE_US else 0
 
     # ---- one topic
 
@@ -136,15 +146,15 @@ class GarbageCollector:
         now = self._now()
         # The known index decides whether the filer is read at all; what the filer has decides what is removed.
         if plan_retention(topic.spec, list(managed.sealed.values()), [], now).removals:
-            groups = await self._groups.states(managed, topic)
+            groups, clocks = await self._groups.states(managed, topic), await self.filer_clock.read()
             verdict = await self._store.run(
-                remove_expired, topic, groups, self._started_segments(topic), now, self._retry_policy
+                remove_expired, topic, groups, self._started_segments(topic), clocks, self._retry_policy
             )
             if managed.topic is not None and managed.topic.uid == topic.uid:
-                self._record_removals(managed, topic, verdict, now)
+                self._record_removals(managed, topic, verdict, clocks.leader)
         else:
             managed.retention_held = {}
-        before = now - self._settings.removed_files_grace_us
+        before = (await self.filer_clock.read()).earliest - self._settings.removed_files_grace_us
         if any(segment.files and segment.removed_at <= before for segment in managed.removed_segments.values()):
             done, count = await self._store.run(delete_files, topic, before, self._retry_policy)
             managed.mark_files_deleted([segment.name for segment in done])
@@ -187,7 +197,8 @@ class GarbageCollector:
         }
 
     async def _collect_orphans(self, topic: Topic) -> None:
-        found = await self._store.run(collect_orphaned_files, topic, self._settings.orphan_grace_us)
+        before = _date((await self.filer_clock.read()).earliest - self._settings.orphan_grace_us)
+        found = await self._store.run(collect_orphaned_files, topic, before)
         for segment, count in found.deleted.items():
             self.files["orphan"] += count
             log.warning(
@@ -201,7 +212,7 @@ class GarbageCollector:
             if (topic.uid, name) not in self._reported_folders:
                 self._reported_folders.add((topic.uid, name))
                 log.warning("unknown_folder.found", topic=topic.name, uid=topic.uid, folder=name, advice="not touched")
-        count = await self._store.run(collect_unreferenced_uploads, topic, self._settings.orphan_grace_us)
+        count = await self._store.run(collect_unreferenced_uploads, topic, before)
         if count:
             self.files["upload"] += count
             log.info("uploads.deleted", topic=topic.name, files=count, reason="old, and no chunk refers to them")
@@ -238,7 +249,7 @@ class GarbageCollector:
                 collect_deleted_topics,
                 self._live_topics(),
                 grace_us,
-                now,
+                await self.filer_clock.read(),
                 self._retry_policy,
                 self._retained_uids,
             ):
@@ -263,3 +274,7 @@ class GarbageCollector:
             if segment.state in UNSEALED_STATES
         }
         return LiveTopics(uids, set(self._topics), hosted_uids, complete=not self._platform.problems())
+
+
+def _date(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)

@@ -11,7 +11,7 @@ Files below ``_uploads/`` belong to ``uploads.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from smq_core.model.entities import Topic
 from smq_core.reading.segment_dag import is_removed
@@ -28,8 +28,11 @@ class OrphanedFiles:
     unknown: list[str]
 
 
-def collect_orphaned_files(store: Store, topic: Topic, grace_us: int) -> OrphanedFiles:
-    """Deletes files older than ``grace_us`` (microseconds) of removed segments. Raises StoreUnavailable."""
+def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> OrphanedFiles:
+    """Deletes files of removed segments that are older than ``before``, in the filer's time.
+
+    Raises StoreUnavailable.
+    """
     listed = [path.rsplit("/", 1)[-1] for path in store.folders(paths.topic_folder(topic.name, topic.uid))]
     names = [name for name in listed if not name.startswith("_")]
     known = read_consistent(store, topic)  # after the listing
@@ -39,7 +42,6 @@ def collect_orphaned_files(store: Store, topic: Topic, grace_us: int) -> Orphane
         segment.name for segment in known.index.pending_deletion
     }
     deleted, unknown = {}, []
-    before = datetime.now(UTC) - timedelta(microseconds=grace_us)
     for name in names:
         if name in referred or name in known.layout:
             continue

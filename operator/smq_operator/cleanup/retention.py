@@ -4,6 +4,8 @@ These functions block on the store. The leader that runs them may be stopped any
 noticing:
 
 * Every removal is decided again from what the filer has at that moment: index, layout, and the name's current uid.
+* A segment's age is measured with the leader's clock and with the filer's, and the smaller one counts, so a wrong clock
+  removes nothing early (``filer_clock.py``). The same holds for the time since which a group has had no members.
 * One compare-and-swap removes an entry from the index and records that its files are to be deleted. Before it nothing
   has happened; after it every later leader finds that record.
 * Files are deleted from the end of the chain to its beginning, so that the rest is always found from offset 0.
@@ -13,12 +15,14 @@ noticing:
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from smq_core.model.entities import Layout, RemovedSegment, Topic
+from smq_core.model.entities import Layout, RemovedSegment, SealedSegment, Topic
 from smq_core.reading.segment_dag import index_is_stale, layout_is_stale
 from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan, plan_retention
+from smq_operator.cleanup.filer_clock import ClockReading
 from smq_storage.catalog import layouts, paths, sealed_index
+from smq_storage.catalog.filer_time import modified_at_or_none
 from smq_storage.catalog.sealed_index import Index
 from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
@@ -58,7 +62,7 @@ def remove_expired(
     topic: Topic,
     groups: Sequence[GroupProgress],
     started: Collection[StartedSegment],
-    now: int,
+    clocks: ClockReading,
     retry_policy: RetryPolicy,
 ) -> RetentionPlan:
     """Removes from the index what is beyond the topic's limits; returns what it removed, and what it keeps for groups.
@@ -76,13 +80,45 @@ def remove_expired(
         for name in segment.predecessors
     }
     needed |= {entry.name for entry in known.index.entries if entry.name in known.layout}
-    verdict = plan_retention(topic.spec, known.index.entries, groups, now, needed)
+    verdict = plan_retention(topic.spec, known.index.entries, groups, clocks.leader, needed)
+    if verdict.removals:
+        entries = _verified_ages(store, topic, known.index.entries, verdict, clocks)
+        active_groups = [_verified_activity(store, topic, group, clocks) for group in groups]
+        verdict = plan_retention(topic.spec, entries, active_groups, clocks.leader, needed)
     removals = verdict.removals[:MAX_SEGMENTS_PER_PASS]
     if removals:
-        sealed_index.remove(
-            store, topic.name, topic.uid, [_removed_segment(removal, now) for removal in removals], retry_policy
-        )
+        removed = [_removed_segment(removal, clocks.leader) for removal in removals]
+        sealed_index.remove(store, topic.name, topic.uid, removed, retry_policy)
     return RetentionPlan(removals, verdict.retained)
+
+
+def _verified_ages(
+    store: Store, topic: Topic, entries: Sequence[SealedSegment], plan: RetentionPlan, clocks: ClockReading
+) -> list[SealedSegment]:
+    """The entries, each sealed as late as both clocks allow. Those that are not checked in this pass do not expire."""
+    limit = topic.spec.retention_age
+    if limit is None:
+        return list(entries)
+    checked = {removal.segment.name for removal in plan.removals[:MAX_SEGMENTS_PER_PASS]}
+    verified = []
+    for entry in entries:
+        if clocks.leader - entry.sealed_at > limit and entry.name not in plan.retained:
+            age = 0
+            if entry.name in checked:
+                path = ChunkChain(store, topic.name, topic.uid, entry.name).path(entry.end)
+                age = clocks.age(entry.sealed_at, modified_at_or_none(store, path))
+            entry = replace(entry, sealed_at=clocks.leader - age)
+        verified.append(entry)
+    return verified
+
+
+def _verified_activity(store: Store, topic: Topic, group: GroupProgress, clocks: ClockReading) -> GroupProgress:
+    """The group, as active as the later of its two times of last activity says."""
+    after = topic.spec.retention_abandoned_after
+    if group.last_active_at is None or after is None or clocks.leader - group.last_active_at <= after:
+        return group
+    idle = clocks.age(group.last_active_at, modified_at_or_none(store, paths.group(topic.name, topic.uid, group.name)))
+    return replace(group, last_active_at=clocks.leader - idle)
 
 
 def _removed_segment(removal: Removal, now: int) -> RemovedSegment:

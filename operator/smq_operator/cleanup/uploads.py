@@ -17,7 +17,7 @@ The uploads of a deleted topic are deleted with its data (``deleted_topics.py``)
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from smq_core.model.entities import Topic
 from smq_operator.cleanup.orphaned_files import delete_if_older
@@ -27,12 +27,11 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 
 
-def collect_unreferenced_uploads(store: Store, topic: Topic, grace_us: int) -> int:
-    """Deletes uploads older than ``grace_us`` (microseconds) that no chunk names. Returns how many.
+def collect_unreferenced_uploads(store: Store, topic: Topic, before: datetime) -> int:
+    """Deletes uploads older than ``before``, in the filer's time, that no chunk names. Returns how many.
 
     Raises StoreUnavailable, CorruptChunk.
     """
-    before = datetime.now(UTC) - timedelta(microseconds=grace_us)
     old = [o.path for o in store.list(paths.uploads_folder(topic.uid)) if o.modified <= before]
     known = read_consistent(store, topic) if old else None  # after the listing
     if known is None:

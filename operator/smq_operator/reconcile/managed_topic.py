@@ -41,6 +41,8 @@ class ManagedTopic:
     index_read: bool = False
     retention_held: Mapping[str, list[str]] = field(default_factory=dict)
     """Segments beyond the retention limits, and the groups that have not read them yet."""
+    clock_skew_us: int = 0
+    """How far the leader's clock is ahead of the filer's, if the two differ so much that retention may be late."""
     adopting: bool = False
     last_adopted: DesiredTopic | None = None
     retry_at: int = 0

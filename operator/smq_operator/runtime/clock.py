@@ -1,7 +1,8 @@
 """The leader's clock: microseconds since the Unix epoch that never jump.
 
 It is the wall time at the start of the process plus the monotonic time since. Intervals are right even if the machine's
-clock is set, and the values are still dates.
+clock is set, and the values are still dates. If the machine's clock was wrong at the start, the dates stay wrong, so
+nothing is deleted on their word alone (``cleanup/filer_clock.py``).
 """
 
 from __future__ import annotations

@@ -151,14 +151,29 @@ def _autoscaling_paused(snapshot: TopicSnapshot, commands: Commands) -> Conditio
 
 
 def _retention_blocked(snapshot: TopicSnapshot) -> Condition:
+    if snapshot.clock_skew_minutes and snapshot.spec.retention_age is not None:
+        return _condition("RetentionBlocked", "True", "ClockSkew", _clock_skew_message(snapshot))
     if not snapshot.unread_by:
         message = "no group keeps segments beyond spec.retention"
         return Condition("RetentionBlocked", "False", "NotBlocked", message)
-    message = (
+    return _condition("RetentionBlocked", "True", "UnreadByGroups", _unread_message(snapshot))
+
+
+def _unread_message(snapshot: TopicSnapshot) -> str:
+    return (
         f"segments stay beyond spec.retention because groups have not read them ({_list(snapshot.unread_by)}): "
         "let the groups read them, or set retention.unread: Expire"
     )
-    return _condition("RetentionBlocked", "True", "UnreadByGroups", message)
+
+
+def _clock_skew_message(snapshot: TopicSnapshot) -> str:
+    minutes = snapshot.clock_skew_minutes
+    message = (
+        f"the leader's clock is {abs(minutes)} minutes {'ahead of' if minutes > 0 else 'behind'} the filer's, so "
+        "segments may stay longer than retention.age: a segment is removed only when both clocks say that it is old "
+        "enough. Correct the clock that is wrong; if that was the operator's, restart the operator"
+    )
+    return f"{message}; {_unread_message(snapshot)}" if snapshot.unread_by else message
 
 
 def _blocked_messages(snapshot: TopicSnapshot, commands: Commands) -> str:

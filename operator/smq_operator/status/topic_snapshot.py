@@ -16,7 +16,7 @@ class TopicSnapshot:
     ``layout`` is None if the topic has none yet, or if the leader has not read it (``layout_read`` is False).
     ``rejection`` is the reason why the spec is not followed; ``waiting_reason`` is what keeps the leader from adopting
     the topic. ``lost`` are the sealed segments that lost messages, ``unread_by`` the groups for which segments stay
-    beyond retention.
+    beyond retention. ``clock_skew_minutes`` is how far the leader's clock is ahead of the filer's; 0 if they agree.
     """
 
     name: str
@@ -28,6 +28,7 @@ class TopicSnapshot:
     waiting_reason: str | None = None
     paused: bool = False
     unread_by: tuple[str, ...] = ()
+    clock_skew_minutes: int = 0
     issues: HealthIssues = NO_ISSUES
 
     @property
@@ -52,6 +53,7 @@ def snapshot_of(managed: ManagedTopic, issues: HealthIssues) -> TopicSnapshot:
         waiting_reason=None if adopted else managed.problem,
         paused=managed.desired.paused,
         unread_by=unread_by(managed),
+        clock_skew_minutes=_whole_minutes(managed.clock_skew_us),
         issues=issues,
     )
 
@@ -59,3 +61,8 @@ def snapshot_of(managed: ManagedTopic, issues: HealthIssues) -> TopicSnapshot:
 def unread_by(managed: ManagedTopic) -> tuple[str, ...]:
     """The groups that have not read segments which retention would remove."""
     return tuple(sorted({group for groups in managed.retention_held.values() for group in groups}))
+
+
+def _whole_minutes(microseconds: int) -> int:
+    """Rounded, so that a condition does not change with every measurement."""
+    return round(microseconds / 60e6)

@@ -12,6 +12,7 @@
     _uploads/<topic uid>/<name>.parquet
     _deleted/<topic uid>.json
     _format.json
+    _clock.json
     _probe/...
 
 Names of metadata begin with ``_``, and uploads lie outside the topic's folder. So a glob over a topic
@@ -25,6 +26,8 @@ import re
 from smq_core.errors import InvalidRequest
 
 ROOT_FORMAT = "_format.json"
+CLOCK = "_clock.json"
+"""Written only to learn the filer's time; its content says nothing."""
 UPLOADS = "_uploads"
 DELETED = "_deleted"
 

@@ -18,6 +18,7 @@ from smq_storage.catalog.deleted_topics import list_deleted_topics
 from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
+from support.data.clocks import leader_at
 from support.data.sealed_topic import (
     HOLDER,
     leftover_files,
@@ -37,7 +38,7 @@ RETRY_POLICY = RetryPolicy(5.0)
 
 def run_retention(store: Store, topic: Topic, groups: list[GroupProgress]) -> None:
     """One pass of a leader at 4 s, and one later that deletes files."""
-    remove_expired(store, topic, groups, BEGUN, 4 * SECOND, RETRY_POLICY)
+    remove_expired(store, topic, groups, BEGUN, leader_at(4 * SECOND), RETRY_POLICY)
     delete_files(store, topic, 100 * SECOND, RETRY_POLICY)
 
 
@@ -77,20 +78,20 @@ def test_a_deletion_that_dies_at_any_effect_is_finished_by_the_next_leader(seawe
         nothing = LiveTopics((), (), (), complete=True)
         try:
             retire(dying, topic.name, topic.uid, RETRY_POLICY, now=0)
-            collect_deleted_topics(dying, nothing, 5, 6, RETRY_POLICY, set())
+            collect_deleted_topics(dying, nothing, 5, leader_at(6), RETRY_POLICY, set())
             finished = True
         except ProcessCrashed:
             stopped, finished = stopped + 1, False
         # The client got no response, so it repeats the deletion; the next leader follows what is written.
         retire(store, topic.name, topic.uid, RETRY_POLICY, now=0)
         for _ in range(2):
-            collect_deleted_topics(store, nothing, 5, 6, RETRY_POLICY, set())
+            collect_deleted_topics(store, nothing, 5, leader_at(6), RETRY_POLICY, set())
         assert not segments_with_files(store, topic), f"after {left} effects"
         assert [o.path for o in store.list("default/t")] == ["default/t/_current.json"]
         assert read_current(store, topic.name)[0] == ""
         assert not missing_files(store, kept)
         assert list_deleted_topics(store) == [topic.uid], "it stays for what lands late"
-        collect_deleted_topics(store, nothing, 5, 4000 * SECOND, RETRY_POLICY, set())
+        collect_deleted_topics(store, nothing, 5, leader_at(4000 * SECOND), RETRY_POLICY, set())
         assert list_deleted_topics(store) == []
         if finished:
             break

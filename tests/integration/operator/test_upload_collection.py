@@ -19,6 +19,7 @@ from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
+from support.data.clocks import LONG_AGO, NOW, leader_at
 from support.data.sealed_topic import HOLDER, ROWS, leftover_files, make_topic, missing_files, segment_name
 from support.data.segment_writer import write
 from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
@@ -55,12 +56,12 @@ def topic(store: Store) -> Topic:
 
 def test_an_old_upload_goes_and_a_young_one_stays(store: Store, topic: Topic):
     upload(store, topic, "a", "b")
-    assert collect_unreferenced_uploads(store, topic, 3600 * SECOND) == 0
+    assert collect_unreferenced_uploads(store, topic, LONG_AGO) == 0
     assert uploads(store, topic) == {"a.parquet", "b.parquet"}
-    assert collect_unreferenced_uploads(store, topic, 0) == 2
+    assert collect_unreferenced_uploads(store, topic, NOW) == 2
     assert not uploads(store, topic)
     assert not missing_files(store, topic)
-    assert collect_orphaned_files(store, topic, 0).unknown == []
+    assert collect_orphaned_files(store, topic, NOW).unknown == []
 
 
 def test_what_a_chunk_names_stays_wherever_the_chunk_is(store: Store, topic: Topic):
@@ -68,17 +69,17 @@ def test_what_a_chunk_names_stays_wherever_the_chunk_is(store: Store, topic: Top
     refer(store, topic, OPEN, 0, "a")
     refer(store, topic, OPEN, ROWS, "b")
     refer(store, topic, segment_name(0), ROWS, "c")
-    assert collect_unreferenced_uploads(store, topic, 0) == 1
+    assert collect_unreferenced_uploads(store, topic, NOW) == 1
     assert uploads(store, topic) == {"a.parquet", "b.parquet", "c.parquet"}
 
 
 def test_it_goes_when_retention_has_deleted_what_named_it_and_not_before(store: Store, topic: Topic):
     upload(store, topic, "a")
     refer(store, topic, segment_name(1), 0, "a")
-    remove_expired(store, topic, [], {(HOLDER.incarnation, OPEN)}, 100 * SECOND, RETRY_POLICY)
-    assert collect_unreferenced_uploads(store, topic, 0) == 0, "a client may still read it"
+    remove_expired(store, topic, [], {(HOLDER.incarnation, OPEN)}, leader_at(100 * SECOND), RETRY_POLICY)
+    assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a client may still read it"
     delete_files(store, topic, 100 * SECOND, RETRY_POLICY)
-    assert collect_unreferenced_uploads(store, topic, 0) == 1
+    assert collect_unreferenced_uploads(store, topic, NOW) == 1
     assert not leftover_files(store, topic)
 
 
@@ -86,7 +87,7 @@ def test_nothing_goes_while_a_chunk_cannot_be_understood(store: Store, topic: To
     upload(store, topic, "a")
     store.put(paths.chunk(topic.name, topic.uid, OPEN, 0), b"not a chunk")
     with pytest.raises(CorruptChunk):
-        collect_unreferenced_uploads(store, topic, 0)
+        collect_unreferenced_uploads(store, topic, NOW)
     assert uploads(store, topic) == {"a.parquet"}
 
 
@@ -98,9 +99,9 @@ def test_a_crash_during_garbage_collection_leaves_referenced_files(
     upload(store, topic, "a", "b", "c", "d")
     refer(store, topic, OPEN, 0, "b")
     with pytest.raises(ProcessCrashed):
-        collect_unreferenced_uploads(cast(Store, CrashingStore(store, left, answer_lost=answer_lost)), topic, 0)
+        collect_unreferenced_uploads(cast(Store, CrashingStore(store, left, answer_lost=answer_lost)), topic, NOW)
     assert len(uploads(store, topic)) == 4 - left - answer_lost
-    collect_unreferenced_uploads(store, topic, 0)
+    collect_unreferenced_uploads(store, topic, NOW)
     assert uploads(store, topic) == {"b.parquet"}
 
 
@@ -109,10 +110,10 @@ def test_the_uploads_of_a_deleted_topic_go_with_its_data_alone(store: Store):
         topic = make_topic(store, 1, uid=uid, name=name, delete_data=delete_data)
         upload(store, topic, "a")
         retire(store, topic.name, topic.uid, RETRY_POLICY, now=0)
-        assert collect_unreferenced_uploads(store, topic, 0) == 0, (
+        assert collect_unreferenced_uploads(store, topic, NOW) == 0, (
             "its name is free: its data is not this pass's business"
         )
-        collect_deleted_topics(store, LiveTopics((), (), (), complete=True), 1, 100, RETRY_POLICY, set())
+        collect_deleted_topics(store, LiveTopics((), (), (), complete=True), 1, leader_at(100), RETRY_POLICY, set())
         assert uploads(store, topic) == (set() if delete_data else {"a.parquet"})
 
 

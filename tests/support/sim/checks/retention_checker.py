@@ -1,8 +1,9 @@
 """What must hold of retention; a violation has the number 14.
 
-14. what leaves the index is sealed, oldest first, and read by every group that has a say; it never comes back; its
-    files go after it, and no others do; in the end what is listed is there, and what is not listed is gone; every
-    reader has read all that is left, each segment from its beginning
+14. what leaves the index is sealed, oldest first, and read by every group that has a say; by age it leaves when it is
+    truly as old, whatever a leader's clock says; it never comes back; its files go after it, and no others do; in the
+    end what is listed is there, and what is not listed is gone; every reader has read all that is left, each segment
+    from its beginning
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from smq_core.reconcile.retention import GroupProgress, plan_retention
 from smq_storage.catalog.sealed_index import IndexPage
 from support.sim.clients.messages import rows
 from support.sim.engine.world import SECOND
-from support.sim.filer.chunk_chain import LAYOUT, folder, true_chain
+from support.sim.filer.chunk_chain import LAYOUT, folder, path, true_chain
 
 if TYPE_CHECKING:
     from support.sim.checks.protocol_checker import ProtocolChecker
@@ -73,6 +74,10 @@ class RetentionChecker:
         if left:
             self._broken(name, f"it is removed before {left}")
         self.rows[name] = log_of(checker, name)
+        if spec.retention_bytes is None and spec.retention_age is not None:
+            age = checker.world.now - checker.store.things[path(name, entry.end)].versions[-1][0]
+            if age <= spec.retention_age:
+                self._broken(name, f"it is removed {age / SECOND:.3f} s after its seal, which is too early")
         if not spec.retention_keeps_unread or not entry.end:
             return
         decided = self.decided.get(note.removed_at, note.removed_at)

@@ -22,7 +22,6 @@ from smq_core.model.entities import Durability, Layout, Reason, Topic, TopicSpec
 from smq_core.scaling import autoscaler, broker_fleet, segment_load, topic_load
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.brokers import sealing
-from smq_operator.cleanup import orphaned_files
 from smq_operator.cleanup import retention as retain
 from smq_operator.reconcile import effects
 from support.sim.brokers.broker import SimulatedBroker, SimulatedBrokerLoad
@@ -46,7 +45,7 @@ from support.sim.histories.protocol import run as run_history
 from support.sim.leaders import retention as retaining
 from support.sim.leaders.autoscaling_pause import AutoscalingPauseScenario
 from support.sim.leaders.elastic_leader import ElasticLeader
-from support.sim.leaders.orphaned_files import OrphanedFilesScenario, SimulatedDatetime
+from support.sim.leaders.orphaned_files import OrphanedFilesScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 from support.sim.leaders.topic_deletion import TopicDeletionScenario
 
@@ -220,7 +219,6 @@ class ElasticHistory(History):
             patch.object(retain, "ChunkChain", BlockingChain),
             patch.object(sealing, "ChunkChain", BlockingChain),
             patch.object(effects, "ChunkChain", BlockingChain),
-            patch.object(orphaned_files, "datetime", SimulatedDatetime(self.world)),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         ):
             try:

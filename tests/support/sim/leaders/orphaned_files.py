@@ -6,14 +6,14 @@ the layout. In the end no orphaned file may be left. Violations have the numbers
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING
 
 from smq_core.errors import SmqError
 from smq_core.model.entities import ChunkInfo
 from smq_operator.cleanup import orphaned_files as orphaned_files
-from support.sim.engine.world import SECOND, Steps, World
+from support.sim.engine.world import SECOND, Steps
 from support.sim.filer.chunk_chain import StoredChunk, folder, path
 
 if TYPE_CHECKING:
@@ -61,21 +61,14 @@ def keep(leader: ElasticLeader) -> Steps:
     while True:
         yield world.between(CHECK_EVERY * 3 // 4, CHECK_EVERY * 5 // 4)
         try:
+            before = (yield from leader.retainer.clocks()).earliest - RETENTION_TIME
             found = yield leader.retainer.do(
-                orphaned_files.collect_orphaned_files, leader.machine.topic, RETENTION_TIME
+                orphaned_files.collect_orphaned_files,
+                leader.machine.topic,
+                datetime.fromtimestamp(before / SECOND, UTC),
             )
         except SmqError as error:
             world.note(leader.process.name, "", f"the search for orphaned files is deferred: {error.message}")
             continue
         for name, count in found.deleted.items():
             world.note(leader.process.name, name, f"{count} orphaned files of it are deleted")
-
-
-class SimulatedDatetime:
-    """Replaces ``datetime`` and returns the simulation's time."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def now(self, zone: object) -> datetime:
-        return datetime.fromtimestamp(0, zone) + timedelta(microseconds=self._world.now)  # type: ignore[arg-type]

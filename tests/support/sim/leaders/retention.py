@@ -14,8 +14,10 @@ from smq_core.errors import SmqError
 from smq_core.model.entities import TopicSpec
 from smq_core.reconcile.retention import GroupProgress, plan_retention
 from smq_operator.cleanup import retention as retain
+from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_storage.catalog import paths
+from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.catalog.sealed_index import IndexPage
 from smq_storage.catalog.topics import CurrentTopic
 from smq_storage.object_store.json_codec import to_json
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 FOR_EVER = 1 << 60
 CHECK_EVERY = SECOND // 2
+WRONG_CLOCKS = 0.6
 CLEANUP = CleanupSettings(
     retention_interval_us=2 * SECOND, removed_files_grace_us=15 * SECOND, orphan_check_interval_us=FOR_EVER
 )
@@ -88,6 +91,18 @@ class SimulatedRetention:
         self.loop = VirtualLoop(leader.process)
         self._filer: Any = BlockingStore(leader.store, leader.process)
         self._retry_policy = self._filer.retry_policy(5.0)
+        self._start_with_wrong_clock()
+
+    def _start_with_wrong_clock(self) -> None:
+        """Some leaders start on a machine whose clock is ahead, by more than ``retention.age``."""
+        leader = self.leader
+        dice = Random(f"clock {leader.world.seed} {leader.process.name}")
+        if leader.history.limits.age is not None and dice.random() < WRONG_CLOCKS:
+            leader.skew = dice.randint(5, 20) * SECOND
+            leader.history.checker.jumped += leader.skew
+            leader.world.note(
+                "!", "", f"{leader.process.name} starts with a clock that is {leader.skew / SECOND} s ahead"
+            )
 
     def keep(self) -> Steps:
         world = self.leader.world
@@ -106,14 +121,17 @@ class SimulatedRetention:
     def _pass(self, page: IndexPage) -> Steps:
         leader, topic = self.leader, self.leader.machine.topic
         now = leader.clock()
-        leader.checker.retained.decided[now] = leader.world.now
         if plan_retention(topic.spec, page.entries, [], now).removals:
             groups = yield from self._groups()
+            clocks = yield from self.clocks()
+            leader.checker.retained.decided[clocks.leader] = leader.world.now
             begun = {(incarnation, name) for incarnation, names in self.begun.items() for name in names}
-            verdict = yield self._do(retain.remove_expired, self._filer, topic, groups, begun, now, self._retry_policy)
+            verdict = yield self._do(
+                retain.remove_expired, self._filer, topic, groups, begun, clocks, self._retry_policy
+            )
             for removal in verdict.removals:
                 leader.world.note(leader.process.name, removal.segment.name, f"removed: {removal.because}")
-        before = now - CLEANUP.removed_files_grace_us
+        before = (yield from self.clocks()).earliest - CLEANUP.removed_files_grace_us
         if any(it.files and it.removed_at <= before for it in page.removed_segments):
             done, count = yield self._do(retain.delete_files, self._filer, topic, before, self._retry_policy)
             for it in done:
@@ -131,6 +149,11 @@ class SimulatedRetention:
             if it.group.members or name not in states:  # another leader may serve a group without members by now
                 states[name] = dict(it.group.positions)
         return [GroupProgress(name, positions) for name, positions in states.items()]
+
+    def clocks(self) -> Steps:
+        """This leader's clock, which jumps, beside the filer's. Returns a ClockReading."""
+        filer = yield self._do(read_filer_time, self._filer)
+        return ClockReading(self.leader.clock(), filer)
 
     def do(self, call: Callable[..., Any], *args: Any) -> Future:
         """A blocking call with this leader's view of the store."""

@@ -23,11 +23,13 @@ from smq_core.model.entities import Replica, Topic
 from smq_core.producing.send_queue import SendQueueState
 from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
+from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.reconcile.adoption import retire
 from smq_operator.reconcile.topic_events import TopicEvents
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import paths
+from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.catalog.topics import CurrentTopic
 from smq_storage.object_store.json_codec import to_json
 from support.sim.clients.messages import rows
@@ -266,11 +268,12 @@ class SimulatedTopicDeletion:
                     else set()
                 )
                 living = LiveTopics(set(), set(), held, complete=True)
-                call = self._pool.run(
-                    collect_deleted_topics, living, RETENTION_TIME, self.now(), self._retry_policy, kept
-                )
                 try:
-                    yield self.loop.start(call)
+                    filer = yield self.loop.start(self._pool.run(read_filer_time))
+                    clocks = ClockReading(self.now(), filer)
+                    yield self.loop.start(
+                        self._pool.run(collect_deleted_topics, living, RETENTION_TIME, clocks, self._retry_policy, kept)
+                    )
                 except StoreUnavailable as error:
                     self.leader.world.note(self.process.name, "", f"collecting is put off: {error.message}")
                 except SmqError as error:

@@ -22,6 +22,7 @@ from smq_storage.catalog.deleted_topics import list_deleted_topics, read_deleted
 from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import ObjectInfo, Store, open_store
+from support.data.clocks import LONG_AGO, NOW, leader_at
 from support.data.sealed_topic import (
     HOLDER,
     leftover_files,
@@ -53,9 +54,9 @@ def removed(store: Store) -> list[str]:
 
 def test_the_predecessor_of_a_segment_that_has_still_to_open_stays(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
-    remove_expired(store, topic, [], set(), 100 * SECOND, RETRY_POLICY)
+    remove_expired(store, topic, [], set(), leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == [segment_name(0), segment_name(1)]
-    remove_expired(store, topic, [], BEGUN, 100 * SECOND, RETRY_POLICY)
+    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == [segment_name(0), segment_name(1), segment_name(2)]
 
 
@@ -67,13 +68,13 @@ def test_a_layout_that_was_read_too_old_removes_nothing(store: Store) -> None:
     first = replace(living, name=segment_name(0), number=0, predecessors=())
     old = replace(found[0], segments=(first,), next_number=1)
     layouts.put_layout(store, old, found[1], RETRY_POLICY)
-    remove_expired(store, topic, [], BEGUN, 100 * SECOND, RETRY_POLICY)
+    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == []
 
 
 def test_files_stay_for_a_while_after_their_segment_was_removed(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
-    remove_expired(store, topic, [], BEGUN, 100 * SECOND, RETRY_POLICY)
+    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert delete_files(store, topic, 99 * SECOND, RETRY_POLICY) == ([], 0)
     assert len(leftover_files(store, topic)) == 3
     assert delete_files(store, topic, 100 * SECOND, RETRY_POLICY)[1] == 12
@@ -98,7 +99,7 @@ class StoreWithEmptyListings:
 def test_files_missing_from_listings_are_deleted_after_a_crash_too(store: Store, left: int) -> None:
     topic = make_topic(store, 2, retention_age=1)
     begun = {(HOLDER.incarnation, segment_name(2))}
-    remove_expired(store, topic, [], begun, 100 * SECOND, RETRY_POLICY)
+    remove_expired(store, topic, [], begun, leader_at(100 * SECOND), RETRY_POLICY)
     with pytest.raises(ProcessCrashed):
         delete_files(cast(Store, CrashingStore(store, left, answer_lost=False)), topic, 100 * SECOND, RETRY_POLICY)
     assert len(leftover_files(store, topic)) == (2 if left < 4 else 1)
@@ -113,7 +114,7 @@ def test_groups_that_lose_something_are_written_down(store: Store) -> None:
         topic,
         [GroupProgress("g", {segment_name(1): 7})],
         {(HOLDER.incarnation, segment_name(2))},
-        9**15,
+        leader_at(9**15),
         RETRY_POLICY,
     )
     assert [segment.unread for segment in sealed_index.load(store, topic.name, topic.uid).removed_segments] == [
@@ -125,7 +126,7 @@ def test_groups_that_lose_something_are_written_down(store: Store) -> None:
 def test_a_leader_of_an_earlier_life_of_the_name_removes_nothing(store: Store) -> None:
     old = make_topic(store, 3, retention_age=1)
     make_topic(store, 3, uid="uid-2", retention_age=1)
-    remove_expired(store, old, [], BEGUN, 100 * SECOND, RETRY_POLICY)
+    remove_expired(store, old, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == []
 
 
@@ -133,9 +134,9 @@ def test_an_index_that_is_behind_the_layout_removes_nothing(store: Store) -> Non
     topic = make_topic(store, 3, retention_age=1)
     page = paths.index_page(topic.name, topic.uid, 0)
     store.put(page, b'{"entries": []}')
-    remove_expired(store, topic, [], BEGUN, 100 * SECOND, RETRY_POLICY)
+    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == []
-    assert collect_orphaned_files(store, topic, 0).deleted == {}
+    assert collect_orphaned_files(store, topic, NOW).deleted == {}
     assert segments_with_files(store, topic).keys() == {segment_name(i) for i in range(3)}
 
 
@@ -144,23 +145,25 @@ def test_an_index_that_is_behind_the_layout_removes_nothing(store: Store) -> Non
 
 def test_a_file_that_lands_after_its_segment_was_deleted_is_collected_when_it_is_old(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
-    remove_expired(store, topic, [], BEGUN, 100 * SECOND, RETRY_POLICY)
+    remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     delete_files(store, topic, 100 * SECOND, RETRY_POLICY)
     write_segment(store, topic, segment_name(1))
-    assert collect_orphaned_files(store, topic, 3600 * SECOND).deleted == {}
-    assert collect_orphaned_files(store, topic, 0).deleted == {segment_name(1): 4}
+    assert collect_orphaned_files(store, topic, LONG_AGO).deleted == {}
+    assert collect_orphaned_files(store, topic, NOW).deleted == {segment_name(1): 4}
     assert not leftover_files(store, topic)
     assert not missing_files(store, topic)
 
 
 def test_referenced_and_unknown_files_are_not_orphaned(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
-    remove_expired(store, topic, [GroupProgress("g", {segment_name(1): 2})], BEGUN, 100 * SECOND, RETRY_POLICY)
+    remove_expired(
+        store, topic, [GroupProgress("g", {segment_name(1): 2})], BEGUN, leader_at(100 * SECOND), RETRY_POLICY
+    )
     write_segment(store, topic, segment_name(3))  # the open one
     write_segment(store, topic, segment_name(4))  # one that the layout, read after the listing, does not have yet
     store.put(paths.upload(topic.uid, "u"), b"x")
     before = {o.path for o in store.list("default")}
-    found = collect_orphaned_files(store, topic, 0)
+    found = collect_orphaned_files(store, topic, NOW)
     assert (found.deleted, found.unknown) == ({}, [segment_name(4)])
     assert {o.path for o in store.list("default")} == before
 
@@ -173,9 +176,9 @@ def test_the_data_of_a_deleted_topic_waits_and_goes_by_its_policy(store: Store) 
     staying = make_topic(store, 1, uid="uid-2", name="default/u")
     for topic in (going, staying):
         retire(store, topic.name, topic.uid, RETRY_POLICY, now=100)
-    assert collect_deleted_topics(store, NOBODY, 50, 150, RETRY_POLICY, set()) == []
+    assert collect_deleted_topics(store, NOBODY, 50, leader_at(150), RETRY_POLICY, set()) == []
     assert not missing_files(store, going)
-    (done,) = collect_deleted_topics(store, NOBODY, 50, 151, RETRY_POLICY, set())
+    (done,) = collect_deleted_topics(store, NOBODY, 50, leader_at(151), RETRY_POLICY, set())
     assert (done.topic, done.uid) == (going.name, going.uid)
     assert not list(store.list(paths.topic_folder(going.name, going.uid)))
     assert not missing_files(store, staying)
@@ -185,7 +188,10 @@ def test_data_that_brokers_still_hold_segments_of_waits_for_them(store: Store) -
     topic = make_topic(store, 1, delete_data=True)
     retire(store, topic.name, topic.uid, RETRY_POLICY, now=0)
     assert (
-        collect_deleted_topics(store, LiveTopics((), (), {topic.uid}, complete=True), 1, 100, RETRY_POLICY, set()) == []
+        collect_deleted_topics(
+            store, LiveTopics((), (), {topic.uid}, complete=True), 1, leader_at(100), RETRY_POLICY, set()
+        )
+        == []
     )
     assert not missing_files(store, topic)
 
@@ -193,11 +199,11 @@ def test_data_that_brokers_still_hold_segments_of_waits_for_them(store: Store) -
 def test_what_lands_late_under_a_deleted_uid_is_deleted_too(store: Store) -> None:
     topic = make_topic(store, 1, delete_data=True)
     retire(store, topic.name, topic.uid, RETRY_POLICY, now=0)
-    collect_deleted_topics(store, NOBODY, 1, 100, RETRY_POLICY, set())
+    collect_deleted_topics(store, NOBODY, 1, leader_at(100), RETRY_POLICY, set())
     write_segment(store, topic, segment_name(7))
-    collect_deleted_topics(store, NOBODY, 1, 200, RETRY_POLICY, set())
+    collect_deleted_topics(store, NOBODY, 1, leader_at(200), RETRY_POLICY, set())
     assert not list(store.list(paths.topic_folder(topic.name, topic.uid)))
-    collect_deleted_topics(store, NOBODY, 1, 4000 * SECOND, RETRY_POLICY, set())
+    collect_deleted_topics(store, NOBODY, 1, leader_at(4000 * SECOND), RETRY_POLICY, set())
     assert list_deleted_topics(store) == []
 
 
@@ -219,7 +225,7 @@ def test_a_manifest_that_comes_back_in_time_has_its_data_back(store: Store) -> N
 def test_a_manifest_that_comes_back_too_late_makes_a_new_topic(store: Store) -> None:
     topic = make_topic(store, 1, delete_data=True)
     record_deletion(store, topic.name, topic.uid, RETRY_POLICY, 0)
-    assert collect_deleted_topics(store, NOBODY, 1, 100, RETRY_POLICY, set())
+    assert collect_deleted_topics(store, NOBODY, 1, leader_at(100), RETRY_POLICY, set())
     back = adopt(store, DesiredTopic(topic.name, topic.spec), RETRY_POLICY, 200).topic
     assert back.uid != topic.uid
 
@@ -230,7 +236,10 @@ def test_the_current_uid_of_a_name_is_kept_while_its_topic_may_be_desired(
 ) -> None:
     topic = make_topic(store, 1, delete_data=True)
     record_deletion(store, topic.name, topic.uid, RETRY_POLICY, 0)
-    assert collect_deleted_topics(store, LiveTopics((), names, (), is_complete), 1, 100, RETRY_POLICY, set()) == []
+    assert (
+        collect_deleted_topics(store, LiveTopics((), names, (), is_complete), 1, leader_at(100), RETRY_POLICY, set())
+        == []
+    )
     assert read_current(store, topic.name)[0] == topic.uid  # type: ignore[index]
     assert not missing_files(store, topic)
 

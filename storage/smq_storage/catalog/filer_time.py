@@ -1,0 +1,31 @@
+"""The filer's own time, which says how old an object is without trusting the clock of the process that asks."""
+
+from __future__ import annotations
+
+from smq_storage.catalog import paths
+from smq_storage.object_store.store import ObjectMissing, Store
+
+_SECOND_US = 1_000_000
+
+
+def read_filer_time(store: Store) -> int:
+    """The filer's time in microseconds: the time of the last change of an object that is written now.
+
+    It is never later than the filer's time when this returns, and earlier by at most the call's duration and the
+    second to which stores round. Raises StoreUnavailable.
+    """
+    store.put(paths.CLOCK, b"{}")
+    return modified_at(store, paths.CLOCK)
+
+
+def modified_at(store: Store, path: str) -> int:
+    """When the object was changed last, in microseconds of the filer's time. Raises ObjectMissing."""
+    return round(store.head(path).modified.timestamp() * _SECOND_US)
+
+
+def modified_at_or_none(store: Store, path: str) -> int | None:
+    """As :func:`modified_at`; None if there is no such object."""
+    try:
+        return modified_at(store, path)
+    except ObjectMissing:
+        return None

@@ -1,0 +1,16 @@
+"""Clocks for functions that compare the leader's with the filer's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from smq_operator.cleanup.filer_clock import ClockReading
+
+FAR = 4_000_000_000_000_000
+"""A time in the year 2096, when everything that a test writes is old for the filer."""
+LONG_AGO, NOW = datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(FAR / 1e6, UTC)
+
+
+def leader_at(now: int) -> ClockReading:
+    """The leader's clock says ``now`` (microseconds), and for the filer everything is old."""
+    return ClockReading(now, FAR)
