@@ -1,0 +1,183 @@
+"""One topic as clients see it, without leader and brokers: its layout, its history, its chunks in a store in memory.
+
+``TopicInMemory`` is the view that producers and consumers get, ``GroupInMemory`` the leader that group members call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from smq.transport.topic_view import SealedHistory, TopicSnapshot
+from smq_core.errors import SmqError, UnknownTopic
+from smq_core.model.entities import (
+    ChunkInfo,
+    Durability,
+    Layout,
+    Phase,
+    Reason,
+    Replica,
+    SealedSegment,
+    Segment,
+    Topic,
+    TopicSpec,
+    segment_name,
+)
+from smq_core.model.keyspace import KeyRange
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.schemas import chunk_schema
+from smq_storage.object_store.store import Store, open_store
+from support.in_memory.brokers import batch_of
+from support.waiting import eventually
+
+PARTITIONS = 8
+REPLICAS = tuple(Replica(f"b{i}", f"b{i}-1", f"b{i}:1") for i in range(2))
+
+
+class TopicInMemory:
+    """The view of a topic with one open segment over the whole ring. Changes reach listeners in the caller's thread."""
+
+    dialer = None
+    name = "default/t"
+
+    def __init__(self) -> None:
+        self.topic = Topic(self.name, "uid", TopicSpec(partitions=PARTITIONS))
+        self.files: Store = open_store("memory://")
+        self.sealed: dict[str, SealedSegment] = {}
+        self.removed: Mapping[str, int] = {}
+        self.deleted: UnknownTopic | None = None
+        self.unreachable: list[str] = []
+        self._listeners: list[Callable[[TopicSnapshot], None]] = []
+        self.first = self.segment(0)
+        self.snapshot = TopicSnapshot(self.topic, Layout(self.name, "uid", PARTITIONS, 1, 1, (self.first,)))
+
+    # ---- what clients call
+
+    def add_listener(self, listener: Callable[[TopicSnapshot], None]) -> None:
+        self._listeners.append(listener)
+        listener(self.snapshot)
+
+    def remove_listener(self, listener: Callable[[TopicSnapshot], None]) -> None:
+        self._listeners = [it for it in self._listeners if it != listener]
+
+    def sealed_history(self) -> SealedHistory:
+        numbers = sorted(int(name.rsplit("-", 1)[1]) for name in self.removed)
+        return SealedHistory(dict(self.sealed), tuple((n, n + 1) for n in numbers), dict(self.removed))
+
+    def refresh_from_store(self, number: int) -> None: ...
+
+    def report_unreachable_broker(self, incarnation: str, what: str) -> None:
+        self.unreachable.append(incarnation)
+
+    def store(self) -> Store:
+        return self.files
+
+    # ---- what a test does
+
+    def segment(
+        self, number: int, start: int = 0, stop: int = PARTITIONS, predecessors: tuple[str, ...] = ()
+    ) -> Segment:
+        """An open segment of that number and range."""
+        ring = KeyRange(start, stop)
+        name = segment_name(self.name, ring, number)
+        return Segment(name, number, ring, Phase.OPEN, Durability.REPLICATED, REPLICAS, predecessors)
+
+    def set_layout(self, segments: Iterable[Segment]) -> None:
+        """Replaces the layout, and tells the listeners."""
+        old, found = self.snapshot.layout, tuple(segments)
+        number = max(old.next_number, *(s.number + 1 for s in found))
+        layout = replace(old, version=old.version + 1, next_number=number, segments=found)
+        self.snapshot = TopicSnapshot(self.topic, layout)
+        for listener in list(self._listeners):
+            listener(self.snapshot)
+
+    def seal(self, segment: Segment, end: int, *successors: Segment, **values: Any) -> None:
+        """Moves the segment from the layout to the history and puts its successors into the layout."""
+        names = tuple(s.name for s in successors)
+        self.sealed[segment.name] = SealedSegment(
+            segment.name, segment.number, segment.range, end, segment.predecessors, names, Reason.CREATE, Reason.SPLIT,
+            opened_at=0, sealed_at=0,
+        )  # fmt: skip
+        self.sealed[segment.name] = replace(self.sealed[segment.name], **values)
+        self.set_layout([*(s for s in self.snapshot.layout.segments if s.name != segment.name), *successors])
+
+    def chain(self, segment: Segment) -> ChunkChain:
+        return ChunkChain(self.files, self.name, "uid", segment.name)
+
+    def put_chunk(self, segment: Segment, first: int, appended: list[int]) -> None:
+        """A chunk with a row for each append time (microseconds)."""
+        info = ChunkInfo(segment.name, first, len(appended), "w", f"n{first}")
+        times = pa.array(appended, pa.timestamp("us", "UTC"))
+        self.chain(segment).put(info, [(batch_of(len(appended), segment.range.start), times)], chunk_schema())
+
+    def put_seal(self, segment: Segment, end: int, lost: tuple[int, int] | None = None) -> None:
+        self.chain(segment).put_seal(ChunkInfo(segment.name, end, 0, "w", "seal", sealed=True, lost=lost))
+
+
+def rows_of(count: int) -> pa.Table:
+    """Rows as readers get them; the values count from 0."""
+    batch = batch_of(count, 0)
+    columns = list(batch.columns)
+    columns.insert(2, pa.array([0] * count, pa.timestamp("us", "UTC")))
+    return pa.Table.from_arrays(columns, schema=chunk_schema())
+
+
+@dataclass
+class GroupInMemory:
+    """The leader of one group with one member: gives the assignment that the test sets, and records every call."""
+
+    positions: dict[str, int] = field(default_factory=dict)
+    generation: int = 1
+    failures: dict[str, list[SmqError]] = field(default_factory=dict)
+    """What the next calls of a method raise, in order."""
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+    committed: dict[str, int] = field(default_factory=dict)
+    lost: list[lpb.GroupPositions.Loss] = field(default_factory=list)
+
+    is_configured = True
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
+        with self._lock:
+            self.calls.append((method, request))
+            failures = self.failures.get(method)
+            if failures:
+                raise failures.pop(0)
+            match method:
+                case "JoinGroup":
+                    return lpb.GroupAssignment(
+                        member=request.member,
+                        generation=self.generation,
+                        positions=self.positions,
+                        heartbeat_ms=3_600_000,  # only when the test or the member wants one
+                    )
+                case "CommitPositions":
+                    self.committed |= dict(request.positions)
+                case "GetPositions":
+                    return lpb.GroupPositions(positions=self.positions, lost=self.lost)
+            return None
+
+    def assign(self, positions: Mapping[str, int]) -> None:
+        """A new generation with this assignment, which the member learns with its next heartbeat."""
+        with self._lock:
+            self.generation += 1
+            self.positions = dict(positions)
+
+    def requests(self, method: str) -> list[Any]:
+        with self._lock:
+            return [request for name, request in self.calls if name == method]
+
+    def acknowledged(self) -> int:
+        """The generation that the member acknowledged with its last heartbeat."""
+        return int(self.requests("JoinGroup")[-1].generation)
+
+    def wait_for_heartbeat(self, after: int) -> None:
+        """Waits until there were more heartbeats than that."""
+        eventually(lambda: len(self.requests("JoinGroup")) > after, "a heartbeat")
