@@ -66,6 +66,14 @@ class SegmentInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ProblemInfo:
+    """What is wrong at ``where``: a manifest, a document in the filer, or a task of the leader."""
+
+    where: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicInfo:
     """One topic with its living segments. Rates are the leader's measurements."""
 
@@ -177,6 +185,11 @@ class Admin:
     def topics(self) -> list[TopicInfo]:
         """All topics with their living segments."""
         return [_topic_info(t) for t in self._leader.call("ListTopics", lpb.Empty()).topics]
+
+    def problems(self) -> list[ProblemInfo]:
+        """What is wrong beside the topics' own conditions: invalid manifests, unreadable documents, failing tasks."""
+        listed = self._leader.call("ListTopics", lpb.Empty())
+        return [ProblemInfo(problem.where, problem.message) for problem in listed.problems]
 
     def topic(self, topic: str) -> TopicInfo:
         """One topic. Raises UnknownTopic."""

@@ -92,7 +92,7 @@ def build_leader(
     topics, events, queue, decisions = TopicDirectory(), TopicEvents(), WorkQueue(), DecisionLog()
     assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue)
     sealing = SealExecutor(store, brokers, retry_policy, writer_id)
-    effects = effect_runner(store, brokers, sealing, clock, retry_policy)
+    effects = effect_runner(store, brokers, sealing, clock, retry_policy, tasks.problems)
     sync = TopicSync(
         platform,
         topics,
@@ -172,6 +172,7 @@ def build_leader(
         health,
         queue,
         store,
+        tasks.problems,
         clock,
     )
     return Leader(

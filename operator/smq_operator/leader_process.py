@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import structlog
 
@@ -30,6 +29,7 @@ from smq_storage.catalog.root_format import ensure_root_format
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.conformance_probe import check_conformance
 from smq_storage.object_store.store import Store
+from smq_storage.process.shutdown import Shutdown, stop_signals
 
 log = structlog.get_logger(__name__)
 
@@ -38,8 +38,16 @@ PUT_RETRY_TIMEOUT_SECONDS = 10.0
 STORE_PROBE_INTERVAL_SECONDS = 2.0
 
 
+BackgroundTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Starts what runs beside the loop for as long as this process leads."""
+
+
 class LeadershipLost(Exception):
     """Another process leads now. This one must end, and may be started again."""
+
+
+class LeaderFailed(Exception):
+    """A task failed without which there is no leader, or the shutdown was not in order. Start the process again."""
 
 
 class Election(Protocol):
@@ -61,8 +69,8 @@ class Election(Protocol):
         """Gives up the leadership, so that another process may lead at once."""
         ...
 
-    def background_tasks(self, leader: Leader) -> Sequence[Coroutine[Any, Any, None]]:
-        """What runs beside the loop while this process leads."""
+    def background_tasks(self, leader: Leader) -> Mapping[str, BackgroundTask]:
+        """What runs beside the loop while this process leads, by name."""
         ...
 
 
@@ -88,10 +96,10 @@ class Standalone:
     async def leave(self) -> None:
         return
 
-    def background_tasks(self, leader: Leader) -> Sequence[Coroutine[Any, Any, None]]:
+    def background_tasks(self, leader: Leader) -> Mapping[str, BackgroundTask]:
         if self._elastic is None:
-            return ()
-        return (fleet_reconciler(leader, lambda: self._elastic).run(),)
+            return {}
+        return {"fleet": fleet_reconciler(leader, lambda: self._elastic).run}
 
 
 def fleet_reconciler(leader: Leader, policy: Callable[[], FleetPolicy | None]) -> FleetReconciler:
@@ -102,21 +110,23 @@ def fleet_reconciler(leader: Leader, policy: Callable[[], FleetPolicy | None]) -
 
 async def run_leader(
     settings: Settings,
-    make_platform: Callable[[str, Readiness], Platform],
+    make_platform: Callable[[str, Readiness, TaskRunner], Platform],
     make_election: Callable[[str, Readiness, TaskRunner], Election],
 ) -> None:
-    """Leads, once it is elected, until SIGTERM or SIGINT. The factories get the address of this leader.
+    """Leads, once it is elected, until SIGTERM, SIGINT or SIGHUP. The factories get the address of this leader.
 
-    Raises InvalidRequest if a port is taken, StoreUnsupported if the store must not be used, LeadershipLost.
+    Raises InvalidRequest if a port is taken, StoreUnsupported if the store must not be used, LeadershipLost,
+    LeaderFailed.
     """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in stop_signals():
+        loop.add_signal_handler(number, stop.set)
     server = GrpcServer(settings.listen)
     address = settings.advertise or f"{host_port(settings.listen)[0]}:{server.port}"
     store, pool, stopping = settings.store.open(), ThreadPoolExecutor(STORE_THREADS, "store"), threading.Event()
-    readiness, tasks, brokers = Readiness(not_ready_reason="starting"), TaskRunner(), BrokerClients()
-    platform = make_platform(address, readiness)
+    readiness, tasks, brokers = Readiness(not_ready_reason="starting"), TaskRunner(on_fatal=stop.set), BrokerClients()
+    loop.set_exception_handler(tasks.on_callback_error)
+    platform = make_platform(address, readiness, tasks)
     election = make_election(address, readiness, tasks)
     leader = build_leader(
         platform,
@@ -132,48 +142,57 @@ async def run_leader(
         cleanup=settings.cleanup,
     )
     metrics = Metrics(
-        leader.topics, leader.registry, leader.decisions, leader.loop, leader.garbage_collector, leader.clock
+        leader.topics, leader.registry, leader.decisions, leader.loop, leader.garbage_collector, tasks, leader.clock
     )
     http = HttpServer(lambda: readiness.not_ready_reason, metrics.exposition)
-    leading: asyncio.Task[None] | None = None
-    leadership_lost = started = False
+    leadership_lost = platform_started = False
+    shutdown = Shutdown(lambda step, error: log.error("shutdown.step_failed", step=step, exc_info=error))
     try:
         http_port = await http.start(settings.http) if settings.http else None
         await server.start(leader.service)
-        started = await _wait_for_store(store, pool, readiness, stop)
-        if (
-            started
-            and await _run_unless_stopped(stop, platform.start(leader.loop.platform_changed))
-            and await _run_unless_stopped(stop, election.elected())
-        ):
-            leading = asyncio.create_task(leader.loop.run())
-            for work in (leader.groups, leader.garbage_collector, leader.topic_deletions, leader.health):
-                tasks.spawn(work.run())
-            for task in election.background_tasks(leader):
-                tasks.spawn(task)
-            readiness.set_leading()
-            log.info("leader.ready", address=address, http=http_port, store=repr(store))
-            leadership_lost = await _run_unless_stopped(stop, election.leadership_lost())
+        if await _wait_for_store(store, pool, readiness, stop):
+            platform_started = True
+            if await _run_unless_stopped(
+                stop, platform.start(leader.loop.platform_changed)
+            ) and await _run_unless_stopped(stop, election.elected()):
+                supervise_leader(leader, election.background_tasks(leader))
+                readiness.set_leading()
+                log.info("leader.ready", address=address, http=http_port, store=repr(store))
+                leadership_lost = await _run_unless_stopped(stop, election.leadership_lost())
+    finally:
         log.info("leader.stopping")
         readiness.set_not_ready("stopping")
         stopping.set()
-        await leader.loop.stop()
-        if leading is not None:
-            await leading
+        await shutdown.run_async("ending the tasks", leader.loop.stop)
         if not leadership_lost:
-            await election.leave()
-        await server.stop()
-        if started:
-            await platform.stop()
-        log.info("leader.stopped")
-    finally:
-        stopping.set()
-        await http.stop()
-        await server.stop()
-        brokers.close()
-        pool.shutdown(wait=False, cancel_futures=True)
+            await shutdown.run_async("leaving the election", election.leave)
+        if platform_started:  # ends the brokers in local mode, which report to the server until they have ended
+            await shutdown.run_async("stopping the platform", platform.stop)
+        await shutdown.run_async("stopping the gRPC server", server.stop)
+        await shutdown.run_async("stopping the HTTP server", http.stop)
+        shutdown.run("closing the connections to brokers", brokers.close)
+        shutdown.run("closing the store's threads", lambda: pool.shutdown(wait=False, cancel_futures=True))
+        log.info("leader.stopped", failed=shutdown.failed)
     if leadership_lost:
         raise LeadershipLost("another operator leads now")
+    if tasks.failure is not None:
+        raise LeaderFailed(str(tasks.failure)) from tasks.failure
+    if shutdown.failed is not None:
+        raise LeaderFailed(f"the leader stopped, but not in order: {shutdown.failed}")
+
+
+def supervise_leader(leader: Leader, more: Mapping[str, BackgroundTask] | None = None) -> None:
+    """Starts everything that runs while this process leads: the loop, which ends the process if it fails, and the rest,
+    which is restarted.
+    """
+    tasks = leader.tasks
+    tasks.supervise("reconcile", leader.loop.run, restart=False)
+    tasks.supervise("groups", leader.groups.run)
+    tasks.supervise("garbage-collection", leader.garbage_collector.run)
+    tasks.supervise("topic-deletions", leader.topic_deletions.run)
+    tasks.supervise("health", leader.health.run)
+    for name, run in (more or {}).items():
+        tasks.supervise(name, run)
 
 
 async def _run_unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

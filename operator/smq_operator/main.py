@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from smq_core.errors import InvalidRequest, SmqError
 from smq_operator.kube.settings import KubeSettings
-from smq_operator.leader_process import LeadershipLost
+from smq_operator.leader_process import LeaderFailed, LeadershipLost
 from smq_operator.local import run as local
 from smq_operator.local.settings import LocalSettings
 from smq_operator.runtime import log
@@ -16,6 +16,8 @@ from smq_operator.runtime.settings import add_flags, settings_from
 
 EXIT_LEADERSHIP_LOST = 1
 """Exit code after another process took over the leadership: restart it, and it stands by."""
+EXIT_FAILED = 3
+"""Exit code after an internal failure or an incomplete shutdown: restart it, and see its log."""
 EXIT_USAGE = 2
 """Exit code if the user has to change something: flags, a port, a second leader, an unsuitable store."""
 
@@ -23,7 +25,8 @@ EXIT_USAGE = 2
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs until SIGTERM or SIGINT.
 
-    Exit codes: 0 stopped, 1 another process leads now, 2 the user has to change something, which the message names.
+    Exit codes: 0 stopped, 1 another process leads now, 2 the user has to change something, which the message names,
+    3 a task of the leader failed, or the shutdown was incomplete.
     """
     try:
         settings = parse_settings(arguments)
@@ -39,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except LeadershipLost as lost:
         print(f"smq-operator: {lost}", file=sys.stderr)
         sys.exit(EXIT_LEADERSHIP_LOST)
+    except LeaderFailed as failed:
+        print(f"smq-operator: {failed}", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
 
 
 def parse_settings(arguments: Sequence[str] | None) -> LocalSettings | KubeSettings:

@@ -15,6 +15,7 @@ from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.topics import TopicDirectory
 from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.task_runner import TaskRunner
 
 
 class _LeaderMetrics(PrometheusCollector):
@@ -25,6 +26,7 @@ class _LeaderMetrics(PrometheusCollector):
         decisions: DecisionLog,
         loop: LeaderLoop,
         garbage_collector: GarbageCollector,
+        tasks: TaskRunner,
         clock: Clock,
     ) -> None:
         self._topics = topics
@@ -32,6 +34,7 @@ class _LeaderMetrics(PrometheusCollector):
         self._decisions = decisions
         self._loop = loop
         self._garbage_collector = garbage_collector
+        self._tasks = tasks
         self._now = clock
 
     def collect(self) -> Iterable[Metric]:
@@ -49,6 +52,18 @@ class _LeaderMetrics(PrometheusCollector):
         yield brokers
         yield from self._segments()
         yield from self._cleanup()
+        failures = CounterMetricFamily(
+            "smq_leader_task_failures", "Tasks and callbacks that failed unexpectedly.", labels=["task"]
+        )
+        for name, count in sorted(self._tasks.failures.items()):
+            failures.add_metric([name], count)
+        yield failures
+        documents = GaugeMetricFamily(
+            "smq_leader_unreadable_documents", "Documents that are skipped, by kind.", labels=["kind"]
+        )
+        for kind, count in sorted(self._tasks.problems.kinds().items()):
+            documents.add_metric([kind], count)
+        yield documents
 
     def _cleanup(self) -> Iterator[Metric]:
         it = self._garbage_collector
@@ -117,10 +132,11 @@ class Metrics:
         decisions: DecisionLog,
         loop: LeaderLoop,
         garbage_collector: GarbageCollector,
+        tasks: TaskRunner,
         clock: Clock,
     ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_LeaderMetrics(topics, registry, decisions, loop, garbage_collector, clock))
+        self._registry.register(_LeaderMetrics(topics, registry, decisions, loop, garbage_collector, tasks, clock))
 
     def exposition(self) -> tuple[bytes, str]:
         """The metrics as text, and its content type."""

@@ -28,6 +28,7 @@ from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics import TopicDirectory, full_name
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.status.health import HealthIssues, HealthMonitor
@@ -70,6 +71,7 @@ class AdminService:
     health: HealthMonitor
     queue: WorkQueue
     store: StorePool
+    problems: LeaderProblems
     clock: Clock
 
     @unary_handler
@@ -132,7 +134,10 @@ class AdminService:
     async def ListTopics(self, request: lpb.Empty) -> lpb.TopicList:
         return lpb.TopicList(
             topics=[_topic_message(managed, self.health.issues(name)) for name, managed in sorted(self.topics.items())],
-            problems=[lpb.TopicList.Problem(where=p.where, message=p.message) for p in self.platform.problems()],
+            problems=[
+                *(lpb.TopicList.Problem(where=p.where, message=p.message) for p in self.platform.problems()),
+                *(lpb.TopicList.Problem(where=p.where, message=p.message) for p in self.problems.all()),
+            ],
         )
 
     @unary_handler

@@ -75,7 +75,7 @@ class BrokerService:
             self.liveness_probes.report_unresponsive(report.incarnation, by=report.broker)
         assigned = self.assignments.segments_of(report.incarnation)
         unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
-        may_leave = broker.draining and not assigned and not unwritten and self.topics.all_layouts_known
+        may_leave = broker.draining and not assigned and not unwritten and self._layouts_known(broker)
         may_leave = may_leave and not self.topic_deletions.blocks_leaving(report.incarnation)
         others = any(self._is_draining(other) for other in self.registry.all() if other is not broker)
         return lpb.BrokerReportReply(may_leave=may_leave, assigned=assigned, others_drain=others)
@@ -84,7 +84,11 @@ class BrokerService:
         """Whether segments still have to move from it. A broker without segments has finished draining."""
         if not broker.draining or broker.gone is not None:
             return False
-        return bool(self.assignments.segments_of(broker.replica.incarnation)) or not self.topics.all_layouts_known
+        return bool(self.assignments.segments_of(broker.replica.incarnation)) or not self._layouts_known(broker)
+
+    def _layouts_known(self, broker: Broker) -> bool:
+        """Whether the leader knows every layout that may assign a segment with messages to this broker."""
+        return self.topics.layouts_known_for({segment.topic for segment in broker.status.segments})
 
     async def _reject_duplicate_name(self, report: lpb.BrokerReport) -> None:
         """Rejects the second of two living processes with one name, which would make each other look gone."""

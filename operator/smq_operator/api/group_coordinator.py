@@ -19,6 +19,7 @@ from smq_core.model.entities import RemovedSegment, Topic
 from smq_core.reading.consumer_group import Assignment, Group
 from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile.retention import GroupProgress
+from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.reconcile.managed_topic import ManagedTopic
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics import TopicDirectory
@@ -26,6 +27,7 @@ from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import group_positions as files
+from smq_storage.catalog import paths
 from smq_storage.catalog.group_positions import CommittedPositions
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
@@ -85,6 +87,8 @@ class GroupCoordinator:
         self._retry_policy = retry_policy
         self._groups: dict[tuple[str, str], LoadedGroup] = {}
         self._loading: dict[tuple[str, str], asyncio.Lock] = {}
+        self._quarantines: dict[str, DocumentQuarantine] = {}
+        """By uid of the topic: the files of groups that cannot be read."""
 
     # ---- requests of members
 
@@ -130,12 +134,25 @@ class GroupCoordinator:
 
     async def states(self, managed: ManagedTopic, topic: Topic) -> list[GroupProgress]:
         """The progress of all groups of a topic, with durable positions only. Raises StoreUnavailable."""
-        known = await self._store.run(_read_all, topic)
+        scan = DocumentScan()
+        known = await self._store.run(_read_all, topic, scan)
+        if not self._quarantine_of(topic).update(scan):
+            raise StoreUnavailable(next(iter(scan.unavailable.values())))
         for (owner, name), it in self._groups.items():
             if owner == topic.name and it.managed is managed and it.topic.uid == topic.uid:
                 last_active_at = None if it.group.members else max(it.written_at, it.used_at)
                 known[name] = GroupProgress(name, dict(it.group.positions), last_active_at)
         return list(known.values())
+
+    def _quarantine_of(self, topic: Topic) -> DocumentQuarantine:
+        if topic.uid not in self._quarantines:
+            self._quarantines[topic.uid] = DocumentQuarantine(
+                self._tasks.problems,
+                self._now,
+                "retention keeps all segments that this group may not have read",
+                topic.name,
+            )
+        return self._quarantines[topic.uid]
 
     async def losses(self, topic: str, name: str) -> list[tuple[RemovedSegment, int, bool]]:
         """What retention removed before the group had read it.
@@ -350,26 +367,40 @@ class GroupCoordinator:
             await asyncio.sleep(EXPIRE_INTERVAL_SECONDS)
             now = self._now()
             for it in list(self._groups.values()):
-                if it.managed.deleted:
-                    self._drop(it, UnknownTopic(f"topic {it.topic.name} was deleted"))
-                    continue
-                self._refresh(it, now)
-                members = bool(it.group.members)
-                if (it.had_members and not members) or (members and now - it.written_at > TOUCH_INTERVAL_US):
-                    it.touch_due = True
-                    self._write(it)
-                it.had_members = members
-                if not it.group.members and not it.group.pending and now - it.used_at > IDLE_FORGET_AFTER_US:
-                    self._drop(it, Conflict("not used"))
+                try:
+                    self._check(it, now)
+                except Exception as error:  # its members join again; the other groups are not affected
+                    self._tasks.record_failure("groups", error)
+                    self._drop(it, StaleGeneration(f"group {it.group.name} failed in the leader: join again"))
+
+    def _check(self, it: LoadedGroup, now: int) -> None:
+        if it.managed.deleted:
+            self._drop(it, UnknownTopic(f"topic {it.topic.name} was deleted"))
+            return
+        self._refresh(it, now)
+        members = bool(it.group.members)
+        if (it.had_members and not members) or (members and now - it.written_at > TOUCH_INTERVAL_US):
+            it.touch_due = True
+            self._write(it)
+        it.had_members = members
+        if not it.group.members and not it.group.pending and now - it.used_at > IDLE_FORGET_AFTER_US:
+            self._drop(it, Conflict("not used"))
 
 
-def _read_all(store: Store, topic: Topic) -> dict[str, GroupProgress]:
-    """The groups that have a file. A group without a time of last activity counts as active."""
+def _read_all(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, GroupProgress]:
+    """The groups that have a file. A group without a time of last activity counts as active.
+
+    A group whose file cannot be read counts as active and has read nothing, so retention keeps everything for it.
+    """
     states = {}
     for name in files.list_groups(store, topic.name, topic.uid):
-        found = files.read_positions(store, topic.name, topic.uid, name)
-        if found is not None:
-            states[name] = GroupProgress(name, found[0].positions, found[0].last_active_at or None)
+        states[name] = GroupProgress(name, {}, None)
+        with scan.document(paths.group(topic.name, topic.uid, name)):
+            found = files.read_positions(store, topic.name, topic.uid, name)
+            if found is None:
+                del states[name]
+            else:
+                states[name] = GroupProgress(name, found[0].positions, found[0].last_active_at or None)
     return states
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smq_core.errors import InvalidRequest
+import structlog
+
+from smq_core.errors import CorruptDocument, InvalidRequest
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.group_coordinator import GroupCoordinator
 from smq_operator.reconcile.topics import TopicDirectory
 from smq_operator.runtime.readiness import Readiness
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
+
+log = structlog.get_logger(__name__)
 
 HEARTBEAT_MS = 1000
 START_POSITIONS = ("earliest", "latest")
@@ -73,7 +77,11 @@ class GroupService:
         topic = self.topics.topic(request.topic).name
         entries = []
         for name in await groups.names(topic):
-            positions = await groups.positions(topic, name)
+            try:
+                positions = await groups.positions(topic, name)
+            except CorruptDocument as error:  # the other groups are listed all the same
+                log.warning("group.positions_unreadable", topic=topic, group=name, message=error.message)
+                positions = {}
             served = groups.loaded(topic, name)
             entries.append(
                 lpb.GroupList.Group(

@@ -53,8 +53,8 @@ class LivenessProbes:
         broker = self._registry.get(incarnation)
         if broker is None or broker.gone is not None or incarnation in self._probing:
             return
-        self._probing.add(incarnation)
         self._tasks.spawn(self._check(broker, by))
+        self._probing.add(incarnation)
 
     async def probe(self, broker: Broker) -> bool:
         """True when the process at the broker's address answers and is this incarnation."""

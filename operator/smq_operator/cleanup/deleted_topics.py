@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from smq_core.errors import Conflict
 from smq_core.model.entities import SECOND
+from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.reconcile.adoption import record_deletion, retire
 from smq_storage.catalog import paths
@@ -69,31 +70,35 @@ def collect_deleted_topics(
     clocks: ClockReading,
     retry_policy: RetryPolicy,
     retained_uids: set[str],
+    scan: DocumentScan,
 ) -> list[CollectedTopic]:
     """Deletes the data of topics that were deleted more than ``grace_us`` microseconds ago with policy Delete.
 
-    Adds to ``retained_uids`` the uids whose policy is Retain, so that they are not read again. Raises StoreUnavailable;
-    the next call continues then.
+    Adds to ``retained_uids`` the uids whose policy is Retain, so that they are not read again. ``scan`` takes the
+    records that cannot be read or carried out; they do not affect the others. Raises StoreUnavailable if the listing
+    fails.
     """
     done = []
     for uid in list_deleted_topics(store):
         if uid in retained_uids and uid not in live_topics.uids:
             continue
-        deleted_topic = read_deleted_topic(store, uid)
-        if deleted_topic is None:
-            continue
-        if uid in live_topics.uids:
-            remove_deleted_topic(store, uid)
-        elif not deleted_topic.delete_data:
-            retained_uids.add(uid)
-        elif _age(store, deleted_topic, clocks, grace_us) > grace_us and _may_delete(
-            store, deleted_topic, live_topics, retry_policy
-        ):
-            files = delete_topic(store, deleted_topic.topic, uid)
-            if files:
-                done.append(CollectedTopic(deleted_topic.topic, uid, files))
-            elif clocks.leader - deleted_topic.deleted_at > grace_us + LATE_WRITE_GRACE_US:
+        with scan.document(paths.deleted_topic(uid)):
+            deleted_topic = read_deleted_topic(store, uid)
+            if deleted_topic is None:
+                continue
+            if uid in live_topics.uids:
                 remove_deleted_topic(store, uid)
+                continue
+            if not deleted_topic.delete_data:
+                retained_uids.add(uid)
+                continue
+            is_due = _age(store, deleted_topic, clocks, grace_us) > grace_us
+            if is_due and _may_delete(store, deleted_topic, live_topics, retry_policy):
+                files = delete_topic(store, deleted_topic.topic, uid)
+                if files:
+                    done.append(CollectedTopic(deleted_topic.topic, uid, files))
+                elif clocks.leader - deleted_topic.deleted_at > grace_us + LATE_WRITE_GRACE_US:
+                    remove_deleted_topic(store, uid)
     return done
 
 
@@ -128,11 +133,12 @@ def delete_topic(store: Store, topic: str, uid: str) -> int:
 
 
 def record_vanished_topics(
-    store: Store, live_topics: LiveTopics, owner: str, now: int, retry_policy: RetryPolicy
+    store: Store, live_topics: LiveTopics, owner: str, now: int, retry_policy: RetryPolicy, scan: DocumentScan
 ) -> list[str]:
     """Records the deletion of topics that were deleted while no leader ran. Returns their names.
 
     Only topics that name this platform (``owner``) count, because other folders or clusters may share the filer.
+    ``scan`` takes what cannot be read of a topic; it does not affect the others.
     """
     if not owner or not live_topics.complete:
         return []
@@ -141,12 +147,15 @@ def record_vanished_topics(
         if namespace.startswith("_"):
             continue
         for topic in store.folders(namespace):
-            current = read_current_topic(store, topic) if topic not in live_topics.names else None
-            if current is None or current.owner != owner:
+            if topic in live_topics.names:
                 continue
-            if read_deleted_topic(store, current.uid) is None:
-                record_deletion(store, topic, current.uid, retry_policy, now)
-                found.append(topic)
-            if current.uid_is_external:
-                retire(store, topic, current.uid, retry_policy, now)  # it never returns, so its segments are sealed now
+            with scan.document(paths.current(topic)):
+                current = read_current_topic(store, topic)
+                if current is None or current.owner != owner:
+                    continue
+                if read_deleted_topic(store, current.uid) is None:
+                    record_deletion(store, topic, current.uid, retry_policy, now)
+                    found.append(topic)
+                if current.uid_is_external:  # it never returns, so its segments are sealed now
+                    retire(store, topic, current.uid, retry_policy, now)
     return found

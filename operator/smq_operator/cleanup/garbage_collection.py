@@ -14,12 +14,13 @@ from typing import Protocol
 
 import structlog
 
-from smq_core.errors import SmqError
+from smq_core.errors import CorruptChunk, CorruptDocument, SmqError
 from smq_core.model.entities import SECOND, Topic
 from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan, plan_retention
 from smq_core.reconcile.seal_planner import Decision
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
+from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import StartedSegment, delete_files, remove_expired
@@ -88,6 +89,14 @@ class GarbageCollector:
         self._next_orphan_check_at: dict[str, int] = {}
         self._retained_uids: set[str] = set()
         self._reported_folders: set[tuple[str, str]] = set()
+        self._unreadable: dict[str, str] = {}
+        """By topic: the path of what its last pass could not read."""
+        self._vanished_quarantine = DocumentQuarantine(
+            tasks.problems, clock, "the leader does not find out whether the topic was deleted"
+        )
+        self._deleted_quarantine = DocumentQuarantine(
+            tasks.problems, clock, "the data of this deleted topic is not deleted"
+        )
         self._next_deletion_check_at = 0
         self._next_vanished_check_at = 0
         self.removed: Counter[str] = Counter()
@@ -114,6 +123,13 @@ class GarbageCollector:
         """Logs and counts a failure. The next pass tries again, and other topics are not affected."""
         try:
             await work(*args)
+            if (path := self._unreadable.pop(topic, None)) is not None:
+                self._tasks.problems.readable(path)
+        except (CorruptDocument, CorruptChunk) as error:
+            self.failures += 1
+            self._unreadable[topic] = error.path
+            message = f"{error.message}. Retention and cleanup of the topic stop until the file is restored"
+            self._tasks.problems.quarantine(error.path, message, topic)
         except SmqError as error:
             self.failures += 1
             log.warning("garbage_collection.failed", topic=topic, error=error.code, message=error.message)
@@ -227,8 +243,13 @@ class GarbageCollector:
             self._next_vanished_check_at = self._now()
 
     async def _record_deletion(self, topic: Topic) -> None:
-        at = self._now()
-        await self._store.run(record_deletion, topic.name, topic.uid, self._retry_policy, at)
+        now = self._now()
+        try:
+            await self._store.run(record_deletion, topic.name, topic.uid, self._retry_policy, now)
+        except Exception:
+            # The topic is not managed any more, so only a look at all topics of the filer finds it again.
+            self._next_vanished_check_at = min(self._next_vanished_check_at, now + FIRST_CHECK_US)
+            raise
 
     async def _collect_deleted_topics(self) -> None:
         now = self._now()
@@ -236,15 +257,18 @@ class GarbageCollector:
             self._next_vanished_check_at = again = (
                 now + self._settings.retention_interval_us
             )  # sooner, in case the filer does not answer
+            scan = DocumentScan()
             for name in await self._store.run(
-                record_vanished_topics, self._live_topics(), self._owner(), now, self._retry_policy
+                record_vanished_topics, self._live_topics(), self._owner(), now, self._retry_policy, scan
             ):
                 log.info("topic.deletion_discovered", topic=name, message="deleted while no leader was running")
-            if self._next_vanished_check_at == again:  # no topic was deleted meanwhile
+            complete = self._vanished_quarantine.update(scan)
+            self.failures += bool(scan.unavailable)
+            if complete and self._next_vanished_check_at == again:  # no topic was deleted meanwhile
                 self._next_vanished_check_at = now + self._settings.orphan_check_interval_us
         if now >= self._next_deletion_check_at:
             self._next_deletion_check_at = now + self._settings.retention_interval_us
-            grace_us = self._settings.deleted_topics_grace_us
+            grace_us, scan = self._settings.deleted_topics_grace_us, DocumentScan()
             for it in await self._store.run(
                 collect_deleted_topics,
                 self._live_topics(),
@@ -252,6 +276,7 @@ class GarbageCollector:
                 await self.filer_clock.read(),
                 self._retry_policy,
                 self._retained_uids,
+                scan,
             ):
                 self.files["deleted_topic"] += it.files
                 log.info(
@@ -261,6 +286,8 @@ class GarbageCollector:
                     files=it.files,
                     reason="the topic was deleted with deletionPolicy Delete",
                 )
+            self._deleted_quarantine.update(scan)
+            self.failures += bool(scan.unavailable)
 
     def _live_topics(self) -> LiveTopics:
         managed_topics = self._topics.values()

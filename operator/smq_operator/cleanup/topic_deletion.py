@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from smq_core.errors import Conflict, NotHosted, SmqError, Unavailable
+from smq_core.errors import Conflict, CorruptDocument, NotHosted, SmqError, Unavailable
 from smq_core.model.entities import Layout, Liveness, Replica, Topic, TopicSpec
 from smq_core.model.layout_transitions import mark_deleted
 from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
 from smq_core.sealing.topic_deletion import REASON, TopicDeletion
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.brokers.sealing import SealExecutor
+from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.adoption import retire
 from smq_operator.reconcile.managed_topic import ManagedTopic
@@ -34,7 +35,7 @@ from smq_operator.reconcile.warm_up import WarmUp
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
-from smq_storage.catalog import layouts
+from smq_storage.catalog import layouts, paths
 from smq_storage.catalog.deleted_topics import list_deleted_topics, mark_sealed, read_deleted_topic
 from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -56,6 +57,8 @@ class _PendingDeletion:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     deletion: TopicDeletion | None = None
     problem: str = ""
+    unreadable: str = ""
+    """The path of its document that cannot be read."""
 
 
 class TopicDeletionManager:
@@ -88,6 +91,10 @@ class TopicDeletionManager:
         self.has_synced = False
         """Whether this leader knows which deletions earlier leaders have left unfinished."""
         self._synced_when_warm = False
+        self._problems = tasks.problems
+        self._quarantine = DocumentQuarantine(
+            tasks.problems, clock, "the leader does not seal the segments of this deleted topic"
+        )
         events.on_deleted(self._on_topic_deleted)
 
     async def run(self) -> None:
@@ -95,11 +102,13 @@ class TopicDeletionManager:
         while True:
             warmed_up = self._warm_up.over
             try:
-                for name, uid in await self._store.run(_unsealed, self._completed):
+                scan = DocumentScan()
+                for name, uid in await self._store.run(_unsealed, self._completed, scan):
                     self.start(name, uid)
-                self.has_synced = True
-                # A listing may be older than the record of a deletion that an earlier leader has just completed.
-                self._synced_when_warm = self._synced_when_warm or warmed_up
+                if self._quarantine.update(scan):
+                    self.has_synced = True
+                    # A listing may be older than the record of a deletion that an earlier leader has just completed.
+                    self._synced_when_warm = self._synced_when_warm or warmed_up
             except SmqError as error:
                 log.warning("topic_deletions.list_failed", error=error.code, message=error.message)
             await asyncio.sleep(CHECK_INTERVAL_SECONDS if self._synced_when_warm else RETRY_INTERVAL_SECONDS)
@@ -107,8 +116,9 @@ class TopicDeletionManager:
     def start(self, name: str, uid: str) -> None:
         """Starts to seal this deleted topic beside the loop. Repeating it is harmless."""
         if uid not in self._pending and not self._is_live(uid):
-            it = self._pending[uid] = _PendingDeletion(name, uid)
+            it = _PendingDeletion(name, uid)
             self._tasks.spawn(self._run_deletion(it))
+            self._pending[uid] = it
 
     def _on_topic_deleted(self, managed: ManagedTopic) -> None:
         """Starts at once if the platform assigns uids, because the topic never returns under this uid then."""
@@ -127,6 +137,8 @@ class TopicDeletionManager:
         if not self._synced_when_warm:
             return True
         for it in self._pending.values():
+            if it.unreadable:
+                continue  # nobody knows its segments, so no broker can wait for them; a broker writes its tails first
             if it.deletion is None:
                 return True
             unsealed = set(it.deletion.unsealed)
@@ -154,6 +166,11 @@ class TopicDeletionManager:
                 try:
                     await self._attempt(it)
                     break
+                except CorruptDocument as error:
+                    it.problem, it.unreadable = error.message, error.path
+                    self._problems.quarantine(
+                        error.path, f"{error.message}. The leader does not seal the deleted topic {it.name}: restore it"
+                    )
                 except SmqError as error:
                     it.problem = error.message
                     log.warning("topic.deletion_failed", topic=it.name, uid=it.uid, message=error.message)
@@ -163,7 +180,9 @@ class TopicDeletionManager:
                 await asyncio.sleep(RETRY_INTERVAL_SECONDS)
             it.done.set()
         finally:
-            del self._pending[it.uid]
+            if it.unreadable:
+                self._problems.readable(it.unreadable)
+            self._pending.pop(it.uid, None)
 
     async def _attempt(self, it: _PendingDeletion) -> None:
         await self._store.run(retire, it.name, it.uid, self._retry_policy, self._now())
@@ -246,19 +265,20 @@ def _close_layout(store: Store, name: str, uid: str, retry_policy: RetryPolicy) 
     return topic, None
 
 
-def _unsealed(store: Store, ended: set[str]) -> list[tuple[str, str]]:
+def _unsealed(store: Store, ended: set[str], scan: DocumentScan) -> list[tuple[str, str]]:
     """Name and uid of the deleted topics that are not sealed. Adds to ``ended`` those that are."""
     found = []
     for uid in list_deleted_topics(store):
-        deleted_topic = read_deleted_topic(store, uid) if uid not in ended else None
-        if deleted_topic is None:
-            continue
-        if deleted_topic.sealed:
-            ended.add(uid)
-            continue
-        current = read_current(store, deleted_topic.topic)
-        if current is not None and current[0] != uid:
-            found.append((deleted_topic.topic, uid))
+        with scan.document(paths.deleted_topic(uid)):
+            deleted_topic = read_deleted_topic(store, uid) if uid not in ended else None
+            if deleted_topic is None:
+                continue
+            if deleted_topic.sealed:
+                ended.add(uid)
+                continue
+            current = read_current(store, deleted_topic.topic)
+            if current is not None and current[0] != uid:
+                found.append((deleted_topic.topic, uid))
     return found
 
 

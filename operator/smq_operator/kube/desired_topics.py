@@ -32,11 +32,13 @@ class DesiredTopics:
         uid: str = topic["metadata"]["uid"]
         try:
             manifest, unknown = parse_api_resource(topic)
-        except SpecRejected as error:
-            self._problems[name] = Problem(f"topic {name}", error.message)
+        except Exception as error:
+            # Also what the parser did not expect: such a Topic must affect no other one.
+            message = error.message if isinstance(error, SpecRejected) else f"the spec cannot be parsed: {error!r}"
+            self._problems[name] = Problem(f"topic {name}", message)
             old = self._desired_topics.get(name)
             if old is not None and old.uid == uid:
-                self._desired_topics[name] = replace(old, problem=error.message)
+                self._desired_topics[name] = replace(old, problem=message)
             else:
                 self._desired_topics.pop(name, None)
             return

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import structlog
 
@@ -25,6 +24,7 @@ from smq_operator.kube.informer.list_watch import Informer
 from smq_operator.kube.settings import COMPONENT_LABEL, KubeSettings
 from smq_operator.kube.termination import TerminationTracker
 from smq_operator.platform_port import DesiredTopic, Problem
+from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.topic_manifests.parser import (
     AUTOSCALING_ANNOTATION,
     PAUSED,
@@ -52,6 +52,7 @@ class KubePlatform:
         termination_tracker: TerminationTracker,
         settings: KubeSettings,
         on_not_ready: Callable[[str], None],
+        tasks: TaskRunner,
     ) -> None:
         self._api = api
         self._cache = cache
@@ -62,27 +63,19 @@ class KubePlatform:
         self._changed: Callable[[], None] = lambda: None
         self._requested_replicas: dict[str, int] = {}
         self._invalid_annotations: dict[str, list[str]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = tasks
         self._on_not_ready = on_not_ready
         cache.on_change(self._on_resource_change)
 
     async def start(self, changed: Callable[[], None]) -> None:
         await self._informer.start(self._on_not_ready)
         self._changed = changed
-        self._spawn(self._informer.run())
+        self._tasks.supervise("informer", self._informer.run)
         changed()
 
     async def stop(self) -> None:
         """Brokers keep running."""
         self._informer.stop()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _on_resource_change(self, kind: Kind, key: Key, resource: Resource | None) -> None:
         if kind is TOPICS:
@@ -181,9 +174,9 @@ class KubePlatform:
         for name, desired_count in distribute_brokers(pools, count, shrinks).items():
             pool = next(pool for pool in pools if pool.name == name)
             if desired_count != self._requested_replicas.get(name, pool.desired_count):
-                self._requested_replicas[name] = desired_count
                 first = stop_first if desired_count < pool.desired_count and name == shrinks else None
-                self._spawn(self._scale(name, desired_count, first))
+                self._tasks.spawn(self._scale(name, desired_count, first))
+                self._requested_replicas[name] = desired_count
 
     async def _scale(self, name: str, replicas: int, stop_first: str | None) -> None:
         home = self._settings.home
@@ -195,6 +188,8 @@ class KubePlatform:
             log.info("deployment.scaled", deployment=name, replicas=replicas, first=stop_first)
         except KubeError as error:
             log.error("deployment.scale_failed", deployment=name, replicas=replicas, message=error.message)
+        except Exception as error:
+            self._tasks.record_failure("scale", error)
         await asyncio.sleep(SCALE_HOLD_SECONDS)
         if self._requested_replicas.get(name) == replicas:
             del self._requested_replicas[name]

@@ -45,9 +45,9 @@ async def run(kube: KubeSettings) -> None:
     termination_tracker = TerminationTracker(cache, clock.now, informer.resync, kube.node_grace_us)
     platform: KubePlatform
 
-    def make_platform(address: str, readiness: Readiness) -> Platform:
+    def make_platform(address: str, readiness: Readiness, tasks: TaskRunner) -> Platform:
         nonlocal platform
-        platform = KubePlatform(api, cache, informer, termination_tracker, kube, readiness.set_not_ready)
+        platform = KubePlatform(api, cache, informer, termination_tracker, kube, readiness.set_not_ready, tasks)
         return platform
 
     def make_election(address: str, readiness: Readiness, tasks: TaskRunner) -> Election:

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections.abc import Callable, Mapping
 
@@ -21,6 +20,7 @@ from smq_operator.local.broker_processes import BrokerProcesses, broker_command
 from smq_operator.local.settings import LocalSettings
 from smq_operator.local.topic_manifests import TopicManifests
 from smq_operator.platform_port import DesiredTopic, Problem
+from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.topic_manifests.parser import ManifestDocument
 
 log = structlog.get_logger(__name__)
@@ -33,14 +33,19 @@ class LocalPlatform:
     """See the module's docstring. ``leader`` is the address that brokers report to."""
 
     def __init__(
-        self, settings: LocalSettings, leader: str, environment: dict[str, str], clock: Callable[[], int]
+        self,
+        settings: LocalSettings,
+        leader: str,
+        environment: dict[str, str],
+        clock: Callable[[], int],
+        tasks: TaskRunner,
     ) -> None:
         self._settings = settings
         self._manifests = TopicManifests(settings.folder / "topics", clock)
         command = broker_command(settings.broker_memory, settings.broker_args, settings.broker_wrapper)
         self._processes = BrokerProcesses(settings.folder, leader, command, environment, self._notify_changed)
         self._changed: Callable[[], None] = lambda: None
-        self._scanner: asyncio.Task[None] | None = None
+        self._tasks = tasks
         self._count = settings.brokers
         self._names: list[str] = []
         self._problems: list[Problem] = []
@@ -54,13 +59,9 @@ class LocalPlatform:
         self._scan()
         self._processes.adopt()
         self.scale_brokers(self._count)
-        self._scanner = asyncio.create_task(self._scan_loop())
+        self._tasks.supervise("topic-manifests", self._scan_loop)
 
     async def stop(self) -> None:
-        if self._scanner is not None:
-            self._scanner.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._scanner
         if self._settings.keep_brokers:
             self._processes.detach()
         else:

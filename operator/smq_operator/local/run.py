@@ -27,7 +27,7 @@ def run(settings: LocalSettings) -> None:
     asyncio.run(
         run_leader(
             settings,
-            lambda address, _: LocalPlatform(settings, address, environment, clock.now),
+            lambda address, _, tasks: LocalPlatform(settings, address, environment, clock.now, tasks),
             lambda *_: election,
         )
     )

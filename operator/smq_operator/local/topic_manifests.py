@@ -81,6 +81,8 @@ class TopicManifests:
             file.problem = error.message
         except (OSError, UnicodeDecodeError) as error:
             file.problem = f"cannot be read: {error}"
+        except Exception as error:  # what the parser did not expect: such a file must affect no other one
+            file.problem = f"cannot be parsed: {error!r}"
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
         """The topics by full name. Of two files for one topic, the first by file name counts."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from smq_core.errors import Conflict, SpecRejected
+from smq_core.errors import Conflict, CorruptDocument, SpecRejected
 from smq_core.model.entities import Topic
 from smq_operator.platform_port import DesiredTopic
 from smq_storage.catalog.deleted_topics import (
@@ -42,7 +42,7 @@ def adopt(
     names the platform that owns the topic. Raises StoreUnavailable.
     """
     uid = _resolve_uid(store, desired, retry_policy, now, owner)
-    if read_deleted_topic(store, uid) is not None:
+    if _has_deletion_record(store, uid):
         remove_deleted_topic(store, uid)
     known = read_topic(store, desired.name, uid)
     spec, problem = desired.spec, desired.problem
@@ -56,6 +56,13 @@ def adopt(
     if known != topic:
         put_topic(store, topic)
     return AdoptedTopic(topic, problem)
+
+
+def _has_deletion_record(store: Store, uid: str) -> bool:
+    try:
+        return read_deleted_topic(store, uid) is not None
+    except CorruptDocument:  # the topic lives, so whatever it says does not hold any more
+        return True
 
 
 def record_deletion(store: Store, name: str, uid: str, retry_policy: RetryPolicy, now: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import structlog
 
-from smq_core.errors import Conflict, InvalidRequest, NotHosted, Overloaded, SmqError, WrongIncarnation
+from smq_core.errors import Conflict, CorruptDocument, InvalidRequest, NotHosted, Overloaded, SmqError, WrongIncarnation
 from smq_core.model.entities import Layout, Reason, SealedSegment, SealOutcome, Segment, Topic
 from smq_core.reading.segment_dag import index_is_stale
 from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
@@ -20,6 +20,7 @@ from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, segment_to_pb, topic_to_pb
@@ -45,7 +46,9 @@ class EffectRunner:
         sealing: SealExecutor,
         clock: Callable[[], int],
         retry_policy: RetryPolicy,
+        problems: LeaderProblems,
     ) -> None:
+        self._problems = problems
         self._store = store
         self._brokers = brokers
         self._sealing = sealing
@@ -83,8 +86,11 @@ class EffectRunner:
             found, known = await self._store.run(_read, topic)
         except Exception as error:
             self._log_failure("layout.read", topic, error)
+            if isinstance(error, CorruptDocument):
+                managed.quarantine(error, self._problems)
             reconciler.read_failed(self._now())
             return
+        managed.clear_quarantine(self._problems)
         if reconciler.layout is not None and (found is None or found[0].version < reconciler.layout.version):
             # The read began before the last PUT, or the reply was stale, or the file was deleted.
             log.warning(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from smq_core.reconcile.seal_planner import Decision
 from smq_core.scaling.broker_fleet import FleetLoad, FleetPolicy, FleetScaler, choose_broker_to_drain
 from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT
@@ -17,8 +15,6 @@ from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.topics import TopicDirectory
 from smq_operator.runtime.clock import Clock
-
-log = structlog.get_logger(__name__)
 
 INTERVAL_SECONDS = 1.0
 
@@ -52,10 +48,7 @@ class FleetReconciler:
         """Runs until it is cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_SECONDS)
-            try:
-                self.reconcile()
-            except Exception:
-                log.exception("fleet.reconcile_failed")
+            self.reconcile()
 
     def reconcile(self) -> None:
         """Compares once."""

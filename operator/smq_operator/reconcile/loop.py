@@ -33,6 +33,8 @@ from smq_operator.runtime.task_runner import TaskRunner
 log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 0.1
+MAX_FAILED_RECONCILIATIONS = 100
+"""In a row. Then the loop ends with the error, because a leader whose passes all fail leads nothing."""
 
 
 class LeaderLoop:
@@ -80,13 +82,18 @@ class LeaderLoop:
         self._queue.enqueue()
 
     async def run(self) -> None:
-        """Runs until ``stop``. The warm-up begins now."""
+        """Runs until ``stop``. The warm-up begins now. Raises the error of the last pass if too many fail in a row."""
         self._warm_up.restart()
+        failed = 0
         while not self._stopping:
             try:
                 self.reconcile()
+                failed = 0
             except Exception:
-                log.exception("reconcile.failed")
+                failed += 1
+                log.exception("reconcile.failed", in_a_row=failed)
+                if failed >= MAX_FAILED_RECONCILIATIONS:
+                    raise
             await self._queue.wait(TICK_SECONDS)
 
     def pause_detected(self, microseconds: int) -> None:
@@ -195,7 +202,15 @@ class LeaderLoop:
         if isinstance(effect, PutLayout):
             managed.pending_layout = effect.layout
             self._assignments.account(managed)
-        self._tasks.spawn(self._effects.run(managed, reconciler, effect), partial(self._queue.enqueue, managed))
+        self._tasks.spawn(self._run_effect(managed, reconciler, effect), partial(self._queue.enqueue, managed))
+
+    async def _run_effect(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: Effect) -> None:
+        """Every effect is answered. If that fails the topic restarts, because it would wait for the answer forever."""
+        try:
+            await self._effects.run(managed, reconciler, effect)
+        except Exception as error:
+            if managed.reconciler is reconciler:
+                self._suspend(managed, error)
 
     def _publish(self, managed: ManagedTopic, reconciler: TopicReconciler) -> None:
         """Records new decisions, and announces a change of the layout or the index."""

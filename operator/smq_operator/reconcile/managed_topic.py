@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from smq_core.errors import CorruptDocument
 from smq_core.model.entities import Layout, Phase, RemovedSegment, SealedSegment, Segment, Topic
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
 from smq_core.reading.segment_dag import SegmentNode, build_nodes
@@ -14,6 +15,7 @@ from smq_core.reconcile.retention import Removal
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.scaling.segment_load import TrafficRates
 from smq_operator.platform_port import DesiredTopic
+from smq_operator.runtime.problems import LeaderProblems
 from smq_storage.catalog.sealed_index import Index
 
 CHECK_INTERVAL_US = 300_000
@@ -31,6 +33,8 @@ class ManagedTopic:
     topic: Topic | None = None
     reconciler: TopicReconciler | None = None
     problem: str | None = None
+    unreadable: CorruptDocument | None = None
+    """Which of its documents in the filer cannot be read, and why. The leader does not lead the topic until then."""
     sealed: dict[str, SealedSegment] = field(default_factory=dict)
     """The index, in the order in which segments left the layout."""
     removed_intervals: IntervalSet = EMPTY
@@ -64,6 +68,11 @@ class ManagedTopic:
     @property
     def layout(self) -> Layout | None:
         return self.reconciler.layout if self.reconciler is not None else None
+
+    @property
+    def layout_known(self) -> bool:
+        """Whether this leader has read whether there is a layout."""
+        return self.reconciler is not None and self.reconciler.layout_known
 
     @property
     def is_stable(self) -> bool:
@@ -146,6 +155,18 @@ class ManagedTopic:
             if outcome is not None:
                 nodes[name] = SegmentNode(name, node.predecessors, outcome.end, node.opened_at)
         return nodes
+
+    def quarantine(self, error: CorruptDocument, problems: LeaderProblems) -> None:
+        """A document of the topic cannot be read. It is left in place, and read again and again."""
+        self.unreadable = error
+        message = f"{error.message}. The leader does not lead the topic until the file is restored"
+        problems.quarantine(error.path, message, self.name)
+
+    def clear_quarantine(self, problems: LeaderProblems) -> None:
+        """Its documents can be read."""
+        if self.unreadable is not None:
+            problems.readable(self.unreadable.path)
+            self.unreadable = None
 
     def rates(self) -> TrafficRates:
         """The traffic of the topic per second."""

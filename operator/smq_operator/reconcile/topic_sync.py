@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from smq_core.errors import SmqError, StoreUnavailable
+from smq_core.errors import CorruptDocument, SmqError, StoreUnavailable
 from smq_core.model.entities import SECOND
 from smq_core.reconcile.seal_planner import Decision
 from smq_operator.platform_port import DesiredTopic, Platform
@@ -82,8 +82,8 @@ class TopicSync:
                 continue
             self._adoption_pending = True
             if not managed.adopting and now >= managed.retry_at:
-                managed.adopting = True
                 self._tasks.spawn(self._adopt(managed, desired), partial(self._queue.enqueue, managed))
+                managed.adopting = True
 
     def restart(self, managed: ManagedTopic, problem: str) -> None:
         """Reconciles the topic anew, from what the filer has, after a short while. ``problem`` is shown until then."""
@@ -113,6 +113,7 @@ class TopicSync:
 
     def _drop(self, managed: ManagedTopic) -> None:
         managed.deleted = True
+        managed.clear_quarantine(self._tasks.problems)
         self._assignments.account(managed)
         self._assignments.layouts_changed()
         self._events.changed(managed)
@@ -138,8 +139,14 @@ class TopicSync:
             managed.retry_at = self._now() + RETRY_INTERVAL_US
             managed.problem = error.message if isinstance(error, SmqError) else f"unexpected: {error}"
             log.warning("topic.adoption_failed", topic=desired.name, message=managed.problem)
+            if isinstance(error, CorruptDocument):
+                managed.quarantine(error, self._tasks.problems)
         else:
-            self._apply_adopted(managed, desired, adopted)
+            try:
+                self._apply_adopted(managed, desired, adopted)
+            except Exception as error:
+                log.exception("topic.adoption_failed", topic=desired.name)
+                self.restart(managed, f"unexpected: {error}")
         finally:
             managed.adopting = False
         if managed.deleted:  # while it was adopted: the uid that was just written has to be retired
@@ -147,6 +154,7 @@ class TopicSync:
 
     def _apply_adopted(self, managed: ManagedTopic, desired: DesiredTopic, adopted: adoption.AdoptedTopic) -> None:
         """The filer has the topic as ``adopted`` says."""
+        managed.clear_quarantine(self._tasks.problems)
         if managed.deleted:
             managed.topic = adopted.topic
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from smq_core.errors import Unavailable, UnknownTopic
 from smq_core.model.entities import Layout
@@ -41,8 +41,17 @@ class TopicDirectory(UserDict[str, ManagedTopic]):
     @property
     def all_layouts_known(self) -> bool:
         """True when every topic's layout was read. A topic that has no layout yet assigns no segment to any broker."""
-        reconcilers = [managed.reconciler for managed in self.values()]
-        return self.synced and all(reconciler is not None and reconciler.layout_known for reconciler in reconcilers)
+        return self.synced and all(managed.layout_known for managed in self.values())
+
+    def layouts_known_for(self, hosted: Collection[str]) -> bool:
+        """Whether the layouts are known that may assign messages to a broker that hosts segments of these topics.
+
+        A topic with an unreadable document holds up only the brokers that host its segments.
+        """
+        return self.synced and all(
+            managed.layout_known or (managed.unreadable is not None and managed.name not in hosted)
+            for managed in self.values()
+        )
 
 
 def full_name(name: str) -> str:

@@ -7,14 +7,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-import structlog
-
 from smq_core.model.entities import Layout, Liveness, Replica
 from smq_core.scaling.autoscaler import Change, Merge
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.reconcile.managed_topic import ManagedTopic
-
-log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -88,12 +84,10 @@ class HealthMonitor:
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
-        self._started_at = self._clock()
+        if self._started_at is None:
+            self._started_at = self._clock()
         while True:
-            try:
-                self.check()
-            except Exception:
-                log.exception("health.check_failed")
+            self.check()
             await asyncio.sleep(CHECK_INTERVAL_SECONDS)
 
     def check(self) -> None:

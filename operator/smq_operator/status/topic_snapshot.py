@@ -15,8 +15,9 @@ class TopicSnapshot:
 
     ``layout`` is None if the topic has none yet, or if the leader has not read it (``layout_read`` is False).
     ``rejection`` is the reason why the spec is not followed; ``waiting_reason`` is what keeps the leader from adopting
-    the topic. ``lost`` are the sealed segments that lost messages, ``unread_by`` the groups for which segments stay
-    beyond retention. ``clock_skew_minutes`` is how far the leader's clock is ahead of the filer's; 0 if they agree.
+    the topic; ``unreadable`` says which of its documents in the filer cannot be read. ``lost`` are the sealed segments
+    that lost messages, ``unread_by`` the groups for which segments stay beyond retention. ``clock_skew_minutes`` is how
+    far the leader's clock is ahead of the filer's; 0 if they agree.
     """
 
     name: str
@@ -26,6 +27,7 @@ class TopicSnapshot:
     lost: tuple[SealedSegment, ...] = ()
     rejection: str | None = None
     waiting_reason: str | None = None
+    unreadable: str | None = None
     paused: bool = False
     unread_by: tuple[str, ...] = ()
     clock_skew_minutes: int = 0
@@ -51,6 +53,7 @@ def snapshot_of(managed: ManagedTopic, issues: HealthIssues) -> TopicSnapshot:
         lost=tuple(entry for entry in managed.sealed.values() if entry.lost_from is not None),
         rejection=managed.problem if adopted else None,
         waiting_reason=None if adopted else managed.problem,
+        unreadable=managed.unreadable.message if managed.unreadable is not None else None,
         paused=managed.desired.paused,
         unread_by=unread_by(managed),
         clock_skew_minutes=_whole_minutes(managed.clock_skew_us),

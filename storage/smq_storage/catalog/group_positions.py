@@ -63,5 +63,6 @@ def put_positions(
 
 
 def list_groups(store: Store, topic: str, uid: str) -> list[str]:
-    """The groups that have committed, by name, from a listing."""
-    return [paths.group_name(o.path) for o in store.list(paths.groups_folder(topic, uid))]
+    """The groups that have committed, by name, from a listing. Files that are no group's are skipped."""
+    found = (paths.group_name(o.path) for o in store.list(paths.groups_folder(topic, uid)))
+    return [name for name in found if name is not None]

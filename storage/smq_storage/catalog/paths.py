@@ -104,8 +104,10 @@ def group(topic: str, uid: str, name: str) -> str:
     return f"{topic}/{uid}/_groups/{name}.json"
 
 
-def group_name(path: str) -> str:
-    return path.rsplit("/", 1)[-1].removesuffix(".json")
+def group_name(path: str) -> str | None:
+    """The group in the path of a file of positions, or None for any other path."""
+    name, dot, suffix = path.rsplit("/", 1)[-1].rpartition(".")
+    return name if dot and suffix == "json" and _GROUP.fullmatch(name) else None
 
 
 def first_offset(path: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TextIO
 
 import structlog
@@ -13,6 +14,17 @@ class NamedLogger(structlog.PrintLogger):
     def __init__(self, file: TextIO, name: str) -> None:
         super().__init__(file)
         self.name = name
+
+    def msg(self, message: str) -> None:
+        """Prints a line. It is dropped if it cannot be written: the terminal may be gone, or the disk full.
+
+        Whoever logs must not fail because of it: a thread would end, or a shutdown stop half-way.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            super().msg(message)
+
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
 
 
 class NamedLoggerFactory:

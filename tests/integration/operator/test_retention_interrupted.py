@@ -11,6 +11,7 @@ import pytest
 from smq_core.model.entities import Topic
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
+from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.retention import delete_files, remove_expired
 from smq_operator.reconcile.adoption import retire
 from smq_storage.catalog import sealed_index
@@ -78,20 +79,20 @@ def test_a_deletion_that_dies_at_any_effect_is_finished_by_the_next_leader(seawe
         nothing = LiveTopics((), (), (), complete=True)
         try:
             retire(dying, topic.name, topic.uid, RETRY_POLICY, now=0)
-            collect_deleted_topics(dying, nothing, 5, leader_at(6), RETRY_POLICY, set())
+            collect_deleted_topics(dying, nothing, 5, leader_at(6), RETRY_POLICY, set(), DocumentScan())
             finished = True
         except ProcessCrashed:
             stopped, finished = stopped + 1, False
         # The client got no response, so it repeats the deletion; the next leader follows what is written.
         retire(store, topic.name, topic.uid, RETRY_POLICY, now=0)
         for _ in range(2):
-            collect_deleted_topics(store, nothing, 5, leader_at(6), RETRY_POLICY, set())
+            collect_deleted_topics(store, nothing, 5, leader_at(6), RETRY_POLICY, set(), DocumentScan())
         assert not segments_with_files(store, topic), f"after {left} effects"
         assert [o.path for o in store.list("default/t")] == ["default/t/_current.json"]
         assert read_current(store, topic.name)[0] == ""
         assert not missing_files(store, kept)
         assert list_deleted_topics(store) == [topic.uid], "it stays for what lands late"
-        collect_deleted_topics(store, nothing, 5, leader_at(4000 * SECOND), RETRY_POLICY, set())
+        collect_deleted_topics(store, nothing, 5, leader_at(4000 * SECOND), RETRY_POLICY, set(), DocumentScan())
         assert list_deleted_topics(store) == []
         if finished:
             break

@@ -10,6 +10,7 @@ import pytest
 from smq_core.errors import CorruptChunk
 from smq_core.model.entities import ChunkInfo, Topic
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
+from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import delete_files, remove_expired
 from smq_operator.cleanup.uploads import collect_unreferenced_uploads
@@ -113,7 +114,9 @@ def test_the_uploads_of_a_deleted_topic_go_with_its_data_alone(store: Store):
         assert collect_unreferenced_uploads(store, topic, NOW) == 0, (
             "its name is free: its data is not this pass's business"
         )
-        collect_deleted_topics(store, LiveTopics((), (), (), complete=True), 1, leader_at(100), RETRY_POLICY, set())
+        collect_deleted_topics(
+            store, LiveTopics((), (), (), complete=True), 1, leader_at(100), RETRY_POLICY, set(), DocumentScan()
+        )
         assert uploads(store, topic) == (set() if delete_data else {"a.parquet"})
 
 

@@ -16,6 +16,7 @@ from smq_core.reconcile.effects import Effect
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.api.admin import condition_messages
 from smq_operator.leader import build_leader
+from smq_operator.leader_process import supervise_leader
 from smq_operator.platform_port import DesiredTopic, Problem
 from smq_operator.reconcile.effects import EffectRunner
 from smq_operator.reconcile.managed_topic import ManagedTopic
@@ -179,18 +180,15 @@ async def running_leader(*leaders: LeaderInMemory) -> AsyncIterator[None]:
                 await leader.report_all()
             await asyncio.sleep(0.02)
 
-    tasks = [asyncio.create_task(leader.loop.run()) for leader in leaders]
-    tasks += [asyncio.create_task(reports()), *(asyncio.create_task(it.groups.run()) for it in leaders)]
-    tasks += [asyncio.create_task(it.garbage_collector.run()) for it in leaders]
-    tasks += [asyncio.create_task(it.topic_deletions.run()) for it in leaders]
-    tasks += [asyncio.create_task(it.health.run()) for it in leaders]
+    reporting = asyncio.create_task(reports())
     try:
+        for leader in leaders:
+            supervise_leader(leader.parts)
         yield
     finally:
         for leader in leaders:
             await leader.loop.stop()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
         for leader in leaders:
             leader.pool.shutdown(wait=False, cancel_futures=True)

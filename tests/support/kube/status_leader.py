@@ -42,6 +42,7 @@ def status_reconciler(
         cache,
         events,
         parts.health,
+        parts.tasks.problems,
     )
 
 

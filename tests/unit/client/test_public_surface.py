@@ -22,6 +22,7 @@ EXPECTED = {
     "Delivery",
     "DeliveryTimeout",
     "GroupInfo",
+    "ProblemInfo",
     "SpecRejected",
     "InvalidRequest",
     "MessageTooLarge",

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from smq.cli import formatting
 from smq.cli.rendering import Output, phase, print_json, print_table, yes
-from smq.cli.session import CommandFailed, client, command, out
+from smq.cli.session import CommandFailed, client, command, out, print_note
 from smq_core.errors import SpecRejected
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def apply(
 def list_topics(output: OutputOption = Output.TABLE) -> None:
     """List all topics."""
     with client() as connected:
-        topics = connected.admin().topics()
+        topics, problems = connected.admin().topics(), connected.admin().problems()
+    for problem in problems:
+        print_note(f"problem: {problem.where}: {problem.message}")
     if output is Output.JSON:
         return print_json(topics)
     print_table(

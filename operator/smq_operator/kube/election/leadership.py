@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import structlog
 
@@ -17,7 +16,7 @@ from smq_operator.kube.platform import KubePlatform
 from smq_operator.kube.preflight.checks import PreflightChecks
 from smq_operator.kube.status.reconciler import StatusReconciler
 from smq_operator.leader import Leader
-from smq_operator.leader_process import fleet_reconciler
+from smq_operator.leader_process import BackgroundTask, fleet_reconciler
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.task_runner import TaskRunner
 
@@ -51,13 +50,14 @@ class LeaderElection:
         self._owner = ""
         self._elected, self._lost = asyncio.Event(), asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        tasks.spawn(events.run())
-        tasks.spawn(preflight.report_readiness(lambda: readiness.not_ready_reason))
+        tasks.supervise("events", events.run)
+        tasks.supervise("readiness-events", lambda: preflight.report_readiness(lambda: readiness.not_ready_reason))
 
     async def elected(self) -> None:
         await self._preflight.wait_until_passed(self._readiness.set_not_ready)
-        self._tasks.spawn(self._preflight.run())
-        self._running = self._tasks.spawn(self._elector.run(self._on_poll))
+        self._tasks.supervise("preflight", self._preflight.run)
+        # Not restarted: what the candidate knows of its Lease may be wrong after an unexpected error.
+        self._running = self._tasks.supervise("election", lambda: self._elector.run(self._on_poll), restart=False)
         await self._elected.wait()
         # By it a new leader recognizes topics that were deleted while no operator ran.
         self._owner = self._elector.identity
@@ -80,7 +80,7 @@ class LeaderElection:
                 await self._running
         await self._elector.leave()
 
-    def background_tasks(self, leader: Leader) -> Sequence[Coroutine[Any, Any, None]]:
+    def background_tasks(self, leader: Leader) -> Mapping[str, BackgroundTask]:
         status = StatusReconciler(
             leader.topics,
             leader.events,
@@ -92,8 +92,9 @@ class LeaderElection:
             self._cache,
             self._events,
             leader.health,
+            leader.tasks.problems,
         )
-        return (fleet_reconciler(leader, self._platform.policy).run(), status.run())
+        return {"fleet": fleet_reconciler(leader, self._platform.policy).run, "status": status.run}
 
     def _on_poll(self) -> None:
         candidate = self._elector.candidate

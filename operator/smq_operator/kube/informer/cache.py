@@ -23,6 +23,7 @@ from smq_operator.kube.client.kinds import (
     resource_version_of,
     strip_managed_fields,
 )
+from smq_operator.runtime.listeners import Listeners
 
 Listener: TypeAlias = Callable[[Kind, Key, Resource | None], None]
 """Called for each change with the kind, the key, and the resource as it is now, or None if it is gone."""
@@ -50,11 +51,11 @@ class ResourceCache:
             NODES: self.nodes,
         }
         self._deleted: OrderedDict[str, None] = OrderedDict()
-        self._listeners: list[Listener] = []
+        self._listeners: Listeners[Listener] = Listeners()
 
     def on_change(self, listener: Listener) -> None:
         """Calls ``listener``, on the event loop, for every change from now on."""
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def of(self, kind: Kind) -> Mapping[Key, Resource]:
         return self._kinds[kind]
@@ -74,7 +75,7 @@ class ResourceCache:
         if old is not None and _uid(old) != _uid(resource) and resource_version_of(old) > resource_version_of(resource):
             return  # an earlier resource of that name
         known[key] = strip_managed_fields(resource)
-        self._notify(kind, key, resource)
+        self._notify(kind, key)
 
     def drop(self, kind: Kind, resource: Resource) -> None:
         """Takes the deletion of the resource, with its last state."""
@@ -85,7 +86,7 @@ class ResourceCache:
         old = known.get(key)
         if old is not None and _uid(old) == _uid(resource):
             del known[key]
-            self._notify(kind, key, None)
+            self._notify(kind, key)
 
     def replace(
         self, kind: Kind, resources: Iterable[Resource], version: int, namespace: str = "", requested_at: int = 0
@@ -100,7 +101,7 @@ class ResourceCache:
                 self._remember_deletion(_uid(old))
                 del known[key]
                 if key not in keys:
-                    self._notify(kind, key, None)
+                    self._notify(kind, key)
         for resource in listed.values():
             self.put(kind, resource)
         self.synced.add(kind)
@@ -113,9 +114,9 @@ class ResourceCache:
             while len(self._deleted) > MAX_DELETED_UIDS:
                 self._deleted.popitem(last=False)
 
-    def _notify(self, kind: Kind, key: Key, resource: Resource | None) -> None:
-        for listener in self._listeners:
-            listener(kind, key, resource)
+    def _notify(self, kind: Kind, key: Key) -> None:
+        known = self._kinds[kind]
+        self._listeners.notify((kind.plural, key), lambda listener: listener(kind, key, known.get(key)))
 
 
 def _uid(resource: Resource) -> str:

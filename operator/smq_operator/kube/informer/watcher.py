@@ -84,7 +84,7 @@ class ResourceWatcher:
         while not self._stop.is_set():
             try:
                 asyncio.run(self._watch())
-            except Exception as error:
+            except BaseException as error:  # this thread ends only with the process, whatever kopf raises
                 log.warning(
                     "informer.watch_failed", kinds=[kind.plural for kind in self._scope.kinds], message=str(error)
                 )

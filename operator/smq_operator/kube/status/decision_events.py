@@ -12,6 +12,7 @@ from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.status.desired_resources import camel_case
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
+from smq_operator.runtime.problems import DOCUMENT, LeaderProblem, LeaderProblems
 
 COMPONENT_LABEL = "app.kubernetes.io/component"
 Found: TypeAlias = list[tuple[Kind, Resource]]
@@ -20,13 +21,22 @@ Found: TypeAlias = list[tuple[Kind, Resource]]
 class DecisionEventRecorder:
     """Records each decision once."""
 
-    def __init__(self, decisions: DecisionLog, platform: Platform, cache: ResourceCache, events: EventRecorder) -> None:
+    def __init__(
+        self,
+        decisions: DecisionLog,
+        platform: Platform,
+        leader_problems: LeaderProblems,
+        cache: ResourceCache,
+        events: EventRecorder,
+    ) -> None:
         self._decisions = decisions
         self._platform = platform
+        self._leader_problems = leader_problems
         self._cache = cache
         self._events = events
         self._last: Decision | None = None
         self._problems: set[tuple[str, str]] = set()
+        self._recorded: set[LeaderProblem] = set()
 
     def record(self) -> list[Decision]:
         """Records what is new; returns the new decisions."""
@@ -42,7 +52,19 @@ class DecisionEventRecorder:
                     KubeEvent(ObjectReference.of(kind, resource), "InvalidConfiguration", message, warning=True)
                 )
         self._problems = problems
+        self._record_leader_problems()
         return new
+
+    def _record_leader_problems(self) -> None:
+        """As Events of the topic concerned, if one is known and exists, else of the operator."""
+        problems = set(self._leader_problems.all())
+        for problem in sorted(problems - self._recorded, key=lambda it: it.where):
+            reason = "DocumentUnreadable" if problem.where.startswith(DOCUMENT) else "LeaderTaskFailed"
+            for kind, resource in self._topic(problem.topic) or self._deployments("operator"):
+                self._events.record(
+                    KubeEvent(ObjectReference.of(kind, resource), reason, problem.message, warning=True)
+                )
+        self._recorded = problems
 
     def _new(self) -> list[Decision]:
         every = self._decisions.recent
@@ -67,8 +89,13 @@ class DecisionEventRecorder:
 
     def _brokers(self) -> Found:
         """The broker Deployments: a decision on the number of brokers concerns all of them."""
+        return self._deployments("broker")
+
+    def _deployments(self, component: str) -> Found:
         every = self._cache.deployments.values()
-        return [(DEPLOYMENTS, d) for d in every if (d["metadata"].get("labels") or {}).get(COMPONENT_LABEL) == "broker"]
+        return [
+            (DEPLOYMENTS, d) for d in every if (d["metadata"].get("labels") or {}).get(COMPONENT_LABEL) == component
+        ]
 
 
 def key_of_topic(name: str) -> Key:

@@ -29,6 +29,7 @@ from smq_operator.reconcile.manual_requests import ManualRequests
 from smq_operator.reconcile.topic_events import TopicEvents
 from smq_operator.reconcile.topics import TopicDirectory
 from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.status.health import HealthMonitor
 from smq_operator.status.topic_snapshot import unread_by
 
@@ -69,6 +70,7 @@ class StatusReconciler:
         cache: ResourceCache,
         events: EventRecorder,
         health: HealthMonitor,
+        problems: LeaderProblems,
     ) -> None:
         self._topics = topics
         self._platform = platform
@@ -77,7 +79,7 @@ class StatusReconciler:
         self._cache = cache
         self._events = events
         self._writer = StatusWriter(api, cache, events)
-        self._decision_events = DecisionEventRecorder(decisions, platform, cache, events)
+        self._decision_events = DecisionEventRecorder(decisions, platform, problems, cache, events)
         self._health = health
         self._states: dict[str, _TopicState] = {}
         self._queue: dict[str, None] = {}
@@ -127,13 +129,10 @@ class StatusReconciler:
         last_poll_at = clock() - POLL_INTERVAL_SECONDS
         try:
             while True:
-                try:
-                    if clock() - last_poll_at >= POLL_INTERVAL_SECONDS:
-                        last_poll_at = clock()
-                        self._poll()
-                    self._start_due(clock())
-                except Exception:
-                    log.exception("status.reconcile_failed")
+                if clock() - last_poll_at >= POLL_INTERVAL_SECONDS:
+                    last_poll_at = clock()
+                    self._poll()
+                self._start_due(clock())
                 self._wake.clear()
                 await asyncio.sleep(MIN_INTERVAL_SECONDS)
                 try:
@@ -144,27 +143,36 @@ class StatusReconciler:
         finally:
             for task in self._tasks:
                 task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _poll(self) -> None:
         """Queues the topics whose facts have changed and those with pending requests."""
-        warmed_up = self._health.warmed_up
         for name in [name for name in self._states if name not in self._topics]:
             del self._states[name]
         for name, managed in self._topics.items():
             state = self._state_of(name)
-            etag = managed.reconciler.etag if managed.reconciler is not None else None
-            desired = (managed.problem, managed.last_adopted == managed.desired, managed.desired.paused)
-            fingerprint = (
-                warmed_up,
-                etag,
-                managed.index_changes,
-                unread_by(managed),
-                desired,
-                self._health.issues(name),
-            )
+            try:
+                fingerprint = self._fingerprint(managed)
+            except Exception as error:  # one topic must not affect the others
+                self._failed(name, state, error)
+                continue
             if fingerprint != state.fingerprint or state.waiting or managed.layout is None:
                 state.fingerprint = fingerprint
                 self._queue[name] = None
+
+    def _fingerprint(self, managed: ManagedTopic) -> object:
+        """What differs when the status of the topic may differ."""
+        etag = managed.reconciler.etag if managed.reconciler is not None else None
+        desired = (managed.problem, managed.last_adopted == managed.desired, managed.desired.paused)
+        return (
+            self._health.warmed_up,
+            etag,
+            managed.index_changes,
+            managed.unreadable,
+            unread_by(managed),
+            desired,
+            self._health.issues(managed.name),
+        )
 
     def _state_of(self, name: str) -> _TopicState:
         state = self._states.get(name)
@@ -187,13 +195,13 @@ class StatusReconciler:
             state = self._state_of(name)
             if state.busy or clock < state.not_before:
                 continue
-            del self._queue[name]
-            state.busy = True
             task = asyncio.ensure_future(
                 self._reconcile(managed, state, managed.last_adopted == desired_topics.get(name))
             )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            del self._queue[name]
+            state.busy = True
 
     # ---- one topic
 

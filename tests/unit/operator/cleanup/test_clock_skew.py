@@ -13,6 +13,7 @@ from smq_core.model.entities import TopicSpec
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup import retention
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
+from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.filer_clock import MEASURE_INTERVAL_US, ClockReading, FilerClock
 from smq_operator.cleanup.retention import remove_expired
 from smq_operator.reconcile.adoption import record_deletion
@@ -117,7 +118,7 @@ def test_a_deleted_topic_can_be_restored_for_its_whole_grace(store: Store, clock
     record_deletion(store, topic.name, topic.uid, RETRY_POLICY, 100)
     record = read_deleted_topic(store, topic.uid)
     assert record is not None and record.delete_data
-    collect_deleted_topics(store, NOBODY, 600 * SECOND, clocks, RETRY_POLICY, set())
+    collect_deleted_topics(store, NOBODY, 600 * SECOND, clocks, RETRY_POLICY, set(), DocumentScan())
     assert bool(segments_with_files(store, topic)) is not deleted
 
 

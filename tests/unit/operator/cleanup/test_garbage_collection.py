@@ -12,6 +12,7 @@ import pytest
 from smq_core.model.entities import TopicSpec
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
+from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import delete_files, remove_expired
 from smq_operator.local.folder import folder_id
@@ -176,9 +177,9 @@ def test_the_data_of_a_deleted_topic_waits_and_goes_by_its_policy(store: Store) 
     staying = make_topic(store, 1, uid="uid-2", name="default/u")
     for topic in (going, staying):
         retire(store, topic.name, topic.uid, RETRY_POLICY, now=100)
-    assert collect_deleted_topics(store, NOBODY, 50, leader_at(150), RETRY_POLICY, set()) == []
+    assert collect_deleted_topics(store, NOBODY, 50, leader_at(150), RETRY_POLICY, set(), DocumentScan()) == []
     assert not missing_files(store, going)
-    (done,) = collect_deleted_topics(store, NOBODY, 50, leader_at(151), RETRY_POLICY, set())
+    (done,) = collect_deleted_topics(store, NOBODY, 50, leader_at(151), RETRY_POLICY, set(), DocumentScan())
     assert (done.topic, done.uid) == (going.name, going.uid)
     assert not list(store.list(paths.topic_folder(going.name, going.uid)))
     assert not missing_files(store, staying)
@@ -189,7 +190,13 @@ def test_data_that_brokers_still_hold_segments_of_waits_for_them(store: Store) -
     retire(store, topic.name, topic.uid, RETRY_POLICY, now=0)
     assert (
         collect_deleted_topics(
-            store, LiveTopics((), (), {topic.uid}, complete=True), 1, leader_at(100), RETRY_POLICY, set()
+            store,
+            LiveTopics((), (), {topic.uid}, complete=True),
+            1,
+            leader_at(100),
+            RETRY_POLICY,
+            set(),
+            DocumentScan(),
         )
         == []
     )
@@ -199,11 +206,11 @@ def test_data_that_brokers_still_hold_segments_of_waits_for_them(store: Store) -
 def test_what_lands_late_under_a_deleted_uid_is_deleted_too(store: Store) -> None:
     topic = make_topic(store, 1, delete_data=True)
     retire(store, topic.name, topic.uid, RETRY_POLICY, now=0)
-    collect_deleted_topics(store, NOBODY, 1, leader_at(100), RETRY_POLICY, set())
+    collect_deleted_topics(store, NOBODY, 1, leader_at(100), RETRY_POLICY, set(), DocumentScan())
     write_segment(store, topic, segment_name(7))
-    collect_deleted_topics(store, NOBODY, 1, leader_at(200), RETRY_POLICY, set())
+    collect_deleted_topics(store, NOBODY, 1, leader_at(200), RETRY_POLICY, set(), DocumentScan())
     assert not list(store.list(paths.topic_folder(topic.name, topic.uid)))
-    collect_deleted_topics(store, NOBODY, 1, leader_at(4000 * SECOND), RETRY_POLICY, set())
+    collect_deleted_topics(store, NOBODY, 1, leader_at(4000 * SECOND), RETRY_POLICY, set(), DocumentScan())
     assert list_deleted_topics(store) == []
 
 
@@ -215,7 +222,13 @@ def test_a_manifest_that_comes_back_in_time_has_its_data_back(store: Store) -> N
     assert list_deleted_topics(store) == []
     assert (
         collect_deleted_topics(
-            store, LiveTopics({topic.uid}, {topic.name}, (), complete=True), 1, 10**12, RETRY_POLICY, set()
+            store,
+            LiveTopics({topic.uid}, {topic.name}, (), complete=True),
+            1,
+            10**12,
+            RETRY_POLICY,
+            set(),
+            DocumentScan(),
         )
         == []
     )
@@ -225,7 +238,7 @@ def test_a_manifest_that_comes_back_in_time_has_its_data_back(store: Store) -> N
 def test_a_manifest_that_comes_back_too_late_makes_a_new_topic(store: Store) -> None:
     topic = make_topic(store, 1, delete_data=True)
     record_deletion(store, topic.name, topic.uid, RETRY_POLICY, 0)
-    assert collect_deleted_topics(store, NOBODY, 1, leader_at(100), RETRY_POLICY, set())
+    assert collect_deleted_topics(store, NOBODY, 1, leader_at(100), RETRY_POLICY, set(), DocumentScan())
     back = adopt(store, DesiredTopic(topic.name, topic.spec), RETRY_POLICY, 200).topic
     assert back.uid != topic.uid
 
@@ -237,7 +250,9 @@ def test_the_current_uid_of_a_name_is_kept_while_its_topic_may_be_desired(
     topic = make_topic(store, 1, delete_data=True)
     record_deletion(store, topic.name, topic.uid, RETRY_POLICY, 0)
     assert (
-        collect_deleted_topics(store, LiveTopics((), names, (), is_complete), 1, leader_at(100), RETRY_POLICY, set())
+        collect_deleted_topics(
+            store, LiveTopics((), names, (), is_complete), 1, leader_at(100), RETRY_POLICY, set(), DocumentScan()
+        )
         == []
     )
     assert read_current(store, topic.name)[0] == topic.uid  # type: ignore[index]
@@ -257,14 +272,19 @@ def test_vanished_topics_are_found_only_by_their_own_platform(store: Store) -> N
     adopt(store, DesiredTopic("default/other", TopicSpec(delete_data=True)), RETRY_POLICY, 0, "there")
     adopt(store, DesiredTopic("default/nobodys", TopicSpec(delete_data=True)), RETRY_POLICY, 0)
     assert (
-        record_vanished_topics(store, LiveTopics((), {"default/mine"}, (), complete=True), "here", 9, RETRY_POLICY)
+        record_vanished_topics(
+            store, LiveTopics((), {"default/mine"}, (), complete=True), "here", 9, RETRY_POLICY, DocumentScan()
+        )
         == []
     )
-    assert record_vanished_topics(store, LiveTopics((), (), (), complete=False), "here", 9, RETRY_POLICY) == []
-    assert record_vanished_topics(store, NOBODY, "", 9, RETRY_POLICY) == []
-    assert record_vanished_topics(store, NOBODY, "here", 9, RETRY_POLICY) == ["default/mine"]
+    assert (
+        record_vanished_topics(store, LiveTopics((), (), (), complete=False), "here", 9, RETRY_POLICY, DocumentScan())
+        == []
+    )
+    assert record_vanished_topics(store, NOBODY, "", 9, RETRY_POLICY, DocumentScan()) == []
+    assert record_vanished_topics(store, NOBODY, "here", 9, RETRY_POLICY, DocumentScan()) == ["default/mine"]
     assert list_deleted_topics(store) == [mine.uid]
-    assert record_vanished_topics(store, NOBODY, "here", 99, RETRY_POLICY) == []
+    assert record_vanished_topics(store, NOBODY, "here", 99, RETRY_POLICY, DocumentScan()) == []
 
 
 def test_a_folder_keeps_its_id(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from smq_operator.api import admin
 from smq_operator.brokers import sealing
 from smq_operator.cleanup import garbage_collection, topic_deletion
 from smq_operator.cleanup.deleted_topics import LiveTopics, record_vanished_topics
+from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.reconcile import adoption
 from smq_operator.reconcile.adoption import adopt, record_deletion
@@ -209,17 +210,17 @@ def test_a_resource_that_vanished_without_a_leader_frees_its_name_at_once_and_a_
     given = adopt(store, DesiredTopic("default/given", spec, uid="u-1"), retry_policy, 0, "here").topic
     made = adopt(store, DesiredTopic("default/made", spec), retry_policy, 0, "here").topic
     record_deletion(store, given.name, given.uid, retry_policy, 5)  # the leader was stopped right behind that
-    record_vanished_topics(store, LiveTopics((), (), (), complete=True), "here", 9, retry_policy)
+    record_vanished_topics(store, LiveTopics((), (), (), complete=True), "here", 9, retry_policy, DocumentScan())
     names = [read_current(store, topic.name) for topic in (given, made)]
     assert [found and found[0] for found in names] == ["", made.uid]
-    assert topic_deletion._unsealed(store, set()) == [(given.name, given.uid)]
+    assert topic_deletion._unsealed(store, set(), DocumentScan()) == [(given.name, given.uid)]
 
 
 def test_records_of_earlier_versions_are_checked_once():
     store = open_store("memory://")
     write_deleted_topic(store, DeletedTopic("default/old", "u-0", 1, False, sealed=True))
     ended: set[str] = set()
-    assert topic_deletion._unsealed(store, ended) == [] and ended == {"u-0"}
+    assert topic_deletion._unsealed(store, ended, DocumentScan()) == [] and ended == {"u-0"}
 
 
 @virtual_time

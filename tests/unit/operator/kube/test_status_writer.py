@@ -10,7 +10,7 @@ import pytest
 
 from smq_operator.kube.client.errors import ApiServerUnreachable, Forbidden, KubeError, NotFound, ResourceConflict
 from smq_operator.kube.client.events import EventRecorder
-from smq_operator.kube.client.kinds import EVENTS, SEGMENTS, TOPICS, Kind, Resource, key_of
+from smq_operator.kube.client.kinds import DEPLOYMENTS, EVENTS, SEGMENTS, TOPICS, Kind, Resource, key_of
 from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.status import reconciler
 from smq_operator.platform_port import DesiredTopic
@@ -202,6 +202,22 @@ async def test_what_could_not_be_written_is_written_later(error: KubeError, warn
         await wait_for_no_writes(topic_on_api)
 
     assert (await run_leaders(work)).warnings() == warns
+
+
+@virtual_time
+async def test_what_is_wrong_in_the_leader_is_an_event() -> None:
+    async def work(topic_on_api: TopicOnFakeApi, leader: LeaderInMemory) -> None:
+        await shown(topic_on_api, leader)
+        metadata = {"name": "smq-operator", "namespace": "smq", "uid": "d", "resourceVersion": "7", "labels": {}}
+        metadata["labels"] = {"app.kubernetes.io/component": "operator"}  # type: ignore[assignment]
+        topic_on_api.server.cache.put(DEPLOYMENTS, {"metadata": metadata})
+        leader.tasks.problems.quarantine("a/b.json", "a/b.json is damaged", "default/t")
+        leader.tasks.problems.report("task fleet", "the task fleet failed")
+        await wait_until(lambda: topic_on_api.warnings() == {"DocumentUnreadable", "LeaderTaskFailed"}, what="Events")
+        about = {event["reason"]: event["involvedObject"]["kind"] for event in topic_on_api.server.events}
+        assert (about["DocumentUnreadable"], about["LeaderTaskFailed"]) == ("Topic", "Deployment")
+
+    await run_leaders(work)
 
 
 @virtual_time

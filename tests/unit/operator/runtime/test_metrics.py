@@ -25,6 +25,8 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     leader = LeaderInMemory(platform, fleet, store)
     async with running_leader(leader):
         await wait_until(lambda: leader.decisions.recent and leader.garbage_collector.filer_clock.skew_us is not None)
+        leader.tasks.record_failure("cleanup", ValueError("broken"))
+        leader.tasks.problems.quarantine("_deleted/u.json", "damaged")
         text = (
             Metrics(
                 leader.topics,
@@ -32,6 +34,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
                 leader.decisions,
                 leader.loop,
                 leader.garbage_collector,
+                leader.tasks,
                 leader.parts.clock,
             )
             .exposition()[0]
@@ -43,3 +46,5 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     assert 'smq_leader_brokers{state="alive"} 2.0' in text
     assert 'smq_topic_segments{phase="open",topic="default/t"} 1.0' in text
     assert 'smq_leader_decisions_total{action="create",topic="default/t"} 1.0' in text
+    assert 'smq_leader_task_failures_total{task="cleanup"} 1.0' in text
+    assert 'smq_leader_unreadable_documents{kind="deleted"} 1.0' in text
