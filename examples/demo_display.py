@@ -21,6 +21,7 @@ from smq.cli.dashboard import ClusterSnapshot, SegmentRates, render, take_snapsh
 
 POLL_SECONDS = 0.5
 LINE_EVERY = 2.0
+LONGEST_WAIT = 300.0
 
 
 class DemoDisplay:
@@ -66,7 +67,7 @@ class DemoDisplay:
         """Shows a count and its total from now on."""
         self._progress.append((name, count, total))
 
-    def wait(self, what: str, condition: Callable[[], bool], within: float = 90) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], within: float = LONGEST_WAIT) -> None:
         """Updates the display until the condition holds. Raises smq.Unavailable after ``within`` seconds."""
         if not self.until(condition, within):
             raise smq.Unavailable(f"waited {within:.0f} s for {what}; the logs were in the demo's folder")
@@ -75,7 +76,7 @@ class DemoDisplay:
         """Updates the display for this time. ``check`` may raise."""
         self.until(lambda: not check(), seconds)
 
-    def until(self, condition: Callable[[], bool], within: float = 90) -> bool:
+    def until(self, condition: Callable[[], bool], within: float = LONGEST_WAIT) -> bool:
         """Updates the display until the condition holds. Returns False after ``within`` seconds."""
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:

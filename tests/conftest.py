@@ -9,6 +9,11 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A slow machine fails no example.
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 
 LEFT_OUT = pytest.StashKey[int]()
 OUTPUT = "needing_kubernetes"

@@ -2,6 +2,10 @@ import os
 
 import pytest
 
+from support.processes.seaweed import prefix, seaweed
+
+__all__ = ["prefix", "seaweed"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--chaos-seconds", type=float, default=float(os.environ.get("SMQ_CHAOS_SECONDS", "600")))

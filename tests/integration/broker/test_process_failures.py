@@ -1,7 +1,5 @@
 """Failures of the primary, the follower, the filer and the process, and what survives them."""
 
-import time
-
 import pytest
 
 from smq_storage.chunks.chain import ChunkChain
@@ -114,12 +112,10 @@ def test_a_stopped_filer_stops_producers_before_memory_runs_out(
         def stands_still() -> bool:
             acked, heartbeats = len(producer.acked), producer.heartbeats
             eventually(lambda: producer.heartbeats >= heartbeats + 2)
-            return acked == len(producer.acked)
+            return acked > 10 and acked == len(producer.acked)
 
         eventually(stands_still)
-        acked = len(producer.acked)
-        assert acked > 10
-        assert acked < sent
+        assert len(producer.acked) < sent
         assert one.report(segment).tail_bytes < 12 << 20
         assert max(one.memory, two.memory) < before + (96 << 20)
     finally:
@@ -131,7 +127,7 @@ def test_a_stopped_filer_stops_producers_before_memory_runs_out(
 
 
 def test_sigterm_without_a_leader_writes_the_tail_and_ends(brokers: BrokerProcesses, store: Store):
-    one, two = brokers.start("b1", "b2")
+    one, two = brokers.start("b1", "b2", flags=["--leader-timeout", "0.5"])
     topic = make_topic()
     segment = make_segment(topic, one.replica, two.replica)
     for broker in (one, two):
@@ -141,22 +137,23 @@ def test_sigterm_without_a_leader_writes_the_tail_and_ends(brokers: BrokerProces
     chain = ChunkChain(store, topic.name, topic.uid, segment.name)
     assert rows_in(chain) == 0
     one.terminate()
-    eventually(lambda: one.get("/readyz")[0] == 503)
-    # It continues to serve while it waits for a leader.
-    producer.wait_acked(producer.send(rows([b"late"])))
     assert one.wait() == 0
-    assert rows_in(chain) == 8
+    assert rows_in(chain) == 7
     assert chain.read_seal_chunk() is None
 
 
-def test_a_second_sigterm_ends_it_at_once(brokers: BrokerProcesses):
-    (one,) = brokers.start("b1")
-    began = time.monotonic()
+def test_a_broker_serves_while_it_waits_for_a_leader_and_a_second_sigterm_ends_it(brokers: BrokerProcesses):
+    one, two = brokers.start("b1", "b2", flags=["--leader-timeout", "3600", "--grace", "3600"])
+    topic = make_topic()
+    segment = make_segment(topic, one.replica, two.replica)
+    for broker in (one, two):
+        broker.open(topic, segment)
+    producer = RawProducer(one.address, topic, segment)
     one.terminate()
-    eventually(lambda: one.events("broker.shutdown_started"))
+    eventually(lambda: one.get("/readyz")[0] == 503)
+    producer.wait_acked(producer.send(rows([b"late"])))
     one.terminate()
     assert one.wait() == 0
-    assert time.monotonic() - began < 3
 
 
 def test_streams_of_vanished_producers_leave_nothing_behind(brokers: BrokerProcesses):

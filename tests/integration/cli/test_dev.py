@@ -72,7 +72,7 @@ def test_it_stops_everything_that_it_started_and_leaves_the_data(start: Start) -
     assert not [pid for pid in started if is_running(pid)]
     assert "stopping the leader" in dev.output and "the data is in" in dev.output
     again = start("--brokers", "2").wait_ready()
-    ran = smq("consume", "events", "--from", "earliest", "--max", "1", "--timeout", "30", leader=again.leader)
+    ran = smq("consume", "events", "--from", "earliest", "--max", "1", "--timeout", "120", leader=again.leader)
     assert ran.out == "kept\n", ran
     started = processes(again.folder) | set(broker_pids(again.folder))
     assert again.end(signal.SIGTERM) == 0

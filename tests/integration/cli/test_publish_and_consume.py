@@ -16,14 +16,15 @@ from support.waiting import HANG_GUARD, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-ALL = ("--from", "earliest", "--timeout", "3")
+ALL = ("--from", "earliest", "--timeout", "120", "--max")
+"""Followed by how many there are."""
 
 
 def test_lines_go_in_and_come_out(leader: str, topic: str) -> None:
     ran = smq("publish", topic, leader=leader, stdin="one\ntwo\nthree")
     assert ran.code == 0 and ran.out.startswith(f"3 messages published to {topic}"), ran
 
-    assert smq("consume", topic, *ALL, leader=leader).lines == ["one", "two", "three"]
+    assert smq("consume", topic, *ALL, "3", leader=leader).lines == ["one", "two", "three"]
 
 
 def test_typed_rows_are_matched_by_name_and_cast(leader: str, typed_topic: str, tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_typed_rows_are_matched_by_name_and_cast(leader: str, typed_topic: str, 
     ran = smq("publish", typed_topic, "--from", str(file), "--key", "name", leader=leader)
 
     assert ran.code == 0 and ran.out.startswith("2 messages"), ran
-    found = smq("consume", typed_topic, *ALL, "--format", "json", leader=leader).lines
+    found = smq("consume", typed_topic, *ALL, "2", "--format", "json", leader=leader).lines
     assert sorted(found) == ['{"name": "a", "size": 1}', '{"name": null, "size": 2}']
 
 
@@ -45,7 +46,7 @@ def test_rows_that_do_not_fit_are_refused_column_by_column(leader: str, typed_to
     ran = smq("publish", typed_topic, "--from", str(file), leader=leader)
 
     assert ran.code == 1 and "size" in ran.err and "huge" in ran.err and "Traceback" not in ran.err, ran
-    assert smq("consume", typed_topic, *ALL, leader=leader).out == ""
+    assert smq("consume", typed_topic, "--from", "earliest", "--timeout", "3", leader=leader).out == ""
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_json_lines_keep_their_text_and_their_key(leader: str, topic: str) -> No
     line = '{"id": 7,  "price": 1.10}'
     smq("publish", topic, "--input", "json", "--key", "id", leader=leader, stdin=line + "\n")
 
-    found = json.loads(smq("consume", topic, *ALL, "-f", "json", "--meta", leader=leader).out)
+    found = json.loads(smq("consume", topic, *ALL, "1", "-f", "json", "--meta", leader=leader).out)
 
     assert (found["key"], found["value"], found["_offset"]) == ("7", line, 0)
     assert found["_segment"].startswith(topic) and found["timestamp"] <= found["appended"]
@@ -105,14 +106,14 @@ def test_a_line_that_is_refused_says_what_was_published_before(leader: str, topi
 
 def test_a_group_goes_on_where_it_was_to_the_message(leader: str, topic: str) -> None:
     smq("publish", topic, leader=leader, stdin="".join(f"{i}\n" for i in range(10)))
-    group = ("--group", "g", "--from", "earliest", "--timeout", "10")
+    group = ("--group", "g", "--from", "earliest", "--timeout", "120")
 
     first = smq("consume", topic, *group, "--max", "4", leader=leader)
-    lag = smq("group", "list", topic, leader=leader)
+    behind = lambda: (it := smq("group", "list", topic, leader=leader)) and (it.column("GROUP"), it.column("LAG"))  # noqa: E731
+    eventually(lambda: behind() == (["g"], ["6"]), what="the brokers have reported how far the topic goes")
     second = smq("consume", topic, *group, "--max", "6", leader=leader)
 
     assert first.lines == [str(i) for i in range(4)]
-    assert (lag.column("GROUP"), lag.column("LAG")) == (["g"], ["6"])
     assert second.lines == [str(i) for i in range(4, 10)]
 
 
@@ -124,7 +125,7 @@ def test_what_was_consumed_into_parquet_can_be_published_again(leader: str, topi
     again = smq("publish", topic, "--from", str(file), leader=leader)
 
     assert ran.code == 0 and again.out.startswith("2 messages"), (ran, again)
-    assert smq("consume", topic, *ALL, leader=leader).lines == ["one", "two", "one", "two"]
+    assert smq("consume", topic, *ALL, "4", leader=leader).lines == ["one", "two", "one", "two"]
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(leader: str, topic: str) -> None:

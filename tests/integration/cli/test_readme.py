@@ -101,7 +101,7 @@ def wait_when_needed(command: str) -> str:
             .replace("smq dev", f"smq dev --listen 127.0.0.1:{port}")
             .replace("&", "> dev.log 2>&1 &")
         )
-        ready = "for i in $(seq 900); do grep -q 'Ctrl-C stops' dev.log && break; sleep 0.1; done; cat dev.log"
+        ready = "for i in $(seq 3000); do grep -q 'Ctrl-C stops' dev.log && break; sleep 0.1; done; cat dev.log"
         return f"export SMQ_LEADER=127.0.0.1:{port}\n{started}\n{ready}"
     if command.startswith("kill"):
         return f"{command.split('#')[0]}\nwait"

@@ -71,7 +71,7 @@ def test_messages_that_no_broker_accepts_time_out(own_cluster: LocalCluster) -> 
     """The brokers are paused: the sender blocks at its budget, and gets an error after its timeout."""
     own_cluster.create("flights")
     with own_cluster.connect() as client:
-        producer = client.producer("flights", max_in_flight=100_000, batch_bytes=20_000, timeout=3.0)
+        producer = client.producer("flights", max_in_flight=100_000, batch_bytes=20_000, timeout=8.0)
         producer.send(b"x").result()
         pids = list(own_cluster.pids().values())
         own_cluster.kill_leader()
@@ -83,7 +83,7 @@ def test_messages_that_no_broker_accepts_time_out(own_cluster: LocalCluster) -> 
             with pytest.raises(smq.Overloaded, match="max_in_flight"):
                 for _ in range(10_000):
                     deliveries.append(producer.send(bytes(1000)))
-            assert 2.5 < time.monotonic() - began < 6
+            assert time.monotonic() - began > 7.5
             assert len(deliveries) < 200
             with pytest.raises(smq.DeliveryTimeout):
                 deliveries[0].result()

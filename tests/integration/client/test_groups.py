@@ -30,8 +30,8 @@ class MemberThread:
         while not self._stop.is_set():
             batch = self.consumer.poll(0.1)
             if batch is not None:
-                self.values += batch.table.column("value").to_pylist()
                 self.segments.add(batch.segment)
+                self.values += batch.table.column("value").to_pylist()
                 self.consumer.commit()
 
     def stop(self) -> None:

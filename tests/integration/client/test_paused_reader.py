@@ -98,6 +98,8 @@ def test_a_loss_of_all_replicas_is_reported_after_a_pause(cluster: LocalCluster,
         producer.send(b"2").result()
         with reader(cluster.address, topic, group, "2") as process:
             process.send_signal(signal.SIGSTOP)
+            # A report of the primary gives the leader the offset below which messages were durable.
+            eventually(lambda: any(s.watermark == 2 for b in client.admin().brokers() for s in b.segments))
             for broker in before.brokers:
                 cluster.kill_broker(broker)
             eventually(lambda: before.name not in names(client, topic), what="retention removed it")

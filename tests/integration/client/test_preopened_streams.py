@@ -17,7 +17,7 @@ from smq_core.model.entities import Durability, Layout, Phase, Reason, Topic
 from smq_core.model.keyspace import KeyRange
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.processes.broker import BrokerProcess, BrokerProcesses, make_topic
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 HALVES = (KeyRange(0, 8), KeyRange(8, 16))
@@ -66,7 +66,7 @@ class StoredSegmentWithProducer:
             linger=0.0,
             batch_bytes=1 << 20,
             max_in_flight=1 << 20,
-            timeout=20.0,
+            timeout=HANG_GUARD,
             producer_id=None,
             epoch=0,
         )
@@ -100,7 +100,10 @@ class StoredSegmentWithProducer:
 
 
 @pytest.fixture
-def stored_segment(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> Iterator[StoredSegmentWithProducer]:
+def stored_segment(
+    seaweed: SeaweedProcess, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StoredSegmentWithProducer]:
+    monkeypatch.setattr("smq.producing.engine.OPEN_AHEAD_SECONDS", 3600.0)
     brokers = BrokerProcesses(tmp_path, seaweed.settings(prefix))
     (broker,) = brokers.start("b1")
     made = StoredSegmentWithProducer(broker)

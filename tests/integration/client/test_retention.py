@@ -17,7 +17,7 @@ from smq_storage.object_store.store import Store
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.data.message_ledger import read_back
 from support.data.sealed_topic import leftover_files, missing_files, segments_with_files
-from support.processes.local_cluster import LocalCluster
+from support.processes.local_cluster import LocalCluster, manifest
 from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
@@ -162,7 +162,7 @@ def test_a_group_learns_exactly_what_retention_removed_unread(
 def test_a_reader_inside_a_removed_file_learns_what_it_lost(
     cluster: LocalCluster, client: smq.Client, topic: str, store: Store
 ) -> None:
-    cluster.create(topic, retention={"age": "5s"}, flush={"bytes": "16Ki"})
+    cluster.create(topic, retention={"age": "unlimited"}, flush={"bytes": "16Ki"})
     (first,) = client.admin().segments(topic)
     with client.producer(topic) as producer:
         for i in range(3):
@@ -174,6 +174,7 @@ def test_a_reader_inside_a_removed_file_learns_what_it_lost(
         assert got is not None and got.segment == first.name
         made = topic_in(store, topic)
         assert segments_with_files(store, made)[first.name] > 2
+        client.admin().apply(manifest(topic, retention={"age": "1s"}, flush={"bytes": "16Ki"}))
         eventually(lambda: first.name not in segments_with_files(store, made), what="the files are gone")
         with client.producer(topic) as producer:
             producer.send(b"after").result()

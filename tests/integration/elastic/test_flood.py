@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from smq_storage.process.seaweedfs import SeaweedProcess
@@ -10,11 +9,12 @@ from support.data.message_ledger import BackgroundPublisher, MessageLedger, chec
 from support.processes.local_cluster import LocalCluster
 from support.waiting import HANG_GUARD, eventually
 
-ELASTIC = ("--broker-memory", "1Gi", "--max-brokers", "3", "--broker-capacity", "1Mi")
+# The targets are so low that the flood exceeds them many times on the slowest machine.
+ELASTIC = ("--broker-memory", "1Gi", "--max-brokers", "3", "--broker-capacity", "32Ki")
 
 
 def test_a_flood_is_met_and_goes_back(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:
-    scaling = {"target": {"messagesPerSecond": 1500, "bytesPerSecond": "256Mi"}, "splitAfter": "2s", "mergeAfter": "8s"}
+    scaling = {"target": {"messagesPerSecond": 20, "bytesPerSecond": "256Mi"}, "splitAfter": "2s", "mergeAfter": "8s"}
     with (
         LocalCluster(tmp_path / "cluster", seaweed.settings(prefix), brokers=2, arguments=ELASTIC) as cluster,
         cluster.connect() as client,
@@ -25,11 +25,8 @@ def test_a_flood_is_met_and_goes_back(seaweed: SeaweedProcess, prefix: str, tmp_
         ledger = MessageLedger(keys=400)
         with client.producer("flood", linger=0.01) as producer:
             flood = BackgroundPublisher(producer, ledger, at_once=10)
-            began = time.monotonic()
             eventually(lambda: len(open_segments(admin)) >= 6, what="six segments")
-            print(f"six segments after {time.monotonic() - began:.1f} s")
-            stall = flood.stop()
-            print(f"longest time without an ack {stall * 1000:.0f} ms")
+            flood.stop()
         eventually(lambda: len(open_segments(admin)) == 1, what="one segment again")
         reasons = {s.opened_because for s in admin.segments("flood", all=True)}
         assert {"Split", "Merge"} <= reasons
@@ -45,12 +42,14 @@ def test_brokers_come_with_traffic(seaweed: SeaweedProcess, prefix: str, tmp_pat
         admin = client.admin()
         cluster.create("traffic", segments={"min": 4, "max": 16})
         with client.producer("traffic") as producer:
-            until = time.monotonic() + 60
-            while time.monotonic() < until and sum(b.state == "alive" for b in admin.brokers()) < 3:
-                for _ in range(200):
-                    producer.send(b"x" * 10_000, key=b"%d" % time.monotonic_ns())
+
+            def third_broker() -> bool:
+                for number in range(100):
+                    producer.send(b"x" * 5_000, key=b"%d" % number)
                 producer.flush(HANG_GUARD)
-        assert sum(b.state == "alive" for b in admin.brokers()) == 3
+                return sum(b.state == "alive" for b in admin.brokers()) == 3
+
+            eventually(third_broker, what="a third broker")
         assert any(d.action == "scale out" for d in admin.decisions())
 
 

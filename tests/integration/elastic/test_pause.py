@@ -11,7 +11,7 @@ from support.waiting import eventually
 
 
 def test_a_flood_does_not_split_a_paused_topic(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:
-    scaling = {"target": {"messagesPerSecond": 500, "bytesPerSecond": "256Mi"}, "splitAfter": "1s"}
+    scaling = {"target": {"messagesPerSecond": 20, "bytesPerSecond": "256Mi"}, "splitAfter": "1s"}
     with (
         LocalCluster(tmp_path / "cluster", seaweed.settings(prefix), brokers=2) as cluster,
         cluster.connect() as client,

@@ -111,7 +111,7 @@ def test_a_write_that_lands_after_its_timeout_is_mine(faulty, filer_store: Store
             late.release.set()
             assert late.applied.wait(HANG_GUARD)
 
-    mine = put(hasty, "me", retry_policy=RetryPolicy(20, wait=let_go_after_the_second_attempt))
+    mine = put(hasty, "me", retry_policy=RetryPolicy(HANG_GUARD, wait=let_go_after_the_second_attempt))
     assert isinstance(mine, ChunkInfo)
     assert chain(filer_store).info(0) == mine
 

@@ -78,7 +78,7 @@ class LocalCluster:
             )
 
     def connect(self) -> smq.Client:
-        return smq.connect(self.address)
+        return smq.connect(self.address, timeout=60)
 
     def create(self, name: str, **spec: object) -> None:
         """Creates a topic and waits until it has its segments."""

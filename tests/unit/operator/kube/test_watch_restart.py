@@ -16,6 +16,7 @@ from smq_operator.kube.client.kinds import TOPICS
 from smq_operator.kube.informer import watcher
 from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.informer.watcher import ResourceWatcher, WatchScope
+from support.waiting import HANG_GUARD
 
 GROUP = {"name": "seaweedmq.io", "versions": [{"version": "v1alpha1"}], "preferredVersion": {"version": "v1alpha1"}}
 VERBS = ["list", "watch"]
@@ -29,7 +30,6 @@ DISCOVERED: dict[str, dict[str, Any]] = {
 }
 TOPIC = {"metadata": {"name": "later", "namespace": "default", "uid": "u", "resourceVersion": "2"}, "spec": {}}
 REJECTION = {"kind": "Status", "status": "Failure", "code": 503, "message": "not all paths have been installed"}
-WITHIN = 30.0
 
 
 class StartingApiServer(ThreadingHTTPServer):
@@ -66,7 +66,7 @@ class StartingApiHandler(BaseHTTPRequestHandler):
         self.end_headers()
         for topic in self.server.topics:
             self.wfile.write(json.dumps({"type": "ADDED", "object": topic}).encode() + b"\n")
-        self.server.ends.wait(WITHIN)
+        self.server.ends.wait(HANG_GUARD)
 
     def _respond(self, status: int, body: object) -> None:
         said = json.dumps(body).encode()
@@ -102,7 +102,7 @@ async def test_a_watch_that_is_refused_too_often_begins_anew(
     watching = ResourceWatcher(WatchScope([TOPICS], "default"), cache, configuration, on_listed=lambda _: None)
     watching.start()
     try:
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(HANG_GUARD):
             while server.refused <= 1 + len(retries):  # more than it stands in a row
                 await asyncio.sleep(0.01)
             server.topics.append(TOPIC)
@@ -111,5 +111,5 @@ async def test_a_watch_that_is_refused_too_often_begins_anew(
     finally:
         watching.stop()
     assert ("default", "later") in cache.topics
-    await asyncio.to_thread(watching._thread.join, WITHIN)
+    await asyncio.to_thread(watching._thread.join, HANG_GUARD)
     assert not watching._thread.is_alive()

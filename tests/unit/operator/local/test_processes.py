@@ -12,7 +12,7 @@ import pytest
 from smq_operator.local import pids
 from smq_operator.local.broker_processes import INCARNATION_VARIABLE, BrokerProcesses, broker_command
 from smq_operator.local.broker_records import BrokerRecord, read_records
-from support.waiting import wait_until
+from support.waiting import HANG_GUARD, wait_until
 
 # Counts the SIGTERMs it gets in a file, and ends at the first one after `slow`.
 SCRIPT = """
@@ -73,7 +73,7 @@ async def test_a_killed_process_is_proved_dead_and_started_again_under_its_name(
     new = local_brokers.record()
     assert new.incarnation != old.incarnation and new.terminated == [old.incarnation]
     assert processes.termination_proof(new.incarnation) is None
-    await processes.stop(5)
+    await processes.stop(HANG_GUARD)
 
 
 async def test_a_wrapper_becomes_the_broker(tmp_path: Path):
@@ -90,7 +90,7 @@ async def test_a_wrapper_becomes_the_broker(tmp_path: Path):
     assert b"WRAPPED=yes" in environment and b"SMQ_NAME=b" in environment
     os.kill(old.pid or 0, signal.SIGKILL)
     await wait_until(lambda: processes.termination_proof(old.incarnation))
-    await processes.stop(5)
+    await processes.stop(HANG_GUARD)
     words = broker_command("1Gi", ("--zone=a",), ("nice", "-n", "5"))
     assert words[:4] == ["nice", "-n", "5", sys.executable] and words[-1] == "--zone=a"
 
@@ -111,7 +111,7 @@ async def test_a_later_leader_adopts_who_lives_and_knows_who_died(tmp_path: Path
     assert local_brokers.record("b").pid == lives.pid, "it is not started twice"
     os.kill(lives.pid or 0, signal.SIGKILL)
     await wait_until(lambda: second.termination_proof(lives.incarnation), "an adopted process is watched too")
-    await second.stop(5)
+    await second.stop(HANG_GUARD)
 
 
 async def test_a_broker_gets_only_one_request_to_end(tmp_path: Path):
@@ -122,7 +122,7 @@ async def test_a_broker_gets_only_one_request_to_end(tmp_path: Path):
     record = local_brokers.record()
     processes.set_desired([])
     processes.set_desired([])
-    await processes.stop(5)
+    await processes.stop(HANG_GUARD)
     assert local_brokers.terms(record.incarnation) == 1
 
 
@@ -144,7 +144,7 @@ async def test_a_broker_that_is_wanted_again_while_it_ends_is_started_again(tmp_
     processes.set_desired([])
     processes.set_desired(["b"])
     await wait_until(lambda: local_brokers.started(2))
-    await processes.stop(5)
+    await processes.stop(HANG_GUARD)
 
 
 @pytest.mark.parametrize("what", ["another start time", "another boot"])
@@ -175,7 +175,7 @@ async def test_a_process_whose_pid_was_never_written_down_is_found(tmp_path: Pat
     assert second.termination_proof(record.incarnation) is None
     assert local_brokers.record().pid == pid
     second.set_desired(["b"])
-    await second.stop(5)
+    await second.stop(HANG_GUARD)
 
 
 @pytest.mark.parametrize("lost", ["deleted", "damaged"])
@@ -193,7 +193,7 @@ async def test_a_broker_whose_record_is_lost_is_not_taken_for_dead(tmp_path: Pat
     assert second.current_incarnation("b") == record.incarnation
     assert second.termination_proof(record.incarnation) is None
     assert not local_brokers.started(2), "no second one is started beside it"
-    await second.stop(5)
+    await second.stop(HANG_GUARD)
     assert second.termination_proof(record.incarnation)
 
 
