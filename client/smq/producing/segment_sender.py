@@ -54,7 +54,7 @@ class SegmentSender:
         self.failure: SmqError | None = None
         self.replaced_at: float | None = None
         """When the segment was first known to be replaced. From then on its outcome is needed."""
-        self.acked_at = 0.0
+        self.acked_at = float("-inf")
         self._open_ahead = open_ahead
         self._backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         self._thread = threading.Thread(

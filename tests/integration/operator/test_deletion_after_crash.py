@@ -14,7 +14,7 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from support.data.segment_writer import write
 from support.processes.leader import LeaderProcess, manifest
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,7 @@ def test_a_leader_killed_while_it_deletes_a_topic_leaves_work_that_the_next_one_
         deleting = pool.submit(leader.call, "DeleteTopic", pb.LocateRequest(topic="t"))
         eventually(lambda: (it := read_current(store, "default/t")) is not None and it[0] != uid, pause=0.001)
         leader.kill()
-        deleting.exception(20)  # whether it was answered just before does not matter
+        deleting.exception(HANG_GUARD)  # whether it was answered just before does not matter
     leader.start()
     eventually(lambda: (it := read_deleted_topic(store, uid)) is not None and it.sealed, what="the next leader ends it")
     for segment in segments:

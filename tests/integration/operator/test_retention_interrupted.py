@@ -29,12 +29,13 @@ from support.data.sealed_topic import (
     segments_with_files,
 )
 from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
+from support.waiting import HANG_GUARD
 
 pytestmark = pytest.mark.integration
 
 SECOND = 1_000_000
 BEGUN = {(HOLDER.incarnation, segment_name(4))}
-RETRY_POLICY = RetryPolicy(5.0)
+RETRY_POLICY = RetryPolicy(HANG_GUARD)
 
 
 def run_retention(store: Store, topic: Topic, groups: list[GroupProgress]) -> None:
