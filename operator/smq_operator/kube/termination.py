@@ -6,13 +6,15 @@ stale. These are proofs:
 
 - the Pod was deleted, and its last status says that its containers had terminated, or that it never ran;
 - the Pod exists, and its status says that the container in which this incarnation ran has terminated;
-- the Node of the Pod was removed from the cluster;
+- the Node of the Pod was removed from the cluster and has stayed away for ``node_grace_us``, and the incarnation has
+  not reported in that time. A Node that registers again is no removed Node any more, so the other rules decide;
 - the Pod was deleted, but nobody saw its containers terminate (it was deleted by force, or no operator was watching),
   and its Node has been Ready for ``node_grace_us`` since then: a Ready Node stops what the API server no longer has.
   While the Node is not Ready, the process may still run, cut off with its Node, so there is no proof.
 
 The last two rest on what a user did (deleted a Pod by force, removed a Node). They are no proof while the incarnation
-still reports.
+still reports, and only a list of Nodes that was requested after the grace confirms them: a cache that was not updated,
+because this process was paused or a watch was cut off, shows the Nodes as they were.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from smq_operator.kube.informer.cache import ResourceCache
 
 CLOCK_MARGIN_SECONDS = 60
 """A Node's clock may have been set back by up to this while a container was restarted."""
+LIST_INTERVAL_US = 10_000_000
+"""How often a proof that waits for a newer list of Nodes requests one."""
 MAX_REMEMBERED = 20_000
 BROKER = ("app.kubernetes.io/component", "broker")
 
@@ -62,6 +66,10 @@ class TerminationTracker:
         """Pods that are not in the cache, with the time since when they are missing."""
         self._ready_since: dict[str, int | None] = {}
         self._removed_nodes: dict[str, int] = {}
+        """Nodes that are not in the cache, with the time since when they are missing."""
+        self._last_reporting: OrderedDict[str, int] = OrderedDict()
+        """Incarnations whose Pod or Node is gone, and when they last counted as reporting."""
+        self._list_requested_at: int | None = None
         cache.on_change(self._on_resource_change)
 
     def proof(self, incarnation: str, reporting: bool = False) -> str | None:
@@ -72,11 +80,17 @@ class TerminationTracker:
         start = parse_incarnation(incarnation)
         if start is None:
             return None
+        if reporting:
+            self._last_reporting.pop(incarnation, None)
+            self._last_reporting[incarnation] = self._now()
+            while len(self._last_reporting) > MAX_REMEMBERED:
+                self._last_reporting.popitem(last=False)
+        last_reporting = self._last_reporting.get(incarnation, 0)
         pod = self._pods_by_uid.get(start.pod)
         if pod is not None:
-            return self._proof_from_pod(pod, start) or self._proof_from_removed_node(pod, reporting)
+            return self._proof_from_pod(pod, start) or self._proof_from_removed_node(pod, reporting, last_reporting)
         deleted_pod = self._deleted_pods.get(start.pod) or self._missing(start.pod)
-        return None if deleted_pod is None else self._proof_from_deleted_pod(deleted_pod, reporting)
+        return None if deleted_pod is None else self._proof_from_deleted_pod(deleted_pod, reporting, last_reporting)
 
     # ---- what is known
 
@@ -143,13 +157,32 @@ class TerminationTracker:
                 return f"its container in Pod {name} has terminated"
         return None
 
-    def _proof_from_removed_node(self, pod: Resource, reporting: bool) -> str | None:
+    def _proof_from_removed_node(self, pod: Resource, reporting: bool, last_reporting: int) -> str | None:
         node = pod["spec"].get("nodeName", "")
-        if node in self._removed_nodes and not reporting:
-            return f"the Node {node} of its Pod {key_of(pod)[1]} was removed"
-        return None
+        if reporting or not node or not self._is_removed(node, last_reporting):
+            return None
+        return f"the Node {node} of its Pod {key_of(pod)[1]} was removed"
 
-    def _proof_from_deleted_pod(self, pod: _DeletedPod, reporting: bool) -> str | None:
+    def _is_removed(self, node: str, since: int) -> bool:
+        """Whether the Node has been missing for the grace, counted from ``since`` at the earliest, and still is."""
+        if NODES not in self._cache.synced or ("", node) in self._cache.nodes:
+            return False
+        missing_since = self._removed_nodes.setdefault(node, self._now())
+        return self._is_confirmed(max(missing_since, since))
+
+    def _is_confirmed(self, since: int) -> bool:
+        """Whether the grace after ``since`` is over, and Nodes were listed after it. Otherwise requests a list."""
+        now, due = self._now(), since + self._node_grace_us
+        if now < due:
+            return False
+        if self._cache.listed_at.get(NODES, 0) >= due:
+            return True
+        if self._list_requested_at is None or now - self._list_requested_at >= LIST_INTERVAL_US:
+            self._list_requested_at = now
+            self._request_list()
+        return False
+
+    def _proof_from_deleted_pod(self, pod: _DeletedPod, reporting: bool, last_reporting: int) -> str | None:
         description = f"its Pod {pod.name} was deleted" if pod.name else "its Pod was deleted"
         if pod.terminated:
             return f"{description}, and its containers had terminated"
@@ -158,13 +191,14 @@ class TerminationTracker:
         if NODES not in self._cache.synced:
             return description if self._now() - pod.at >= self._node_grace_us else None
         if pod.node and pod.node not in self._ready_since:
-            return f"{description}, and its Node {pod.node} was removed"
+            removed = self._is_removed(pod.node, max(pod.at, last_reporting))
+            return f"{description}, and its Node {pod.node} was removed" if removed else None
         nodes = [self._ready_since.get(pod.node)] if pod.node else list(self._ready_since.values())
         if any(since is None for since in nodes):
             return None
-        since = max([pod.at, *(since for since in nodes if since is not None)])
+        since = max([pod.at, last_reporting, *(since for since in nodes if since is not None)])
         where = f"its Node {pod.node} is" if pod.node else "all Nodes are"
-        return f"{description}, and {where} Ready" if self._now() - since >= self._node_grace_us else None
+        return f"{description}, and {where} Ready" if self._is_confirmed(since) else None
 
 
 def _is_broker(pod: Resource) -> bool:

@@ -113,8 +113,9 @@ def test_a_restarted_container_makes_the_one_before_gone(
 
 
 def test_by_force_on_a_node_that_is_not_ready_is_no_proof_and_its_removal_is(
-    operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
+    new_operator: Callable[..., OperatorProcess], new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
+    operator = new_operator().start("--node-grace", "2s")
     node = kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{namespace}"}})
     try:
         broker = new_broker("a", operator, nodeName=node["metadata"]["name"])

@@ -24,18 +24,17 @@ def at(seconds: int) -> str:
 
 @dataclass
 class CachedCluster:
-    """A cache with Nodes and Pods in it, and a clock."""
+    """A cache with Nodes and Pods in it, and a clock. ``connected``: Nodes are listed when that is requested."""
 
     now: int = 0
+    connected: bool = True
     version: int = 0
     listed: list[int] = field(default_factory=list)
     reporting: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.cache = ResourceCache()
-        self.deaths = TerminationTracker(
-            self.cache, lambda: self.now, lambda: self.listed.append(self.now), NODE_GRACE_US
-        )
+        self.deaths = TerminationTracker(self.cache, lambda: self.now, self._list, NODE_GRACE_US)
         self.cache.replace(PODS, [], 0)
         self.cache.replace(NODES, [], 0)
 
@@ -58,7 +57,14 @@ class CachedCluster:
         self.cache.drop(PODS, pod | {"metadata": metadata, "status": status or pod["status"]})
 
     def proof(self, pod: Resource) -> str | None:
+        """The proof once a list that it requests has arrived."""
+        self.deaths.proof(of(pod), of(pod) in self.reporting)
         return self.deaths.proof(of(pod), of(pod) in self.reporting)
+
+    def _list(self) -> None:
+        self.listed.append(self.now)
+        if self.connected:
+            self.cache.replace(NODES, list(self.cache.nodes.values()), self.version, requested_at=self.now)
 
     def _metadata(self, name: str, uid: str) -> dict[str, Any]:
         self.version += 1
@@ -133,6 +139,8 @@ def test_a_removed_node_is_proof_for_its_pods_there_or_not() -> None:
     cluster.delete(gone)
     assert cluster.proof(there) is None and cluster.proof(gone) is None
     cluster.cache.drop(NODES, node)
+    assert cluster.proof(there) is None and cluster.proof(gone) is None, "its kubelet may live and register again"
+    cluster.now += NODE_GRACE_US
     assert "Node n1" in (cluster.proof(there) or "") and "Node n1" in (cluster.proof(gone) or "")
 
 
@@ -146,7 +154,74 @@ def test_a_termination_claimed_manually_is_not_believed_while_the_broker_reports
     cluster.now += 1000 * SECOND
     assert cluster.proof(forced) is None and cluster.proof(there) is None
     cluster.reporting.clear()
+    assert cluster.proof(forced) is None and cluster.proof(there) is None, "they reported just now"
+    cluster.now += NODE_GRACE_US
     assert cluster.proof(forced) and cluster.proof(there)
+
+
+def test_a_removed_node_that_registers_again_is_no_proof() -> None:
+    cluster = CachedCluster()
+    node = cluster.node()
+    there, gone = cluster.pod(phase="Running"), cluster.pod(phase="Running")
+    cluster.delete(gone)
+    cluster.cache.drop(NODES, node)
+    cluster.now += NODE_GRACE_US - SECOND
+    cluster.version += 1
+    again = node | {"metadata": cluster._metadata("n1", "registered-again")}
+    cluster.cache.put(NODES, again)
+    cluster.now += 10 * SECOND
+    assert cluster.proof(there) is None, "its Pod is bound to a Node that lives"
+    assert cluster.proof(gone) is None, "a Ready Node has the grace to stop a Pod that was deleted"
+    cluster.now += NODE_GRACE_US
+    assert cluster.proof(there) is None
+    assert "Ready" in (cluster.proof(gone) or "")
+    cluster.cache.drop(NODES, again)
+    cluster.now += NODE_GRACE_US - SECOND
+    assert cluster.proof(there) is None, "the grace begins anew with each removal"
+    cluster.now += SECOND
+    assert cluster.proof(there)
+
+
+def test_a_report_during_the_grace_of_a_removed_node_begins_it_anew() -> None:
+    cluster = CachedCluster()
+    node, pod = cluster.node(), cluster.pod(phase="Running")
+    cluster.cache.drop(NODES, node)
+    cluster.now += NODE_GRACE_US - SECOND
+    cluster.reporting.add(of(pod))
+    assert cluster.proof(pod) is None
+    cluster.reporting.clear()
+    cluster.now += NODE_GRACE_US - SECOND
+    assert cluster.proof(pod) is None
+    cluster.now += SECOND
+    assert cluster.proof(pod)
+
+
+def test_a_node_that_was_removed_while_no_operator_watched_is_missing_since_the_first_check() -> None:
+    cluster = CachedCluster()
+    pod = cluster.pod(phase="Running")
+    cluster.now += 1000 * SECOND
+    assert cluster.proof(pod) is None
+    cluster.now += NODE_GRACE_US
+    assert "was removed" in (cluster.proof(pod) or "")
+
+
+def test_a_cache_that_was_not_updated_since_the_grace_proves_nothing() -> None:
+    cluster = CachedCluster(connected=False)
+    node = cluster.node()
+    forced = cluster.pod()
+    cluster.delete(forced)
+    cluster.now += 3600 * SECOND  # this process was paused, or its watch was cut off
+    assert cluster.proof(forced) is None
+    assert len(cluster.listed) == 1, "a list is requested, but not with every check"
+    cluster.now += 10 * SECOND
+    assert cluster.proof(forced) is None and len(cluster.listed) == 2
+    cluster.cache.put(NODES, node | {"metadata": cluster._metadata("n1", "n1"), "status": {"conditions": []}})
+    cluster.connected = True
+    cluster.now += 10 * SECOND
+    assert cluster.proof(forced) is None, "the list says that the Node is not Ready"
+    cluster.node()
+    cluster.now += NODE_GRACE_US
+    assert cluster.proof(forced)
 
 
 def test_a_container_that_was_restarted_is_proof_for_the_one_before() -> None:
@@ -172,6 +247,7 @@ def test_an_unknown_pod_is_looked_up_and_only_then_missing() -> None:
     cluster.now += 200 * SECOND
     assert cluster.deaths.proof(incarnation) is None, "the cache may be old"
     cluster.cache.replace(PODS, [], 10**6, requested_at=cluster.now)
+    assert cluster.deaths.proof(incarnation) is None, "Nodes are listed, too"
     assert "all Nodes are Ready" in (cluster.deaths.proof(incarnation) or "")
     cluster.node("n2", ready="False")
     assert cluster.deaths.proof(incarnation) is None, "it may run on there"
