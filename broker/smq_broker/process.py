@@ -30,6 +30,7 @@ from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.streams.actions import Actions
+from smq_broker.streams.producer_claims import ProducerClaims
 from smq_broker.streams.replication_out import FollowerLink
 from smq_broker.streams.server import BrokerServer
 from smq_core.errors import InvalidRequest, StoreDenied, StoreUnavailable, StoreUnsupported
@@ -85,9 +86,20 @@ class Broker:
         sealer = SegmentSealer(registry, store, broker_metrics)
         flusher = Flusher(registry.all, memory, broker_metrics, on_chunk_taken=sealer.follow_seal)
         watcher = SealWatcher(registry.all, on_seal_found=sealer.record_seal)
-        opener = SegmentOpener(registry, store, memory, clock, flusher, sealer, FollowerLink, on_change=report_due.set)
+        opener = SegmentOpener(
+            registry,
+            store,
+            memory,
+            clock,
+            flusher,
+            sealer,
+            FollowerLink,
+            settings.producer_limits(),
+            on_change=report_due.set,
+        )
         reporter = BrokerStatusReporter(settings.name, registry, memory)
-        actions = Actions(registry, opener, sealer, reporter, Locator(store, settings.store()))
+        locator, claims = Locator(store, settings.store()), ProducerClaims(store, clock)
+        actions = Actions(registry, opener, sealer, reporter, locator, claims)
         server = BrokerServer(settings.listen, registry, actions, broker_metrics, accepting_batches, settings.max_batch)
         address = settings.advertised(server.port)
         session = LeaderSession(

@@ -115,7 +115,7 @@ class Client:
         max_in_flight: int = 32 << 20,
         timeout: float = 120.0,
         producer_id: str | None = None,
-        epoch: int = 0,
+        epoch: int | None = None,
     ) -> Producer:
         """Returns a producer for a topic, ``name`` or ``namespace/name``.
 
@@ -125,10 +125,13 @@ class Client:
         max_in_flight: bytes that are sent and not yet durable; ``send`` and ``write`` block above this.
         timeout: seconds after which a message's Delivery fails with DeliveryTimeout and a blocked ``send`` raises
             Overloaded.
-        producer_id, epoch: a name that outlives this process. Each start uses a higher epoch, which fences producers
-            of earlier epochs. Without a name, the producer gets a random one.
+        producer_id: a name that outlives this process. At most one process writes with it at a time: each start
+            takes the next epoch, and the process that had the id before gets ProducerFenced. Without a name, the
+            producer gets a random one, and fences nobody.
+        epoch: takes this epoch of ``producer_id`` in place of the next one. Refused if another process has taken it
+            or a later one. For programs that count their starts themselves.
 
-        Raises UnknownTopic, Unavailable, InvalidRequest.
+        Raises UnknownTopic, Unavailable, InvalidRequest, ProducerFenced.
         """
         from smq.producer import Producer
 

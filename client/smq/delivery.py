@@ -53,8 +53,8 @@ class Delivery(Generic[R]):
         """Waits until the message is durable and returns its receipt; ``timeout`` in seconds, None: no limit.
 
         Raises TimeoutError if that takes longer; the delivery continues. If the delivery failed, raises its error:
-        DeliveryTimeout (the message may or may not be in the log), ProducerFenced, InvalidRequest or one of its
-        subclasses (the message is not in the log).
+        DeliveryTimeout or DeliveryUnknown (the message may or may not be in the log), ProducerFenced, InvalidRequest or
+        one of its subclasses (the message is not in the log).
         """
         raise NotImplementedError
 

@@ -34,11 +34,13 @@ from smq.producing.delivery_state import (
 from smq.producing.engine import ProducerEngine
 from smq.producing.keys import KeylessPartitioner
 from smq.producing.partitioning import SubBatch
+from smq.producing.producer_claims import claim_epoch
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from smq.transport.topic_view import TopicView
 
+CLAIM_TIMEOUT_SECONDS = 30.0
 BATCH_OVERHEAD_BYTES = 64 << 10
 """The part of a broker's batch limit that is kept for what the columns need beside a message's own bytes."""
 
@@ -73,18 +75,24 @@ class Producer:
         max_in_flight: int,
         timeout: float,
         producer_id: str | None,
-        epoch: int,
+        epoch: int | None,
     ) -> None:
-        if linger < 0 or batch_bytes < 1 or max_in_flight < 1 or timeout <= 0 or epoch < 0:
+        if linger < 0 or batch_bytes < 1 or max_in_flight < 1 or timeout <= 0 or (epoch or 0) < 0:
             raise InvalidRequest(
                 "linger and epoch must be 0 or more; batch_bytes, max_in_flight and timeout must be more than 0"
             )
+        if epoch is not None and producer_id is None:
+            raise InvalidRequest("an epoch belongs to a producer_id: pass both, or leave out epoch=")
+        instance = uuid.uuid4().hex[:16]
+        if producer_id is not None:
+            epoch = claim_epoch(view, producer_id, instance, epoch, CLAIM_TIMEOUT_SECONDS)
         self._encoder = BatchEncoder(view.snapshot.topic)
         self._linger = linger
         self._max_unacked_batches = 1 if linger else MAX_UNACKED_BATCHES
         self._batch_bytes = batch_bytes
         self._timeout = timeout
         self.producer_id = producer_id or uuid.uuid4().hex
+        self.epoch = epoch or 0
         self._keyless = KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30))
         self._untyped = not self._encoder.typed
         # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
@@ -97,7 +105,14 @@ class Producer:
         self._error: BaseException | None = None
         self._closed = self._waiting_for_outcome = False
         self._engine = ProducerEngine(
-            view, self._encoder, self.producer_id, epoch, timeout, max_in_flight, self._on_resolved
+            view,
+            self._encoder,
+            self.producer_id,
+            self.epoch,
+            instance,
+            timeout,
+            max_in_flight,
+            self._on_resolved,
         )
         self._max_message_bytes = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
         self._sender_thread = threading.Thread(

@@ -31,6 +31,7 @@
     ├── StoreUnsupported          the store does not honour conditional writes
     ├── CorruptChunk              a chunk in the filer cannot be decoded
     ├── CorruptDocument           a JSON object in the filer cannot be decoded
+    ├── DeliveryUnknown           the log forgot this producer: the messages may or may not be in the log
     └── DeliveryTimeout           no outcome came in time: the messages may or may not be in the log
 """
 
@@ -277,6 +278,14 @@ class CorruptDocument(SmqError):
     """A JSON object in the filer cannot be decoded: an administrator has to look."""
 
     path: str = ""
+
+
+class DeliveryUnknown(SmqError):
+    """The messages may or may not be in the log, and nobody can find out: their segment forgot this producer.
+
+    That happens only to a producer that was disconnected, before it got the acks of its last messages, for as long as
+    segments remember a producer. Later messages of the producer are sent as usual.
+    """
 
 
 class DeliveryTimeout(SmqError):

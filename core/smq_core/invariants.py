@@ -6,22 +6,26 @@ tests with real processes and the chaos tests all use these functions.
 1. Every acked message is in the final log or in a reported loss.
 2. Each batch occurs once. Each message of a producer that did not crash occurs once in the whole DAG.
 3. The producer's order holds for each key. If one message was acked before another was sent, it is read before it.
+   After a newer epoch of a producer, no older one writes. Two processes never write in one epoch to one segment, nor
+   to its descendants, and never claim one epoch.
 4. A delivered (segment, offset) keeps its bytes, and no message at or above the watermark is delivered.
 5. Chunks are contiguous, with one per offset and one seal chunk. No object follows the seal, and none is orphaned.
 6. All observers see the same end of a segment, at or above every acked offset.
 7. After a replica is fenced, acks cover only messages that it or the chain has.
 8. Open and sealing segments cover the ring. At most one segment accepts batches of a partition, and none does before
    its predecessors are sealed.
-9. A follower's log is a prefix of its primary's, and is trimmed at most up to the chain's end.
+9. A follower's log is a prefix of its primary's, and is trimmed at most up to the chain's end. At each offset, all
+   replicas and the chain agree on the producers' state.
 10. Within a generation a segment has one owner, and none before its predecessors are committed. Committed positions
     never decrease.
-11. Memory and producer maps stay bounded.
+11. Memory and producer maps stay bounded, but no producer is forgotten that has an open stream or a batch that is
+    not durable.
 12. After the faults end, everything finishes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -107,6 +111,23 @@ def order_holds(read: Sequence[Row], acked_at: Mapping[Message, int]) -> list[Vi
             words = f"{_name(message)} was acked before {_name(newest.message)} was sent, and read after it"
             violations.append(Violation(3, row.segment, words))
     return violations
+
+
+def writes_in_turn(
+    segment: str, producer: str, epoch: int, instance: str, known_epoch: int, known_instances: Collection[str]
+) -> list[Violation]:
+    """(3) A batch is appended. The segment and its ancestors know this epoch of the producer, and these instances."""
+    if epoch > known_epoch or (epoch == known_epoch and set(known_instances) == {instance}):
+        return []
+    words = f"{producer} writes in epoch {epoch} as {instance}, after epoch {known_epoch} of {sorted(known_instances)}"
+    return [Violation(3, segment, words)]
+
+
+def claimed_once(producer: str, epoch: int, instances: Collection[str]) -> list[Violation]:
+    """(3) ``instances`` claimed this epoch."""
+    if len(instances) <= 1:
+        return []
+    return [Violation(3, producer, f"epoch {epoch} was claimed by {sorted(instances)}")]
 
 
 def delivered_is_stable(delivered: Iterable[Row], log: Iterable[Row], ends: Mapping[str, int]) -> list[Violation]:
@@ -206,6 +227,13 @@ def follower_is_prefix(segment: str, end: int, own: Sequence[Row], primary: Mapp
         for row in own
         if primary.get(row.offset) != row.message
     ]
+
+
+def same_producers(segment: str, who: str, end: int, own: object, primary: object) -> list[Violation]:
+    """(9) ``own`` is what ``who`` knows of the producers at this offset, ``primary`` what the primary knew there."""
+    if own == primary:
+        return []
+    return [Violation(9, segment, f"the producers at {end} are {primary}, but {who} has {own}")]
 
 
 def trimmed_in_chain(segment: str, who: str, trimmed: int, chain_end: int) -> list[Violation]:

@@ -195,10 +195,9 @@ def outcome_to_pb(
     return pb.SealOutcome(
         segment=outcome.segment,
         end=outcome.end,
-        producers={
-            name: pb.ProducerState(epoch=s.epoch, last_sequence=s.last_sequence, recent=s.recent)
-            for name, s in producers.items()
-        },
+        producers={name: producer_to_pb(state) for name, state in producers.items()},
+        forgotten_upto=outcome.forgotten_upto,
+        uninherited=outcome.uninherited,
         lost_from=outcome.lost[0] if outcome.lost else None,
         lost_to=outcome.lost[1] if outcome.lost else None,
         successors=[segment_to_pb(s) for s in successors],
@@ -209,11 +208,23 @@ def outcome_from_pb(message: pb.SealOutcome) -> SealOutcome:
     return SealOutcome(
         segment=message.segment,
         end=message.end,
-        producers={
-            name: ProducerState(s.epoch, s.last_sequence, tuple(s.recent)) for name, s in message.producers.items()
-        },
+        producers={name: producer_from_pb(state) for name, state in message.producers.items()},
+        forgotten_upto=message.forgotten_upto,
+        uninherited=tuple(message.uninherited),
         lost=(message.lost_from, message.lost_to) if message.HasField("lost_from") else None,
     )
+
+
+def producer_to_pb(state: ProducerState) -> pb.ProducerState:
+    last = state.last_sequence if state.last_sequence >= 0 else None
+    return pb.ProducerState(
+        epoch=state.epoch, last_sequence=last, recent=state.recent, instance=state.instance, appended=state.appended
+    )
+
+
+def producer_from_pb(message: pb.ProducerState) -> ProducerState:
+    last = message.last_sequence if message.HasField("last_sequence") else -1
+    return ProducerState(message.epoch, last, tuple(message.recent), message.instance, message.appended)
 
 
 def error_to_pb(error: SmqError) -> pb.Error:

@@ -9,8 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from smq_core.errors import OffsetMismatch, ProducerFenced, SegmentSealed, SequenceGap
 from smq_core.model.entities import ChunkInfo, Durability, SealOutcome
 from smq_core.model.keyspace import KeyRange
-from smq_core.replica.log_entries import ChunkWrite, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
-from smq_core.replica.producer_map import BatchId
+from smq_core.replica.log_entries import BatchId, ChunkWrite, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, WriteChunk, seal
 
@@ -170,7 +169,7 @@ class PrimaryAndFollower(RuleBasedStateMachine):
         assert chunk is not None
         if not works:
             self.primary.chunk_failed()
-        elif self._put(ChunkInfo("s", chunk.first, chunk.rows, "p", "n", producers=chunk.producers)):
+        elif self._put(chunk.info("s", "p", "n")):
             self.primary.chunk_written(chunk)
         else:
             self.primary.chunk_conflict()
@@ -199,12 +198,9 @@ class PrimaryAndFollower(RuleBasedStateMachine):
             if isinstance(operation, ReadChunk):
                 answer = self.chain.get(operation.first)
             elif isinstance(operation, WriteChunk):
-                chunk = operation.chunk
-                answer = self._put(ChunkInfo("s", chunk.first, chunk.rows, which, "n", producers=chunk.producers))
+                answer = self._put(operation.chunk.info("s", which, "n"))
             else:
-                answer = self._put(
-                    ChunkInfo("s", operation.end, 0, which, "n", True, operation.producers, operation.lost)
-                )
+                answer = self._put(operation.info(which, "n"))
 
     # ---- what holds after each step
 

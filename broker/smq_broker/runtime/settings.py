@@ -13,7 +13,9 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, CliSettingsSource, NoDecode, SettingsConfigDict, SettingsError
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.entities import SECOND
 from smq_core.model.incarnation_ids import format_incarnation
+from smq_core.replica.log_entries import ProducerLimits
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.settings import (
     Size,
@@ -46,6 +48,10 @@ class BrokerSettings(BaseSettings):
     filer_timeout: float = Field(15.0, gt=0, description="seconds that one request to the filer may take")
     memory: Size = size_field(2**30, "memory of this process", ge=32 * 2**20)
     max_batch: Size = size_field(16 * 2**20, "the largest batch that is accepted", ge=2**16)
+    producer_expiry: float = Field(
+        7 * 24 * 3600.0, gt=0, description="seconds without a batch after which a segment forgets a producer"
+    )
+    max_producers: int = Field(20_000, ge=1, description="how many disconnected producers a segment remembers")
     http: str = Field("127.0.0.1:0", description="host:port of /healthz, /readyz and /metrics")
     relay: str = Field("", description="host:port of the relay for clients outside the cluster; default: no relay")
     node: str = Field("", description="the machine it runs on; replicas avoid sharing one")
@@ -88,6 +94,10 @@ class BrokerSettings(BaseSettings):
     def store(self) -> StoreSettings:
         """How to reach the filer. The credentials come from the AWS_ variables."""
         return store_settings(self.filer_url, self.filer_endpoint, self.filer_region, self.filer_timeout)
+
+    def producer_limits(self) -> ProducerLimits:
+        """When segments forget producers."""
+        return ProducerLimits(self.max_producers, round(self.producer_expiry * SECOND))
 
     def advertised(self, port: int) -> str:
         """The address that others connect to, given the bound port."""

@@ -160,14 +160,7 @@ class Flusher:
 
 
 def chunk_info(hosted: HostedSegment, chunk: ChunkWrite) -> ChunkInfo:
-    return ChunkInfo(
-        segment=hosted.name,
-        first=chunk.first,
-        rows=chunk.rows,
-        writer=hosted.incarnation,
-        nonce=uuid.uuid4().hex,
-        producers=chunk.producers,
-    )
+    return chunk.info(hosted.name, hosted.incarnation, uuid.uuid4().hex)
 
 
 def write_chunk(hosted: HostedSegment, chunk: ChunkWrite, info: ChunkInfo) -> ChunkInfo | WriteConflict[ChunkInfo]:

@@ -15,10 +15,11 @@ from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_broker.segments.payloads import Compactor
 from smq_core.errors import UnknownTopic
 from smq_core.model.entities import Durability, Segment, Topic
-from smq_core.replica.log_entries import Ack, ReplicaConfig
+from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_storage.chunks.chain import ChunkChain
 
+DEFAULT_PRODUCER_LIMITS = ProducerLimits()
 CLIENT_CHECK_SECONDS = 0.25
 """How often a waiting stream checks whether its client is still connected."""
 
@@ -64,6 +65,7 @@ class HostedSegment:
         memory: MemoryAccounting,
         clock: Clock,
         *,
+        producer_limits: ProducerLimits = DEFAULT_PRODUCER_LIMITS,
         on_chunk_due: Callable[[HostedSegment], None],
         on_change: Callable[[], None],
     ) -> None:
@@ -86,6 +88,7 @@ class HostedSegment:
                 predecessors=segment.predecessors,
                 flush_bytes=topic.spec.flush_bytes,
                 flush_interval=topic.spec.flush_interval,
+                producer_limits=producer_limits,
             )
         )
         self.is_primary = self.machine.config.is_primary

@@ -13,7 +13,8 @@ from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import wait_for_predecessors
 from smq_broker.segments.sealing import SegmentSealer
 from smq_core.errors import InvalidRequest
-from smq_core.model.entities import Durability, Replica, Segment, Topic
+from smq_core.model.entities import Durability, Replica, SealOutcome, Segment, Topic
+from smq_core.replica.log_entries import ProducerLimits
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
@@ -34,6 +35,7 @@ class SegmentOpener:
         flusher: Flusher,
         sealer: SegmentSealer,
         connect_follower: ConnectFollower,
+        producer_limits: ProducerLimits,
         on_change: Callable[[], None],
     ) -> None:
         self._registry = registry
@@ -43,6 +45,7 @@ class SegmentOpener:
         self._flusher = flusher
         self._sealer = sealer
         self._connect_follower = connect_follower
+        self._producer_limits = producer_limits
         self._on_change = on_change
 
     def open(self, topic: Topic, segment: Segment) -> HostedSegment:
@@ -77,9 +80,14 @@ class SegmentOpener:
             ChunkChain(self._store, topic.name, topic.uid, segment.name),
             self._memory,
             self._clock,
+            producer_limits=self._producer_limits,
             on_chunk_due=self._flusher.enqueue,
             on_change=self._on_change,
         )
+
+    def _known_outcome(self, topic: Topic, segment: str) -> SealOutcome | None:
+        hosted = self._registry.find_sealed(topic.uid, segment)
+        return None if hosted is None else hosted.machine.outcome
 
     def _start_primary(self, hosted: HostedSegment) -> None:
         hosted.links = [
@@ -95,7 +103,7 @@ class SegmentOpener:
                 args=(
                     hosted,
                     lambda name: ChunkChain(self._store, topic.name, topic.uid, name),
-                    lambda name: self._registry.find_sealed(topic.uid, name) is not None,
+                    lambda name: self._known_outcome(topic, name),
                     self._on_change,
                 ),
                 name=f"open-{hosted.name}",

@@ -12,7 +12,7 @@ import structlog
 
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
-from smq_core.model.entities import ChunkInfo
+from smq_core.model.entities import ChunkInfo, SealOutcome
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.chunks.chain import ChunkChain
 
@@ -49,35 +49,40 @@ class ChainEnd:
 def wait_for_predecessors(
     hosted: HostedSegment,
     chain_of: Callable[[str], ChunkChain],
-    is_sealed_here: Callable[[str], bool],
+    known_outcome: Callable[[str], SealOutcome | None],
     on_opened: Callable[[], None],
 ) -> None:
     """Opens a waiting segment when all its predecessors' seal chunks were read. Stops if the segment is fenced.
 
-    ``is_sealed_here`` is true for a segment whose seal chunk this process itself has read or written. The filer is
-    polled, and checked at once when a producer connects, because most producers connect after they got the seal.
-    Blocks; run it in a thread.
+    ``known_outcome`` gives the outcome of a segment whose seal chunk this process itself has read or written. The
+    filer is polled, and checked at once when a producer connects, because most producers connect after they got the
+    seal. Blocks; run it in a thread.
     """
-    chain_ends = {name: ChainEnd(chain_of(name)) for name in hosted.segment.predecessors}
+    chain_ends: dict[str, ChainEnd] = {}
     began = time.monotonic()
     pause = INITIAL_POLL_SECONDS
     while hosted.machine.state is ReplicaState.WAITING:
         for name in sorted(hosted.machine.unread_predecessors):
             try:
-                sealed = is_sealed_here(name) or chain_ends[name].sealed() is not None
+                outcome = known_outcome(name) or _read_outcome(chain_ends.setdefault(name, ChainEnd(chain_of(name))))
             except SmqError as error:
                 hosted.log.warning("predecessor.read_failed", predecessor=name, error=error.message)
                 pause = MAX_POLL_SECONDS
                 continue
-            if sealed:
+            if outcome is not None:
                 with hosted as machine:
-                    machine.predecessor_sealed(name)
+                    machine.predecessor_sealed(outcome)
         if time.monotonic() - began > FAST_POLL_FOR_SECONDS:
             pause = min(pause * 1.5, MAX_POLL_SECONDS)
         if hosted.machine.state is ReplicaState.WAITING:
             hosted.recheck_predecessors.wait(pause)
             hosted.recheck_predecessors.clear()
     on_opened()
+
+
+def _read_outcome(chain_end: ChainEnd) -> SealOutcome | None:
+    info = chain_end.sealed()
+    return None if info is None else info.outcome
 
 
 class SealWatcher:

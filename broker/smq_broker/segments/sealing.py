@@ -134,7 +134,7 @@ class SegmentSealer:
         info = ChunkChain(self._store, topic, uid, segment).read_seal_chunk()
         if info is None:
             raise Unavailable(f"{segment} is not sealed yet: try again")
-        return SealOutcome(segment, info.first, info.producers, info.lost), ()
+        return info.outcome, ()
 
     def record_seal(self, hosted: HostedSegment, info: ChunkInfo) -> None:
         """Marks the segment as sealed, because a seal chunk that another replica or the leader wrote was read."""
@@ -142,7 +142,7 @@ class SegmentSealer:
         with hosted as machine:
             if machine.state is not ReplicaState.SEALED:
                 hosted.successors = successors
-                machine.sealed(SealOutcome(hosted.name, info.first, info.producers, info.lost))
+                machine.sealed(info.outcome)
 
     def _run(self, hosted: HostedSegment, run: _SealRun) -> None:
         try:
@@ -200,16 +200,7 @@ class SegmentSealer:
         if isinstance(operation, WriteChunk):
             info = chunk_info(hosted, operation.chunk)
         elif isinstance(operation, WriteSeal):
-            info = ChunkInfo(
-                segment=hosted.name,
-                first=operation.end,
-                rows=0,
-                writer=hosted.incarnation,
-                nonce=uuid.uuid4().hex,
-                sealed=True,
-                producers=operation.producers,
-                lost=operation.lost,
-            )
+            info = operation.info(hosted.incarnation, uuid.uuid4().hex)
         pause = INITIAL_BACKOFF_SECONDS
         while True:
             try:

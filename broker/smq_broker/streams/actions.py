@@ -13,6 +13,7 @@ from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.sealing import SegmentSealer
+from smq_broker.streams.producer_claims import ProducerClaims
 from smq_core.errors import InvalidRequest, NotHosted
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
@@ -33,16 +34,19 @@ class Actions:
         sealer: SegmentSealer,
         reporter: BrokerStatusReporter,
         locator: Locator,
+        claims: ProducerClaims,
     ) -> None:
         self._registry = registry
         self._opener = opener
         self._sealer = sealer
         self._reporter = reporter
         self._locator = locator
+        self._claims = claims
         self._by_name: dict[str, tuple[Action, str]] = {
             "open": (self._open, "OpenSegment -> OpenedSegment"),
             "seal": (self._seal, "SealSegment -> SealOutcome"),
             "outcome": (self._outcome, "OutcomeRequest -> SealOutcome"),
+            "claim": (self._claim, "ClaimProducer -> ClaimedProducer"),
             "locate": (self._locate, "LocateRequest -> LocateReply"),
             "drain": (self._drain, "DrainRequest -> nothing"),
             "status": (self._status, "nothing -> BrokerStatus"),
@@ -82,12 +86,17 @@ class Actions:
             log.info("seal.not_hosted", segment=request.segment, topic=request.topic)
             raise
         outcome = self._sealer.seal(hosted, successors, request.reason, context.is_cancelled)
-        return outcome_to_pb(outcome, successors=hosted.successors)
+        # The leader needs the end and the loss. Thousands of producers would only make the reply large.
+        return outcome_to_pb(outcome, only="", successors=hosted.successors)
 
     def _outcome(self, body: object, _: Any) -> Message:
         request = parse(pb.OutcomeRequest, body)
         outcome, successors = self._sealer.outcome(full_name(request.topic), request.uid, request.segment)
         return outcome_to_pb(outcome, only=request.producer or None, successors=successors)
+
+    def _claim(self, body: object, _: Any) -> Message:
+        request = parse(pb.ClaimProducer, body)
+        return self._claims.claim(full_name(request.topic), request)
 
     def _locate(self, body: object, _: Any) -> Message:
         return self._locator.locate(parse(pb.LocateRequest, body).topic)

@@ -17,9 +17,9 @@ from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.segments.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES, partition_bounds, partition_column
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_broker.segments.payloads import Payload, compact
-from smq_core.errors import InvalidRequest, MessageTooLarge, NotOpenYet, SegmentSealed, SmqError
-from smq_core.replica.log_entries import Ack, IncomingBatch
-from smq_core.replica.producer_map import BatchId
+from smq_broker.streams.producer_claims import check_identity
+from smq_core.errors import InvalidRequest, MessageTooLarge, SegmentSealed, SmqError
+from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
@@ -47,11 +47,11 @@ class ProducerStream:
         accepting_batches: threading.Event,
         broker_metrics: BrokerMetrics,
     ) -> None:
-        if not hello.producer or len(hello.producer) > 256:
-            raise InvalidRequest("a producer's name has 1 to 256 characters")
+        check_identity(hello.producer, hello.instance)
         self._hosted = hosted
         self._producer = hello.producer
         self._epoch = hello.epoch
+        self._instance = hello.instance
         self._context = context
         self._reader = reader
         self._writer = writer
@@ -65,7 +65,6 @@ class ProducerStream:
         self._ended = False
         self._error: SmqError | None = None
         self._opened: pb.ProducerReply | None = None
-        self._registered = False
 
     # ---- called by the segment, under its lock
 
@@ -109,6 +108,7 @@ class ProducerStream:
                 acker.join()
             with self._hosted.lock:
                 self._hosted.streams.discard(self)
+                self._hosted.machine.close_producer(self, self._producer)
 
     def _is_sealing(self) -> bool:
         """The segment is being sealed: the acker ends by itself after it has sent the outcome."""
@@ -122,33 +122,29 @@ class ProducerStream:
         with self._hosted as machine:
             self._hosted.streams.add(self)
             try:
-                last = machine.open_producer(self._producer, self._epoch)
-                self._registered = True
+                opened = machine.open_producer(self, self._producer, self._epoch, self._instance)
             except SegmentSealed:
                 return False
-            except NotOpenYet:
-                last = None
-        opened = pb.ProducerReply.Opened(last_sequence=last, max_batch_bytes=self._max_batch)
-        self._opened = pb.ProducerReply(opened=opened)
+        self._opened = pb.ProducerReply(
+            opened=pb.ProducerReply.Opened(
+                last_sequence=opened.last_sequence,
+                max_batch_bytes=self._max_batch,
+                end=opened.end,
+                forgotten_upto=opened.forgotten_upto,
+            )
+        )
         return True
 
     def _wait_until_open(self) -> None:
-        """Waits until the segment opens: the producer may learn earlier than it that the predecessors are sealed.
+        """Waits until the segment opens, or for a timeout, after which it still refuses the batch.
 
-        Raises NotOpenYet after a timeout.
+        The producer may learn earlier than the segment that the predecessors are sealed.
         """
         hosted = self._hosted
         hosted.recheck_predecessors.set()
         deadline = time.monotonic() + OPEN_TIMEOUT_SECONDS
-        while True:
-            with hosted as machine:
-                try:
-                    machine.open_producer(self._producer, self._epoch)
-                    self._registered = True
-                    return
-                except NotOpenYet:
-                    if time.monotonic() > deadline:
-                        raise
+        with hosted.lock:
+            while hosted.machine.state is ReplicaState.WAITING and time.monotonic() <= deadline:
                 hosted.changed.wait(CLIENT_CHECK_SECONDS)
 
     def _receive_batch(self, same_schema: bool) -> bool:
@@ -170,7 +166,7 @@ class ProducerStream:
                 limit=self._max_batch,
             )
         batch = self._hosted.wire.accept(chunk.data, same_schema)
-        if not self._registered:
+        if self._hosted.machine.state is ReplicaState.WAITING:
             self._wait_until_open()
         self._append(header.sequence, batch)
         return True
@@ -181,7 +177,7 @@ class ProducerStream:
         size = batch.get_total_buffer_size()
         payload = Payload(batch)
         incoming = IncomingBatch(
-            id=BatchId(self._producer, self._epoch, sequence),
+            id=BatchId(self._producer, self._epoch, sequence, self._instance),
             rows=batch.num_rows,
             nbytes=size + ENTRY_OVERHEAD_BYTES,
             partition_min=low,

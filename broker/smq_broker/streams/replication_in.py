@@ -8,11 +8,10 @@ from smq_broker.segments.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import PayloadSpan, compact, split_block
 from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
-from smq_core.replica.log_entries import Entry, IncomingBatch, ReplicationMessage
-from smq_core.replica.producer_map import BatchId
+from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb
+from smq_proto.wire import error_to_pb, producer_from_pb
 
 
 def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, writer: Any) -> None:
@@ -77,14 +76,17 @@ def _decode_message(hosted: HostedSegment, chunk: Any, same_schema: bool) -> Rep
     first = header.base_offset
     for entry, payload in zip(header.entries, payloads, strict=True):
         incoming = IncomingBatch(
-            id=BatchId(entry.producer, entry.epoch, entry.sequence),
+            id=BatchId(entry.producer, entry.epoch, entry.sequence, entry.instance),
             rows=entry.rows,
             nbytes=int(share * entry.rows) + ENTRY_OVERHEAD_BYTES,
             partition_min=entry.partition_min,
             partition_max=entry.partition_max,
             payload=payload,
         )
-        entries.append(Entry(first, incoming, entry.appended))
+        inherited = None
+        if entry.HasField("inherited"):
+            inherited = {name: producer_from_pb(state) for name, state in entry.inherited.producers.items()}
+        entries.append(Entry(first, incoming, entry.appended, tuple(entry.forgotten), inherited))
         first += entry.rows
     return ReplicationMessage(header.base_offset, tuple(entries), header.watermark, header.chain_end, header.credit)
 

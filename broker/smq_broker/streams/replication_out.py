@@ -19,11 +19,11 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import rows_as_batch
 from smq_core.errors import NotHosted, SegmentSealed, SmqError, Unavailable, WrongIncarnation
 from smq_core.model.entities import Replica
-from smq_core.replica.log_entries import ReplicationMessage
+from smq_core.replica.log_entries import Entry, ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.flight import from_flight, parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, error_from_pb
+from smq_proto.wire import PROTOCOL, error_from_pb, producer_to_pb
 
 HEARTBEAT = 1.0
 UPDATE_DELAY_SECONDS = 0.02
@@ -255,21 +255,29 @@ class _StreamEnded(Unavailable):
     """The stream ended without an error; closing it may return one."""
 
 
+def _encode_entry(entry: Entry) -> pb.ReplicationBatch.Entry:
+    inherited = None
+    if entry.inherited is not None:
+        states = {name: producer_to_pb(state) for name, state in entry.inherited.items()}
+        inherited = pb.InheritedProducers(producers=states)
+    return pb.ReplicationBatch.Entry(
+        producer=entry.batch.id.producer,
+        epoch=entry.batch.id.epoch,
+        sequence=entry.batch.id.sequence,
+        instance=entry.batch.id.instance,
+        rows=entry.batch.rows,
+        appended=entry.appended,
+        partition_min=entry.batch.partition_min,
+        partition_max=entry.batch.partition_max,
+        forgotten=entry.forgotten,
+        inherited=inherited,
+    )
+
+
 def _encode(message: ReplicationMessage) -> bytes:
     return pb.ReplicationBatch(
         base_offset=message.base_offset,
-        entries=[
-            pb.ReplicationBatch.Entry(
-                producer=entry.batch.id.producer,
-                epoch=entry.batch.id.epoch,
-                sequence=entry.batch.id.sequence,
-                rows=entry.batch.rows,
-                appended=entry.appended,
-                partition_min=entry.batch.partition_min,
-                partition_max=entry.batch.partition_max,
-            )
-            for entry in message.entries
-        ],
+        entries=[_encode_entry(entry) for entry in message.entries],
         watermark=message.watermark,
         chain_end=message.chain_end,
         credit=message.credit,

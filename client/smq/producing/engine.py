@@ -23,7 +23,7 @@ from smq.producing.seal_outcomes import SealOutcomeClient
 from smq.producing.segment_sender import SegmentSender
 from smq.producing.segment_stream import SegmentStream
 from smq.transport.topic_view import TopicSnapshot, TopicView
-from smq_core.errors import InvalidRequest, Overloaded, ProducerFenced, SmqError, UnknownTopic
+from smq_core.errors import DeliveryUnknown, InvalidRequest, Overloaded, ProducerFenced, SmqError, UnknownTopic
 from smq_core.model.entities import Replica, SealOutcome, Segment
 from smq_core.producing.send_queue import DeliveredSubBatch, SendQueue, SendQueues, SendQueueState
 from smq_core.reconcile.topic_reconciler import writable_segments
@@ -62,6 +62,7 @@ class ProducerEngine:
         encoder: BatchEncoder,
         producer_id: str,
         epoch: int,
+        instance: str,
         timeout: float,
         max_in_flight: int,
         on_resolved: Callable[[], None],
@@ -71,6 +72,7 @@ class ProducerEngine:
         self._schema = encoder.schema
         self._uid = view.snapshot.topic.uid
         self._epoch = epoch
+        self._instance = instance
         self.timeout = timeout
         self.max_in_flight = max_in_flight
         self.lock = threading.Lock()
@@ -202,6 +204,7 @@ class ProducerEngine:
             self._uid,
             self.producer_id,
             self._epoch,
+            self._instance,
             self._schema,
             self.view.dialer,
             self.on_reply,
@@ -229,7 +232,8 @@ class ProducerEngine:
                 if kind == "opened":
                     last = reply.opened.last_sequence if reply.opened.HasField("last_sequence") else None
                     self.max_batch_bytes = reply.opened.max_batch_bytes or self.max_batch_bytes
-                    send_queue.opened(last)
+                    unknown = send_queue.opened(last, end=reply.opened.end, forgotten_upto=reply.opened.forgotten_upto)
+                    callbacks = self._fail_unknown(unknown)
                     sender.opened()
                     sender.wake.notify_all()
                 elif kind == "acks":
@@ -389,9 +393,9 @@ class ProducerEngine:
         unresolved: list[object] = []
         send_queue = self.send_queues.send_queues.get(segment.name)
         if send_queue is not None and send_queue.state is not SendQueueState.DONE:
-            producer_state = outcome.producers.get(self.producer_id) if outcome is not None else None
-            delivered, unresolved = send_queue.resolve(producer_state, self._epoch)
-            callbacks = self._resolve_delivered(delivered)
+            resolution = send_queue.resolve(outcome, self.producer_id, self._epoch, self._instance)
+            callbacks = self._resolve_delivered(resolution.delivered) + self._fail_unknown(resolution.unknown)
+            unresolved = resolution.resend
         self._route = self._route.with_replacement(segment, self._targets)
         for sub_batch in unresolved:
             assert isinstance(sub_batch, SubBatch)
@@ -430,6 +434,21 @@ class ProducerEngine:
             callbacks += sub_batch.delivery_state.delivered(sub_batch.rows, one.segment, one.first_offset)
             self.in_flight -= sub_batch.cost
         if delivered:
+            self._capacity.notify_all()
+        return callbacks
+
+    def _fail_unknown(self, sub_batches: list[object]) -> Callbacks:
+        """Fails sub-batches that may or may not be in a segment that has forgotten this producer."""
+        callbacks: Callbacks = []
+        for sub_batch in sub_batches:
+            assert isinstance(sub_batch, SubBatch)
+            error = DeliveryUnknown(
+                f"{self.view.name} does not remember producer {self.producer_id} any more, so {sub_batch.rows} "
+                "messages may or may not have been stored. Send them again only if duplicates do no harm"
+            )
+            callbacks += sub_batch.delivery_state.failed(sub_batch.rows, error)
+            self.in_flight -= sub_batch.cost
+        if sub_batches:
             self._capacity.notify_all()
         return callbacks
 

@@ -40,6 +40,7 @@ class SegmentStream:
         uid: str,
         producer: str,
         epoch: int,
+        instance: str,
         schema: pa.Schema,
         dialer: Dialer,
         on_reply: OnReply,
@@ -52,7 +53,7 @@ class SegmentStream:
             segment=segment.name,
             incarnation=segment.primary.incarnation,
             uid=uid,
-            producer=pb.ProducerHello(producer=producer, epoch=epoch),
+            producer=pb.ProducerHello(producer=producer, epoch=epoch, instance=instance),
         )
         self._schema = schema
         self._on_reply = on_reply

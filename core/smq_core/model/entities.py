@@ -227,13 +227,18 @@ class Layout:
 class ProducerState:
     """The state of one producer at one position of the log.
 
+    ``instance`` is the nonce of the process that writes as this producer in this epoch; empty if unknown.
+    ``last_sequence`` is -1 if the state was inherited from a predecessor and this log has no batch of it.
     ``recent`` holds the first offsets of the last batches, the newest last: batch ``last_sequence - i`` begins at
     ``recent[-1 - i]``. It has at most ``RECENT_BATCHES`` entries, which limits a producer's batches in flight.
+    ``appended`` is when the last batch was appended, to this log or to a predecessor.
     """
 
     epoch: int
     last_sequence: int
     recent: tuple[int, ...]
+    instance: str = ""
+    appended: Micros = 0
 
     def first_offset(self, sequence: int) -> int | None:
         """The first offset of a batch, or None if it is not in the log or older than ``recent``."""
@@ -243,7 +248,27 @@ class ProducerState:
 
 RECENT_BATCHES = 64
 
+CONFLICTING_INSTANCES = "!"
+"""In place of an instance: several instances used this epoch, so no instance may write in it any more."""
+
 Producers = Mapping[str, ProducerState]
+
+
+@dataclass(frozen=True, slots=True)
+class SealOutcome:
+    """The content of the seal chunk: the segment's end and each producer's last sequence.
+
+    ``forgotten_upto`` is above the first offset of the last batch of every producer that was forgotten.
+    ``uninherited`` names predecessors whose producers are not in ``producers``, because the segment ended before a
+    batch came: its successors inherit from them directly.
+    """
+
+    segment: str
+    end: int
+    producers: Producers = field(default_factory=dict)
+    lost: tuple[int, int] | None = None
+    forgotten_upto: int = 0
+    uninherited: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +276,13 @@ class ChunkInfo:
     """The metadata of one chunk. The next chunk begins at ``first + rows``; a seal chunk has no rows and is the last.
 
     ``nonce`` is unique for each attempt to write, so that a writer recognises its own object on reading back.
-    ``producers`` is the state of every live producer at the chunk's end. ``lost`` is the range of offsets that a
-    seal from the filer reports as lost, if known. ``upload`` names the file below ``_uploads/`` that holds the chunk's
-    rows, if the chunk has none itself. Nothing writes such chunks yet, but garbage collection respects them.
+    ``lost`` is the range of offsets that a seal from the filer reports as lost, if known. ``upload`` names the file
+    below ``_uploads/`` that holds the chunk's rows, if the chunk has none itself. Nothing writes such chunks yet, but
+    garbage collection respects them.
+
+    ``producers`` is the state of producers at the chunk's end. If ``snapshot_at`` is None, it has all of them.
+    Otherwise it has those that changed in this chunk, ``forgotten`` names those that were dropped, and the chunk at
+    offset ``snapshot_at`` is the last one that has all. ``forgotten_upto`` and ``uninherited`` are as in SealOutcome.
     """
 
     segment: str
@@ -265,17 +294,16 @@ class ChunkInfo:
     producers: Producers = field(default_factory=dict)
     lost: tuple[int, int] | None = None
     upload: str | None = None
+    snapshot_at: int | None = None
+    forgotten: tuple[str, ...] = ()
+    forgotten_upto: int = 0
+    uninherited: tuple[str, ...] = ()
 
     @property
     def end(self) -> int:
         return self.first + self.rows
 
-
-@dataclass(frozen=True, slots=True)
-class SealOutcome:
-    """The content of the seal chunk: the segment's end and each producer's last sequence."""
-
-    segment: str
-    end: int
-    producers: Producers = field(default_factory=dict)
-    lost: tuple[int, int] | None = None
+    @property
+    def outcome(self) -> SealOutcome:
+        """What a seal chunk fixed."""
+        return SealOutcome(self.segment, self.first, self.producers, self.lost, self.forgotten_upto, self.uninherited)

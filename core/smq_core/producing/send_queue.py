@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from smq_core.errors import ProducerFenced, SequenceGap
-from smq_core.model.entities import RECENT_BATCHES, ProducerState, Segment
+from smq_core.model.entities import RECENT_BATCHES, SealOutcome, Segment
 
 MAX_IN_FLIGHT = RECENT_BATCHES
 
@@ -50,6 +50,19 @@ class DeliveredSubBatch:
 
 
 @dataclass(slots=True)
+class Resolution:
+    """What became of a queue's sub-batches when its segment was sealed.
+
+    ``resend`` has, in order, those that the successors must get. Nobody knows the outcome of those in ``unknown``,
+    because the segment may have forgotten this producer after it had appended them.
+    """
+
+    delivered: list[DeliveredSubBatch] = field(default_factory=list)
+    resend: list[object] = field(default_factory=list)
+    unknown: list[object] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class SendQueue:
     """The sub-batches for one segment. ``queue`` was never sent; ``in_flight`` may be in the log."""
 
@@ -60,6 +73,8 @@ class SendQueue:
     in_flight: deque[SentSubBatch] = field(default_factory=deque)
     to_resend: int = 0
     """How many of ``in_flight``, counted from the end, have to be sent again on the current stream."""
+    log_start: int = 0
+    """Batches in flight that are in the log begin at this offset or above."""
 
     def next_to_send(self) -> SentSubBatch | None:
         """The next sub-batch to send. None if nothing waits, the stream is closed, or enough is in flight."""
@@ -76,34 +91,45 @@ class SendQueue:
         self.in_flight.append(sent)
         return sent
 
-    def opened(self, last_sequence: int | None) -> None:
+    def opened(self, last_sequence: int | None, *, end: int = 0, forgotten_upto: int = 0) -> list[object]:
         """A stream opened, and the replica reported the last sequence that it has of this producer.
 
         Everything in flight is sent again, even if the replica has it, because the replica acks repeats. If it has no
-        state of a producer that has nothing in flight, it dropped an idle producer, and sequences restart at 0.
+        state of this producer, sequences restart at 0. Returns the sub-batches whose outcome nobody knows, because
+        the replica may have forgotten this producer after it had appended them; they are no longer in flight.
+
+        ``end`` is the log's end, and ``forgotten_upto`` is above the last batch of every producer that was forgotten.
 
         Raises ProducerFenced if the replica has batches that this producer never sent: another producer uses the same
         id and epoch, so this one's messages would be taken for repeats. Raises SequenceGap if the replica has less than
-        it acked while batches are in flight, because their outcome can no longer be determined.
+        it acked, although it has not forgotten this producer.
         """
         if self.state is SendQueueState.DONE:
-            return  # the segment's outcome came before the stream opened
-        if last_sequence is None and not self.in_flight:
-            self.next_sequence = 0
-        first = self.in_flight[0].sequence if self.in_flight else self.next_sequence
+            return []  # the segment's outcome came before the stream opened
         held = -1 if last_sequence is None else last_sequence
         if held >= self.next_sequence:
             raise ProducerFenced(
                 f"{self.segment.name} has batches up to {held} of another producer with this id and epoch; "
-                "use a higher epoch at each start, or another id"
+                "start this one again without epoch=, or give it another id"
             )
-        if held < first - 1:
+        was_forgotten = held < 0 and forgotten_upto >= self.log_start
+        first = self.in_flight[0].sequence if self.in_flight else self.next_sequence
+        if held < first - 1 and not was_forgotten:
             raise SequenceGap(
                 f"{self.segment.name} has this producer's batches up to {held}, but {first - 1} was acked",
                 expected=held + 1,
             )
+        unknown: list[object] = []
+        if held < 0:
+            if self.in_flight and forgotten_upto > self.log_start:
+                unknown = [sent.sub_batch for sent in self.in_flight]
+                self.in_flight.clear()
+            self.in_flight = deque(SentSubBatch(n, sent.sub_batch) for n, sent in enumerate(self.in_flight))
+            self.next_sequence = len(self.in_flight)
+            self.log_start = end
         self.state = SendQueueState.STREAMING
         self.to_resend = len(self.in_flight)
+        return unknown
 
     def acked(self, first_sequence: int, first_offsets: Sequence[int | None]) -> list[DeliveredSubBatch]:
         """Batches from ``first_sequence`` on are durable. Repeated and late acks are ignored."""
@@ -111,6 +137,8 @@ class SendQueue:
         for sequence, offset in enumerate(first_offsets, first_sequence):
             if self.in_flight and self.in_flight[0].sequence == sequence:
                 delivered.append(DeliveredSubBatch(self.segment.name, self.in_flight.popleft().sub_batch, offset))
+                if offset is not None:
+                    self.log_start = max(self.log_start, offset + 1)
         self.to_resend = min(self.to_resend, len(self.in_flight))
         return delivered
 
@@ -119,33 +147,40 @@ class SendQueue:
         if self.state is SendQueueState.STREAMING:
             self.state = SendQueueState.CLOSED
 
-    def resolve(self, known: ProducerState | None, epoch: int) -> tuple[list[DeliveredSubBatch], list[object]]:
-        """Applies the segment's outcome. Returns what is in the log, and, in order, what the successors must get.
+    def resolve(self, outcome: SealOutcome | None, producer: str, epoch: int, instance: str = "") -> Resolution:
+        """Applies the segment's outcome; None if it is not needed, because nothing is in flight.
 
-        Raises ProducerFenced, and changes nothing, if the log ends with a newer epoch of this producer.
+        Raises ProducerFenced, and changes nothing, if the log ends with a newer epoch or another instance of this
+        producer.
         """
+        known = outcome.producers.get(producer) if outcome is not None else None
         if known is not None and known.epoch > epoch:
             raise ProducerFenced(
                 f"{self.segment.name} ended with epoch {known.epoch} of this producer; "
                 f"this process has epoch {epoch} and must stop",
                 epoch=known.epoch,
             )
+        if known is not None and known.epoch == epoch and known.instance and instance and known.instance != instance:
+            raise ProducerFenced(
+                f"another process wrote to {self.segment.name} with this producer's id and epoch {epoch}. Give each "
+                "process its own producer_id; to replace a process, start the new one without epoch="
+            )
         self.state = SendQueueState.DONE
         same = known if known is not None and known.epoch == epoch else None
         last = same.last_sequence if same is not None else -1
-        delivered: list[DeliveredSubBatch] = []
-        resend: list[object] = []
+        forgotten = same is None and outcome is not None and outcome.forgotten_upto > self.log_start
+        resolution = Resolution()
         for sent in self.in_flight:
             if same is not None and sent.sequence <= last:
                 first = same.first_offset(sent.sequence)
-                delivered.append(DeliveredSubBatch(self.segment.name, sent.sub_batch, first))
+                resolution.delivered.append(DeliveredSubBatch(self.segment.name, sent.sub_batch, first))
             else:
-                resend.append(sent.sub_batch)
-        resend.extend(self.queue)
+                (resolution.unknown if forgotten else resolution.resend).append(sent.sub_batch)
+        resolution.resend.extend(self.queue)
         self.in_flight.clear()
         self.queue.clear()
         self.to_resend = 0
-        return delivered, resend
+        return resolution
 
     @property
     def idle(self) -> bool:

@@ -6,13 +6,43 @@ All are frozen, and payloads are opaque. Offsets count the messages of one segme
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from smq_core.model.entities import SECOND, Durability, Micros, Producers
+from smq_core.model.entities import SECOND, ChunkInfo, Durability, Micros, Producers
 from smq_core.model.keyspace import KeyRange
-from smq_core.replica.producer_map import BatchId
 
 MAX_CHUNK_BYTES = 64 * 1024 * 1024
 """A chunk takes at most this many bytes from the tail, or ``flush_bytes`` if that is more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerLimits:
+    """When a primary forgets producers that have no open stream.
+
+    ``idle`` is in microseconds of log time, from a producer's last batch. ``count`` is how many a segment remembers
+    before it forgets the ones that disconnected first.
+
+    A chunk has the state of all producers if there are at most ``snapshot_below``, and after ``snapshot_every`` chunks
+    that had only what changed.
+    """
+
+    count: int = 20_000
+    idle: Micros = 7 * 24 * 3600 * SECOND
+    snapshot_below: int = 100
+    snapshot_every: int = 64
+
+
+class BatchId(NamedTuple):
+    """Identifies a batch: its producer, the producer's epoch, the sequence, and the instance that sent it.
+
+    The sequence counts the producer's batches for this segment, from 0 in each epoch. The instance is the nonce of
+    one producer process; it is empty if the producer sent none.
+    """
+
+    producer: str
+    epoch: int
+    sequence: int
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +59,18 @@ class IncomingBatch:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A batch in the log, at offsets ``first .. end - 1``. ``appended`` never decreases within a segment."""
+    """A batch in the log, at offsets ``first .. end - 1``. ``appended`` never decreases within a segment.
+
+    An entry also carries what the primary decided about producers just before this batch, so that every replica and
+    every sealer computes the same state: ``forgotten`` names producers to drop. ``inherited`` is what the first entry
+    of a segment takes over from the predecessors.
+    """
 
     first: int
     batch: IncomingBatch
     appended: Micros
+    forgotten: tuple[str, ...] = ()
+    inherited: Producers | None = None
 
     @property
     def end(self) -> int:
@@ -63,11 +100,16 @@ class ReplicationMessage:
 
 @dataclass(frozen=True, slots=True)
 class ChunkWrite:
-    """The next chunk. ``entries`` are contiguous from ``first``; ``producers`` is the state at the chunk's end."""
+    """The next chunk. ``entries`` are contiguous from ``first``; ``producers`` is the whole state at the chunk's end.
+
+    ``snapshot_at`` is the first offset of the last chunk that contains the whole state; None if this one should.
+    """
 
     first: int
     entries: tuple[Entry, ...]
     producers: Producers
+    forgotten_upto: int = 0
+    snapshot_at: int | None = None
 
     @property
     def end(self) -> int:
@@ -77,10 +119,42 @@ class ChunkWrite:
     def rows(self) -> int:
         return self.end - self.first
 
+    @property
+    def changed(self) -> set[str]:
+        """The producers whose state changed in this chunk."""
+        names = {entry.batch.id.producer for entry in self.entries}
+        for entry in self.entries:
+            names.update(entry.forgotten)
+            names.update(entry.inherited or ())
+        return names
+
+    def info(self, segment: str, writer: str, nonce: str) -> ChunkInfo:
+        """The chunk's metadata."""
+        if self.snapshot_at is None:
+            return ChunkInfo(
+                segment, self.first, self.rows, writer, nonce,
+                producers=self.producers, forgotten_upto=self.forgotten_upto,
+            )  # fmt: skip
+        changed = self.changed
+        return ChunkInfo(
+            segment,
+            self.first,
+            self.rows,
+            writer,
+            nonce,
+            producers={name: self.producers[name] for name in changed if name in self.producers},
+            snapshot_at=self.snapshot_at,
+            forgotten=tuple(sorted(name for name in changed if name not in self.producers)),
+            forgotten_upto=self.forgotten_upto,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """The settings that never change for a segment. ``replicas`` are incarnations; the first one is the primary."""
+    """The settings that never change for a segment. ``replicas`` are incarnations; the first one is the primary.
+
+    A primary forgets producers beyond ``producer_limits``.
+    """
 
     segment: str
     range: KeyRange
@@ -90,6 +164,7 @@ class ReplicaConfig:
     predecessors: tuple[str, ...] = ()
     flush_bytes: int = 32 * 1024 * 1024
     flush_interval: Micros = 10 * SECOND
+    producer_limits: ProducerLimits = ProducerLimits()
 
     @property
     def is_primary(self) -> bool:

@@ -22,18 +22,20 @@ from enum import StrEnum
 from itertools import chain
 from typing import Literal
 
-from smq_core.errors import NotOpenYet, OffsetMismatch, ProducerFenced, SegmentSealed, SequenceGap, WrongPartition
-from smq_core.model.entities import Durability, Micros, Producers, SealOutcome
+from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
+from smq_core.model.entities import Durability, Micros, SealOutcome
 from smq_core.replica.log_entries import (
     MAX_CHUNK_BYTES,
     Ack,
+    BatchId,
     ChunkWrite,
     Entry,
     IncomingBatch,
     ReplicaConfig,
     ReplicationMessage,
 )
-from smq_core.replica.producer_map import BatchId, ProducerMap
+from smq_core.replica.producer_map import ProducerMap
+from smq_core.replica.producer_sessions import OpenedProducer, ProducerSessions
 
 
 class ReplicaState(StrEnum):
@@ -86,9 +88,10 @@ class SegmentReplica:
     """Bytes to keep below ``chain_end``, so that readers near the end need not fetch each chunk from the filer."""
     recent: deque[Entry] = field(default_factory=deque)
     _recent_bytes: int = 0
-    _producers: ProducerMap = field(default_factory=ProducerMap)
+    sessions: ProducerSessions = field(init=False)
     _chain_producers: ProducerMap = field(default_factory=ProducerMap)
-    _unread_predecessors: set[str] = field(default_factory=set)
+    _snapshot_at: int | None = None
+    _chunks_since_snapshot: int = 0
     _followers: dict[str, _Follower] = field(default_factory=dict)
     _pending_acks: deque[_PendingAck] = field(default_factory=deque)
     _repeat_acks: list[_PendingAck] = field(default_factory=list)
@@ -97,44 +100,56 @@ class SegmentReplica:
     _last_appended: Micros = 0
 
     def __post_init__(self) -> None:
-        self._unread_predecessors = set(self.config.predecessors)
+        self.sessions = ProducerSessions(self.config)
         self._followers = {name: _Follower() for name in self.config.followers if self.config.is_primary}
-        if self.config.is_primary and self._unread_predecessors:
+        if self.config.is_primary and self.config.predecessors:
             self.state = ReplicaState.WAITING
 
     # ---- opening
 
-    def predecessor_sealed(self, segment: str) -> None:
-        """This predecessor's seal chunk was read from the filer. After the last one, the segment opens."""
-        self._unread_predecessors.discard(segment)
-        if self.state is ReplicaState.WAITING and not self._unread_predecessors:
+    def predecessor_sealed(self, outcome: SealOutcome) -> None:
+        """This predecessor's seal chunk was read from the filer. After the last one, the segment opens.
+
+        ``unread_predecessors`` may get further names: see ``SealOutcome.uninherited``.
+        """
+        self.sessions.predecessor_sealed(outcome)
+        if self.state is ReplicaState.WAITING and not self.sessions.unread_predecessors:
             self.state = ReplicaState.OPEN
 
     @property
     def unread_predecessors(self) -> frozenset[str]:
-        return frozenset(self._unread_predecessors)
+        return frozenset(self.sessions.unread_predecessors)
 
     # ---- from producers, at the primary
 
-    def open_producer(self, producer: str, epoch: int) -> int | None:
-        """Opens a producer's stream. Returns the last sequence in the log, acked or not, or None.
+    def open_producer(self, stream: object, producer: str, epoch: int, instance: str = "") -> OpenedProducer:
+        """Opens a producer's stream, which replaces older ones of this producer. ``close_producer`` closes it.
 
-        Raises NotOpenYet, SegmentSealed or ProducerFenced.
+        A segment that waits for its predecessors has no batches of any producer, so it opens streams at once, too.
+        Raises SegmentSealed or ProducerFenced.
         """
-        self._require_open()
-        known = self._producers.get(producer)
-        self._require_current_epoch(producer, epoch)
-        return known.last_sequence if known is not None and known.epoch == epoch else None
+        if self.state is not ReplicaState.WAITING:
+            self._require_open()
+        self.sessions.require_current(producer, epoch, instance)
+        self.sessions.opened(producer, epoch, instance, stream)
+        last = self._producers.expected(producer, epoch) - 1
+        return OpenedProducer(last if last >= 0 else None, self.end, self._producers.forgotten_upto)
+
+    def close_producer(self, stream: object, producer: str) -> None:
+        """A stream of this producer ended. Only producers without an open stream may be forgotten."""
+        self.sessions.closed(producer, stream)
 
     def append(self, stream: object, batch: IncomingBatch, now: Micros) -> Entry | None:
         """Appends the next batch of a producer. Returns None if it is a repeat; ``take_acks`` acks repeats, too.
 
-        Raises SequenceGap (with the expected sequence), ProducerFenced, WrongPartition, NotOpenYet or SegmentSealed.
+        Raises SequenceGap (with the expected sequence), ProducerFenced, WrongPartition, NotOpenYet, SegmentSealed, or
+        Unavailable if the producer has opened a newer stream.
         An error leaves the replica unchanged.
         """
         self._require_open()
         id_ = batch.id
-        self._require_current_epoch(id_.producer, id_.epoch)
+        self.sessions.require_current(id_.producer, id_.epoch, id_.instance)
+        self.sessions.require_newest(id_.producer, id_.epoch, id_.instance, stream)
         own = self.config.range
         if batch.partition_min < own.start or batch.partition_max >= own.stop:
             raise WrongPartition(
@@ -152,7 +167,8 @@ class SegmentReplica:
             self._ack_repeat(stream, id_)
             return None
         self._last_appended = max(self._last_appended, now)
-        entry = Entry(self.end, batch, self._last_appended)
+        forgotten = self.sessions.take_forgotten(id_.producer, self._last_appended, self.watermark)
+        entry = Entry(self.end, batch, self._last_appended, forgotten, self.sessions.take_inherited())
         self._append_entry(entry)
         self._pending_acks.append(_PendingAck(entry.end, Ack(stream, id_, entry.first)))
         self._advance_watermark()
@@ -286,8 +302,18 @@ class SegmentReplica:
             return None
         entries = self._next_entries(upto)
         producers = self._chain_producers.copy()
-        producers.apply_all([(entry.batch.id, entry.first) for entry in entries])
-        self._chunk_in_flight = ChunkWrite(self.chain_end, entries, producers.snapshot())
+        producers.apply_all(entries)
+        complete = (
+            len(producers) <= self.config.producer_limits.snapshot_below
+            or self._chunks_since_snapshot >= self.config.producer_limits.snapshot_every
+        )
+        self._chunk_in_flight = ChunkWrite(
+            self.chain_end,
+            entries,
+            producers.snapshot(),
+            producers.forgotten_upto,
+            None if complete else self._snapshot_at,
+        )
         return self._chunk_in_flight
 
     def _next_entries(self, upto: int) -> tuple[Entry, ...]:
@@ -312,6 +338,9 @@ class SegmentReplica:
         self._chunk_in_flight = None
         if self.state is ReplicaState.SEALED:
             return
+        if chunk.snapshot_at is None:
+            self._snapshot_at, self._chunks_since_snapshot = chunk.first, 0
+        self._chunks_since_snapshot += 1
         self._trim(chunk.end)
         if self.config.durability is Durability.STORED:
             self._advance_watermark()
@@ -346,9 +375,14 @@ class SegmentReplica:
         self._pending_acks.clear()
         self._repeat_acks.clear()
 
-    def chain_producers(self) -> Producers:
+    def chain_producers(self) -> ProducerMap:
         """The producers' state at ``chain_end``, where the tail begins."""
-        return self._chain_producers.snapshot()
+        return self._chain_producers.copy()
+
+    @property
+    def inherits(self) -> bool:
+        """Whether this replica knows what the segment took over from its predecessors."""
+        return self.end > 0 or not self.sessions.unread_predecessors
 
     # ---- reading
 
@@ -376,23 +410,19 @@ class SegmentReplica:
 
     # ---- inside
 
+    @property
+    def _producers(self) -> ProducerMap:
+        return self.sessions.producers
+
     def _require_open(self) -> None:
         if self.state is ReplicaState.WAITING:
             raise NotOpenYet(
                 f"{self.config.segment} opens once these predecessors are sealed: "
-                + ", ".join(sorted(self._unread_predecessors)),
+                + ", ".join(sorted(self.unread_predecessors)),
                 segment=self.config.segment,
             )
         if self.state is not ReplicaState.OPEN:
             raise self._sealed_error()
-
-    def _require_current_epoch(self, producer: str, epoch: int) -> None:
-        known = self._producers.get(producer)
-        if known is not None and epoch < known.epoch:
-            raise ProducerFenced(
-                f"producer {producer} is at epoch {known.epoch}; this process has epoch {epoch} and must stop",
-                epoch=known.epoch,
-            )
 
     def _sealed_error(self) -> SegmentSealed:
         return SegmentSealed(
@@ -406,7 +436,7 @@ class SegmentReplica:
         self.end = entry.end
         self._last_appended = entry.appended
         self.tail_bytes += batch.nbytes
-        self._producers.apply(batch.id, entry.first)
+        self._producers.apply(entry)
         self.counters.messages += batch.rows
         self.counters.bytes += batch.nbytes
         self.counters.batches += 1
@@ -430,12 +460,12 @@ class SegmentReplica:
         self.watermark = max(self.watermark, reached)
 
     def _trim(self, upto: int) -> None:
-        gone: list[tuple[BatchId, int]] = []
+        gone: list[Entry] = []
         while self.tail and self.tail[0].end <= upto:
             entry = self.tail.popleft()
             self.tail_bytes -= entry.batch.nbytes
             self.chain_end = entry.end
-            gone.append((entry.batch.id, entry.first))
+            gone.append(entry)
             if self.recent_limit_bytes:
                 self.recent.append(entry)
                 self._recent_bytes += entry.batch.nbytes

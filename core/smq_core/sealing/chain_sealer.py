@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from smq_core.model.entities import ChunkInfo, Producers, SealOutcome
+from smq_core.model.entities import ChunkInfo, SealOutcome
 from smq_core.replica.log_entries import MAX_CHUNK_BYTES, ChunkWrite, Entry
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.segment_replica import SegmentReplica
@@ -33,11 +33,25 @@ class WriteChunk:
 
 @dataclass(frozen=True, slots=True)
 class WriteSeal:
-    """Create the seal chunk at ``end``. The answer is as for ``WriteChunk``."""
+    """Create the seal chunk that fixes this outcome. The answer is as for ``WriteChunk``."""
 
-    end: int
-    producers: Producers
-    lost: tuple[int, int] | None = None
+    outcome: SealOutcome
+
+    def info(self, writer: str, nonce: str) -> ChunkInfo:
+        """The seal chunk's metadata."""
+        fixed = self.outcome
+        return ChunkInfo(
+            segment=fixed.segment,
+            first=fixed.end,
+            rows=0,
+            writer=writer,
+            nonce=nonce,
+            sealed=True,
+            producers=fixed.producers,
+            lost=fixed.lost,
+            forgotten_upto=fixed.forgotten_upto,
+            uninherited=fixed.uninherited,
+        )
 
 
 StoreRequest = ReadChunk | WriteChunk | WriteSeal
@@ -46,18 +60,31 @@ StoreReply = ChunkInfo | bool | None
 
 @dataclass(frozen=True, slots=True)
 class UnsealedTail:
-    """The entries that a sealer holds, contiguous from ``start``, and the producers' state at ``start``."""
+    """The entries that a sealer holds, contiguous from ``start``, and the producers' state at ``start``.
+
+    ``uninherited`` names the segment's predecessors if the sealer does not know what the segment takes over from them.
+    The first entry of the log says it, so this matters only for a segment that ends empty.
+    """
 
     start: int = 0
-    producers: Producers = field(default_factory=dict)
+    producers: ProducerMap = field(default_factory=ProducerMap)
     entries: tuple[Entry, ...] = ()
     knows_chain_end: bool = False
     """Only this sealer wrote the chain, apart from other sealers."""
+    uninherited: tuple[str, ...] = ()
 
     @staticmethod
     def of(replica: SegmentReplica) -> UnsealedTail:
-        known = replica.config.is_primary
-        return UnsealedTail(replica.chain_end, replica.chain_producers(), tuple(replica.tail), known)
+        producers = replica.chain_producers()
+        if replica.end == 0 and replica.inherits:
+            producers = replica.sessions.producers.copy()
+        return UnsealedTail(
+            replica.chain_end,
+            producers,
+            tuple(replica.tail),
+            replica.config.is_primary,
+            () if replica.inherits else replica.config.predecessors,
+        )
 
 
 def seal(
@@ -71,26 +98,31 @@ def seal(
     It reads a chunk before it writes one of that name, except where only it can have written the chain. If such a PUT
     finds another object, it reads after all.
     """
-    at, producers, must_read = held.start, held.producers, not held.knows_chain_end
+    at, producers, must_read = held.start, held.producers.copy(), not held.knows_chain_end
     while True:
         found = (yield ReadChunk(at)) if must_read else None
         if isinstance(found, ChunkInfo):
             if found.sealed:
-                return SealOutcome(segment, found.first, found.producers, found.lost)
-            at, producers = found.end, found.producers
+                return found.outcome
+            at = found.end
+            producers.apply_chunk(found)
             continue
         must_read = False
         missing_entries = _entries_from(held.entries, at, max_chunk_bytes)
         if missing_entries:
-            chunk = _chunk(at, producers, missing_entries)
+            after = producers.copy()
+            after.apply_all(missing_entries)
+            chunk = ChunkWrite(at, missing_entries, after.snapshot(), after.forgotten_upto)
             if (yield WriteChunk(chunk)) is True:
-                at, producers = chunk.end, chunk.producers
+                at, producers = chunk.end, after
             else:
                 must_read = True
             continue
         lost = (at, known_watermark) if known_watermark is not None and known_watermark > at else None
-        if (yield WriteSeal(at, producers, lost)) is True:
-            return SealOutcome(segment, at, producers, lost)
+        uninherited = held.uninherited if at == 0 else ()
+        outcome = SealOutcome(segment, at, producers.snapshot(), lost, producers.forgotten_upto, uninherited)
+        if (yield WriteSeal(outcome)) is True:
+            return outcome
         must_read = True
 
 
@@ -106,9 +138,3 @@ def _entries_from(entries: Sequence[Entry], offset: int, max_bytes: int) -> tupl
         taken.append(entry)
         size += entry.batch.nbytes
     return tuple(taken)
-
-
-def _chunk(first: int, producers: Producers, entries: tuple[Entry, ...]) -> ChunkWrite:
-    after = ProducerMap(producers)
-    after.apply_all([(entry.batch.id, entry.first) for entry in entries])
-    return ChunkWrite(first, entries, after.snapshot())

@@ -26,10 +26,14 @@ class RequestSeal:
 
 @dataclass(frozen=True, slots=True)
 class SealFromFiler:
-    """No replica can hold more messages: seal at the chain's end. ``known_watermark`` as in ``chain_sealer.seal``."""
+    """No replica can hold more messages: seal at the chain's end. ``known_watermark`` as in ``chain_sealer.seal``.
+
+    ``predecessors`` are those of the segment.
+    """
 
     segment: str
     known_watermark: int | None
+    predecessors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,4 +155,4 @@ class SealCoordinator:
         if self._filer.failed_at is not None and now - self._filer.failed_at < RETRY_AFTER:
             return None
         self._filer.requested_at = now
-        return SealFromFiler(self.segment.name, self.known_watermark)
+        return SealFromFiler(self.segment.name, self.known_watermark, self.segment.predecessors)

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable
 
 from smq_core.model.entities import ChunkInfo, Replica, SealOutcome, Segment, Topic
 from smq_core.sealing import chain_sealer
+from smq_core.sealing.seal_coordinator import SealFromFiler
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
@@ -49,11 +50,9 @@ class SealExecutor:
         request.only_flush = True
         await self._brokers.call(replica, "seal", request, timeout=FLUSH_TIMEOUT_SECONDS, background=True)
 
-    async def seal_from_filer(self, topic: Topic, segment: str, known_watermark: int | None) -> SealOutcome:
+    async def seal_from_filer(self, topic: Topic, step: SealFromFiler) -> SealOutcome:
         """Seals the segment at the end of its chunk chain, without any replica."""
-        return await self._store.run(
-            _seal_from_filer, topic, segment, self._writer_id, known_watermark, self._retry_policy
-        )
+        return await self._store.run(_seal_from_filer, topic, step, self._writer_id, self._retry_policy)
 
     async def find_seal(self, topic: Topic, segment: str) -> SealOutcome | None:
         """The outcome of a seal that was made earlier, by whomever; None when the segment has no seal chunk."""
@@ -75,15 +74,13 @@ def _seal_request(
 
 
 def _seal_from_filer(
-    store: Store, topic: Topic, segment: str, writer_id: str, known_watermark: int | None, retry_policy: RetryPolicy
+    store: Store, topic: Topic, step: SealFromFiler, writer_id: str, retry_policy: RetryPolicy
 ) -> SealOutcome:
-    chain = ChunkChain(store, topic.name, topic.uid, segment)
+    chain = ChunkChain(store, topic.name, topic.uid, step.segment)
     schema = chunk_schema(topic.spec.schema)
-    hint = chain.latest_hint()
-    # A chunk that exists carries the producers' state, so the walk may start there as well as at offset 0.
-    tail = chain_sealer.UnsealedTail(hint if hint and chain.info(hint) is not None else 0)
+    tail = chain_sealer.UnsealedTail(_snapshot_offset(chain), uninherited=step.predecessors)
     steps: Generator[chain_sealer.StoreRequest, chain_sealer.StoreReply, SealOutcome] = chain_sealer.seal(
-        segment, tail, known_watermark=known_watermark
+        step.segment, tail, known_watermark=step.known_watermark
     )
     reply: ChunkInfo | bool | None = None
     try:
@@ -92,10 +89,8 @@ def _seal_from_filer(
             match request:
                 case chain_sealer.ReadChunk(first):
                     reply = chain.info(first)
-                case chain_sealer.WriteSeal(end, producers, lost):
-                    info = ChunkInfo(
-                        segment, end, 0, writer_id, uuid.uuid4().hex, sealed=True, producers=producers, lost=lost
-                    )
+                case chain_sealer.WriteSeal():
+                    info = request.info(writer_id, uuid.uuid4().hex)
                     reply = not isinstance(chain.put_seal(info, retry_policy, schema), WriteConflict)
                 case chain_sealer.WriteChunk():
                     raise AssertionError("a sealer without an unsealed tail has no chunk to write")
@@ -105,6 +100,15 @@ def _seal_from_filer(
         return outcome
 
 
+def _snapshot_offset(chain: ChunkChain) -> int:
+    """Where to begin the walk: at the last chunk that has the state of all producers, or at offset 0."""
+    hint = chain.latest_hint()
+    info = chain.info(hint) if hint else None
+    if info is None:
+        return 0
+    return info.first if info.snapshot_at is None else info.snapshot_at
+
+
 def _find_seal(store: Store, topic: Topic, segment: str) -> SealOutcome | None:
     info = ChunkChain(store, topic.name, topic.uid, segment).read_seal_chunk()
-    return None if info is None else SealOutcome(segment, info.first, info.producers, info.lost)
+    return None if info is None else info.outcome

@@ -222,7 +222,7 @@ class TopicDeletionManager:
         name = step.segment
         try:
             if isinstance(step, SealFromFiler):
-                outcome = await self._sealing.seal_from_filer(topic, name, step.known_watermark)
+                outcome = await self._sealing.seal_from_filer(topic, step)
             else:
                 outcome = await self._sealing.request_seal(topic, name, step.replica, REASON)
         except Exception as error:  # every step is answered, so that it is tried again

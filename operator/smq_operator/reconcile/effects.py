@@ -181,7 +181,7 @@ class EffectRunner:
 
     async def _seal_from_filer(self, reconciler: TopicReconciler, effect: SealFromFiler) -> None:
         try:
-            outcome = await self._sealing.seal_from_filer(reconciler.topic, effect.segment, effect.known_watermark)
+            outcome = await self._sealing.seal_from_filer(reconciler.topic, effect)
         except Exception as error:
             self._log_failure(
                 "segment.seal", reconciler.topic, error, segment=effect.segment, broker="(from the filer)"

@@ -99,17 +99,34 @@ class TopicInfo(_message.Message):
     def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[str] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ...) -> None: ...
 
 class ProducerState(_message.Message):
-    __slots__ = ("epoch", "last_sequence", "recent")
+    __slots__ = ("epoch", "last_sequence", "recent", "instance", "appended")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     RECENT_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     last_sequence: int
     recent: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., recent: _Optional[_Iterable[int]] = ...) -> None: ...
+    instance: str
+    appended: int
+    def __init__(self, epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., recent: _Optional[_Iterable[int]] = ..., instance: _Optional[str] = ..., appended: _Optional[int] = ...) -> None: ...
+
+class InheritedProducers(_message.Message):
+    __slots__ = ("producers",)
+    class ProducersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: ProducerState
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[ProducerState, _Mapping]] = ...) -> None: ...
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    producers: _containers.MessageMap[str, ProducerState]
+    def __init__(self, producers: _Optional[_Mapping[str, ProducerState]] = ...) -> None: ...
 
 class SealOutcome(_message.Message):
-    __slots__ = ("segment", "end", "producers", "lost_from", "lost_to", "successors")
+    __slots__ = ("segment", "end", "producers", "lost_from", "lost_to", "successors", "forgotten_upto", "uninherited")
     class ProducersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -123,13 +140,17 @@ class SealOutcome(_message.Message):
     LOST_FROM_FIELD_NUMBER: _ClassVar[int]
     LOST_TO_FIELD_NUMBER: _ClassVar[int]
     SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_UPTO_FIELD_NUMBER: _ClassVar[int]
+    UNINHERITED_FIELD_NUMBER: _ClassVar[int]
     segment: str
     end: int
     producers: _containers.MessageMap[str, ProducerState]
     lost_from: int
     lost_to: int
     successors: _containers.RepeatedCompositeFieldContainer[Segment]
-    def __init__(self, segment: _Optional[str] = ..., end: _Optional[int] = ..., producers: _Optional[_Mapping[str, ProducerState]] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ...) -> None: ...
+    forgotten_upto: int
+    uninherited: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, segment: _Optional[str] = ..., end: _Optional[int] = ..., producers: _Optional[_Mapping[str, ProducerState]] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., forgotten_upto: _Optional[int] = ..., uninherited: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("code", "message", "details")
@@ -158,12 +179,14 @@ class PutOpen(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
 
 class ProducerHello(_message.Message):
-    __slots__ = ("producer", "epoch")
+    __slots__ = ("producer", "epoch", "instance")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     producer: str
     epoch: int
-    def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    instance: str
+    def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class ReplicaHello(_message.Message):
     __slots__ = ("primary_incarnation",)
@@ -180,12 +203,16 @@ class ProducerBatch(_message.Message):
 class ProducerReply(_message.Message):
     __slots__ = ("opened", "acks", "sealed", "error", "heartbeat")
     class Opened(_message.Message):
-        __slots__ = ("last_sequence", "max_batch_bytes")
+        __slots__ = ("last_sequence", "max_batch_bytes", "end", "forgotten_upto")
         LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
         MAX_BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
+        END_FIELD_NUMBER: _ClassVar[int]
+        FORGOTTEN_UPTO_FIELD_NUMBER: _ClassVar[int]
         last_sequence: int
         max_batch_bytes: int
-        def __init__(self, last_sequence: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ...) -> None: ...
+        end: int
+        forgotten_upto: int
+        def __init__(self, last_sequence: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ..., end: _Optional[int] = ..., forgotten_upto: _Optional[int] = ...) -> None: ...
     class Acks(_message.Message):
         __slots__ = ("first_sequence", "first_offsets")
         FIRST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -213,7 +240,7 @@ class ProducerReply(_message.Message):
 class ReplicationBatch(_message.Message):
     __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit")
     class Entry(_message.Message):
-        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max")
+        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited")
         PRODUCER_FIELD_NUMBER: _ClassVar[int]
         EPOCH_FIELD_NUMBER: _ClassVar[int]
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -221,6 +248,9 @@ class ReplicationBatch(_message.Message):
         APPENDED_FIELD_NUMBER: _ClassVar[int]
         PARTITION_MIN_FIELD_NUMBER: _ClassVar[int]
         PARTITION_MAX_FIELD_NUMBER: _ClassVar[int]
+        INSTANCE_FIELD_NUMBER: _ClassVar[int]
+        FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
+        INHERITED_FIELD_NUMBER: _ClassVar[int]
         producer: str
         epoch: int
         sequence: int
@@ -228,7 +258,10 @@ class ReplicationBatch(_message.Message):
         appended: int
         partition_min: int
         partition_max: int
-        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ...) -> None: ...
+        instance: str
+        forgotten: _containers.RepeatedScalarFieldContainer[str]
+        inherited: InheritedProducers
+        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., instance: _Optional[str] = ..., forgotten: _Optional[_Iterable[str]] = ..., inherited: _Optional[_Union[InheritedProducers, _Mapping]] = ...) -> None: ...
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
@@ -330,6 +363,26 @@ class OutcomeRequest(_message.Message):
     segment: str
     producer: str
     def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., segment: _Optional[str] = ..., producer: _Optional[str] = ...) -> None: ...
+
+class ClaimProducer(_message.Message):
+    __slots__ = ("topic", "uid", "producer", "instance", "epoch")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    uid: str
+    producer: str
+    instance: str
+    epoch: int
+    def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., producer: _Optional[str] = ..., instance: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ClaimedProducer(_message.Message):
+    __slots__ = ("epoch",)
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    def __init__(self, epoch: _Optional[int] = ...) -> None: ...
 
 class LocateRequest(_message.Message):
     __slots__ = ("topic",)

@@ -8,6 +8,7 @@
       _layout.json
       _index/<8 digits>.json
       _groups/<group>.json
+      _producers/<producer id>.json
       <segment>/<first offset, 20 digits>.parquet
     _uploads/<topic uid>/<name>.parquet
     _deleted/<topic uid>.json
@@ -21,6 +22,7 @@ Names of metadata begin with ``_``, and uploads lie outside the topic's folder. 
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from smq_core.errors import InvalidRequest
@@ -32,6 +34,7 @@ UPLOADS = "_uploads"
 DELETED = "_deleted"
 
 _GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_PRODUCER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
 _DELETED_TOPIC = re.compile(rf"{DELETED}/([^/]+)\.json")
 
@@ -108,6 +111,12 @@ def group_name(path: str) -> str | None:
     """The group in the path of a file of positions, or None for any other path."""
     name, dot, suffix = path.rsplit("/", 1)[-1].rpartition(".")
     return name if dot and suffix == "json" and _GROUP.fullmatch(name) else None
+
+
+def producer_claim(topic: str, uid: str, producer: str) -> str:
+    """An id that cannot be a file name is replaced by its hash."""
+    name = producer if _PRODUCER.fullmatch(producer) else "=" + hashlib.sha256(producer.encode()).hexdigest()
+    return f"{topic}/{uid}/_producers/{name}.json"
 
 
 def first_offset(path: str) -> int | None:

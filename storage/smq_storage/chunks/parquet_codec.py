@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk, SchemaMismatch
 from smq_core.model.entities import ChunkInfo
+from smq_storage.chunks.info_codec import decode_info_json, encode_info
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema, message_schema
-from smq_storage.object_store.json_codec import from_json, to_json
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -70,7 +70,7 @@ def encode_chunk(batches: Sequence[tuple[pa.RecordBatch, Times]], info: ChunkInf
     ) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-        writer.add_key_value_metadata({KEY: to_json(info).decode()})
+        writer.add_key_value_metadata({KEY: encode_info(info).decode()})
     return sink.getvalue()
 
 
@@ -122,7 +122,7 @@ def _info(metadata: pq.FileMetaData) -> ChunkInfo:
     if text is None:
         raise CorruptChunk(f"a Parquet file without the metadata {KEY!r}")
     try:
-        return from_json(ChunkInfo, text)
+        return decode_info_json(text)
     except ValueError as error:
         raise CorruptChunk(f"the metadata {KEY!r} is damaged: {error}") from None
 

@@ -94,32 +94,6 @@ def test_messages_that_no_broker_accepts_time_out(own_cluster: LocalCluster) -> 
                 os.kill(pid, signal.SIGCONT)
 
 
-def test_an_older_epoch_is_fenced(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
-    cluster.create(topic)
-    old = client.producer(topic, producer_id="job-1", epoch=1)
-    old.send(b"old").result()
-    with client.producer(topic, producer_id="job-1", epoch=2) as new:
-        new.send(b"new").result()
-        with pytest.raises(smq.ProducerFenced):
-            old.send(b"zombie").result()
-        with pytest.raises(smq.ProducerFenced):
-            old.send(b"zombie")
-    with pytest.raises(smq.ProducerFenced):
-        old.close()
-
-
-def test_the_same_producer_twice_is_noticed(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
-    """Else the second one's messages would pass for repeats of the first one's."""
-    cluster.create(topic)
-    with client.producer(topic, producer_id="job-1") as first:
-        first.send(b"one").result()
-    second = client.producer(topic, producer_id="job-1")
-    with pytest.raises(smq.ProducerFenced, match="epoch"):
-        second.send(b"two").result()
-    with pytest.raises(smq.ProducerFenced):
-        second.close()
-
-
 def test_a_topic_that_is_deleted_ends_those_who_use_it(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic)
     producer, consumer = client.producer(topic), client.consumer(topic)

@@ -68,7 +68,7 @@ class StoredSegmentWithProducer:
             max_in_flight=1 << 20,
             timeout=HANG_GUARD,
             producer_id=None,
-            epoch=0,
+            epoch=None,
         )
         self.sent: list[bytes] = []
 

@@ -56,6 +56,7 @@ class RawProducer:
         *,
         name: str = "p",
         epoch: int = 1,
+        instance: str = "",
         incarnation: str = "",
         schema: pa.Schema | None = None,
         connection: Sequence[tuple[str, int]] = CONNECTION,
@@ -65,7 +66,7 @@ class RawProducer:
             segment=segment.name,
             uid=topic.uid,
             incarnation=incarnation or segment.primary.incarnation,
-            producer=pb.ProducerHello(producer=name, epoch=epoch),
+            producer=pb.ProducerHello(producer=name, epoch=epoch, instance=instance),
         )
         self._port = int(address.rsplit(":", 1)[1])
         self._client = fl.connect(f"grpc://{address}", generic_options=list(connection))

@@ -14,9 +14,8 @@ import pyarrow as pa
 from google.protobuf.message import Message
 
 from smq_core.errors import NotHosted, Unavailable, WrongIncarnation
-from smq_core.model.entities import ChunkInfo, Replica, SealOutcome, Segment, Topic
-from smq_core.replica.log_entries import IncomingBatch, ReplicaConfig
-from smq_core.replica.producer_map import BatchId
+from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
+from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_proto.v1 import data_pb2 as pb
@@ -195,15 +194,11 @@ def _drive(chain: ChunkChain, segment: str, held: chain_sealer.UnsealedTail, wri
                 case chain_sealer.ReadChunk(first):
                     answer = chain.info(first)
                 case chain_sealer.WriteChunk(chunk):
-                    info = ChunkInfo(
-                        segment, chunk.first, chunk.rows, writer, uuid.uuid4().hex, producers=chunk.producers
-                    )
+                    info = chunk.info(segment, writer, uuid.uuid4().hex)
                     batches = [(entry.batch.payload, entry.appended) for entry in chunk.entries]
                     answer = not isinstance(chain.put(info, batches, _CHUNKS), WriteConflict)
-                case chain_sealer.WriteSeal(end, producers, lost):
-                    info = ChunkInfo(
-                        segment, end, 0, writer, uuid.uuid4().hex, sealed=True, producers=producers, lost=lost
-                    )
+                case chain_sealer.WriteSeal():
+                    info = step.info(writer, uuid.uuid4().hex)
                     answer = not isinstance(chain.put_seal(info), WriteConflict)
             step = steps.send(answer)
     except StopIteration as done:

@@ -1,8 +1,7 @@
 """Acks of consecutive sequences are sent in one reply."""
 
 from smq_broker.streams.producer import UNKNOWN_OFFSET, group_acks
-from smq_core.replica.log_entries import Ack
-from smq_core.replica.producer_map import BatchId
+from smq_core.replica.log_entries import Ack, BatchId
 
 
 def ack(sequence: int, offset: int | None) -> Ack:

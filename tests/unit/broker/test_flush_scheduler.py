@@ -11,8 +11,7 @@ from smq_broker.segments.flush_scheduling import CpuPressure, is_burst
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
 from smq_core.model.entities import Replica
-from smq_core.replica.log_entries import IncomingBatch
-from smq_core.replica.producer_map import BatchId
+from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import open_store
 from support.processes.broker import make_segment, make_topic

@@ -15,8 +15,7 @@ from smq_broker.segments.payloads import (
 )
 from smq_core.errors import SchemaMismatch
 from smq_core.model.keyspace import KeyRange
-from smq_core.replica.log_entries import Entry, IncomingBatch
-from smq_core.replica.producer_map import BatchId
+from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch
 from smq_storage.chunks.schemas import TIMESTAMP, message_schema
 from support.data.raw_flight import rows, rows_of_size
 from support.processes.broker import make_topic

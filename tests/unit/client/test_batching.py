@@ -28,6 +28,7 @@ class FakeEngine:
         encoder: object,
         producer_id: str,
         epoch: int,
+        instance: str,
         timeout: float,
         max_in_flight: int,
         on_resolved: Callable[[], None],
@@ -59,7 +60,7 @@ def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float],
     """Makes one with that linger, in seconds."""
     monkeypatch.setattr(smq.producer, "ProducerEngine", FakeEngine)
     view = SimpleNamespace(name="t", snapshot=SimpleNamespace(topic=Topic("default/t", "uid", TopicSpec(partitions=8))))
-    options = {"batch_bytes": 1 << 20, "max_in_flight": 1 << 20, "timeout": 5.0, "producer_id": None, "epoch": 0}
+    options = {"batch_bytes": 1 << 20, "max_in_flight": 1 << 20, "timeout": 5.0, "producer_id": None, "epoch": None}
     opened: list[Producer] = []
 
     def open_one(linger: float) -> Producer:

@@ -55,7 +55,7 @@ class Bench:
         self.view = TopicInMemory()
         encoder = BatchEncoder(self.view.topic)
         view: Any = self.view
-        self.engine = ProducerEngine(view, encoder, "p", 0, TIMEOUT, 16 * MIB, lambda: None)
+        self.engine = ProducerEngine(view, encoder, "p", 0, "i", TIMEOUT, 16 * MIB, lambda: None)
 
     def submit(self, nbytes: int) -> DeliveryState:
         """One batch of that cost, as ``write`` submits it."""

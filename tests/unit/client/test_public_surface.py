@@ -21,6 +21,7 @@ EXPECTED = {
     "DecisionInfo",
     "Delivery",
     "DeliveryTimeout",
+    "DeliveryUnknown",
     "GroupInfo",
     "ProblemInfo",
     "SpecRejected",

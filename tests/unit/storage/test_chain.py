@@ -134,7 +134,7 @@ def test_offsets_are_found(chain: ChunkChain, sealed: bool) -> None:
 
 def test_many_producers_make_a_footer_longer_than_the_first_read() -> None:
     chain = ChunkChain(open_store("memory://"), "ns/t", "uid", "t-0")
-    producers = {f"producer-{i}": ProducerState(1, 64, tuple(range(64))) for i in range(800)}
+    producers = {f"producer-{i}": ProducerState(1, 64, tuple(range(64))) for i in range(1200)}
     long = ChunkInfo("t-0", 0, 0, "w", "n", sealed=True, producers=producers)
     chain.put_seal(long)
     assert chain.files()[0].size > 2 * TAIL_BYTES

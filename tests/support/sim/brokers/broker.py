@@ -15,6 +15,7 @@ from support.sim.brokers.hosted_segment import SimulatedSegment
 from support.sim.brokers.replication import ReplicaServer
 from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND, Process, Steps
+from support.sim.filer import claims
 from support.sim.filer.chunk_chain import LAYOUT, SimulatedChain
 
 if TYPE_CHECKING:
@@ -110,6 +111,10 @@ class SimulatedBroker:
         self.checker.record_outcome(outcome, self.process.name)
         return outcome
 
+    def on_claim(self, producer: str, instance: str, epoch: int | None) -> Steps:
+        """Claims a producer id by compare-and-swap of its document. Raises ProducerFenced, StoreUnavailable."""
+        return (yield from claims.claim(self.store, self.process, producer, instance, epoch))
+
     def on_locate(self) -> Steps:
         layout, at = self._layout
         if self.world.now - at > 200 * MS:
@@ -133,12 +138,14 @@ class SimulatedBroker:
 
     # ---- streams
 
-    def on_produce(self, stream: SimulatedStream, segment: str, incarnation: str, producer: str, epoch: int) -> None:
+    def on_produce(
+        self, stream: SimulatedStream, segment: str, incarnation: str, producer: str, epoch: int, instance: str
+    ) -> None:
         self._must_be(incarnation)
         hosted = self._hosted(segment)
         if not self.takes_producers:
             raise Unavailable("this broker is leaving")
-        hosted.take_producer(stream, producer, epoch)
+        hosted.take_producer(stream, producer, epoch, instance)
 
     def on_replica(self, stream: SimulatedStream, segment: str, incarnation: str, primary: str) -> None:
         self._must_be(incarnation)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from smq_core.errors import SegmentSealed, SmqError, StoreUnavailable
+from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.model.entities import Segment
 from smq_core.replica.log_entries import IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
@@ -30,13 +30,15 @@ SLICES = 64
 class SimulatedProducerStream:
     """A producer's stream at the primary. Received batches wait in ``inbox`` while memory is short."""
 
-    def __init__(self, hosted: SimulatedSegment, stream: SimulatedStream, producer: str, epoch: int) -> None:
+    def __init__(
+        self, hosted: SimulatedSegment, stream: SimulatedStream, producer: str, epoch: int, instance: str
+    ) -> None:
         self.hosted = hosted
         self.stream = stream
         self.producer = producer
         self.epoch = epoch
+        self.instance = instance
         self.inbox: deque[IncomingBatch] = deque()
-        self.entered = False
         stream.on_server_message = self.on_message
 
     def on_message(self, message: Any) -> None:
@@ -49,8 +51,9 @@ class SimulatedProducerStream:
 
     def read_on(self) -> None:
         hosted = self.hosted
-        while self.inbox and self._enters() and hosted.has_capacity(self.inbox[0].nbytes):
+        while self._may_append() and hosted.has_capacity(self.inbox[0].nbytes):
             batch = self.inbox.popleft()
+            watermark = hosted.machine.watermark
             try:
                 entry = hosted.machine.append(self.stream, batch, hosted.broker.clock())
             except SmqError as error:
@@ -61,26 +64,19 @@ class SimulatedProducerStream:
                 return
             if entry is not None:
                 hosted.count(batch.payload)
-                hosted.broker.checker.appended(hosted, entry)
+                hosted.broker.checker.appended(hosted, entry, watermark)
 
-    def _enters(self) -> bool:
+    def _may_append(self) -> bool:
         """The first batch waits for the segment to open, if it waited for predecessors when the stream opened."""
-        if not self.entered and self.hosted.machine.state is not ReplicaState.WAITING:
-            try:
-                self.hosted.machine.open_producer(self.producer, self.epoch)
-                self.entered = True
-            except SegmentSealed:
-                return False
-            except SmqError as error:
-                self.stream.down(error)
-                self.close()
-        return self.entered
+        return bool(self.inbox) and self.hosted.machine.state is not ReplicaState.WAITING
 
     def close(self) -> None:
         self.inbox.clear()
         self.stream.end()
+        self.hosted.machine.close_producer(self.stream, self.producer)
         if self in self.hosted.streams:
             self.hosted.streams.remove(self)
+            self.hosted.broker.checker.producers.stream_closed(self.hosted, self.producer)
 
 
 class SimulatedSegment:
@@ -101,6 +97,7 @@ class SimulatedSegment:
                 predecessors=segment.predecessors,
                 flush_bytes=settings.flush_bytes,
                 flush_interval=settings.flush_interval,
+                producer_limits=settings.limits,
             )
         )
         self.streams: list[SimulatedProducerStream] = []
@@ -111,11 +108,12 @@ class SimulatedSegment:
         self.histogram = [0] * min(SLICES, len(segment.range))
         self._replicating = False
         self._looking = False
+        self._followed: set[str] = set()
 
     def start(self) -> None:
         if self.machine.config.is_primary:
             for name in self.segment.predecessors:
-                self.process.start(self._read_predecessor(name))
+                self._follow_predecessor(name)
             self.links = [ReplicaLink(self, replica) for replica in self.segment.replicas[1:]]
 
     # ---- load and memory
@@ -194,6 +192,11 @@ class SimulatedSegment:
         done.set()
         self.pump()
 
+    def _follow_predecessor(self, name: str) -> None:
+        if name not in self._followed:
+            self._followed.add(name)
+            self.process.start(self._read_predecessor(name))
+
     def _read_predecessor(self, name: str) -> Steps:
         """The segment opens only when this process has itself read every predecessor's seal chunk."""
         chain = SimulatedChain(self.broker.store, self.process, name)
@@ -204,7 +207,9 @@ class SimulatedSegment:
             except StoreUnavailable:
                 info = None
             if info is not None and info.sealed:
-                self.machine.predecessor_sealed(name)
+                self.machine.predecessor_sealed(info.outcome)
+                for further in info.uninherited:
+                    self._follow_predecessor(further)
                 self.broker.world.note(self.process.name, self.name, f"read the seal of {name}: {self.machine.state}")
             elif info is not None:
                 start = info.end
@@ -270,27 +275,24 @@ class SimulatedSegment:
 
     # ---- streams from producers
 
-    def take_producer(self, stream: SimulatedStream, producer: str, epoch: int) -> None:
+    def take_producer(self, stream: SimulatedStream, producer: str, epoch: int, instance: str) -> None:
         """Accepts or refuses the stream. A successor that waits to open has no batches of any producer."""
         if self.machine.state is ReplicaState.SEALED:
             stream.down(("sealed", self.machine.outcome))
             stream.end()
             return
-        served = SimulatedProducerStream(self, stream, producer, epoch)
+        served = SimulatedProducerStream(self, stream, producer, epoch, instance)
         if self.machine.state is ReplicaState.FENCED:
             self.streams.append(served)
             return
-        last = None
-        if self.machine.state is ReplicaState.OPEN:
-            try:
-                last = self.machine.open_producer(producer, epoch)
-                served.entered = True
-            except SmqError as error:
-                stream.down(error)
-                served.close()
-                return
+        try:
+            opened = self.machine.open_producer(stream, producer, epoch, instance)
+        except SmqError as error:
+            stream.down(error)
+            served.close()
+            return
         self.streams.append(served)
-        stream.down(("opened", last))
+        stream.down(("opened", opened))
 
     def read_tail(self, offset: int) -> tuple[Any, ...]:
         machine = self.machine

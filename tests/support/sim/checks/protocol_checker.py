@@ -15,6 +15,7 @@ from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import DeliveredSubBatch
 from smq_core.reading.consumer_group import Group
 from smq_core.replica.log_entries import Ack, Entry
+from support.sim.checks.producer_checker import ProducerChecker
 from support.sim.checks.retention_checker import RetentionChecker
 from support.sim.clients.messages import SimulatedSubBatch, rows
 from support.sim.engine.world import World
@@ -42,6 +43,7 @@ class ProtocolChecker:
         self.world = world
         self.store = store
         self.retained = RetentionChecker(self)
+        self.producers = ProducerChecker(self)
         self.hosted_segments: dict[str, list[SimulatedSegment]] = {}
         self.everyone: dict[str, tuple[str, ...]] = {}
         self.predecessors: dict[str, tuple[str, ...]] = {}
@@ -102,13 +104,14 @@ class ProtocolChecker:
         info = stored.info
         name = info.segment
         if info.sealed:
-            self.seals.setdefault(name, SealOutcome(name, info.first, info.producers, info.lost))
+            self.seals.setdefault(name, info.outcome)
             self.sealed_at.setdefault(name, self.world.now)
             self.accepted.pop(name, None)
             self._check_loss(name, info.first)
+            self.producers.sealed(info)
         elif info.first == self.chain_ends.get(name, 0):
             self.chain_ends[name] = info.end
-        self.must(inv.bounded(name, "the producers' map", len(info.producers), 100))
+            self.producers.chunk_stored(info)
 
     def _check_loss(self, name: str, end: int) -> None:
         """What was acked beyond the seal is lost; that may be only when every replica was dead before it."""
@@ -134,7 +137,8 @@ class ProtocolChecker:
         self.must(Violation(8, hosted.name, f"opened twice by {hosted.broker.incarnation}") for _ in twice)
         others.append(hosted)
 
-    def appended(self, hosted: SimulatedSegment, entry: Entry) -> None:
+    def appended(self, hosted: SimulatedSegment, entry: Entry, watermark: int) -> None:
+        """``watermark`` is that of the moment before."""
         name = hosted.name
         if name not in self.seals:
             self.must(inv.one_accepts(name, hosted.segment.range, self.accepted))
@@ -145,7 +149,9 @@ class ProtocolChecker:
             log[offset] = message
         self.batch_ends[(name, *entry.batch.id)] = entry.end
         self.taken.append((self.world.now, name, entry.batch.rows))
-        self.world.note(hosted.process.name, name, f"{_batch(entry)} at {entry.first}..{entry.end}")
+        forgets = f", forgets {', '.join(entry.forgotten)}" if entry.forgotten else ""
+        self.world.note(hosted.process.name, name, f"{_batch(entry)} at {entry.first}..{entry.end}{forgets}")
+        self.producers.appended(hosted, entry, watermark)
 
     def acked(self, hosted: SimulatedSegment, ack: Ack) -> None:
         name = hosted.name
@@ -178,6 +184,7 @@ class ProtocolChecker:
         own = [Row(hosted.name, offset, message) for offset, message in rows(taken)]
         self.must(inv.follower_is_prefix(hosted.name, before, own, self.logs.get(hosted.name, {})))
         self.must(inv.not_above(machine.watermark, self.durable(hosted.name), hosted.name))
+        self.producers.replicated(hosted.name, hosted.process.name, machine)
         self.observed(hosted)
 
     def observed(self, hosted: SimulatedSegment) -> None:
@@ -187,7 +194,6 @@ class ProtocolChecker:
         self.must(inv.trimmed_in_chain(name, hosted.process.name, machine.chain_end, in_chain))
         if len(machine.config.replicas) > 1:
             self.must(inv.bounded(name, "the tail", machine.tail_bytes, settings.credit + 400))
-        self.must(inv.bounded(name, "the producers' map", len(machine.chain_producers()), 100))
 
     def served(self, hosted: SimulatedSegment, entries: Iterable[Entry]) -> None:
         for entry in entries:

@@ -20,18 +20,18 @@ STEP = 300 * MS
 class LoadedProducer(SimulatedProducer):
     """``batches`` are the remaining steps of its load."""
 
-    def __init__(self, history: ElasticHistory, name: str, epoch: int, batches: int) -> None:
+    def __init__(self, history: ElasticHistory, name: str, epoch: int | None, batches: int, run: str = "") -> None:
         self.load: ElasticLoad = history.load
         self.share = STEP / SECOND / history.number_of_producers
         self.keys = keys(history.settings.partitions)
-        super().__init__(history, name, epoch, batches)
+        super().__init__(history, name, epoch, batches, run)
 
     def _send(self) -> Steps:
         world = self.world
         while self.batches > 0 and not self.stopped:
             yield world.between(STEP * 3 // 4, STEP * 5 // 4)
             self.batches -= 1
-            if self._has_unsent() > 60:
+            if self._has_unsent() > 60 or world.now < self._silent_until:
                 continue
             messages = tuple(self._of(p) for p in self.load.partitions(world.random, world.now, self.share))
             if messages:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from smq_core.invariants import Message
-from smq_core.replica.log_entries import Entry
+from smq_core.replica.log_entries import Entry, ProducerLimits
 
 BYTES_PER_MESSAGE = 100
 
@@ -32,6 +32,9 @@ class SimulatedSubBatch(NamedTuple):
         return SimulatedSubBatch(self.serial, kept) if kept else None
 
 
+NO_LIMITS = ProducerLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
     """The random choices of a history."""
@@ -42,6 +45,7 @@ class HistorySettings:
     flush_bytes: int = 2000
     flush_interval: int = 2_000_000
     timeout: int = 5_000_000
+    limits: ProducerLimits = NO_LIMITS
 
 
 def rows(entries: Iterable[Entry]) -> list[tuple[int, Message]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smq_core.errors import ProducerFenced, SegmentSealed, SmqError
-from smq_core.invariants import Message
+from smq_core.errors import ProducerFenced, SegmentSealed, SequenceGap, SmqError
+from smq_core.invariants import Message, Violation
 from smq_core.model.entities import Layout, SealOutcome, Segment
 from smq_core.model.keyspace import partition_of
 from smq_core.producing.send_queue import SendQueue, SendQueues, SendQueueState
 from smq_core.reconcile.topic_reconciler import writable_segments
-from smq_core.replica.producer_map import BatchId
+from smq_core.replica.log_entries import BatchId
+from smq_core.replica.producer_sessions import OpenedProducer
 from support.sim.brokers.hosted_segment import incoming
 from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.engine.network import SimulatedStream
@@ -21,25 +22,32 @@ if TYPE_CHECKING:
 
 
 class SimulatedProducer:
-    """One start of a producer. ``batches`` are not sent yet. ``stopped``: a newer epoch fenced it."""
+    """One start of a producer. ``batches`` are not sent yet. ``stopped``: another process fenced it.
 
-    def __init__(self, history: History, name: str, epoch: int, batches: int) -> None:
+    Without an epoch the process claims one. ``run`` distinguishes processes of one id and epoch.
+    """
+
+    def __init__(self, history: History, name: str, epoch: int | None, batches: int, run: str = "") -> None:
         self.history = history
         self.world = history.world
         self.network = history.network
         self.checker = history.checker
         self.producer = name
-        self.epoch = epoch
-        self.name = f"{name}.{epoch}"
+        self.claims = epoch is None
+        self.epoch = epoch or 0
+        self.name = self.instance = f"{name}.{'' if epoch is None else epoch}{run}"
         self.process = Process(self.world, self.name, self.name)
         self.process.node = self
-        self.send_queues = SendQueues(epoch=epoch)
+        self.send_queues = SendQueues()
         self.layout: Layout | None = None
         self.batches = batches
+        self.message_keys = [f"k{i}" for i in range(history.keys)]
         self.stopped = False
-        self.zombie = False
+        self.closes_when_idle = False
         self.waiting: list[SimulatedSubBatch] = []
         self.route: dict[int, Segment] = {}
+        self.unknown: set[Message] = set()
+        """Messages whose outcome nobody knows."""
         self._serial = 0
         self._message = 0
         self._streams: dict[str, SimulatedStream] = {}
@@ -49,8 +57,45 @@ class SimulatedProducer:
         self._outcomes: dict[str, SealOutcome] = {}
         self._free: set[str] = set()
         """Send queues whose streams are open for sending."""
+        self._away_until = 0
+        """No stream is open until then."""
+        self._idle_until = 0
+        """Nothing is sent until then, and streams are closed when nothing is in flight."""
+        self.process.start(self._begin())
+
+    def _begin(self) -> Steps:
+        if self.claims and not (yield from self._claim()):
+            return
+        self.send_queues.epoch = self.epoch
         self.process.start(self._send())
         self.process.start(self._drive())
+
+    def _claim(self) -> Steps:
+        """Claims the next epoch through any broker. False if another process has a newer one."""
+        while True:
+            claim = self.network.call(
+                self.process, self.history.any_broker(), "claim", self.producer, self.instance, None
+            )
+            try:
+                self.epoch = yield claim
+            except ProducerFenced:
+                self._stop()
+                return False
+            except SmqError:
+                yield self.world.between(50 * MS, 300 * MS)
+            else:
+                self.world.note(self.name, "", f"claims epoch {self.epoch} of {self.producer}")
+                self.checker.producers.claimed(self.producer, self.epoch, self.instance)
+                return True
+
+    def disconnect(self, until: int) -> None:
+        """Loses all streams, whatever is in flight, and opens none until then."""
+        self._away_until = until
+        self._close_streams()
+
+    def fall_idle(self, until: int) -> None:
+        """Sends nothing new until then. The streams are closed once nothing is in flight."""
+        self._idle_until = until
 
     @property
     def idle(self) -> bool:
@@ -66,7 +111,7 @@ class SimulatedProducer:
         world = self.world
         while self.batches > 0 and not self.stopped:
             yield world.between(5 * MS, self.history.send_interval)
-            if self._has_unsent() > 30:
+            if self._has_unsent() > 30 or world.now < self._idle_until or self.batches <= 0:
                 continue
             self.batches -= 1
             self._serial += 1
@@ -76,12 +121,24 @@ class SimulatedProducer:
             self._enqueue()
 
     def _make(self) -> Message:
-        key = f"k{self.world.between(0, self.history.keys)}"
-        partition = partition_of(key.encode(), self.history.settings.partitions)
+        key = self.message_keys[self.world.between(0, len(self.message_keys))]
+        partition = self._partition_of(key)
         self._message += 1
         message = Message(self.name, self._message, key, partition, self.world.now)
         self.checker.sent(message)
         return message
+
+    def _partition_of(self, key: str) -> int:
+        return partition_of(key.encode(), self.history.settings.partitions)
+
+    def divide_keys(self, other: SimulatedProducer) -> None:
+        """From now on the two write to different halves of the ring, if there are keys in both."""
+        half = self.history.settings.partitions // 2
+        halves = [
+            [key for key in self.message_keys if (self._partition_of(key) < half) is low] for low in (True, False)
+        ]
+        if all(halves):
+            self.message_keys, other.message_keys = halves
 
     def _has_unsent(self) -> int:
         return len(self.waiting) + sum(len(x.queue) + len(x.in_flight) for x in self.send_queues.send_queues.values())
@@ -107,6 +164,11 @@ class SimulatedProducer:
                 yield from self._locate()
             for name, send_queue in list(self.send_queues.send_queues.items()):
                 self._maintain(name, send_queue)
+            if self.world.now < self._idle_until and not self._has_unsent():
+                self._close_streams()
+            if self.closes_when_idle and self.idle:
+                self._close_streams()
+                return
             yield self.world.between(60 * MS, 140 * MS)
 
     def _check_errors(self) -> bool:
@@ -135,7 +197,12 @@ class SimulatedProducer:
         """Sometimes opens a successor's stream before there is anything to send."""
         for segment in writable_segments(layout):
             streams = any(name in self._streams for name in segment.predecessors)
-            if streams and segment.name not in self._streams and self.world.chance(0.5):
+            if (
+                streams
+                and self.world.now >= self._away_until
+                and segment.name not in self._streams
+                and self.world.chance(0.5)
+            ):
                 self._open(segment.name, self.send_queues.send_queue(segment))
 
     def _advance(self) -> None:
@@ -171,15 +238,15 @@ class SimulatedProducer:
         stream = self._streams.pop(name, None)
         if stream is not None:
             stream.leave()
-        known = outcome.producers.get(self.producer) if outcome is not None else None
         try:
-            delivered, again = send_queue.resolve(known, self.epoch)
+            resolution = send_queue.resolve(outcome, self.producer, self.epoch, self.instance)
         except ProducerFenced:
             self._stop()
             return []
-        for one in delivered:
+        for one in resolution.delivered:
             self._delivered(one)
-        return again
+        self._unknown(resolution.unknown)
+        return resolution.resend
 
     def _maintain(self, name: str, send_queue: SendQueue) -> None:
         now = self.world.now
@@ -194,7 +261,7 @@ class SimulatedProducer:
         known = {s.name: s for s in self.layout.segments}
         if name not in known or known[name].successors:
             self._request_outcome(name)
-        if now >= self._retry_at.get(name, 0):
+        if now >= max(self._retry_at.get(name, 0), self._away_until):
             self._open(name, send_queue)
 
     # ---- streams
@@ -210,6 +277,7 @@ class SimulatedProducer:
             primary.incarnation,
             self.producer,
             self.epoch,
+            self.instance,
         )
         stream.on_client_message = lambda message: self._on_message(name, send_queue, stream, message)
         self._streams[name] = stream
@@ -220,12 +288,17 @@ class SimulatedProducer:
             return
         self._last_reply_at[name] = self.world.now
         match message:
-            case ("opened", last):
+            case ("opened", OpenedProducer() as opened):
                 try:
-                    send_queue.opened(last)
-                except SmqError as error:
+                    unknown = send_queue.opened(
+                        opened.last_sequence, end=opened.end, forgotten_upto=opened.forgotten_upto
+                    )
+                    self._unknown(unknown)
+                except ProducerFenced as error:
                     self.world.note(self.name, name, f"opened: {error}")
-                    self._broke(name, send_queue)
+                    self._stop()
+                except SequenceGap as error:
+                    self.checker.must([Violation(2, name, f"{self.name} gets {error}")])
             case ("ack", int(sequence), first):
                 for delivered in send_queue.acked(sequence, [first]):
                     self._delivered(delivered)
@@ -246,7 +319,7 @@ class SimulatedProducer:
         while (sent := send_queue.next_to_send()) is not None:
             sub_batch = sent.sub_batch
             assert isinstance(sub_batch, SimulatedSubBatch)
-            stream.up(incoming(sub_batch, BatchId(self.producer, self.epoch, sent.sequence)))
+            stream.up(incoming(sub_batch, BatchId(self.producer, self.epoch, sent.sequence, self.instance)))
 
     def _may_send(self, send_queue: SendQueue) -> bool:
         if send_queue.segment.name not in self._free and not send_queue.idle and self.send_queues.may_send(send_queue):
@@ -261,8 +334,12 @@ class SimulatedProducer:
         send_queue.stream_closed()
         self._retry_at[name] = self.world.now + self.world.between(20 * MS, 300 * MS)
 
+    def _close_streams(self) -> None:
+        for name in list(self._streams):
+            self._broke(name, self.send_queues.send_queues[name])
+
     def _stop(self) -> None:
-        """A newer epoch of this producer exists."""
+        """Another process writes as this producer."""
         self.stopped = True
         self.batches = 0
         for stream in self._streams.values():
@@ -293,6 +370,13 @@ class SimulatedProducer:
         self._outcomes[name] = outcome
         self._broke(name, send_queue)
         self._advance()
+
+    def _unknown(self, sub_batches: list[object]) -> None:
+        """The segment forgot this producer, so these may or may not be in the log."""
+        for sub_batch in sub_batches:
+            assert isinstance(sub_batch, SimulatedSubBatch)
+            self.world.note(self.name, "", f"the outcome of {[m.serial for m in sub_batch.messages]} is unknown")
+            self.unknown.update(sub_batch.messages)
 
     def _delivered(self, delivered: Any) -> None:
         self.checker.acked_to(self, delivered)

@@ -54,12 +54,11 @@ class SimulatedChain:
     def write(self, chunk: ChunkWrite, nonce: str = "") -> Steps:
         """True if it exists with this nonce, False if another object has the name. Retries use the same nonce."""
         writer, new = self._signature()
-        info = ChunkInfo(self.segment, chunk.first, chunk.rows, writer, nonce or new, producers=chunk.producers)
+        info = chunk.info(self.segment, writer, nonce or new)
         return (yield from self._create(StoredChunk(info, chunk.entries)))
 
-    def write_seal(self, end: int, producers: Any, lost: tuple[int, int] | None) -> Steps:
-        info = ChunkInfo(self.segment, end, 0, *self._signature(), sealed=True, producers=producers, lost=lost)
-        return (yield from self._create(StoredChunk(info)))
+    def write_seal(self, step: WriteSeal) -> Steps:
+        return (yield from self._create(StoredChunk(step.info(*self._signature()))))
 
     def find_seal(self, start: int = 0) -> Steps:
         """The outcome that the seal chunk fixed, or None while there is none."""
@@ -69,7 +68,7 @@ class SimulatedChain:
             if info is None:
                 return None
             if info.sealed:
-                return outcome_of(info)
+                return info.outcome
             at = info.end
 
     def drive(self, sealer: Generator[Any, Any, SealOutcome]) -> Steps:
@@ -85,8 +84,8 @@ class SimulatedChain:
                     answer = yield from self.info(first)
                 case WriteChunk(chunk):
                     answer = yield from self.write(chunk)
-                case WriteSeal(end, producers, lost):
-                    answer = yield from self.write_seal(end, producers, lost)
+                case WriteSeal():
+                    answer = yield from self.write_seal(step)
 
     def _signature(self) -> tuple[str, str]:
         return self.process.name, self.store.world.unique("n")
@@ -106,10 +105,6 @@ class SimulatedChain:
         what = f"seal chunk at {info.first}" if info.sealed else f"chunk {info.first}..{info.end}"
         self.store.world.note(self.process.name, self.segment, f"{what}: {'written' if mine else 'taken by another'}")
         return mine
-
-
-def outcome_of(info: ChunkInfo) -> SealOutcome:
-    return SealOutcome(info.segment, info.first, info.producers, info.lost)
 
 
 def true_chain(store: SimulatedStore, segment: str) -> list[StoredChunk]:

@@ -118,6 +118,8 @@ class ElasticHistory(History):
     checker_kind = ElasticChecker
     faults_kind = ElasticFaultSchedule
     tick = 600 * MS
+    keys = 6
+    send_interval = 400 * MS
     leader_pause = 200 * MS, 350 * MS
 
     def __init__(self, seed: int) -> None:
@@ -136,6 +138,7 @@ class ElasticHistory(History):
             flush_bytes=dice.choice([2000, 5000]),
             flush_interval=dice.choice([1, 2, 4]) * SECOND,
             timeout=dice.choice([2, 5]) * SECOND,
+            limits=self.producer_scenario.limits,
         )
         self.load = loads.draw(dice, self.settings.partitions)
         self.horizon = int(self.load.seconds * SECOND)
@@ -195,8 +198,8 @@ class ElasticHistory(History):
     def make_leader(self, address: str) -> SimulatedLeader:
         return ElasticLeader(self, address)
 
-    def make_producer(self, name: str, epoch: int, batches: int) -> SimulatedProducer:
-        return LoadedProducer(self, name, epoch, batches)
+    def make_producer(self, name: str, epoch: int | None, batches: int, run: str = "") -> SimulatedProducer:
+        return LoadedProducer(self, name, epoch, batches, run)
 
     def zone_of(self, address: str) -> str:
         return f"zone-{int(address.rpartition('-')[2]) % self.zones}" if self.zones else ""

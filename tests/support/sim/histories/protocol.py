@@ -28,6 +28,7 @@ from support.sim.engine.world import MS, SECOND, Process, World
 from support.sim.filer.chunk_chain import LAYOUT
 from support.sim.filer.object_store import SimulatedStore
 from support.sim.histories.faults import FaultSchedule
+from support.sim.histories.producer_scenario import ProducerScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 
 RECOVERY_TIME = 120 * SECOND
@@ -74,7 +75,9 @@ class History:
         self.readers: list[SimulatedReader] = []
         self.members: list[SimulatedMember] = []
         self._broker_names: dict[str, str] = {}
+        self.producer_scenario = ProducerScenario(seed)
         self.draw(world.random)
+        self.producer_scenario.begin(self)
 
     def draw(self, dice: Random) -> None:
         """Draws the settings of the history, and starts the processes."""
@@ -85,6 +88,7 @@ class History:
             flush_bytes=dice.choice([600, 2000]),
             flush_interval=dice.choice([300 * MS, 2 * SECOND, 4 * SECOND]),
             timeout=dice.choice([2, 5]) * SECOND,
+            limits=self.producer_scenario.limits,
         )
         self.horizon = dice.randint(4, 12) * SECOND
         self.keys = dice.choice([2, 6])
@@ -180,8 +184,8 @@ class History:
 
     def next_epoch(self, old: SimulatedProducer, *, crash: bool) -> None:
         """Restarts the producer, while its former process is dead or continues as a zombie."""
-        newest = max((p for p in self.producers if p.producer == old.producer), key=lambda p: p.epoch)
-        if not newest.process.alive or newest.stopped:
+        newest = self._newest(old)
+        if newest is None:
             return
         left = newest.batches
         self.world.note("!", "", f"{newest.name} {'crashes' if crash else 'becomes a zombie'}")
@@ -189,11 +193,26 @@ class History:
             newest.process.kill()
         else:
             newest.batches = left // 2
-            newest.zombie = True
-        self.producers.append(self.make_producer(newest.producer, newest.epoch + 1, left - left // 2))
+        epoch, run = (None, f"c{len(self.producers)}") if newest.claims else (newest.epoch + 1, "")
+        self.producers.append(self.make_producer(newest.producer, epoch, left - left // 2, run))
 
-    def make_producer(self, name: str, epoch: int, batches: int) -> SimulatedProducer:
-        return SimulatedProducer(self, name, epoch, batches)
+    def clash(self, old: SimulatedProducer) -> None:
+        """Starts a second process with the same id and epoch, which claims nothing."""
+        newest = self._newest(old)
+        if newest is None or newest.claims:
+            return
+        left, run = newest.batches, f"x{len(self.producers)}"
+        self.world.note("!", "", f"another process has the id and epoch of {newest.name}")
+        newest.batches = left // 2
+        self.producers.append(self.make_producer(newest.producer, newest.epoch, left - left // 2, run))
+
+    def _newest(self, old: SimulatedProducer) -> SimulatedProducer | None:
+        """The newest process of that producer, if it still writes."""
+        newest = max((p for p in self.producers if p.producer == old.producer), key=lambda p: p.epoch)
+        return newest if newest.process.alive and not newest.stopped else None
+
+    def make_producer(self, name: str, epoch: int | None, batches: int, run: str = "") -> SimulatedProducer:
+        return SimulatedProducer(self, name, epoch, batches, run)
 
     def restart_reader(self, at: int) -> None:
         old = self.readers[at]

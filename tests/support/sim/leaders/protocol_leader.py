@@ -221,7 +221,8 @@ class SimulatedLeader:
 
     def _seal_from_filer(self, effect: SealFromFiler) -> Steps:
         chain = SimulatedChain(self.store, self.process, effect.segment)
-        steps = chain_sealer.seal(effect.segment, UnsealedTail(), known_watermark=effect.known_watermark)
+        held = UnsealedTail(uninherited=effect.predecessors)
+        steps = chain_sealer.seal(effect.segment, held, known_watermark=effect.known_watermark)
         try:
             outcome = yield from chain.drive(steps)
         except StoreUnavailable:

@@ -6,8 +6,8 @@ import pytest
 
 from smq_core.model.entities import ChunkInfo, Durability, SealOutcome
 from smq_core.model.keyspace import KeyRange
-from smq_core.replica.log_entries import Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
-from smq_core.replica.producer_map import BatchId
+from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
+from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.segment_replica import SegmentReplica
 from smq_core.sealing.chain_sealer import ReadChunk, UnsealedTail, WriteChunk, WriteSeal, seal
 
@@ -36,9 +36,9 @@ class FakeChain:
             case ReadChunk(first):
                 return self.objects.get(first)
             case WriteChunk(chunk):
-                return self._create(ChunkInfo("s", chunk.first, chunk.rows, "me", "n", producers=chunk.producers))
-            case WriteSeal(end, producers, lost):
-                return self._create(ChunkInfo("s", end, 0, "me", "n", True, producers, lost))
+                return self._create(chunk.info("s", "me", "n"))
+            case WriteSeal():
+                return self._create(step.info("me", "n"))
 
     def _create(self, info: ChunkInfo) -> bool:
         if self.meanwhile:
@@ -53,7 +53,8 @@ def entry(sequence: int) -> Entry:
 
 def own_tail(start: int = 0, stop: int = 3) -> UnsealedTail:
     """Batches ``start .. stop - 1`` of two rows, and the producers' state before them."""
-    return UnsealedTail(2 * start, theirs(0, start).producers, tuple(entry(n) for n in range(start, stop)))
+    producers = ProducerMap(theirs(0, start).producers)
+    return UnsealedTail(2 * start, producers, tuple(entry(n) for n in range(start, stop)))
 
 
 def theirs(first: int, stop: int, *, sealed: bool = False) -> ChunkInfo:
@@ -62,7 +63,7 @@ def theirs(first: int, stop: int, *, sealed: bool = False) -> ChunkInfo:
     entries = tuple(entry(n) for n in range(stop))
     replica.replicate(ReplicationMessage(0, entries, 2 * stop, 2 * stop))
     rows = 0 if sealed else 2 * (stop - first)
-    return ChunkInfo("s", 2 * first, rows, "other", "n", sealed, replica.chain_producers())
+    return ChunkInfo("s", 2 * first, rows, "other", "n", sealed, replica.chain_producers().snapshot())
 
 
 def test_what_is_held_is_added_and_then_the_chain_is_ended():
@@ -144,7 +145,9 @@ def test_only_a_loss_recorded_in_the_seal_is_reported():
 def test_a_replicas_tail_is_what_it_holds_beyond_its_chain_end():
     replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), "f", ("p", "f"), Durability.REPLICATED))
     replica.replicate(ReplicationMessage(0, tuple(entry(n) for n in range(3)), 4, 2))
-    assert UnsealedTail.of(replica) == own_tail(1, 3)
+    found, expected = UnsealedTail.of(replica), own_tail(1, 3)
+    assert (found.start, found.entries) == (expected.start, expected.entries)
+    assert found.producers.snapshot() == expected.producers.snapshot()
 
 
 def test_the_only_writer_of_a_chain_reads_only_after_a_conflict():

@@ -5,8 +5,8 @@ import pytest
 from smq_core.errors import NotOpenYet, OffsetMismatch, ProducerFenced, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.model.entities import RECENT_BATCHES, Durability, SealOutcome
 from smq_core.model.keyspace import KeyRange
-from smq_core.replica.log_entries import IncomingBatch, ReplicaConfig, ReplicationMessage
-from smq_core.replica.producer_map import BatchId
+from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig, ReplicationMessage
+from smq_core.replica.producer_sessions import OpenedProducer
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 
 
@@ -77,7 +77,7 @@ def test_the_first_batch_of_a_producer_is_number_0():
 def test_a_newer_epoch_begins_at_0_and_fences_the_older():
     primary = filled()
     primary.append("new", batch(0, epoch=1), now=9)
-    for refused in (lambda: primary.append("old", batch(3), now=9), lambda: primary.open_producer("a", 0)):
+    for refused in (lambda: primary.append("old", batch(3), now=9), lambda: primary.open_producer("other", "a", 0)):
         with pytest.raises(ProducerFenced) as raised:
             refused()
         assert raised.value.epoch == 1
@@ -95,12 +95,12 @@ def test_rows_outside_the_range_are_refused(span):
 
 def test_a_waiting_segment_takes_nothing_until_the_last_predecessor_is_read():
     primary = replica(predecessors=("x", "y"))
-    primary.predecessor_sealed("x")
+    primary.predecessor_sealed(SealOutcome("x", 0))
     assert primary.state is ReplicaState.WAITING and primary.unread_predecessors == {"y"}
-    for refused in (lambda: primary.append("stream", batch(0), now=0), lambda: primary.open_producer("a", 0)):
-        with pytest.raises(NotOpenYet):
-            refused()
-    primary.predecessor_sealed("y")
+    assert primary.open_producer("stream", "a", 0) == OpenedProducer(None)
+    with pytest.raises(NotOpenYet):
+        primary.append("stream", batch(0), now=0)
+    primary.predecessor_sealed(SealOutcome("y", 0))
     assert primary.append("stream", batch(0), now=0)
 
 
@@ -111,7 +111,7 @@ def test_a_follower_does_not_wait_for_predecessors():
 def test_a_fence_ends_the_wait_for_predecessors():
     primary = replica(predecessors=("x",))
     primary.fence()
-    primary.predecessor_sealed("x")
+    primary.predecessor_sealed(SealOutcome("x", 0))
     assert primary.state is ReplicaState.FENCED
 
 
@@ -119,7 +119,10 @@ def test_a_fenced_or_sealed_segment_takes_nothing():
     primary = filled()
     primary.fence()
     for _ in range(2):
-        for refused in (lambda: primary.append("stream", batch(3), now=9), lambda: primary.open_producer("a", 0)):
+        for refused in (
+            lambda: primary.append("stream", batch(3), now=9),
+            lambda: primary.open_producer("other", "a", 0),
+        ):
             with pytest.raises(SegmentSealed):
                 refused()
         primary.sealed(SealOutcome("s", 6))
@@ -127,9 +130,9 @@ def test_a_fenced_or_sealed_segment_takes_nothing():
 
 def test_a_stream_opens_with_the_last_sequence_that_is_held_of_its_epoch():
     primary = filled()
-    assert primary.open_producer("a", 0) == 2
-    assert primary.open_producer("a", 1) is None
-    assert primary.open_producer("b", 0) is None
+    assert primary.open_producer("one", "a", 0) == OpenedProducer(2, end=6)
+    assert primary.open_producer("two", "a", 1) == OpenedProducer(None, end=6)
+    assert primary.open_producer("three", "b", 0) == OpenedProducer(None, end=6)
 
 
 def test_time_never_goes_back():
@@ -270,7 +273,7 @@ def test_a_follower_trims_to_the_chain_and_reads_to_the_watermark():
     assert (follower.tail_start, follower.watermark, follower.tail_bytes) == (2, 4, 40)
     assert [e.first for e in follower.readable(2)] == [2]
     assert list(follower.readable(4)) == []
-    assert follower.chain_producers()["a"].last_sequence == 0
+    assert follower.chain_producers().snapshot()["a"].last_sequence == 0
 
 
 def test_capacity_is_the_smallest_credit_less_the_tail():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap
-from smq_core.model.entities import Durability, SealOutcome
+from smq_core.errors import NotOpenYet, OffsetMismatch, ProducerFenced, SegmentSealed, SequenceGap, Unavailable
+from smq_core.model.entities import Durability, ProducerState, SealOutcome
 from smq_core.model.keyspace import KeyRange
-from smq_core.replica.log_entries import ChunkWrite, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
-from smq_core.replica.producer_map import BatchId
+from smq_core.replica.log_entries import BatchId, ChunkWrite, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
+from smq_core.replica.producer_sessions import OpenedProducer
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from support.state_table import NOTHING, StateTable, does
 
@@ -17,9 +17,9 @@ NOW = 10
 OUTCOME = SealOutcome("s", 4)
 
 
-def batch(sequence: int) -> IncomingBatch:
+def batch(sequence: int, instance: str = "i") -> IncomingBatch:
     """Two rows, twenty bytes."""
-    return IncomingBatch(BatchId("a", 0, sequence), 2, 20, 2, 5, payload=None)
+    return IncomingBatch(BatchId("a", 0, sequence, instance), 2, 20, 2, 5, payload=None)
 
 
 def entry(sequence: int) -> Entry:
@@ -34,6 +34,7 @@ def new(me: str, predecessors: tuple[str, ...] = ()) -> SegmentReplica:
 def waiting() -> SegmentReplica:
     primary = new("p", predecessors=("x",))
     primary.follower_connected("f", 0, CREDIT)
+    primary.open_producer("stream", "a", 0, "i")
     return primary
 
 
@@ -41,6 +42,7 @@ def open_primary() -> SegmentReplica:
     """Three batches: the follower was sent two and has confirmed one, whose ack is due."""
     primary = new("p")
     primary.follower_connected("f", 0, CREDIT)
+    primary.open_producer("stream", "a", 0, "i")
     for sequence in range(2):
         primary.append("stream", batch(sequence), now=sequence)
     primary.replication_for("f")
@@ -107,7 +109,10 @@ STATES = {
     F_SEALED: sealed_follower,
 }
 
-FIRST_CHUNK = ChunkWrite(0, (entry(0),), ())
+FIRST_CHUNK = ChunkWrite(0, (entry(0),), {})
+
+
+INHERITED = ProducerState(1, -1, (), "k", 0)
 
 
 def offsets(entries: object) -> list[int]:
@@ -115,11 +120,19 @@ def offsets(entries: object) -> list[int]:
 
 
 INPUTS = {
-    "a predecessor is sealed": lambda it: it.predecessor_sealed("x"),
-    "another predecessor is sealed": lambda it: it.predecessor_sealed("y"),
-    "a producer opens": lambda it: it.open_producer("a", 0),
-    "a new producer opens": lambda it: it.open_producer("b", 0),
+    "a predecessor is sealed": lambda it: it.predecessor_sealed(SealOutcome("x", 2, {"c": INHERITED})),
+    "a predecessor without producers is sealed": lambda it: it.predecessor_sealed(
+        SealOutcome("x", 0, uninherited=("w",))
+    ),
+    "another predecessor is sealed": lambda it: it.predecessor_sealed(SealOutcome("y", 0)),
+    "a producer opens": lambda it: it.open_producer("new stream", "a", 0, "i"),
+    "a new producer opens": lambda it: it.open_producer("new stream", "b", 0, "i"),
+    "another instance opens": lambda it: it.open_producer("new stream", "a", 0, "j"),
+    "a producer closes": lambda it: it.close_producer("stream", "a"),
+    "a stream closes that never opened": lambda it: it.close_producer("new stream", "a"),
     "the next batch": lambda it: (e := it.append("stream", batch(3), NOW)) and e.first,
+    "the next batch on a stream that never opened": lambda it: it.append("new stream", batch(3), NOW),
+    "the next batch of another instance": lambda it: it.append("stream", batch(3, "j"), NOW),
     "a repeated batch": lambda it: it.append("stream", batch(0), NOW),
     "take acks": lambda it: [ack.id.sequence for ack in it.take_acks()],
     "available_bytes": lambda it: it.available_bytes(),
@@ -148,6 +161,8 @@ def observe(it: SegmentReplica) -> dict[str, object]:
     found = {"state": it.state, "end": it.end, "watermark": it.watermark, "chain_end": it.chain_end}
     found |= {"tail_bytes": it.tail_bytes, "tail": len(it.tail), "recent": it.recent_limit_bytes}
     found |= {"writing": it.chunk_in_flight, "outcome": it.outcome, "unread": set(it.unread_predecessors)}
+    found |= {"producers": dict(it.sessions.producers.snapshot()), "inherits": it.inherits}
+    found |= {"streams": {name: list(streams.unclosed) for name, streams in it.sessions._streams.items()}}
     if it.config.is_primary:
         link = it._followers["f"]
         found |= {"sent": link.sent, "confirmed": link.acked, "credit": link.credit}
@@ -157,6 +172,8 @@ def observe(it: SegmentReplica) -> dict[str, object]:
 PRIMARY = (WAITING, OPEN, WRITING, FENCED, CUT_OFF, SEALED)
 FOLLOWER = (F_OPEN, F_FENCED, F_SEALED)
 EVERYWHERE = PRIMARY + FOLLOWER
+BOTH = {"a": ["stream", "new stream"]}
+ONE_EACH = {"a": ["stream"], "b": ["new stream"]}
 CLOSED = (FENCED, CUT_OFF, SEALED, F_FENCED, F_SEALED)
 
 # Only a primary has followers, so what concerns one raises KeyError at a follower. The machine does not check its role
@@ -167,29 +184,63 @@ TABLE = StateTable(
     observe,
     {
         "a predecessor is sealed": {
-            WAITING: does(state=ReplicaState.OPEN, unread=set()),
+            WAITING: does(state=ReplicaState.OPEN, unread=set(), producers={"c": INHERITED}, inherits=True),
             (OPEN, WRITING, FENCED, SEALED, F_OPEN, F_FENCED, F_SEALED): NOTHING,
-            CUT_OFF: does(unread=set()),
+            CUT_OFF: does(unread=set(), producers={"c": INHERITED}, inherits=True),
+        },
+        "a predecessor without producers is sealed": {
+            (WAITING, CUT_OFF): does(unread={"w"}),
+            (OPEN, WRITING, FENCED, SEALED, F_OPEN, F_FENCED, F_SEALED): NOTHING,
         },
         "another predecessor is sealed": {
             EVERYWHERE: NOTHING,
         },
         "a producer opens": {
-            WAITING: NotOpenYet,
-            (OPEN, WRITING): does(2),
+            WAITING: does(OpenedProducer(None), streams=BOTH),
+            (OPEN, WRITING): does(OpenedProducer(2, end=6), streams=BOTH),
             CLOSED: SegmentSealed,
-            F_OPEN: does(1),
+            F_OPEN: does(OpenedProducer(1, end=4), streams={"a": ["new stream"]}),
         },
         "a new producer opens": {
-            WAITING: NotOpenYet,
-            (OPEN, WRITING, F_OPEN): NOTHING,
+            WAITING: does(OpenedProducer(None), streams=ONE_EACH),
+            (OPEN, WRITING): does(OpenedProducer(None, end=6), streams=ONE_EACH),
             CLOSED: SegmentSealed,
+            F_OPEN: does(OpenedProducer(None, end=4), streams={"b": ["new stream"]}),
+        },
+        "another instance opens": {
+            WAITING: does(OpenedProducer(None), streams=BOTH),
+            (OPEN, WRITING, F_OPEN): ProducerFenced,
+            CLOSED: SegmentSealed,
+        },
+        "a producer closes": {
+            (WAITING, OPEN, WRITING, FENCED, CUT_OFF, SEALED): does(streams={}),
+            FOLLOWER: NOTHING,
+        },
+        "a stream closes that never opened": {
+            EVERYWHERE: NOTHING,
         },
         "the next batch": {
             WAITING: NotOpenYet,
-            (OPEN, WRITING): does(6, end=8, tail_bytes=80, tail=4),
+            (OPEN, WRITING): does(
+                6,
+                end=8,
+                tail_bytes=80,
+                tail=4,
+                producers={"a": ProducerState(0, 3, (0, 2, 4, 6), "i", appended=NOW)},
+            ),
             CLOSED: SegmentSealed,
             F_OPEN: SequenceGap,
+        },
+        "the next batch on a stream that never opened": {
+            WAITING: NotOpenYet,
+            (OPEN, WRITING): Unavailable,
+            CLOSED: SegmentSealed,
+            F_OPEN: SequenceGap,
+        },
+        "the next batch of another instance": {
+            WAITING: NotOpenYet,
+            (OPEN, WRITING, F_OPEN): ProducerFenced,
+            CLOSED: SegmentSealed,
         },
         "a repeated batch": {
             WAITING: NotOpenYet,
@@ -241,7 +292,14 @@ TABLE = StateTable(
             WAITING: OffsetMismatch,
             (OPEN, WRITING): does(6, watermark=4),
             CLOSED: SegmentSealed,
-            F_OPEN: does(6, end=6, watermark=4, tail_bytes=60, tail=3),
+            F_OPEN: does(
+                6,
+                end=6,
+                watermark=4,
+                tail_bytes=60,
+                tail=3,
+                producers={"a": ProducerState(0, 2, (0, 2, 4), "i", appended=2)},
+            ),
         },
         "a message beyond the end": {
             (WAITING, OPEN, WRITING, F_OPEN): OffsetMismatch,

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from smq_core.errors import ProducerFenced, SequenceGap
-from smq_core.model.entities import Durability, Phase, ProducerState, Replica, Segment
+from smq_core.model.entities import Durability, Phase, ProducerState, Replica, SealOutcome, Segment
 from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import SendQueue, SendQueueState
-from support.state_table import NOTHING, StateTable, does
+from support.state_table import NOTHING, Expected, StateTable, does
 
 SEGMENT = Segment("s", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a"),))
+
+
+def outcome(known: ProducerState | None, forgotten_upto: int = 0) -> SealOutcome:
+    return SealOutcome("s", 50, {} if known is None else {"p": known}, forgotten_upto=forgotten_upto)
 
 
 def new() -> SendQueue:
@@ -55,7 +59,7 @@ def resending() -> SendQueue:
 
 def done() -> SendQueue:
     send_queue = sending()
-    send_queue.resolve(ProducerState(0, 1, ()), 0)
+    send_queue.resolve(outcome(ProducerState(0, 1, ())), "p", 0, "i")
     return send_queue
 
 
@@ -73,14 +77,17 @@ def acked(it: SendQueue, first: int, offsets: list[int | None]) -> object:
     return [(found.sub_batch, found.first_offset) for found in it.acked(first, offsets)]
 
 
-def resolve(it: SendQueue, known: ProducerState | None) -> object:
-    delivered, resend = it.resolve(known, 0)
-    return [found.sub_batch for found in delivered], resend
+def resolve(it: SendQueue, known: ProducerState | None, *, epoch: int = 0, forgotten_upto: int = 0) -> object:
+    """What was delivered, what to send again, and what is unknown."""
+    found = it.resolve(outcome(known, forgotten_upto), "p", epoch, "i")
+    return [delivered.sub_batch for delivered in found.delivered], found.resend, found.unknown
 
 
 INPUTS = {
     "next to send": next_to_send,
-    "opened at a replica without the producer": lambda it: it.opened(None),
+    "opened at a replica without the producer": lambda it: it.opened(None, end=50),
+    "opened at a replica that may have forgotten the acked": lambda it: it.opened(None, end=50, forgotten_upto=1),
+    "opened at a replica that may have forgotten those in flight": lambda it: it.opened(None, end=50, forgotten_upto=9),
     "opened at a replica with all acked": lambda it: it.opened(0),
     "opened at a replica with one in flight": lambda it: it.opened(1),
     "opened at a replica with a batch of another producer": lambda it: it.opened(9),
@@ -91,8 +98,15 @@ INPUTS = {
     "the stream closes": lambda it: it.stream_closed(),
     "the outcome without the producer": lambda it: resolve(it, None),
     "the outcome with the first in flight": lambda it: resolve(it, ProducerState(0, 1, ())),
-    "the outcome with an older epoch": lambda it: SendQueue.resolve(it, ProducerState(0, 9, ()), 1)[1],
+    "the outcome without the producer, which may be forgotten": lambda it: resolve(it, None, forgotten_upto=9),
+    "the outcome with what was inherited": lambda it: resolve(it, ProducerState(0, -1, (), "i")),
+    "the outcome with an older epoch": lambda it: resolve(it, ProducerState(0, 9, ()), epoch=1),
+    "the outcome with an older epoch, which may have come after this one was forgotten": lambda it: resolve(
+        it, ProducerState(0, 9, ()), epoch=1, forgotten_upto=9
+    ),
     "the outcome with a newer epoch": lambda it: resolve(it, ProducerState(1, 0, ())),
+    "the outcome with another instance": lambda it: resolve(it, ProducerState(0, 1, (), "j")),
+    "no outcome is needed": lambda it: it.resolve(None, "p", 0, "i").resend,
 }
 
 
@@ -103,7 +117,24 @@ def observe(it: SendQueue) -> dict[str, object]:
         "queue": list(it.queue),
         "in_flight": [sent.sequence for sent in it.in_flight],
         "to_resend": it.to_resend,
+        "log_start": it.log_start,
         "idle": it.idle,
+    }
+
+
+STREAMING = SendQueueState.STREAMING
+
+
+def resolved(delivered: list[str], resend: list[str], unknown: list[str]) -> dict[str | tuple[str, ...], Expected]:
+    """What an outcome does to a queue that has one or two in flight. One that was never sent is sent elsewhere."""
+    found = (delivered, resend, unknown)
+    ended = {"state": SendQueueState.DONE, "queue": [], "in_flight": [], "idle": True}
+    return {
+        NEW: does(([], ["a", "b"], []), state=SendQueueState.DONE, queue=[], idle=True),
+        IDLE: does(([], [], []), state=SendQueueState.DONE),
+        (SENDING, BROKEN): does(found, **ended),
+        RESENDING: does(found, to_resend=0, **ended),
+        DONE: does(([], [], [])),
     }
 
 
@@ -119,35 +150,52 @@ TABLE = StateTable(
             RESENDING: does((2, "c"), to_resend=0),
         },
         "opened at a replica without the producer": {
-            NEW: does(state=SendQueueState.STREAMING),
-            IDLE: does(next_sequence=0),
-            (SENDING, BROKEN, RESENDING): SequenceGap,
-            DONE: NOTHING,
+            NEW: does([], state=STREAMING, log_start=50),
+            (IDLE, SENDING, BROKEN, RESENDING): SequenceGap,
+            DONE: does([]),
+        },
+        "opened at a replica that may have forgotten the acked": {
+            # Nothing is unknown: what is in flight would begin above what was forgotten. It gets sequences from 0.
+            NEW: does([], state=STREAMING, log_start=50),
+            IDLE: does([], next_sequence=0, log_start=50),
+            SENDING: does([], next_sequence=2, in_flight=[0, 1], to_resend=2, log_start=50),
+            BROKEN: does([], state=STREAMING, next_sequence=2, in_flight=[0, 1], to_resend=2, log_start=50),
+            RESENDING: does([], next_sequence=2, in_flight=[0, 1], to_resend=2, log_start=50),
+            DONE: does([]),
+        },
+        "opened at a replica that may have forgotten those in flight": {
+            NEW: does([], state=STREAMING, log_start=50),
+            IDLE: does([], next_sequence=0, log_start=50),
+            SENDING: does(["b", "c"], next_sequence=0, in_flight=[], log_start=50),
+            BROKEN: does(["b", "c"], state=STREAMING, next_sequence=0, in_flight=[], log_start=50),
+            RESENDING: does(["b", "c"], next_sequence=0, in_flight=[], to_resend=0, log_start=50),
+            DONE: does([]),
         },
         "opened at a replica with all acked": {
             NEW: ProducerFenced,
-            (IDLE, DONE): NOTHING,
-            (SENDING, RESENDING): does(to_resend=2),
-            BROKEN: does(state=SendQueueState.STREAMING, to_resend=2),
+            (IDLE, DONE): does([]),
+            SENDING: does([], to_resend=2),
+            RESENDING: does([], to_resend=2),
+            BROKEN: does([], state=STREAMING, to_resend=2),
         },
         "opened at a replica with one in flight": {
             (NEW, IDLE): ProducerFenced,
-            (SENDING, RESENDING): does(to_resend=2),
-            BROKEN: does(state=SendQueueState.STREAMING, to_resend=2),
-            DONE: NOTHING,
+            (SENDING, RESENDING): does([], to_resend=2),
+            BROKEN: does([], state=STREAMING, to_resend=2),
+            DONE: does([]),
         },
         "opened at a replica with a batch of another producer": {
             (NEW, IDLE, SENDING, BROKEN, RESENDING): ProducerFenced,
-            DONE: NOTHING,
+            DONE: does([]),
         },
         "the first in flight is acked": {
             (NEW, IDLE, DONE): does([]),
-            (SENDING, BROKEN, RESENDING): does([("b", 10)], in_flight=[2]),
+            (SENDING, BROKEN, RESENDING): does([("b", 10)], in_flight=[2], log_start=11),
         },
         "both in flight are acked": {
             (NEW, IDLE, DONE): does([]),
-            (SENDING, BROKEN): does([("b", 10), ("c", None)], in_flight=[]),
-            RESENDING: does([("b", 10), ("c", None)], in_flight=[], to_resend=0),
+            (SENDING, BROKEN): does([("b", 10), ("c", None)], in_flight=[], log_start=11),
+            RESENDING: does([("b", 10), ("c", None)], in_flight=[], to_resend=0, log_start=11),
         },
         "a late ack": {
             EVERYWHERE: does([]),
@@ -159,35 +207,26 @@ TABLE = StateTable(
             (NEW, BROKEN, DONE): NOTHING,
             (IDLE, SENDING, RESENDING): does(state=SendQueueState.CLOSED),
         },
-        "the outcome without the producer": {
-            NEW: does(([], ["a", "b"]), state=SendQueueState.DONE, queue=[], idle=True),
-            IDLE: does(([], []), state=SendQueueState.DONE),
-            (SENDING, BROKEN): does(
-                ([], ["b", "c", "d"]), state=SendQueueState.DONE, queue=[], in_flight=[], idle=True
-            ),
-            RESENDING: does(
-                ([], ["b", "c", "d"]), state=SendQueueState.DONE, queue=[], in_flight=[], to_resend=0, idle=True
-            ),
-            DONE: does(([], [])),
+        "the outcome without the producer": resolved([], ["b", "c", "d"], []),
+        "the outcome with the first in flight": resolved(["b"], ["c", "d"], []),
+        "the outcome without the producer, which may be forgotten": resolved([], ["d"], ["b", "c"]),
+        "the outcome with what was inherited": resolved([], ["b", "c", "d"], []),
+        "the outcome with an older epoch": resolved([], ["b", "c", "d"], []),
+        "the outcome with an older epoch, which may have come after this one was forgotten": resolved(
+            [], ["d"], ["b", "c"]
+        ),
+        "the outcome with a newer epoch": {
+            EVERYWHERE: ProducerFenced,
         },
-        "the outcome with the first in flight": {
-            NEW: does(([], ["a", "b"]), state=SendQueueState.DONE, queue=[], idle=True),
-            IDLE: does(([], []), state=SendQueueState.DONE),
-            (SENDING, BROKEN): does((["b"], ["c", "d"]), state=SendQueueState.DONE, queue=[], in_flight=[], idle=True),
-            RESENDING: does(
-                (["b"], ["c", "d"]), state=SendQueueState.DONE, queue=[], in_flight=[], to_resend=0, idle=True
-            ),
-            DONE: does(([], [])),
+        "the outcome with another instance": {
+            EVERYWHERE: ProducerFenced,
         },
-        "the outcome with an older epoch": {
+        "no outcome is needed": {
             NEW: does(["a", "b"], state=SendQueueState.DONE, queue=[], idle=True),
             IDLE: does([], state=SendQueueState.DONE),
             (SENDING, BROKEN): does(["b", "c", "d"], state=SendQueueState.DONE, queue=[], in_flight=[], idle=True),
             RESENDING: does(["b", "c", "d"], state=SendQueueState.DONE, queue=[], in_flight=[], to_resend=0, idle=True),
             DONE: does([]),
-        },
-        "the outcome with a newer epoch": {
-            EVERYWHERE: ProducerFenced,
         },
     },
 )

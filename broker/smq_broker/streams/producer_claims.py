@@ -1,0 +1,43 @@
+"""Claims producer ids for clients, which have no access to the filer's documents."""
+
+from __future__ import annotations
+
+from smq_broker.runtime.clock import Clock
+from smq_core.errors import InvalidRequest, UnknownTopic
+from smq_core.model.entities import Micros
+from smq_proto.v1 import data_pb2 as pb
+from smq_storage.catalog.producer_claims import claim
+from smq_storage.catalog.topics import read_current
+from smq_storage.object_store.store import Store
+
+MAX_PRODUCER_CHARACTERS = 256
+MAX_INSTANCE_CHARACTERS = 64
+
+
+def check_identity(producer: str, instance: str) -> None:
+    """Raises InvalidRequest if these cannot be a producer's id and instance."""
+    if not producer or len(producer) > MAX_PRODUCER_CHARACTERS:
+        raise InvalidRequest(f"a producer's id has 1 to {MAX_PRODUCER_CHARACTERS} characters")
+    if len(instance) > MAX_INSTANCE_CHARACTERS:
+        raise InvalidRequest(f"a producer's instance has at most {MAX_INSTANCE_CHARACTERS} characters")
+
+
+class ProducerClaims:
+    """Any broker can claim any id: the filer's compare-and-swap decides."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def claim(self, topic: str, request: pb.ClaimProducer) -> pb.ClaimedProducer:
+        """Raises InvalidRequest, UnknownTopic, ProducerFenced, Conflict, StoreUnavailable."""
+        check_identity(request.producer, request.instance)
+        if not request.instance:
+            raise InvalidRequest("a claim needs the instance of the producer process")
+        current = read_current(self._store, topic)
+        if current is None or current[0] != request.uid:
+            raise UnknownTopic(f"topic {topic} was deleted: create it again and open a new producer", topic=topic)
+        epoch = request.epoch if request.HasField("epoch") else None
+        now = Micros(self._clock.now())
+        claimed = claim(self._store, topic, request.uid, request.producer, request.instance, epoch, now=now)
+        return pb.ClaimedProducer(epoch=claimed.epoch)

@@ -1,0 +1,41 @@
+"""Claims a producer id that the user chose, through any broker of the topic."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from smq.transport.topic_view import TopicView
+from smq_core.errors import Conflict, SmqError, Unavailable
+from smq_proto.flight import call
+from smq_proto.v1 import data_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_SECONDS = 3.0
+RETRY_INTERVAL_SECONDS = 0.2
+
+
+def claim_epoch(view: TopicView, producer_id: str, instance: str, epoch: int | None, timeout: float) -> int:
+    """The epoch in which this instance may write; without ``epoch`` the last one + 1.
+
+    Raises ProducerFenced if another process claimed this epoch or a newer one, and Unavailable if no broker could
+    write the claim within ``timeout`` seconds.
+    """
+    topic = view.snapshot.topic
+    request = pb.ClaimProducer(topic=topic.name, uid=topic.uid, producer=producer_id, instance=instance, epoch=epoch)
+    deadline = time.monotonic() + timeout
+    failure: SmqError = Unavailable(f"{view.name} has no brokers")
+    while time.monotonic() < deadline:
+        for address in dict.fromkeys(r.address for s in view.snapshot.layout.segments for r in s.replicas):
+            try:
+                with view.dialer.flight(address) as client:
+                    body = call(client, "claim", request, timeout=CALL_TIMEOUT_SECONDS)
+                return pb.ClaimedProducer.FromString(body).epoch
+            except (Unavailable, Conflict) as error:
+                log.debug("%s could not claim producer %s: %s", address, producer_id, error.message)
+                failure = error
+        time.sleep(RETRY_INTERVAL_SECONDS)
+    raise Unavailable(
+        f"no broker of {view.name} could claim producer id {producer_id!r} within {timeout:g} s: {failure.message}"
+    )

@@ -1,0 +1,185 @@
+"""Checks who writes to a segment: epochs and instances, what replicas remember of producers, and whom they forget.
+
+It follows the entries that primaries append, and computes from them alone which process may write as a producer: the
+one of the highest epoch in the segment and in its ancestors, until the producer is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from smq_core import invariants as inv
+from smq_core.model.entities import CONFLICTING_INSTANCES, ChunkInfo, Producers
+from smq_core.replica.log_entries import Entry
+from smq_core.replica.producer_map import ProducerMap
+from smq_core.replica.segment_replica import SegmentReplica
+
+if TYPE_CHECKING:
+    from support.sim.brokers.hosted_segment import SimulatedSegment
+    from support.sim.checks.protocol_checker import ProtocolChecker
+
+
+class Writer(NamedTuple):
+    """Who may write as a producer, and the end of its last batch in this segment. No instance may if there are two."""
+
+    epoch: int
+    instances: frozenset[str]
+    appended: int
+    end: int = 0
+
+
+class AppendedEntry(NamedTuple):
+    """An entry of a primary's log, and the time when it was appended."""
+
+    entry: Entry
+    at: int
+
+
+class ProducerChecker:
+    def __init__(self, checker: ProtocolChecker) -> None:
+        self.forgotten = 0
+        """How often a segment forgot a producer."""
+        self.claims: dict[tuple[str, int], str] = {}
+        self._checker = checker
+        self._logs: dict[str, list[AppendedEntry]] = {}
+        self._writers: dict[str, dict[str, Writer]] = {}
+        self._final: dict[str, dict[str, Writer]] = {}
+        self._states: dict[tuple[str, int], tuple[Producers, int]] = {}
+        """The producers' state at the end of each entry, and ``forgotten_upto``, as the primary knows them."""
+        self._chains: dict[str, ProducerMap] = {}
+        self._left_at: dict[tuple[str, str], int] = {}
+
+    # ---- at the primary
+
+    def stream_closed(self, hosted: SimulatedSegment, producer: str) -> None:
+        self._left_at[hosted.name, producer] = self._checker.world.now
+
+    def appended(self, hosted: SimulatedSegment, entry: Entry, watermark: int) -> None:
+        """``watermark`` is that of the moment before."""
+        name, id_, must = hosted.name, entry.batch.id, self._checker.must
+        log = self._logs.setdefault(name, [])
+        if name not in self._writers:
+            self._writers[name] = self._inherited(name)
+        writers = self._writers[name]
+        for producer in entry.forgotten:
+            self._check_forgotten(hosted, producer, entry, watermark)
+            writers.pop(producer, None)
+            self.forgotten += 1
+        known = writers.get(id_.producer)
+        if known is not None:
+            must(inv.writes_in_turn(name, id_.producer, id_.epoch, id_.instance, known.epoch, known.instances))
+        writers[id_.producer] = _writer_of(entry)
+        log.append(AppendedEntry(entry, self._checker.world.now))
+        own = hosted.machine.sessions.producers
+        self._states[name, entry.end] = own.snapshot(), own.forgotten_upto
+        self._check_bound(hosted, watermark)
+
+    def _check_forgotten(self, hosted: SimulatedSegment, producer: str, entry: Entry, watermark: int) -> None:
+        config, known = hosted.machine.config, self._writers[hosted.name]
+        writer = known.get(producer)
+        because = ""
+        if writer is None:
+            because = "it is not known"
+        elif any(stream.producer == producer for stream in hosted.streams):
+            because = "it has an open stream"
+        elif writer.end > watermark:
+            because = f"its last batch ends at {writer.end}, above the watermark {watermark}"
+        elif (
+            entry.appended - writer.appended <= config.producer_limits.idle
+            and len(known) < config.producer_limits.count
+        ):
+            because = f"it is not idle, and there are only {len(known)} producers"
+        if because:
+            self._checker.must([inv.Violation(11, hosted.name, f"{producer} is forgotten, but {because}")])
+
+    def _check_bound(self, hosted: SimulatedSegment, watermark: int) -> None:
+        """Above the limit are only producers with a stream open now, or since the oldest batch without an outcome."""
+        name = hosted.name
+        since = self._checker.world.now
+        for entry, at in reversed(self._logs[name][:-1]):
+            if entry.end <= watermark:
+                break
+            since = at
+        open_ = {stream.producer for stream in hosted.streams}
+        open_ |= {p for (segment, p), at in self._left_at.items() if segment == name and at >= since}
+        limit = max(hosted.machine.config.producer_limits.count, len(open_))
+        self._checker.must(inv.bounded(name, "the producers' map", len(hosted.machine.sessions.producers), limit))
+
+    # ---- at other replicas, and in the chain
+
+    def replicated(self, name: str, who: str, machine: SegmentReplica) -> None:
+        self._check_same(name, who, machine.end, machine.sessions.producers)
+
+    def chunk_stored(self, info: ChunkInfo) -> None:
+        """The next chunk of the chain."""
+        chain = self._chains.setdefault(info.segment, ProducerMap())
+        chain.apply_chunk(info)
+        self._check_same(info.segment, f"the chunk {info.first}..{info.end}", info.end, chain)
+
+    def sealed(self, info: ChunkInfo) -> None:
+        if info.first > 0:
+            self._check_same(info.segment, "the seal", info.first, ProducerMap(info.producers, info.forgotten_upto))
+            return
+        expected = {} if info.uninherited else _fences(self._inherited(info.segment))
+        found = {name: (state.epoch, state.instance) for name, state in info.producers.items()}
+        if found != expected or tuple(info.uninherited) not in ((), self._checker.predecessors[info.segment]):
+            words = f"it ends empty with {found} from {info.uninherited}, not with {expected}"
+            self._checker.must([inv.Violation(9, info.segment, words)])
+
+    def _check_same(self, name: str, who: str, end: int, found: ProducerMap) -> None:
+        if end > 0:
+            state = found.snapshot(), found.forgotten_upto
+            self._checker.must(inv.same_producers(name, who, end, state, self._states[name, end]))
+
+    # ---- claims
+
+    def claimed(self, producer: str, epoch: int, instance: str) -> None:
+        """A process got this epoch."""
+        other = self.claims.setdefault((producer, epoch), instance)
+        self._checker.must(inv.claimed_once(producer, epoch, {other, instance}))
+
+    # ---- who may write
+
+    def _inherited(self, name: str) -> dict[str, Writer]:
+        """What the predecessors' logs say, which are sealed."""
+        found: dict[str, Writer] = {}
+        for predecessor in self._checker.predecessors[name]:
+            for producer, writer in self._at_seal(predecessor).items():
+                found[producer] = _merged(found.get(producer), writer)
+        return found
+
+    def _at_seal(self, name: str) -> Mapping[str, Writer]:
+        if name not in self._final:
+            end = self._checker.seals[name].end
+            entries = (entry for entry, _ in self._logs.get(name, ()) if entry.end <= end)
+            self._final[name] = _folded(self._inherited(name), entries)
+        return self._final[name]
+
+
+def _writer_of(entry: Entry) -> Writer:
+    id_ = entry.batch.id
+    return Writer(id_.epoch, frozenset({id_.instance}), entry.appended, entry.end)
+
+
+def _folded(writers: dict[str, Writer], entries: Iterable[Entry]) -> dict[str, Writer]:
+    for entry in entries:
+        for producer in entry.forgotten:
+            writers.pop(producer, None)
+        writers[entry.batch.id.producer] = _writer_of(entry)
+    return writers
+
+
+def _merged(a: Writer | None, b: Writer) -> Writer:
+    if a is None:
+        return b._replace(end=0)
+    epoch = max(a.epoch, b.epoch)
+    instances = frozenset().union(*(w.instances for w in (a, b) if w.epoch == epoch))
+    return Writer(epoch, instances, max(a.appended, b.appended))
+
+
+def _fences(writers: Mapping[str, Writer]) -> dict[str, tuple[int, str]]:
+    return {
+        name: (w.epoch, min(w.instances) if len(w.instances) == 1 else CONFLICTING_INSTANCES)
+        for name, w in writers.items()
+    }

@@ -1,0 +1,178 @@
+"""What a producer does with a primary's answers, over streams that the test drives. The sender threads are real."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+
+import smq
+from smq.producer import Producer
+from smq.producing import engine as engine_module
+from smq_core.model.entities import (
+    Durability,
+    Layout,
+    Phase,
+    Reason,
+    Replica,
+    SealOutcome,
+    Segment,
+    Topic,
+    TopicSpec,
+)
+from smq_core.model.keyspace import KeyRange
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import outcome_to_pb
+from support.waiting import HANG_GUARD, eventually
+
+SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
+
+
+class DrivenStream:
+    """In place of a SegmentStream: ``written`` has what the producer sent, the test sends the replies."""
+
+    opened_streams: ClassVar[list[DrivenStream]] = []
+
+    def __init__(
+        self,
+        segment: Segment,
+        uid: str,
+        producer: str,
+        epoch: int,
+        instance: str,
+        schema: pa.Schema,
+        dialer: object,
+        on_reply: Callable[..., None],
+        on_end: Callable[..., None],
+    ) -> None:
+        self.segment = segment
+        self.identity = (producer, epoch, instance)
+        self.written: list[int] = []
+        self.ended = threading.Event()
+        self._on_reply, self._on_end = on_reply, on_end
+
+    def open(self) -> None:
+        self.opened_streams.append(self)
+
+    def write(self, sequence: int, batch: pa.RecordBatch) -> None:
+        self.written.append(sequence)
+
+    def is_unresponsive(self, now: float) -> bool:
+        return False
+
+    def abort(self) -> None:
+        self.ended.set()
+
+    def end(self, graceful: bool) -> None:
+        self.ended.set()
+
+    # ---- the primary
+
+    def reply(self, **kind: Any) -> None:
+        self._on_reply(self, pb.ProducerReply(**kind))
+
+    def opened(self, **answer: int) -> None:
+        self.reply(opened=pb.ProducerReply.Opened(max_batch_bytes=1 << 20, **answer))
+
+    def ack(self, sequence: int, offset: int) -> None:
+        self.reply(acks=pb.ProducerReply.Acks(first_sequence=sequence, first_offsets=[offset]))
+
+    def break_off(self) -> None:
+        self._on_end(self)
+
+
+@pytest.fixture
+def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Producer]:
+    monkeypatch.setattr(engine_module, "SegmentStream", DrivenStream)
+    monkeypatch.setattr(DrivenStream, "opened_streams", [])
+    topic = Topic("default/t", "uid", TopicSpec(partitions=8))
+    view = SimpleNamespace(
+        name="default/t",
+        snapshot=SimpleNamespace(topic=topic, layout=Layout("default/t", "uid", 8, 1, 1, (SEGMENT,))),
+        dialer=None,
+        deleted=None,
+        add_listener=lambda listener: None,
+        remove_listener=lambda listener: None,
+        report_unreachable_broker=lambda incarnation, what: None,
+    )
+    made = Producer(
+        view,  # type: ignore[arg-type]
+        linger=0,
+        batch_bytes=1 << 20,
+        max_in_flight=1 << 20,
+        timeout=HANG_GUARD,
+        producer_id=None,
+        epoch=None,
+    )
+    yield made
+    made._engine.close()
+
+
+def stream(number: int) -> DrivenStream:
+    """The stream that the producer opened as the n-th one."""
+    eventually(lambda: len(DrivenStream.opened_streams) > number, what=f"stream {number}")
+    return DrivenStream.opened_streams[number]
+
+
+def test_a_batch_of_a_forgotten_producer_fails_once_and_the_next_one_is_sent(producer: Producer) -> None:
+    first = producer.send(b"first")
+    stream(0).opened()
+    eventually(lambda: stream(0).written == [0])
+    stream(0).break_off()
+
+    stream(1).opened(end=10, forgotten_upto=5)
+
+    with pytest.raises(smq.DeliveryUnknown, match="may or may not have been stored"):
+        first.result(HANG_GUARD)
+    assert stream(1).written == []
+    assert producer._engine.in_flight == 0, "its budget is given back"
+    second = producer.send(b"second")
+    eventually(lambda: stream(1).written == [0])
+    stream(1).ack(0, 10)
+    assert second.result(HANG_GUARD).offset == 10
+
+
+def test_a_batch_that_was_certainly_not_stored_is_sent_again(producer: Producer) -> None:
+    """Others were forgotten, but all before this producer opened its stream."""
+    delivery = producer.send(b"first")
+    stream(0).opened(end=5, forgotten_upto=5)
+    eventually(lambda: stream(0).written == [0])
+    stream(0).break_off()
+
+    stream(1).opened(end=7, forgotten_upto=5)
+
+    eventually(lambda: stream(1).written == [0])
+    stream(1).ack(0, 7)
+    assert delivery.result(HANG_GUARD).offset == 7
+
+
+def test_an_outcome_without_the_forgotten_producer_fails_its_batches(producer: Producer) -> None:
+    delivery = producer.send(b"first")
+    stream(0).opened()
+    eventually(lambda: stream(0).written == [0])
+    successor = replace(
+        SEGMENT, name="t-0-8-1", number=1, phase=Phase.PENDING, predecessors=(SEGMENT.name,), opened_because=Reason.ROLL
+    )
+    outcome = SealOutcome(SEGMENT.name, 9, forgotten_upto=3)
+
+    stream(0).reply(sealed=outcome_to_pb(outcome, successors=[successor]))
+
+    with pytest.raises(smq.DeliveryUnknown):
+        delivery.result(HANG_GUARD)
+    producer.send(b"second")
+    assert stream(1).segment.name == "t-0-8-1"
+    stream(1).opened()
+    eventually(lambda: stream(1).written == [0])
+
+
+def test_a_stream_that_is_opened_again_has_the_same_identity(producer: Producer) -> None:
+    producer.send(b"first")
+    stream(0).opened()
+    stream(0).break_off()
+    assert stream(1).identity == stream(0).identity
+    assert len(stream(0).identity[2]) == 16
