@@ -1,0 +1,317 @@
+"""One segment is read from a position to its end: chunks in memory, and the tail as a test plays it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from smq.consuming import fetcher as fetcher_module
+from smq.consuming.fetcher import Fetcher, FetchPlan, lost_range_for_reader
+from smq.consuming.prefetch_buffer import FetchedItem, FetchedRows, FetchFailed, LostRange, PrefetchBuffer, SegmentEnd
+from smq.consuming.tail_stream import TailFrame
+from smq_core.errors import CorruptChunk, NotHosted, SmqError, Unreachable
+from smq_core.model.entities import Replica
+from smq_proto.v1 import data_pb2 as pb
+from support.in_memory.topic import REPLICAS, TopicInMemory, rows_of
+from support.waiting import eventually
+
+
+class FakeTail:
+    """The streams of one test: each next one plays the next script, and a script that ends waits to be aborted."""
+
+    def __init__(self) -> None:
+        self.scripts: list[list[TailFrame | SmqError]] = []
+        self.opened: list[tuple[str, int]] = []
+        """The broker and the position of each stream."""
+
+    def stream(self, segment: str, uid: str, replica: Replica, schema: pa.Schema, dialer: object) -> FakeStream:
+        return FakeStream(self, replica)
+
+
+class FakeStream:
+    def __init__(self, tail: FakeTail, replica: Replica) -> None:
+        self._tail = tail
+        self._replica = replica
+        self._aborted = threading.Event()
+
+    def frames(self, start: int) -> Iterator[TailFrame]:
+        self._tail.opened.append((self._replica.broker, start))
+        for frame in self._tail.scripts.pop(0) if self._tail.scripts else ():
+            if isinstance(frame, SmqError):
+                raise frame
+            yield frame
+        self._aborted.wait()
+
+    def is_unresponsive(self, now: float) -> bool:
+        return now > 0
+
+    def abort(self) -> None:
+        self._aborted.set()
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.topic = TopicInMemory()
+        self.segment = self.topic.first
+        self.tail = FakeTail()
+        self.buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(1 << 20)
+        self.fetchers: list[Fetcher] = []
+
+    def fetch(self, position: int = 0, *, since: int = 0, max_bytes: int = 1 << 20) -> Fetcher:
+        view: Any = self.topic
+        sealed = self.topic.sealed.get(self.segment.name)
+        plan = FetchPlan(self.segment.name, position, sealed, since)
+        self.fetchers.append(Fetcher(view, self.buffer, plan, max_bytes, 0))
+        return self.fetchers[-1]
+
+    def next(self) -> FetchedItem:
+        """The next item, as it was put in."""
+        found = eventually(lambda: self.buffer.take(1), "an item", pause=0.001)
+        assert found is not None
+        return found[1]
+
+    def rest(self) -> list[FetchedItem]:
+        """All items up to the segment's end, which is the last."""
+        items = [self.next()]
+        while not isinstance(items[-1], SegmentEnd | FetchFailed):
+            items.append(self.next())
+        eventually(lambda: not self.fetchers[-1].alive)
+        assert self.buffer.take(1) is None, "nothing comes after the end"
+        return items
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    made = Bench()
+    monkeypatch.setattr(fetcher_module, "TailStream", made.tail.stream)
+    monkeypatch.setattr(fetcher_module, "MIN_BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(fetcher_module, "MAX_BACKOFF_SECONDS", 0.001)
+    yield made
+    for fetcher in made.fetchers:
+        fetcher.stop()
+        fetcher.join(60)
+
+
+def ranges(items: list[FetchedItem]) -> list[object]:
+    """The offsets of rows as pairs, everything else as it is."""
+    return [(item.first, item.end) if isinstance(item, FetchedRows) else item for item in items]
+
+
+def frame(first: int, rows: int, watermark: int, **values: Any) -> TailFrame:
+    return TailFrame(rows_of(rows) if rows else None, first, watermark, **values)
+
+
+def seal_chunks(bench: Bench, *appended: list[int], **values: Any) -> int:
+    """Chunks with these append times and the seal of a segment that has left the layout. Returns its end."""
+    end = 0
+    for times in appended:
+        bench.topic.put_chunk(bench.segment, end, times)
+        end += len(times)
+    bench.topic.put_seal(bench.segment, end)
+    bench.topic.seal(bench.segment, end, bench.topic.segment(1, predecessors=(bench.segment.name,)), **values)
+    return end
+
+
+# ---- chunks
+
+
+def test_a_sealed_segment_is_read_from_its_chunks_to_its_end(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5])
+    bench.fetch()
+    assert ranges(bench.rest()) == [(0, 3), (3, 5), SegmentEnd(5)]
+    assert bench.tail.opened == [], "no broker is needed"
+
+
+def test_rows_before_the_position_are_withheld(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5])
+    bench.fetch(2)
+    items = bench.rest()
+    assert ranges(items) == [(2, 3), (3, 5), SegmentEnd(5)]
+    assert isinstance(items[0], FetchedRows) and items[0].table["value"].to_pylist() == [b"2"]
+
+
+def test_a_segment_that_is_read_to_its_end_has_no_rows(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2, 3])
+    bench.fetch(3)
+    assert bench.rest() == [SegmentEnd(3)]
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [
+        (0, [(0, 3), (3, 5)]),
+        (2, [(1, 3), (3, 5)]),
+        (3, [(2, 3), (3, 5)]),
+        (4, [(3, 5)]),
+        (5, [(4, 5)]),
+        (6, []),
+    ],
+)
+def test_a_start_by_time_leaves_out_earlier_rows_and_counts_them(
+    bench: Bench, since: int, expected: list[tuple[int, int]]
+) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5])
+    fetcher = bench.fetch(since=since)
+    items = bench.rest()
+    assert ranges(items) == [*expected, SegmentEnd(5)]
+    for item in items[:-1]:
+        assert isinstance(item, FetchedRows)
+        times = item.table["appended"].cast(pa.int64()).to_pylist()
+        assert times == [offset + 1 for offset in range(item.first, item.end)], "each row is at its own offset"
+    assert fetcher.position == 5
+
+
+def test_a_reader_that_resumes_after_a_start_by_time_repeats_and_misses_nothing(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5])
+    bench.fetch(since=2, max_bytes=1)  # a row at a time
+    first = bench.next()
+    assert isinstance(first, FetchedRows) and first.table["value"].to_pylist() == [b"1"]
+    bench.fetchers[-1].stop()
+
+    bench.fetch(first.end)
+    assert ranges(bench.rest()) == [(2, 3), (3, 5), SegmentEnd(5)]
+
+
+def test_large_chunks_are_handed_out_in_parts_of_consecutive_offsets(bench: Bench) -> None:
+    seal_chunks(bench, list(range(10)))
+    bench.fetch(3, max_bytes=1)
+    assert ranges(bench.rest()) == [*((at, at + 1) for at in range(3, 10)), SegmentEnd(10)]
+
+
+def test_what_a_seal_lost_is_reported_before_the_end(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2, 3], lost_from=3, lost_to=7)
+    bench.fetch()
+    assert ranges(bench.rest()) == [(0, 3), LostRange(3, 7), SegmentEnd(3)]
+
+
+def test_chunks_that_retention_removed_are_reported_as_lost(bench: Bench) -> None:
+    seal_chunks(bench)
+    bench.topic.sealed[bench.segment.name] = replace(bench.topic.sealed[bench.segment.name], end=9)
+    bench.topic.files.delete(bench.topic.chain(bench.segment).path(0))
+    bench.fetch(4)
+    assert bench.rest() == [LostRange(4, 9), SegmentEnd(9)]
+
+
+def test_a_chunk_that_cannot_be_read_ends_reading_with_its_error(bench: Bench) -> None:
+    bench.topic.files.put_new(bench.topic.chain(bench.segment).path(0), b"no Parquet at all")
+    bench.topic.seal(bench.segment, 5, bench.topic.segment(1, predecessors=(bench.segment.name,)))
+    bench.fetch()
+    (item,) = bench.rest()
+    assert isinstance(item, FetchFailed) and isinstance(item.error, CorruptChunk)
+
+
+# ---- the tail
+
+
+def test_the_tail_is_read_from_a_replica_up_to_its_seal(bench: Bench) -> None:
+    outcome = pb.SealOutcome(segment=bench.segment.name, end=5)
+    bench.tail.scripts = [[frame(0, 3, 3), frame(3, 0, 3), frame(3, 2, 5), frame(5, 0, 5, sealed=outcome)]]
+    bench.fetch()
+    assert ranges(bench.rest()) == [(0, 3), (3, 5), SegmentEnd(5)]
+    assert bench.tail.opened == [("b0", 0)]
+
+
+def test_a_tail_that_breaks_continues_at_another_replica_and_repeats_nothing(bench: Bench) -> None:
+    outcome = pb.SealOutcome(segment=bench.segment.name, end=6)
+    bench.tail.scripts = [
+        [frame(0, 3, 3), Unreachable("gone")],
+        [NotHosted("not yet")],
+        [frame(2, 4, 6), frame(6, 0, 6, sealed=outcome)],  # begins at a batch of which one row was read
+    ]
+    bench.fetch()
+    assert ranges(bench.rest()) == [(0, 3), (3, 6), SegmentEnd(6)]
+    assert bench.tail.opened == [("b0", 0), ("b1", 3), ("b0", 3)]
+    eventually(lambda: bench.topic.unreachable == [REPLICAS[0].incarnation], "only the one that cannot be reached")
+
+
+def test_what_a_replica_has_trimmed_comes_from_chunks_and_the_rest_from_that_replica(bench: Bench) -> None:
+    bench.topic.put_chunk(bench.segment, 0, [1, 2, 3])
+    outcome = pb.SealOutcome(segment=bench.segment.name, end=5)
+    bench.tail.scripts = [[frame(0, 0, 5, trimmed_to=3)], [frame(3, 2, 5), frame(5, 0, 5, sealed=outcome)]]
+    bench.fetch()
+    assert ranges(bench.rest()) == [(0, 3), (3, 5), SegmentEnd(5)]
+    assert bench.tail.opened == [("b0", 0), ("b0", 3)]
+
+
+def test_an_unresponsive_replica_is_left_for_another(bench: Bench) -> None:
+    bench.tail.scripts = [[frame(0, 2, 2)], [frame(2, 1, 3)]]
+    fetcher = bench.fetch()
+    assert ranges([bench.next()]) == [(0, 2)]
+    fetcher.check_liveness(1.0)
+    assert ranges([bench.next()]) == [(2, 3)]
+    assert bench.tail.opened == [("b0", 0), ("b1", 2)]
+
+
+def test_a_loss_at_the_end_of_the_tail_is_reported(bench: Bench) -> None:
+    outcome = pb.SealOutcome(segment=bench.segment.name, end=2, lost_from=2, lost_to=4)
+    bench.tail.scripts = [[frame(0, 3, 3), frame(3, 0, 3, sealed=outcome)]]
+    bench.fetch()
+    assert ranges(bench.rest()) == [(0, 3), LostRange(2, 4), SegmentEnd(2)]
+
+
+def test_the_watermark_is_known_only_when_a_replica_has_reported_it(bench: Bench) -> None:
+    fetcher = bench.fetch(2)
+    eventually(lambda: bench.tail.opened)
+    assert not fetcher.watermark_known
+    fetcher.stop()
+    bench.tail.scripts = [[frame(2, 0, 7)]]
+    fetcher = bench.fetch(2)
+    eventually(lambda: fetcher.watermark_known)
+    assert fetcher.watermark == 7
+
+
+# ---- stopping and the budget
+
+
+def test_a_reader_that_is_stopped_hands_out_nothing_more_and_gives_its_budget_back(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5])
+    fetcher = bench.fetch()
+    eventually(lambda: not fetcher.alive, "all is read ahead")
+    assert bench.buffer._bytes > 0
+    fetcher.stop()
+    assert bench.buffer.take(1) is None
+    assert bench.buffer._bytes == 0
+
+
+def test_a_reader_that_waits_for_budget_ends_when_it_is_stopped(bench: Bench) -> None:
+    seal_chunks(bench, list(range(100)))
+    bench.buffer = PrefetchBuffer(1)
+    fetcher = bench.fetch(max_bytes=1)
+    eventually(lambda: bench.buffer._bytes > 0)
+    assert fetcher.alive, "it has read one row of many"
+    fetcher.stop()
+    eventually(lambda: not fetcher.alive)
+    assert bench.buffer._bytes == 0 and bench.buffer.take(1) is None
+
+
+def test_a_second_reader_of_a_segment_gets_nothing_of_the_first(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5])
+    first = bench.fetch()
+    eventually(lambda: not first.alive)
+    first.stop()
+    bench.fetch(3)
+    assert ranges(bench.rest()) == [(3, 5), SegmentEnd(5)]
+
+
+# ---- losses
+
+
+@pytest.mark.parametrize(
+    ("position", "end", "lost", "reported"),
+    [
+        (5, 5, None, None),
+        (5, 5, (5, 5), None),
+        (5, 5, (5, 9), (5, 9)),
+        (12, 5, (5, 9), (5, 12)),
+        (0, 0, (0, 0), None),
+    ],
+)
+def test_a_reader_learns_what_it_lost_with_what_it_had_read_beyond(
+    position: int, end: int, lost: tuple[int, int] | None, reported: tuple[int, int] | None
+) -> None:
+    assert lost_range_for_reader(position, end, lost) == reported
