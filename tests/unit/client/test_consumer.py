@@ -1,0 +1,438 @@
+"""The consumer over fetchers that the test plays: what it reads, what it withholds, what it commits and gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import smq.consumer
+from smq.consumer import Consumer
+from smq.consuming import group_membership
+from smq.consuming.fetcher import FetchPlan
+from smq.consuming.prefetch_buffer import FetchedRows, FetchFailed, LostRange, PrefetchBuffer, SegmentEnd
+from smq_core.errors import CorruptChunk, DataLost, InvalidRequest, StaleGeneration, Unavailable, UnknownTopic
+from smq_core.model.entities import Segment
+from smq_proto.v1 import leader_pb2 as lpb
+from support.in_memory.topic import PARTITIONS, GroupInMemory, TopicInMemory, rows_of
+from support.waiting import eventually
+
+
+class FakeFetcher:
+    """Puts what the test gives it into the consumer's buffer, until it is stopped."""
+
+    def __init__(self, plan: FetchPlan, buffer: PrefetchBuffer[Any]) -> None:
+        self.segment = plan.segment
+        self.plan = plan
+        self.alive = True
+        self.watermark = 0
+        self.watermark_known = False
+        self._buffer = buffer
+        buffer.open(self)
+
+    def rows(self, first: int, count: int) -> bool:
+        """False: the consumer no longer reads this."""
+        return self._buffer.put(self, FetchedRows(rows_of(count), first, count))
+
+    def put(self, item: SegmentEnd | LostRange | FetchFailed) -> bool:
+        return self._buffer.put(self, item)
+
+    def stop(self) -> None:
+        self.alive = False
+        self._buffer.drop(self)
+
+    def may_end(self) -> bool:
+        return False
+
+    def check_liveness(self, now: float) -> None: ...
+
+    def join(self, timeout: float) -> None: ...
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.topic = TopicInMemory()
+        self.first = self.topic.first
+        self.leader = GroupInMemory({self.first.name: 0})
+        self.fetchers: list[FakeFetcher] = []
+        self.consumers: list[Consumer] = []
+        self.applied = 0
+        """How many assignments were applied."""
+
+    def make_fetcher(
+        self, view: object, buffer: PrefetchBuffer[Any], plan: FetchPlan, max_bytes: int, ordinal: int
+    ) -> FakeFetcher:
+        self.fetchers.append(FakeFetcher(plan, buffer))
+        return self.fetchers[-1]
+
+    def open(self, group: str | None = None, **options: Any) -> Consumer:
+        settings = {"start": "earliest", "on_loss": "fail", "auto_commit": False, "max_bytes": 1000}
+        view: Any = self.topic
+        leader: Any = self.leader
+        made = Consumer(view, leader, group=group, prefetch_bytes=1 << 20, **(settings | options))
+        self.consumers.append(made)
+        if group is not None:
+            # It has acknowledged its first assignment, and does nothing by itself from now on.
+            eventually(lambda: self.leader.acknowledged() == 1 and self.applied >= 2)
+        return made
+
+    def assign(self, consumer: Consumer, positions: dict[str, int]) -> None:
+        """A new assignment, which the consumer has applied when this returns."""
+        self.leader.assign(positions)
+        self.heartbeat(consumer)
+
+    def heartbeat(self, consumer: Consumer) -> None:
+        assert consumer._membership is not None
+        consumer._membership._heartbeat()
+
+    def plans(self) -> list[tuple[str, int]]:
+        """What was ever read: segments, and from which positions."""
+        return [(f.segment, f.plan.position) for f in self.fetchers]
+
+    def child(self, number: int, start: int, stop: int, *predecessors: Segment) -> Segment:
+        return self.topic.segment(number, start, stop, tuple(p.name for p in predecessors))
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    made = Bench()
+    apply = Consumer._on_assignment
+
+    def counted(consumer: Consumer, positions: dict[str, int]) -> bool:
+        working = apply(consumer, positions)
+        made.applied += 1
+        return working
+
+    monkeypatch.setattr(Consumer, "_on_assignment", counted)
+    monkeypatch.setattr(smq.consumer, "Fetcher", made.make_fetcher)
+    monkeypatch.setattr(smq.consumer, "MONITOR_INTERVAL_SECONDS", 0.002)
+    monkeypatch.setattr(smq.consumer, "REFRESH_RETRY_SECONDS", 0.002)
+    monkeypatch.setattr(group_membership, "RETRY_AFTER_SECONDS", 0.001)
+    yield made
+    for consumer in made.consumers:
+        consumer.close()
+
+
+def offsets(consumer: Consumer) -> tuple[int, int] | None:
+    """The offsets of the batch that is there, or None."""
+    batch = consumer.poll(0)
+    return None if batch is None else (batch.first_offset, batch.next_offset)
+
+
+def refreshed(consumer: Consumer, *segments: Segment) -> None:
+    """Waits until the consumer knows these segments, and has started to read what may be read."""
+    eventually(lambda: all(s.name in consumer._reader.nodes for s in segments) and not consumer._stale)
+    consumer._fetch_readable()
+
+
+# ---- without a group
+
+
+def test_successors_are_withheld_until_their_predecessor_is_read_to_its_end(bench: Bench) -> None:
+    consumer = bench.open()
+    (fetcher,) = bench.fetchers
+    low, high = bench.child(1, 0, 4, bench.first), bench.child(2, 4, PARTITIONS, bench.first)
+    bench.topic.seal(bench.first, 3, low, high)
+    refreshed(consumer, low, high)
+
+    fetcher.rows(0, 2)
+    assert offsets(consumer) == (0, 2)
+    refreshed(consumer, low, high)
+    assert consumer.assignment == {bench.first.name} and len(bench.fetchers) == 1, "one message is missing"
+
+    fetcher.rows(2, 1)
+    fetcher.put(SegmentEnd(3))
+    assert offsets(consumer) == (2, 3)
+    assert offsets(consumer) is None
+    assert consumer.assignment == {low.name, high.name}
+    assert bench.plans()[1:] == [(low.name, 0), (high.name, 0)]
+    assert not fetcher.alive
+
+
+def test_the_successor_of_a_merge_waits_for_both(bench: Bench) -> None:
+    one, two = bench.topic.segment(1, 0, 4), bench.topic.segment(2, 4, PARTITIONS)
+    bench.topic.set_layout([one, two])
+    consumer = bench.open()
+    merged = bench.child(3, 0, PARTITIONS, one, two)
+    bench.topic.seal(one, 1)
+    bench.topic.seal(two, 1, merged)
+    refreshed(consumer, merged)
+    first, second = bench.fetchers
+
+    for fetcher in (first, second):
+        assert merged.name not in consumer.assignment
+        fetcher.rows(0, 1)
+        fetcher.put(SegmentEnd(1))
+        assert offsets(consumer) == (0, 1)
+        assert offsets(consumer) is None
+    assert consumer.assignment == {merged.name}
+
+
+def test_positions_say_where_another_reader_continues(bench: Bench) -> None:
+    consumer = bench.open()
+    bench.fetchers[0].rows(0, 2)
+    batch = consumer.poll(0)
+    assert batch is not None and dict(batch.positions) == consumer.positions == {bench.first.name: 2}
+
+    bench.open(start=batch.positions)
+    assert bench.plans() == [(bench.first.name, 0), (bench.first.name, 2)]
+
+
+def test_a_batch_that_was_not_returned_does_not_count(bench: Bench) -> None:
+    consumer = bench.open(max_bytes=1)
+    bench.fetchers[0].rows(0, 2)
+    bench.fetchers[0].rows(2, 2)
+    assert offsets(consumer) == (0, 2)
+    assert consumer.positions == {bench.first.name: 2}
+
+
+def test_it_is_at_the_end_only_when_a_replica_said_where_that_is(bench: Bench) -> None:
+    consumer = bench.open()
+    (fetcher,) = bench.fetchers
+    eventually(lambda: not consumer._stale)
+    assert not consumer.at_end()
+    fetcher.watermark, fetcher.watermark_known = 2, True
+    assert not consumer.at_end()
+    fetcher.rows(0, 2)
+    assert offsets(consumer) == (0, 2) and consumer.at_end()
+
+
+def test_a_loss_is_reported_once_and_reading_continues_after_it(bench: Bench) -> None:
+    consumer = bench.open()
+    (fetcher,) = bench.fetchers
+    fetcher.put(LostRange(0, 4))
+    fetcher.put(LostRange(0, 4))
+    fetcher.rows(4, 1)
+    with pytest.raises(DataLost) as caught:
+        consumer.poll(0)
+    assert (caught.value.segment, caught.value.start, caught.value.stop) == (bench.first.name, 0, 4)
+    assert offsets(consumer) == (4, 5) and offsets(consumer) is None
+
+
+def test_losses_are_skipped_on_request(bench: Bench) -> None:
+    consumer = bench.open(on_loss="skip")
+    bench.fetchers[0].put(LostRange(0, 4))
+    bench.fetchers[0].rows(4, 1)
+    assert offsets(consumer) == (4, 5)
+
+
+def test_what_ends_reading_is_raised(bench: Bench) -> None:
+    consumer = bench.open()
+    bench.fetchers[0].put(FetchFailed(CorruptChunk("no Parquet")))
+    with pytest.raises(CorruptChunk):
+        consumer.poll(0)
+    bench.topic.deleted = UnknownTopic("it was deleted")
+    with pytest.raises(UnknownTopic):
+        consumer.poll(None)
+
+
+def test_a_consumer_that_is_closed_holds_nothing_and_returns_nothing(bench: Bench) -> None:
+    consumer = bench.open()
+    bench.fetchers[0].rows(0, 2)
+    consumer.close()
+    with pytest.raises(InvalidRequest, match="closed"):
+        consumer.poll(0)
+    assert consumer._buffer._bytes == 0 and not bench.fetchers[0].rows(2, 1)
+
+
+# ---- in a group
+
+
+def test_a_segment_whose_batch_is_still_worked_on_is_not_given_up(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+
+    bench.assign(consumer, {})
+    for _ in range(3):
+        bench.heartbeat(consumer)
+    assert consumer.assignment == frozenset(), "it is no longer read"
+    assert bench.leader.acknowledged() == 1, "but the next owner must wait"
+
+    assert consumer.commit() == {bench.first.name: 3}
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    order = [m for m, r in bench.leader.calls if m == "CommitPositions" or (m == "JoinGroup" and r.generation == 2)]
+    assert order[0] == "CommitPositions"
+
+
+def test_the_next_poll_gives_a_revoked_segment_up_without_a_commit(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.assign(consumer, {})
+    assert bench.leader.acknowledged() == 1
+
+    assert offsets(consumer) is None
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    assert bench.leader.committed == {}
+
+
+def test_a_commit_of_another_segment_does_not_give_up_the_one_that_is_worked_on(bench: Bench) -> None:
+    other = bench.topic.segment(1, 4, PARTITIONS)
+    bench.leader.positions = {bench.first.name: 0, other.name: 0}
+    consumer = bench.open("g")
+    by_name = {f.segment: f for f in bench.fetchers}
+    by_name[other.name].rows(0, 1)
+    assert offsets(consumer) == (0, 1)
+    by_name[bench.first.name].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.assign(consumer, {other.name: 0})
+
+    assert consumer.commit({other.name: 1}) == {other.name: 1}
+    bench.heartbeat(consumer)
+    assert bench.leader.acknowledged() == 1
+    assert consumer.commit() == {bench.first.name: 3}
+    eventually(lambda: bench.leader.acknowledged() == 2)
+
+
+def test_rows_of_a_revoked_segment_are_withheld(bench: Bench) -> None:
+    consumer = bench.open("g")
+    (fetcher,) = bench.fetchers
+    fetcher.rows(0, 3)
+    bench.assign(consumer, {})
+
+    assert offsets(consumer) is None
+    assert consumer._buffer._bytes == 0, "their budget is free"
+    assert not fetcher.rows(3, 3)
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    assert consumer.commit() == {}
+
+
+def test_a_segment_that_another_member_read_further_continues_there(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    bench.fetchers[0].rows(3, 3)
+    bench.assign(consumer, {bench.first.name: 5})
+    assert offsets(consumer) is None
+    assert bench.plans() == [(bench.first.name, 0), (bench.first.name, 5)]
+
+
+def test_a_segment_that_stays_is_not_read_again(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    for committed in (0, 2, 3):
+        bench.assign(consumer, {bench.first.name: committed})
+    assert bench.plans() == [(bench.first.name, 0)]
+    assert bench.fetchers[0].rows(3, 1) and offsets(consumer) == (3, 4)
+
+
+def test_a_segment_that_comes_back_continues_at_what_was_committed(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.assign(consumer, {})
+    bench.assign(consumer, {bench.first.name: 1})
+    assert bench.plans() == [(bench.first.name, 0), (bench.first.name, 1)]
+
+
+def test_a_segment_that_was_read_to_its_end_is_not_read_again_before_its_commit(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first))
+    refreshed(consumer, bench.topic.snapshot.layout.segments[0])
+    bench.fetchers[0].rows(0, 3)
+    bench.fetchers[0].put(SegmentEnd(3))
+    assert offsets(consumer) == (0, 3) and offsets(consumer) is None
+
+    bench.heartbeat(consumer)
+    assert len(bench.fetchers) == 1, "the leader still assigns it, because its end is not committed"
+    before = len(bench.leader.requests("JoinGroup"))
+    assert consumer.commit() == {bench.first.name: 3}
+    bench.leader.wait_for_heartbeat(before)
+
+
+def test_only_what_was_returned_is_committed(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert consumer.commit() == {} and bench.leader.requests("CommitPositions") == []
+    assert offsets(consumer) == (0, 3)
+    assert consumer.commit({bench.first.name: 1}) == {bench.first.name: 1}
+    assert consumer.commit() == {bench.first.name: 3}, "the rest of the batch"
+    assert consumer.commit() == {}
+
+
+def test_a_commit_that_fails_is_made_by_the_next_one(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.leader.failures["CommitPositions"] = [Unavailable("no leader")]
+    with pytest.raises(Unavailable):
+        consumer.commit()
+    assert consumer.commit() == bench.leader.committed == {bench.first.name: 3}
+
+
+def test_a_commit_leaves_out_what_has_moved_to_another_member(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.leader.failures["CommitPositions"] = [StaleGeneration("moved", segments=(bench.first.name,))]
+    assert consumer.commit() == bench.leader.committed == {}
+
+
+def test_auto_commit_stores_what_was_read_before_it_gives_the_segment_up(bench: Bench) -> None:
+    consumer = bench.open("g", auto_commit=True)
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.assign(consumer, {})
+    bench.heartbeat(consumer)
+    assert bench.leader.acknowledged() == 1 and bench.leader.committed == {}
+
+    assert offsets(consumer) is None
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    assert bench.leader.committed == {bench.first.name: 3}
+    order = [m for m, r in bench.leader.calls if m == "CommitPositions" or (m == "JoinGroup" and r.generation == 2)]
+    assert order[0] == "CommitPositions"
+
+
+@pytest.mark.parametrize(("fails", "committed"), [(False, True), (True, False)])
+def test_a_program_that_fails_does_not_commit_its_batch(bench: Bench, fails: bool, committed: bool) -> None:
+    def work() -> None:
+        with bench.open("g", auto_commit=True) as consumer:
+            bench.fetchers[0].rows(0, 3)
+            assert offsets(consumer) == (0, 3)
+            if fails:
+                raise ZeroDivisionError
+
+    if fails:
+        with pytest.raises(ZeroDivisionError):
+            work()
+    else:
+        work()
+    assert bool(bench.leader.committed) == committed
+    assert bench.leader.calls[-1][0] == "LeaveGroup"
+
+
+def test_close_commits_nothing_by_itself(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    consumer.close()
+    assert bench.leader.committed == {} and bench.leader.calls[-1][0] == "LeaveGroup"
+
+
+def test_a_group_learns_of_a_loss_after_the_leader_failed_to_tell(bench: Bench) -> None:
+    bench.leader.failures["GetPositions"] = [Unavailable("no leader")]
+    lost = lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5)
+    bench.leader.lost = [lost, lpb.GroupPositions.Loss(segment="old-0-8-8", start=0, stop=1, acknowledged=True)]
+    consumer = bench.open("g")
+    eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and consumer._losses_received)
+
+    with pytest.raises(DataLost) as caught:
+        consumer.poll(0)
+    assert (caught.value.segment, caught.value.start, caught.value.stop) == ("gone-0-8-9", 2, 5)
+    assert offsets(consumer) is None, "once, and not what an earlier member was told"
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda bench: bench.open().commit(), "without a group cannot commit"),
+        (lambda bench: bench.open(auto_commit=True), "auto_commit needs a group"),
+        (lambda bench: bench.open(on_loss="ignore"), "on_loss must be"),
+        (lambda bench: bench.open(max_bytes=0), "more than 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(bench: Bench, call: Callable[[Bench], object], says: str) -> None:
+    with pytest.raises(InvalidRequest, match=says):
+        call(bench)
