@@ -86,6 +86,19 @@ class Bench:
         assert consumer._membership is not None
         consumer._membership._heartbeat()
 
+    def heartbeat_at_once(self, consumer: Consumer) -> None:
+        """From now on a heartbeat that the member wants is sent before anything else happens."""
+        assert consumer._membership is not None
+        consumer._membership.heartbeat_now = lambda: self.heartbeat(consumer)  # type: ignore[method-assign]
+
+    def order(self) -> list[str]:
+        """The commits, and the heartbeats that gave up the first generation, in their order."""
+        return [
+            method
+            for method, request in self.leader.calls
+            if method == "CommitPositions" or (method == "JoinGroup" and request.generation == 2)
+        ]
+
     def plans(self) -> list[tuple[str, int]]:
         """What was ever read: segments, and from which positions."""
         return [(f.segment, f.plan.position) for f in self.fetchers]
@@ -250,10 +263,10 @@ def test_a_segment_whose_batch_is_still_worked_on_is_not_given_up(bench: Bench) 
     assert consumer.assignment == frozenset(), "it is no longer read"
     assert bench.leader.acknowledged() == 1, "but the next owner must wait"
 
+    bench.heartbeat_at_once(consumer)
     assert consumer.commit() == {bench.first.name: 3}
     eventually(lambda: bench.leader.acknowledged() == 2)
-    order = [m for m, r in bench.leader.calls if m == "CommitPositions" or (m == "JoinGroup" and r.generation == 2)]
-    assert order[0] == "CommitPositions"
+    assert bench.order()[:2] == ["CommitPositions", "JoinGroup"]
 
 
 def test_the_next_poll_gives_a_revoked_segment_up_without_a_commit(bench: Bench) -> None:
@@ -297,6 +310,17 @@ def test_rows_of_a_revoked_segment_are_withheld(bench: Bench) -> None:
     assert not fetcher.rows(3, 3)
     eventually(lambda: bench.leader.acknowledged() == 2)
     assert consumer.commit() == {}
+
+
+def test_rows_that_were_taken_while_their_segment_was_revoked_are_withheld(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    taken = consumer._buffer.take(1000)
+    assert taken is not None
+    bench.assign(consumer, {bench.first.name: 2})  # another member had it in between
+
+    assert consumer._to_batch(*taken) is None
+    assert consumer.positions == {bench.first.name: 2}
 
 
 def test_a_segment_that_another_member_read_further_continues_there(bench: Bench) -> None:
@@ -378,11 +402,11 @@ def test_auto_commit_stores_what_was_read_before_it_gives_the_segment_up(bench: 
     bench.heartbeat(consumer)
     assert bench.leader.acknowledged() == 1 and bench.leader.committed == {}
 
+    bench.heartbeat_at_once(consumer)
     assert offsets(consumer) is None
     eventually(lambda: bench.leader.acknowledged() == 2)
     assert bench.leader.committed == {bench.first.name: 3}
-    order = [m for m, r in bench.leader.calls if m == "CommitPositions" or (m == "JoinGroup" and r.generation == 2)]
-    assert order[0] == "CommitPositions"
+    assert bench.order()[:2] == ["CommitPositions", "JoinGroup"]
 
 
 @pytest.mark.parametrize(("fails", "committed"), [(False, True), (True, False)])
