@@ -435,7 +435,7 @@ def test_close_commits_nothing_by_itself(bench: Bench) -> None:
     assert bench.leader.committed == {} and bench.leader.calls[-1][0] == "LeaveGroup"
 
 
-def test_a_group_learns_of_a_loss_after_the_leader_failed_to_tell(bench: Bench) -> None:
+def test_a_group_learns_of_a_loss_after_the_leader_failed_to_answer(bench: Bench) -> None:
     bench.leader.failures["GetPositions"] = [Unavailable("no leader")]
     lost = lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5)
     bench.leader.lost = [lost, lpb.GroupPositions.Loss(segment="old-0-8-8", start=0, stop=1, acknowledged=True)]
