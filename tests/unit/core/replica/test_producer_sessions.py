@@ -73,10 +73,11 @@ def test_an_idle_producer_is_forgotten_with_the_next_batch() -> None:
 
 def test_idle_time_is_log_time_which_never_goes_back() -> None:
     it = primary()
-    write_and_close(it, "a", now=50)
-    append(it, "b", now=50 + IDLE)
-    append(it, "b", 1, now=0)
-    assert known(it) == {"a", "b"}
+    it.open_producer("a", "a", 0)
+    append(it, "a", now=50)
+    append(it, "b", now=50 + IDLE + 1)
+    it.close_producer("a", "a")
+    assert append(it, "b", 1, now=0).forgotten == ("a",)
 
 
 def test_beyond_the_limit_the_one_that_closed_first_is_forgotten_first() -> None:

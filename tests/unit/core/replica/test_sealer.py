@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from smq_core.model.entities import ChunkInfo, Durability, SealOutcome
+from smq_core.model.entities import ChunkInfo, Durability, ProducerState, SealOutcome
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicaConfig, ReplicationMessage
 from smq_core.replica.producer_map import ProducerMap
@@ -170,6 +170,53 @@ def test_only_a_primary_knows_where_its_chain_ends():
     for me in replicas:
         replica = SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), me, replicas, Durability.REPLICATED))
         assert UnsealedTail.of(replica).knows_chain_end == (me == "p")
+
+
+FENCES = {"a": ProducerState(2, -1, (), "i", 5)}
+
+
+def with_predecessor(me: str) -> SegmentReplica:
+    return SegmentReplica(ReplicaConfig("s", KeyRange(0, 1), me, ("p", "f"), Durability.REPLICATED, ("x", "y")))
+
+
+def open_with_predecessors() -> SegmentReplica:
+    primary = with_predecessor("p")
+    primary.follower_connected("f", 0, 1000)
+    primary.predecessor_sealed(SealOutcome("x", 1, FENCES))
+    primary.predecessor_sealed(SealOutcome("y", 1))
+    return primary
+
+
+def test_a_primary_that_ends_empty_passes_on_what_it_inherited():
+    assert FakeChain().run(UnsealedTail.of(open_with_predecessors())) == SealOutcome("s", 0, FENCES)
+
+
+def test_who_does_not_know_the_predecessors_producers_names_the_predecessors():
+    waiting = with_predecessor("p")
+    waiting.predecessor_sealed(SealOutcome("x", 1, FENCES))
+    expected = SealOutcome("s", 0, uninherited=("x", "y"))
+    for tail in (
+        UnsealedTail.of(with_predecessor("f")),
+        UnsealedTail.of(waiting),
+        UnsealedTail(uninherited=("x", "y")),
+    ):
+        chain = FakeChain()
+        assert chain.run(tail) == expected
+        assert chain.objects[0].outcome == expected
+
+
+def test_the_first_entry_tells_a_follower_and_its_chunk_what_was_inherited():
+    primary, follower = open_with_predecessors(), with_predecessor("f")
+    primary.append("stream", IncomingBatch(BatchId("b", 0, 0), 2, 20, 0, 0, None), now=7)
+    message = primary.replication_for("f")
+    assert message is not None
+    follower.replicate(message)
+    for replica in (primary, follower):
+        chain = FakeChain()
+        outcome = chain.run(UnsealedTail.of(replica))
+        assert outcome == SealOutcome("s", 2, {**FENCES, "b": ProducerState(0, 0, (0,), appended=7)})
+        assert chain.objects[0].producers == outcome.producers
+        assert FakeChain(chain.objects[0]).run(UnsealedTail(uninherited=("x", "y"))) == outcome
 
 
 def test_it_can_be_stopped_anywhere_and_run_again():
