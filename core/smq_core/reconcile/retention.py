@@ -2,7 +2,8 @@
 
 A segment expires by ``retention.age``, counted from its seal, or by ``retention.bytes`` of all sealed segments. An
 expired segment stays while one of its predecessors stays, or while a successor has yet to read its seal chunk
-(``needed``). With ``unread: Keep`` (the default) it also stays while an active group has not read it. A group is active
+(``needed``). The seal chunk of a segment that ended empty may refer to those of its predecessors
+(``SealOutcome.uninherited``), so these stay with it. With ``unread: Keep`` (the default) it also stays while an active group has not read it. A group is active
 while it has members, and for ``retention.abandonedAfter`` after that.
 """
 
@@ -53,6 +54,7 @@ def plan_retention(
     group_progress = [(group, _segments_read(group.positions, sealed, before)) for group in groups]
     living = {group.name for group, _ in group_progress if _is_active(spec, group, now)}
     kept = {s.name for s in sealed}
+    needed = _with_those_before_empty_ones(needed, sealed)
     total = sum(s.bytes for s in sealed)
     removals: list[Removal] = []
     retained: dict[str, list[str]] = {}
@@ -73,6 +75,18 @@ def plan_retention(
         total -= segment.bytes
         removals.append(Removal(segment, because, unread))
     return RetentionPlan(removals, retained)
+
+
+def _with_those_before_empty_ones(needed: Collection[str], sealed: Sequence[SealedSegment]) -> set[str]:
+    """Adds the predecessors of segments that ended empty, and so on."""
+    empty = {segment.name: segment.predecessors for segment in sealed if segment.end == 0}
+    found = set(needed)
+    waiting = list(needed)
+    while waiting:
+        further = [name for name in empty.get(waiting.pop(), ()) if name not in found]
+        found.update(further)
+        waiting += further
+    return found
 
 
 def _expiry_reason(spec: TopicSpec, segment: SealedSegment, total: int, now: Micros) -> str | None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from smq_core.model import layout_transitions as layouts
-from smq_core.model.entities import Durability, Layout, Reason, Replica
+from smq_core.model.entities import Durability, Layout, ProducerState, Reason, Replica, SealOutcome
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import SealPlan, Successor
-from smq_proto.wire import layout_from_pb, layout_to_pb
+from smq_proto.wire import (
+    layout_from_pb,
+    layout_to_pb,
+    outcome_from_pb,
+    outcome_to_pb,
+    producer_from_pb,
+    producer_to_pb,
+)
 
 REPLICAS = (Replica("b0", "b0.1", "h:1"), Replica("b1", "b1.1", "h:2"))
 
@@ -29,3 +38,23 @@ def test_a_layout_keeps_its_next_number() -> None:
     left = layouts.activate(rolled, [first, second], writer="w")
     for layout in (made, split, rolled, left):
         assert over_the_wire(layout).next_number == layout.next_number > 0
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        ProducerState(0, 0, (0,)),
+        ProducerState(3, 41, (480, 490), "0123456789abcdef", 99),
+        ProducerState(3, -1, (), "!", 99),
+    ],
+)
+def test_a_producer_keeps_its_state_also_if_it_was_inherited(state: ProducerState) -> None:
+    assert producer_from_pb(producer_to_pb(state)) == state
+
+
+def test_an_outcome_for_one_producer_still_says_what_was_forgotten() -> None:
+    states = {"a": ProducerState(1, 2, (5,), "i", 9), "b": ProducerState(0, 0, (1,))}
+    outcome = SealOutcome("s", 10, states, (10, 12), forgotten_upto=7, uninherited=("x", "y"))
+    assert outcome_from_pb(outcome_to_pb(outcome)) == outcome
+    alone = outcome_from_pb(outcome_to_pb(outcome, only="c"))
+    assert (alone.producers, alone.forgotten_upto) == ({}, 7)

@@ -194,7 +194,8 @@ def test_any_typed_columns_come_back(data, types) -> None:
 
 names = st.text(min_size=1, max_size=20)
 offsets = st.integers(0, 2**63)
-states = st.builds(ProducerState, offsets, offsets, st.lists(offsets, max_size=3).map(tuple))
+increasing = st.lists(offsets, max_size=5).map(sorted).map(tuple)
+states = st.builds(ProducerState, offsets, st.integers(-1, 2**63), increasing, st.text(max_size=16), offsets)
 
 
 @given(
@@ -208,6 +209,10 @@ states = st.builds(ProducerState, offsets, offsets, st.lists(offsets, max_size=3
         sealed=st.booleans(),
         producers=st.dictionaries(names, states, max_size=4),
         lost=st.none() | st.tuples(offsets, offsets),
+        snapshot_at=st.none() | offsets,
+        forgotten=st.lists(names, max_size=3).map(tuple),
+        forgotten_upto=offsets,
+        uninherited=st.lists(names, max_size=3).map(tuple),
     )
 )
 def test_any_info_comes_back(info: ChunkInfo) -> None:
