@@ -61,7 +61,10 @@ class History:
             self._step(random)
 
     def _step(self, random: Random) -> None:
-        name, step = random.choice(NAMES), random.choice(["open", "close", "append", "append", "append", "ack", "chunk"])
+        name, step = (
+            random.choice(NAMES),
+            random.choice(["open", "close", "append", "append", "append", "ack", "chunk"]),
+        )
         self.now += random.randrange(10)
         if step == "close":
             self.primary.close_producer(name, name)
@@ -121,7 +124,10 @@ def state_of(producers: ProducerMap) -> State:
 
 
 def run(sealer: Generator[StoreRequest, StoreReply, SealOutcome], chain: list[ChunkInfo]) -> SealOutcome:
-    chunks = {info.first: info for info in chain}
+    return run_on(sealer, {info.first: info for info in chain})
+
+
+def run_on(sealer: Generator[StoreRequest, StoreReply, SealOutcome], chunks: dict[int, ChunkInfo]) -> SealOutcome:
     reply: StoreReply = None
     try:
         while True:
@@ -129,7 +135,9 @@ def run(sealer: Generator[StoreRequest, StoreReply, SealOutcome], chain: list[Ch
             if isinstance(request, ReadChunk):
                 reply = chunks.get(request.first)
             else:
-                info = getattr(request, "chunk", request).info(*(("s",) if hasattr(request, "chunk") else ()), "me", "n")
+                info = getattr(request, "chunk", request).info(
+                    *(("s",) if hasattr(request, "chunk") else ()), "me", "n"
+                )
                 reply = chunks.setdefault(info.first, info) is info
     except StopIteration as done:
         outcome: SealOutcome = done.value
@@ -211,7 +219,11 @@ def test_sealers_find_the_same_outcome_wherever_they_begin(drawn: tuple[int, int
         outcome = run(seal("s", UnsealedTail.of(follower), max_chunk_bytes=25), it.chain)
         assert (outcome.end, (outcome.producers, outcome.forgotten_upto)) == (reached, expected[reached])
         assert outcome.uninherited == ()
-    whole = run(seal("s", UnsealedTail.of(it.primary), max_chunk_bytes=25), it.chain)
+    chunks = {info.first: info for info in it.chain}
+    whole = run_on(seal("s", UnsealedTail.of(it.primary), max_chunk_bytes=25), chunks)
+    for info in chunks.values():
+        if info.rows and info not in it.chain:
+            assert (info.producers, info.forgotten_upto) == expected[info.end], "another sealer may go on from here"
     assert whole.end == it.primary.end and whole.uninherited == ()
     assert (whole.producers, whole.forgotten_upto) == state_of(it.primary.sessions.producers)
     # Without a replica: from a chunk that has all producers.

@@ -102,3 +102,19 @@ def test_a_group_goes_on_as_if_nothing_was_removed(data: st.DataObject) -> None:
     lively = {name for name in reader.readable() if reader.nodes[name].end}
     assert lively <= set(after.readable())
     assert not gone & lively
+
+
+def test_what_a_needed_segment_that_ended_empty_may_refer_to_is_kept() -> None:
+    """Its seal chunk may name its predecessors in place of their producers."""
+    ends = (5, 5, 0, 0)
+    sealed = [
+        SealedSegment(
+            f"t-0-8-{n}", n, KeyRange(0, 8), end, (f"t-0-8-{n - 1}",) if n else (), (f"t-0-8-{n + 1}",),
+            Reason.ROLL, Reason.ROLL, 0, 0,
+        )
+        for n, end in enumerate(ends)
+    ]  # fmt: skip
+    spec = TopicSpec(retention_age=1)
+    removed = [r.segment.name for r in plan_retention(spec, sealed, [], NOW, {"t-0-8-3"}).removals]
+    assert removed == ["t-0-8-0"], "the third and the second one ended empty"
+    assert len(plan_retention(spec, sealed, [], NOW).removals) == 4

@@ -3,8 +3,9 @@
 A segment expires by ``retention.age``, counted from its seal, or by ``retention.bytes`` of all sealed segments. An
 expired segment stays while one of its predecessors stays, or while a successor has yet to read its seal chunk
 (``needed``). The seal chunk of a segment that ended empty may refer to those of its predecessors
-(``SealOutcome.uninherited``), so these stay with it. With ``unread: Keep`` (the default) it also stays while an active group has not read it. A group is active
-while it has members, and for ``retention.abandonedAfter`` after that.
+(``SealOutcome.uninherited``), so these stay with it. With ``unread: Keep`` (the default) an expired segment also stays
+while an active group has not read it. A group is active while it has members, and for ``retention.abandonedAfter``
+after that.
 """
 
 from __future__ import annotations
