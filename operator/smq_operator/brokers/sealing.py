@@ -106,7 +106,9 @@ def _snapshot_offset(chain: ChunkChain) -> int:
     info = chain.info(hint) if hint else None
     if info is None:
         return 0
-    return info.first if info.snapshot_at is None else info.snapshot_at
+    if info.snapshot_at is None:
+        return info.first
+    return info.snapshot_at if chain.info(info.snapshot_at) is not None else 0
 
 
 def _find_seal(store: Store, topic: Topic, segment: str) -> SealOutcome | None:
