@@ -205,7 +205,7 @@ def test_who_does_not_know_the_predecessors_producers_names_the_predecessors():
         assert chain.objects[0].outcome == expected
 
 
-def test_the_first_entry_tells_a_follower_and_its_chunk_what_was_inherited():
+def test_the_first_entry_gives_a_follower_and_its_chunk_what_was_inherited():
     primary, follower = open_with_predecessors(), with_predecessor("f")
     primary.append("stream", IncomingBatch(BatchId("b", 0, 0), 2, 20, 0, 0, None), now=7)
     message = primary.replication_for("f")
