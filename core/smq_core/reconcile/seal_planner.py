@@ -237,7 +237,7 @@ def _replica_problem(
             problem = "is gone" if broker is not None and broker.liveness is Liveness.GONE else "does not answer"
             return Reason.FAILOVER, f"broker {replica.broker} {problem}"
         if (segment.name, replica.incarnation) in refused:
-            return Reason.FAILOVER, f"broker {replica.broker} could not open it"
+            return Reason.FAILOVER, f"broker {replica.broker} cannot serve it"
     for replica in segment.replicas:
         if brokers[replica.incarnation].draining:
             return Reason.DRAIN, f"broker {replica.broker} is being drained"

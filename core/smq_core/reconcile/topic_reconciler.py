@@ -396,6 +396,16 @@ class TopicReconciler:
         if refused:
             self._open_backoff.refused(incarnation, now)
 
+    def replica_fenced(self, segment: str, incarnation: str, now: Micros) -> bool:
+        """This replica fenced the segment by itself, because it cannot serve it. It moves elsewhere.
+
+        False if that was known.
+        """
+        if self._record(segment).opening(incarnation).refused:
+            return False
+        self.open_failed(segment, incarnation, now, refused=True)
+        return True
+
     def flushed(self, segment: str) -> None:
         """Its primary has written its tail, or failed to."""
         if segment in self._records:

@@ -14,7 +14,7 @@ from smq_core.scaling.segment_load import TrafficCounters
 from smq_operator.api.errors import stream_handler, unary_handler
 from smq_operator.brokers.connectivity import BrokerConnectivity
 from smq_operator.brokers.liveness import LivenessProbes
-from smq_operator.brokers.registry import ACCEPTING_STATES, Broker, BrokerRegistry
+from smq_operator.brokers.registry import ACCEPTING_STATES, FENCED_STATES, Broker, BrokerRegistry
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
@@ -195,6 +195,8 @@ def _apply_segment_report(managed: ManagedTopic, report: pb.SegmentReport, incar
         if why is not None and known is None:
             broker = segment.primary.broker
             log.warning("report.rejected", topic=managed.name, segment=name, broker=broker, message=why)
+    if ours and not segment.successors and report.state in FENCED_STATES:
+        return reconciler.replica_fenced(name, incarnation, now)
     if ours and not reconciler.has_opened(name, incarnation) and report.state in ACCEPTING_STATES:
         reconciler.opened(name, incarnation)
         return True

@@ -22,6 +22,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
 ACCEPTING_STATES = ("waiting", "open")
+FENCED_STATES = ("fenced", "sealed")
 """States of a segment at a broker that takes messages of it, or will."""
 
 SUSPECT_AFTER_US = 2_500_000

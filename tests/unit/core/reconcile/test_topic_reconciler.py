@@ -395,6 +395,17 @@ def test_an_open_that_failed_is_repeated_and_one_that_was_refused_is_not():
     assert first.replica not in put.layout.segments[-1].replicas
 
 
+def test_a_segment_that_its_broker_fenced_moves_elsewhere():
+    harness = ReconcilerHarness(replicas=2).begun()
+    (segment,) = harness.layout.segments
+    broken = segment.primary
+    assert harness.leader.replica_fenced(segment.name, broken.incarnation, harness.now)
+    assert not harness.leader.replica_fenced(segment.name, broken.incarnation, harness.now), "that is known"
+    harness.run()
+    (successor,) = (s for s in harness.layout.segments if not s.successors)
+    assert successor.name != segment.name and broken not in successor.replicas
+
+
 def test_a_broker_that_refuses_everything_does_not_make_segments_without_end():
     """It is believed in, and there are no more brokers than replicas."""
     harness = ReconcilerHarness(replicas=3)
