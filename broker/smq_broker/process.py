@@ -7,6 +7,8 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 from urllib.parse import urlsplit
 
 import structlog
@@ -22,6 +24,7 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.health import HealthServer, Readiness
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.settings import BrokerSettings, parse_settings
+from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.runtime.tuning import keep_freed_memory, preload_arrow, tune_garbage_collector
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.metrics import SegmentCollector
@@ -29,11 +32,12 @@ from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_broker.segments.sealing import SegmentSealer
+from smq_broker.shutdown import BrokerShutdown
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.producer_claims import ProducerClaims
 from smq_broker.streams.replication_out import FollowerLink
 from smq_broker.streams.server import BrokerServer
-from smq_core.errors import InvalidRequest, StoreDenied, StoreUnavailable, StoreUnsupported
+from smq_core.errors import InvalidRequest, SmqError, StoreDenied, StoreUnavailable, StoreUnsupported
 from smq_storage.catalog.root_format import ensure_root_format
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.conformance_probe import check_conformance
@@ -72,7 +76,8 @@ class Broker:
         settings = self.settings
         collectors = CollectorRegistry()
         broker_metrics = BrokerMetrics(collectors)
-        health = HealthServer(settings.http, collectors, self._not_ready_reason)
+        threads = ThreadSupervisor(broker_metrics)
+        health = HealthServer(settings.http, collectors, self._not_ready_reason, threads)
         store = settings.store().open()
         exit_code = self._probe(store, health.address)
         if exit_code is not None:
@@ -83,9 +88,9 @@ class Broker:
         memory = MemoryAccounting(settings.memory)
         registry = SegmentRegistry(self.incarnation, on_drain=report_due.set)
         collectors.register(SegmentCollector(registry, memory))
-        sealer = SegmentSealer(registry, store, broker_metrics)
-        flusher = Flusher(registry.all, memory, broker_metrics, on_chunk_taken=sealer.follow_seal)
-        watcher = SealWatcher(registry.all, on_seal_found=sealer.record_seal)
+        sealer = SegmentSealer(registry, store, broker_metrics, threads)
+        flusher = Flusher(registry.all, memory, broker_metrics, threads, on_chunk_taken=sealer.follow_seal)
+        watcher = SealWatcher(registry.all, threads, on_seal_found=sealer.record_seal)
         opener = SegmentOpener(
             registry,
             store,
@@ -93,14 +98,17 @@ class Broker:
             clock,
             flusher,
             sealer,
-            FollowerLink,
+            partial(FollowerLink, threads=threads),
+            threads,
             settings.producer_limits(),
             on_change=report_due.set,
         )
         reporter = BrokerStatusReporter(settings.name, registry, memory)
         locator, claims = Locator(store, settings.store()), ProducerClaims(store, clock)
         actions = Actions(registry, opener, sealer, reporter, locator, claims)
-        server = BrokerServer(settings.listen, registry, actions, broker_metrics, accepting_batches, settings.max_batch)
+        server = BrokerServer(
+            settings.listen, registry, actions, broker_metrics, threads, accepting_batches, settings.max_batch
+        )
         address = settings.advertised(server.port)
         session = LeaderSession(
             address,
@@ -111,6 +119,7 @@ class Broker:
             registry,
             watcher,
             clock,
+            threads,
             report_due,
             self._stop.is_set,
         )
@@ -118,7 +127,7 @@ class Broker:
         flusher.start()
         watcher.start()
         session.start()
-        relay = self._relay(session, address, collectors)
+        relay = self._relay(session, address, collectors, threads)
         tune_garbage_collector()
         self._readiness = Readiness(bool(settings.leader), time.monotonic())
         self._session = session
@@ -131,33 +140,51 @@ class Broker:
             incarnation=self.incarnation,
             pid=os.getpid(),
         )
-        trimmer = MemoryTrimmer(registry.bytes_in)
-        while not self._stop.wait(0.5):
-            if trimmer.should_trim(time.monotonic()):
-                allocator.release_memory()
-            if registry.draining:
-                self._not_ready = "draining"
-        log.info("broker.shutdown_started", segments=len(registry.all()))
+        self._serve(registry, threads)
         self._not_ready = "leaving"
-        registry.drain()
         report_due.set()
-        if not self._wait_until_sealed(session):
-            log.info("broker.flush_started")
-            accepting_batches.clear()
-            while waiting := flusher.flush_all():
-                log.debug("broker.flush_pending", segments=waiting)
-                time.sleep(0.05)
-        log.info("broker.shutdown_completed", sealed=session.may_leave.is_set())
+        failure = threads.process_failure
+        # After a failure the last flush may hang for ever, while a new process could serve.
+        max_flush = settings.grace if failure else None
+        BrokerShutdown(
+            registry,
+            session,
+            flusher,
+            sealer.seal_fenced,
+            accepting_batches,
+            bool(settings.leader),
+            settings.leader_timeout,
+            settings.grace,
+            max_flush,
+        ).run()
         # The streams still send the last acks and outcomes.
         time.sleep(FINAL_REPLIES_SECONDS)
-        return 0
+        return 1 if failure else 0
+
+    def _serve(self, registry: SegmentRegistry, threads: ThreadSupervisor) -> None:
+        """Returns when the process is requested to end, or cannot do its work any more."""
+        trimmer = MemoryTrimmer(registry.bytes_in)
+        while not self._stop.wait(0.5):
+            try:
+                if trimmer.should_trim(time.monotonic()):
+                    allocator.release_memory()
+                if registry.draining:
+                    self._not_ready = "draining"
+            except Exception as error:
+                threads.record_failure("main", "broker.poll_failed")
+                threads.end_process(f"the main thread failed: {error}")
+            if threads.process_failure:
+                log.error("broker.failed", error=threads.process_failure)
+                self._stop.set()
 
     def _not_ready_reason(self) -> str | None:
         if self._not_ready is None and self._readiness is not None and self._session is not None:
             return self._readiness.not_ready_reason(self._session.others_drain, time.monotonic())
         return self._not_ready
 
-    def _relay(self, session: LeaderSession, address: str, collectors: CollectorRegistry) -> str | None:
+    def _relay(
+        self, session: LeaderSession, address: str, collectors: CollectorRegistry, threads: ThreadSupervisor
+    ) -> str | None:
         """Starts the relay and returns its address; None if it is not configured, which saves its imports too."""
         if not self.settings.relay:
             return None
@@ -166,7 +193,7 @@ class Broker:
 
         filer = urlsplit(self.settings.filer_endpoint)
         static_targets = [address, f"{filer.hostname}:{filer.port or 80}"] if filer.scheme == "http" else [address]
-        relay = Relay(self.settings.relay, RelayTargets(session.leaders, static_targets), collectors)
+        relay = Relay(self.settings.relay, RelayTargets(session.leaders, static_targets), collectors, threads)
         relay.start()
         return relay.address
 
@@ -180,7 +207,7 @@ class Broker:
                 return None
             except (StoreUnsupported, StoreDenied) as error:
                 log.error("store.rejected", error=error.message)
-                print(f"smq-broker: {error.message}", file=sys.stderr)
+                print_error(error.message)
                 return EXIT_STORE
             except StoreUnavailable as error:
                 self._not_ready = f"the filer does not answer: {error.message}"
@@ -189,21 +216,19 @@ class Broker:
                 return 0
             pause = min(pause * 2, MAX_PROBE_BACKOFF_SECONDS)
 
-    def _wait_until_sealed(self, session: LeaderSession) -> bool:
-        """Serves until the leader has sealed the segments here. False if there is no leader, or after a timeout."""
-        stop_requested_at = time.monotonic()
-        while not session.may_leave.wait(0.1):
-            now = time.monotonic()
-            last_answer_at = max(session.answered_at, stop_requested_at) if self.settings.leader else stop_requested_at
-            if now - last_answer_at > self.settings.leader_timeout or now - stop_requested_at > self.settings.grace:
-                return False
-        return True
+
+def print_error(message: str) -> None:
+    """Tells the user. The terminal may be gone, which must not stop the process from ending."""
+    with suppress(OSError, ValueError):
+        print(f"smq-broker: {message}", file=sys.stderr)
 
 
 def exit_process(code: int) -> None:
     """Ends the process at once, because the Flight server waits for open streams before it stops."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with suppress(OSError, ValueError):
+        sys.stderr.flush()
     os._exit(code)
 
 
@@ -212,7 +237,7 @@ def run() -> None:
     try:
         settings = parse_settings(sys.argv[1:])
     except InvalidRequest as error:
-        print(f"smq-broker: {error.message}", file=sys.stderr)
+        print_error(error.message)
         exit_process(EXIT_USAGE)
         return
     logs.configure(settings.log_level, settings.log_format, broker=settings.name)
@@ -223,11 +248,15 @@ def run() -> None:
     try:
         code = broker.run()
     except InvalidRequest as error:
-        print(f"smq-broker: {error.message}", file=sys.stderr)
+        print_error(error.message)
         code = EXIT_USAGE
+    except SmqError as error:
+        log.error("broker.failed", error=error.message)
+        print_error(error.message)
+        code = 1
     except OSError as error:
         log.error("broker.failed", error=str(error))
-        print(f"smq-broker: cannot listen on {settings.listen} or {settings.http}: {error}", file=sys.stderr)
+        print_error(f"cannot listen on {settings.listen} or {settings.http}: {error}")
         code = 1
     except Exception:
         log.exception("broker.failed")

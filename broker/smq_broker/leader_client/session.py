@@ -12,9 +12,11 @@ from typing import Any
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_core.errors import NotLeader
@@ -50,6 +52,7 @@ class LeaderSession:
         registry: SegmentRegistry,
         watcher: SealWatcher,
         clock: Clock,
+        threads: ThreadSupervisor,
         report_due: threading.Event,
         leaving: Callable[[], bool],
     ) -> None:
@@ -58,6 +61,7 @@ class LeaderSession:
         self._registry = registry
         self._watcher = watcher
         self._clock = clock
+        self._threads = threads
         self._report_due = report_due
         self._leaving = leaving
         self._leaders = list(leaders)
@@ -76,7 +80,8 @@ class LeaderSession:
         return self._leaders[index:] + self._leaders[:index]
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="leader-session", daemon=True).start()
+        """Raises Unavailable if the system starts no more threads."""
+        self._threads.start(Task("leader-session", self._run, endless=True))
 
     def _run(self) -> None:
         last = 0.0
@@ -95,11 +100,8 @@ class LeaderSession:
                 self._clock.follow()
                 self._registry.remove_expired()
             self._unresponsive = unresponsive
-            try:
-                if self._leaders:
-                    self._report(unresponsive)
-            except Exception:
-                log.exception("leader.report_failed")
+            if self._leaders:
+                self._report(unresponsive)
 
     def _report(self, unresponsive: Sequence[str]) -> None:
         """Reports to the leader. Tries each address at most once, until one answers and is the leader."""
@@ -157,6 +159,9 @@ def _leader_from_error(error: grpc.RpcError) -> str | None:
     trailers: Any = error.trailing_metadata() if isinstance(error, grpc.Call) else None
     for key, value in trailers or ():
         if key == ERROR_TRAILER and isinstance(value, bytes):
-            failure = error_from_pb(pb.Error.FromString(value))
+            try:
+                failure = error_from_pb(pb.Error.FromString(value))
+            except DecodeError:
+                return None
             return (failure.leader or None) if isinstance(failure, NotLeader) else None
     return None

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-import threading
+import socket
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
+import structlog
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from smq_broker.runtime.settings import split_address
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 
 ReadinessCheck = Callable[[], str | None]
 
+log = structlog.get_logger(__name__)
+
 
 class HealthServer:
-    """``not_ready_reason`` returns None if the broker is ready. ``address`` has the bound port."""
+    """``not_ready_reason`` returns None if the broker is ready. ``address`` has the bound port.
 
-    def __init__(self, listen: str, registry: CollectorRegistry, not_ready_reason: ReadinessCheck) -> None:
+    ``/healthz`` fails when ``threads`` says that the process has to end. Raises OSError if the port is taken.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        registry: CollectorRegistry,
+        not_ready_reason: ReadinessCheck,
+        threads: ThreadSupervisor,
+    ) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 path = self.path.split("?", 1)[0]
                 if path == "/healthz":
-                    self._answer(200, b"ok\n")
+                    failure = threads.process_failure
+                    self._answer(503 if failure else 200, f"{failure or 'ok'}\n".encode())
                 elif path == "/readyz":
-                    reason = not_ready_reason()
+                    reason = threads.process_failure or not_ready_reason()
                     self._answer(503 if reason else 200, f"{reason or 'ok'}\n".encode())
                 elif path == "/metrics":
                     self._answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
@@ -41,11 +56,28 @@ class HealthServer:
             def log_message(self, format: str, *args: object) -> None:
                 return
 
-        self._server = ThreadingHTTPServer(split_address(listen), Handler)
-        self._server.daemon_threads = True
+        self._server = _Server(split_address(listen), Handler, threads)
         host = split_address(listen)[0]
         self.address = f"{host}:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, name="http", daemon=True).start()
+        threads.start(Task("http", self._server.serve_forever, endless=True))
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(
+        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], threads: ThreadSupervisor
+    ) -> None:
+        super().__init__(address, handler)
+        self._supervisor = threads
+
+    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
+        def serve() -> None:
+            self.process_request_thread(request, client_address)
+
+        # If one request fails, the others do not.
+        self._supervisor.start(Task("http-request", serve, on_death=lambda: None, restarts=False))
+
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
+        log.warning("http.request_failed", client=str(client_address), exc_info=True)
 
 
 MAX_DRAIN_WAIT_SECONDS = 60.0

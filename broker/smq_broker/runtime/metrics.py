@@ -21,6 +21,12 @@ class BrokerMetrics:
         )
         self.seals = Counter("smq_segments_sealed_total", "Segments that were sealed here.", registry=registry)
         self.errors = Counter("smq_request_errors_total", "Requests that were refused.", ["code"], registry=registry)
+        self.thread_failures = Counter(
+            "smq_thread_failures_total",
+            "Threads that could not be started, and unexpected errors in them.",
+            ["thread"],
+            registry=registry,
+        )
         self.streams = Gauge("smq_streams", "Open Flight streams.", ["kind"], registry=registry)
         self.waits = Counter(
             "smq_producer_waits_total", "Batches that had to wait for memory (backpressure).", registry=registry

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import queue
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
 
-import structlog
-
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.budgets import tails_to_flush
 from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flush_scheduling import CpuPressure
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import batches_with_append_times
@@ -27,8 +25,6 @@ POLL_SECONDS = 0.1
 PUT_TIMEOUT_SECONDS = 2.0
 RETRY_AFTER_US = 500_000
 RETRY_AFTER_FAILURE_US = 5_000_000
-
-log = structlog.get_logger(__name__)
 
 
 class Flusher:
@@ -45,30 +41,29 @@ class Flusher:
         hosted: Callable[[], Iterable[HostedSegment]],
         memory: MemoryAccounting,
         broker_metrics: BrokerMetrics,
+        threads: ThreadSupervisor,
         on_chunk_taken: Callable[[HostedSegment], None],
     ) -> None:
         self._hosted = hosted
         self._memory = memory
         self._metrics = broker_metrics
+        self._threads = threads
         self._on_chunk_taken = on_chunk_taken
         self._cpu_pressure = CpuPressure()
         self._queue: queue.SimpleQueue[HostedSegment] = queue.SimpleQueue()
 
     def start(self) -> None:
-        for number in range(WORKERS):
-            threading.Thread(target=self._work, name=f"flush-{number}", daemon=True).start()
-        threading.Thread(target=self._poll_loop, name="flush-poll", daemon=True).start()
+        """Raises Unavailable if the system starts no more threads."""
+        workers = [Task("flush", self._work, str(number), endless=True) for number in range(WORKERS)]
+        self._threads.start_all([*workers, Task("flush-poll", self._poll_loop, endless=True)])
 
     def enqueue(self, hosted: HostedSegment) -> None:
         self._queue.put(hosted)
 
     def _poll_loop(self) -> None:
-        pause = threading.Event()
-        while not pause.wait(POLL_SECONDS):
-            try:
-                self.poll()
-            except Exception:
-                log.exception("flush.poll_failed")
+        while True:
+            time.sleep(POLL_SECONDS)
+            self.poll()
 
     def poll(self) -> None:
         """Queues the segments whose flush interval has passed and, under memory pressure, the largest ones."""
@@ -109,15 +104,22 @@ class Flusher:
 
     def _work(self) -> None:
         while True:
-            hosted = self._queue.get()
-            try:
-                self._flush(hosted)
-            except Exception:
-                hosted.log.exception("flush.failed")
-                with hosted as machine:
-                    hosted.flush_schedule.not_before_us = hosted.clock.now() + RETRY_AFTER_FAILURE_US
-                    if hosted.flush_schedule.unconfirmed_chunk is None:
-                        machine.chunk_failed()
+            self.flush_next()
+
+    def flush_next(self) -> None:
+        """Waits for the next segment in the queue and writes its chunk. An unexpected error delays the next attempt."""
+        hosted = self._queue.get()
+        try:
+            self._flush(hosted)
+        except BaseException as error:
+            with hosted as machine:
+                hosted.flush_schedule.queued = False
+                hosted.flush_schedule.not_before_us = hosted.clock.now() + RETRY_AFTER_FAILURE_US
+                if hosted.flush_schedule.unconfirmed_chunk is None:
+                    machine.chunk_failed()
+            if not isinstance(error, Exception):
+                raise
+            self._threads.record_failure("flush", "flush.failed", segment=hosted.name, topic=hosted.topic.name)
 
     def _flush(self, hosted: HostedSegment) -> None:
         schedule = hosted.flush_schedule

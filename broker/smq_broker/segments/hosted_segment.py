@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import ParamSpec, Protocol
 
 import structlog
 
@@ -13,11 +13,13 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
 from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_broker.segments.payloads import Compactor
-from smq_core.errors import UnknownTopic
+from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import Durability, Segment, Topic
 from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_storage.chunks.chain import ChunkChain
+
+P = ParamSpec("P")
 
 DEFAULT_PRODUCER_LIMITS = ProducerLimits()
 CLIENT_CHECK_SECONDS = 0.25
@@ -25,11 +27,14 @@ CLIENT_CHECK_SECONDS = 0.25
 
 
 class AckSink(Protocol):
-    """A producer's stream, as the segment sees it. Both calls are made under the segment's lock and must be short."""
+    """A producer's stream, as the segment sees it. All calls are made under the segment's lock and must be short."""
 
     def acked(self, acks: list[Ack]) -> None: ...
 
     def wake(self) -> None: ...
+
+    def fail(self, error: SmqError) -> None:
+        """Ends the stream with this error, because acks of it were lost on their way. The producer connects again."""
 
 
 class ReplicationLink(Protocol):
@@ -41,7 +46,8 @@ class ReplicationLink(Protocol):
     @property
     def idle(self) -> bool: ...
 
-    def start(self) -> None: ...
+    def run(self) -> None:
+        """Replicates until the segment is fenced. Blocks; run it in a thread."""
 
     def unresponsive(self) -> bool: ...
 
@@ -150,6 +156,10 @@ class HostedSegment:
         finally:
             self.lock.release()
 
+    def discard(self) -> None:
+        """Gives back what the constructor took, because the segment could not be opened."""
+        self._memory.release(self.key)
+
     def reserve(self, nbytes: int) -> bool:
         """Reserves capacity for one more batch of a producer. False if there is none. Lock held.
 
@@ -219,21 +229,26 @@ class HostedSegment:
                 self.changed.notify_all()
         if self.is_primary and not self.flush_schedule.queued and self.flush_schedule.chunk_due():
             self.flush_schedule.queued = True
-            self._on_chunk_due(self)
+            if not self._call(self._on_chunk_due, self):
+                self.flush_schedule.queued = False  # the flusher's next poll queues it
 
     def _deliver_acks(self, acks: list[Ack]) -> None:
         if not acks:
             return
         first: AckSink = acks[0].stream  # type: ignore[assignment]
         if all(ack.stream is first for ack in acks):
-            first.acked(acks)
+            self._deliver_to(first, acks)
             return
         by_stream: dict[int, list[Ack]] = {}
         for ack in acks:
             by_stream.setdefault(id(ack.stream), []).append(ack)
         for some in by_stream.values():
             stream: AckSink = some[0].stream  # type: ignore[assignment]
-            stream.acked(some)
+            self._deliver_to(stream, some)
+
+    def _deliver_to(self, stream: AckSink, acks: list[Ack]) -> None:
+        if not self._call(stream.acked, acks):
+            stream.fail(Unavailable(f"this broker failed to deliver acks of {self.name}: connect again"))
 
     def _state_changed(self) -> None:
         state = self.machine.state
@@ -246,9 +261,18 @@ class HostedSegment:
             self.compactor.clear()
         self.replication_pending.notify_all()
         for stream in self.streams:
-            stream.wake()
+            self._call(stream.wake)
         self.log.info("segment." + state.value, end=self.machine.end)
-        self._on_change()
+        self._call(self._on_change)
+
+    def _call(self, callback: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Calls others under the lock. Their errors are logged, because the segment has to stay consistent."""
+        try:
+            callback(*args, **kwargs)
+        except Exception:
+            self.log.exception("segment.callback_failed")
+            return False
+        return True
 
 
 def segment_key(uid: str, segment: str) -> str:

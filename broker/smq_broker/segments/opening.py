@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from functools import partial
 
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
 from smq_broker.segments.registry import SegmentRegistry
@@ -35,6 +36,7 @@ class SegmentOpener:
         flusher: Flusher,
         sealer: SegmentSealer,
         connect_follower: ConnectFollower,
+        threads: ThreadSupervisor,
         producer_limits: ProducerLimits,
         on_change: Callable[[], None],
     ) -> None:
@@ -45,14 +47,15 @@ class SegmentOpener:
         self._flusher = flusher
         self._sealer = sealer
         self._connect_follower = connect_follower
+        self._threads = threads
         self._producer_limits = producer_limits
         self._on_change = on_change
 
     def open(self, topic: Topic, segment: Segment) -> HostedSegment:
-        """Hosts the segment from now on. Repeating the call is harmless.
+        """Hosts the segment from now on, or leaves everything as it was. Repeating the call is harmless.
 
         Raises InvalidRequest (the segment has no replica at this incarnation), NotHosted (for good: the segment was
-        hosted or refused before), Overloaded, Unavailable (this broker is draining).
+        hosted or refused before), Overloaded, Unavailable (this broker is draining, or cannot start threads).
         """
         incarnation = self._registry.incarnation
         if all(r.incarnation != incarnation for r in segment.replicas):
@@ -67,13 +70,12 @@ class SegmentOpener:
             hosted.log.info(
                 "segment.opened", primary=hosted.is_primary, state=hosted.machine.state.value, credit=hosted.credit
             )
-            if hosted.is_primary:
-                self._start_primary(hosted)
             self._on_change()
         return hosted
 
     def _create(self, topic: Topic, segment: Segment) -> HostedSegment:
-        return HostedSegment(
+        """The segment with its threads. Nobody finds it before they run, so that a failure leaves no trace of it."""
+        hosted = HostedSegment(
             topic,
             segment,
             self._registry.incarnation,
@@ -84,28 +86,36 @@ class SegmentOpener:
             on_chunk_due=self._flusher.enqueue,
             on_change=self._on_change,
         )
+        try:
+            if hosted.is_primary:
+                self._start_primary(hosted)
+        except BaseException:
+            hosted.discard()
+            raise
+        return hosted
 
     def _known_outcome(self, topic: Topic, segment: str) -> SealOutcome | None:
         hosted = self._registry.find_sealed(topic.uid, segment)
         return None if hosted is None else hosted.machine.outcome
 
     def _start_primary(self, hosted: HostedSegment) -> None:
-        hosted.links = [
-            self._connect_follower(hosted, follower, self._sealer.follow_seal)
-            for follower in hosted.segment.replicas[1:]
+        followers = hosted.segment.replicas[1:]
+        hosted.links = [self._connect_follower(hosted, it, self._sealer.follow_seal) for it in followers]
+        # Without one of these threads the segment acks nothing. If it is fenced, the leader seals it.
+        fence = partial(self._sealer.fence, hosted)
+        tasks = [
+            Task("replication", link.run, f"{hosted.name}-{it.broker}", on_death=fence)
+            for link, it in zip(hosted.links, followers, strict=True)
         ]
-        for link in hosted.links:
-            link.start()
         if hosted.machine.state is ReplicaState.WAITING:
-            topic = hosted.topic
-            threading.Thread(
-                target=wait_for_predecessors,
-                args=(
-                    hosted,
-                    lambda name: ChunkChain(self._store, topic.name, topic.uid, name),
-                    lambda name: self._known_outcome(topic, name),
-                    self._on_change,
-                ),
-                name=f"open-{hosted.name}",
-                daemon=True,
-            ).start()
+            tasks.append(Task("open", partial(self._wait_for_predecessors, hosted), hosted.name, on_death=fence))
+        self._threads.start_all(tasks)
+
+    def _wait_for_predecessors(self, hosted: HostedSegment) -> None:
+        topic = hosted.topic
+        wait_for_predecessors(
+            hosted,
+            lambda name: ChunkChain(self._store, topic.name, topic.uid, name),
+            lambda name: self._known_outcome(topic, name),
+            self._on_change,
+        )

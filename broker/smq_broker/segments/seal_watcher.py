@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import queue
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import structlog
-
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
 from smq_core.model.entities import ChunkInfo, SealOutcome
@@ -23,8 +21,6 @@ CHECK_SECONDS = 0.1
 INITIAL_CHECK_PAUSE_SECONDS = 0.1
 MAX_CHECK_PAUSE_SECONDS = 5.0
 CHECK_THREADS = 2
-
-log = structlog.get_logger(__name__)
 
 
 class ChainEnd:
@@ -88,21 +84,31 @@ def _read_outcome(chain_end: ChainEnd) -> SealOutcome | None:
 class SealWatcher:
     """Reads from the filer whether another process sealed a segment, if there is a reason to suspect it.
 
-    Suspects are followers that lost their primary, and segments that the leader does not assign to this incarnation.
+    Suspects are followers that lost their primary, segments that the leader does not assign to this incarnation, and
+    fenced ones, which another replica may seal.
     ``on_seal_found`` is called with the seal chunk.
     """
 
     def __init__(
-        self, hosted: Callable[[], Iterable[HostedSegment]], on_seal_found: Callable[[HostedSegment, ChunkInfo], None]
+        self,
+        hosted: Callable[[], Iterable[HostedSegment]],
+        threads: ThreadSupervisor,
+        on_seal_found: Callable[[HostedSegment, ChunkInfo], None],
     ) -> None:
         self._hosted = hosted
         self._on_seal_found = on_seal_found
-        self._pool = ThreadPoolExecutor(CHECK_THREADS, thread_name_prefix="seal-check")
+        self._threads = threads
+        self._queue: queue.SimpleQueue[HostedSegment] = queue.SimpleQueue()
         self._unassigned: frozenset[str] = frozenset()
         self._checks: dict[str, _CheckSchedule] = {}
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="seal-watcher", daemon=True).start()
+        """Raises Unavailable if the system starts no more threads."""
+        checkers = [Task("seal-check", self._work, str(number), endless=True) for number in range(CHECK_THREADS)]
+        self._threads.start_all([*checkers, Task("seal-watcher", self._run, endless=True)])
+
+    def enqueue(self, hosted: HostedSegment) -> None:
+        self._queue.put(hosted)
 
     def set_assigned_segments(self, names: Iterable[str]) -> None:
         """The layouts assign these segments to this incarnation; any other hosted one may have been sealed."""
@@ -110,27 +116,34 @@ class SealWatcher:
         self._unassigned = frozenset(hosted.key for hosted in self._hosted() if hosted.name not in assigned)
 
     def _run(self) -> None:
-        pause = threading.Event()
-        while not pause.wait(CHECK_SECONDS):
-            try:
-                self._poll()
-            except Exception:
-                log.exception("seal_watcher.failed")
+        while True:
+            time.sleep(CHECK_SECONDS)
+            self.poll()
 
-    def _poll(self) -> None:
+    def poll(self) -> None:
+        """Queues the suspects whose check is due."""
         now = time.monotonic()
         for hosted in self._hosted():
-            suspect = hosted.key in self._unassigned or hosted.primary_lost
+            fenced = hosted.machine.state is ReplicaState.FENCED
+            suspect = fenced or hosted.key in self._unassigned or hosted.primary_lost
             if not suspect or hosted.machine.state is ReplicaState.SEALED:
                 self._checks.pop(hosted.key, None)
                 continue
-            schedule = self._checks.setdefault(hosted.key, _CheckSchedule())
+            # A fenced segment is usually sealed at once, by this broker.
+            first_check_at = now + INITIAL_CHECK_PAUSE_SECONDS if fenced else now
+            schedule = self._checks.setdefault(hosted.key, _CheckSchedule(first_check_at))
             if now >= schedule.due_at:
                 schedule.due_at = now + schedule.pause
                 schedule.pause = min(schedule.pause * 2, MAX_CHECK_PAUSE_SECONDS)
-                self._pool.submit(self._check, hosted)
+                self.enqueue(hosted)
 
-    def _check(self, hosted: HostedSegment) -> None:
+    def _work(self) -> None:
+        while True:
+            self.check_next()
+
+    def check_next(self) -> None:
+        """Waits for the next suspect in the queue and reads whether it is sealed. ``poll`` repeats a failed check."""
+        hosted = self._queue.get()
         try:
             info = ChainEnd(hosted.chain, hosted.machine.chain_end).sealed()
             if info is not None:
@@ -138,12 +151,13 @@ class SealWatcher:
         except SmqError as error:
             hosted.log.warning("seal_watcher.check_failed", error=error.message)
         except Exception:
-            hosted.log.exception("seal_watcher.check_failed")
+            about = {"segment": hosted.name, "topic": hosted.topic.name}
+            self._threads.record_failure("seal-check", "seal_watcher.check_failed", **about)
 
 
 @dataclass(slots=True)
 class _CheckSchedule:
     """When a suspect is checked next, and how long the pause after that is. Seconds."""
 
-    due_at: float = 0.0
+    due_at: float
     pause: float = INITIAL_CHECK_PAUSE_SECONDS

@@ -12,8 +12,10 @@ import uuid
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import chunk_info
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import batches_with_append_times
@@ -47,15 +49,21 @@ class _SealRun:
 class SegmentSealer:
     """Safe from many threads."""
 
-    def __init__(self, registry: SegmentRegistry, store: Store, broker_metrics: BrokerMetrics) -> None:
+    def __init__(
+        self, registry: SegmentRegistry, store: Store, broker_metrics: BrokerMetrics, threads: ThreadSupervisor
+    ) -> None:
         self._registry = registry
         self._store = store
         self._metrics = broker_metrics
+        self._threads = threads
         self._lock = threading.Lock()
         self._runs: weakref.WeakKeyDictionary[HostedSegment, _SealRun] = weakref.WeakKeyDictionary()
 
     def start(self, hosted: HostedSegment, successors: Sequence[Segment] = (), reason: str = "") -> _SealRun:
-        """Fences the segment now and seals it in the background, unless a run is in progress."""
+        """Fences the segment now and seals it in the background, unless a run is in progress.
+
+        Raises Unavailable if the system starts no more threads. The segment stays fenced, and a later call seals it.
+        """
         if successors:
             with hosted:
                 hosted.successors = tuple(successors)
@@ -66,10 +74,18 @@ class SegmentSealer:
             run = self._runs[hosted] = _SealRun()
         if hosted.machine.state is not ReplicaState.SEALED:
             hosted.log.info("seal.started", reason=reason)
+        try:
+            self.fence(hosted)
+            self._threads.start(Task("seal", partial(self._run, hosted, run), hosted.name, restarts=False))
+        except Exception as error:
+            self._end_run(hosted, run, error)
+            raise
+        return run
+
+    def fence(self, hosted: HostedSegment) -> None:
+        """Stops appends and acks for good. The leader seals a segment that a broker reports as fenced."""
         with hosted as machine:
             machine.fence()
-        threading.Thread(target=self._run, args=(hosted, run), name=f"seal-{hosted.name}", daemon=True).start()
-        return run
 
     def seal(
         self,
@@ -123,6 +139,12 @@ class SegmentSealer:
         """Seals a segment that another replica or the leader has begun to seal, or reads how that ended."""
         self.start(hosted, reason="another process began to seal it")
 
+    def seal_fenced(self) -> None:
+        """Seals all fenced segments without waiting, if they are not being sealed."""
+        for hosted in self._registry.all():
+            if hosted.machine.state is ReplicaState.FENCED:
+                self.start(hosted, reason="the broker ends")
+
     def outcome(self, topic: str, uid: str, segment: str) -> tuple[SealOutcome, tuple[Segment, ...]]:
         """The outcome and the known successors of any segment, from memory or from its seal chunk.
 
@@ -162,19 +184,25 @@ class SegmentSealer:
                     hosted.successors = hosted.successors or successors
                     if machine.state is not ReplicaState.SEALED:
                         machine.sealed(outcome)
-                        self._metrics.seals.inc()
+                self._metrics.seals.inc()
                 hosted.log.info("seal.completed", end=outcome.end, producers=len(outcome.producers))
-        except SmqError as error:
-            hosted.log.error("seal.failed", error=error.message)
-            run.error = error
-        except Exception as error:
-            hosted.log.exception("seal.failed")
-            run.error = SmqError(f"sealing {hosted.name} failed: {error}")
-        finally:
-            if run.error is not None:
-                with self._lock:
-                    self._runs.pop(hosted, None)
-            run.done.set()
+        except BaseException as error:
+            self._end_run(hosted, run, error)
+            if isinstance(error, SmqError):
+                hosted.log.error("seal.failed", error=error.message)
+            else:
+                about = {"segment": hosted.name, "topic": hosted.topic.name}
+                self._threads.record_failure("seal", "seal.failed", **about)
+        else:
+            self._end_run(hosted, run)
+
+    def _end_run(self, hosted: HostedSegment, run: _SealRun, error: BaseException | None = None) -> None:
+        """Answers those who wait for the run. After an error the next request begins another one."""
+        if error is not None:
+            run.error = error if isinstance(error, SmqError) else SmqError(f"sealing {hosted.name} failed: {error}")
+            with self._lock:
+                self._runs.pop(hosted, None)
+        run.done.set()
 
     def _find_successors(self, hosted: HostedSegment) -> tuple[Segment, ...]:
         """The successors that the stored layout names; none if it cannot be read."""

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES, partition_bounds, partition_column
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_broker.segments.payloads import Payload, compact
 from smq_broker.streams.producer_claims import check_identity
-from smq_core.errors import InvalidRequest, MessageTooLarge, SegmentSealed, SmqError
+from smq_core.errors import InvalidRequest, MessageTooLarge, SegmentSealed, SmqError, Unavailable
 from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.flight import parse
@@ -46,6 +47,7 @@ class ProducerStream:
         max_batch: int,
         accepting_batches: threading.Event,
         broker_metrics: BrokerMetrics,
+        threads: ThreadSupervisor,
     ) -> None:
         check_identity(hello.producer, hello.instance)
         self._hosted = hosted
@@ -58,12 +60,16 @@ class ProducerStream:
         self._max_batch = max_batch
         self._accepting_batches = accepting_batches
         self._metrics = broker_metrics
+        self._threads = threads
         self._wake = threading.Condition()
         self._acks: list[Ack] = []
         self._appended = 0
         self._acked = 0
         self._ended = False
         self._error: SmqError | None = None
+        self._failure: SmqError | None = None
+        """Why acks do not reach the producer any more."""
+        self._acker_is_dead = False
         self._opened: pb.ProducerReply | None = None
 
     # ---- called by the segment, under its lock
@@ -77,38 +83,43 @@ class ProducerStream:
         with self._wake:
             self._wake.notify()
 
+    def fail(self, error: SmqError) -> None:
+        with self._wake:
+            self._failure = self._failure or error
+            self._wake.notify()
+
     # ---- the handler's thread
 
     def serve(self) -> None:
         """Returns when the stream has ended. Errors were sent to the producer and are raised."""
-        acker = threading.Thread(target=self._ack_loop, name="acker", daemon=True)
+        acker: threading.Thread | None = None
         try:
             same_schema = self._hosted.wire.check_stream(self._reader.schema)
-            sealed = not self._open()
-            acker.start()
-            if sealed:
+            if not self._open():
                 return
+            acker = self._threads.start(Task("acker", self._ack_loop, on_death=self._acker_died, restarts=False))
             while self._receive_batch(same_schema):
                 pass
             self._wait_for_last_acks()
         except SegmentSealed:
-            if acker.ident is None:  # not started; one that has sent the outcome may have ended already
-                acker.start()
+            pass
         except SmqError as error:
             self._error = error
-            if acker.ident is None:
-                acker.start()
             raise
         finally:
             if not self._is_sealing():
                 with self._wake:
                     self._ended = True
                     self._wake.notify()
-            if acker.ident is not None:
-                acker.join()
-            with self._hosted.lock:
-                self._hosted.streams.discard(self)
-                self._hosted.machine.close_producer(self, self._producer)
+            try:
+                if acker is not None:
+                    acker.join()
+                if acker is None or self._acker_is_dead:
+                    self._ack_loop()  # nobody else writes any more
+            finally:
+                with self._hosted.lock:
+                    self._hosted.streams.discard(self)
+                    self._hosted.machine.close_producer(self, self._producer)
 
     def _is_sealing(self) -> bool:
         """The segment is being sealed: the acker ends by itself after it has sent the outcome."""
@@ -153,6 +164,8 @@ class ProducerStream:
             chunk = self._reader.read_chunk()
         except StopIteration:
             return False
+        if self._failure is not None:
+            raise self._failure
         if chunk.data is None or not chunk.data.num_rows:
             if chunk.data is None and chunk.app_metadata is not None:
                 return True  # a keepalive
@@ -202,6 +215,8 @@ class ProducerStream:
                 self._metrics.waits.inc()
             with hosted.lock:
                 hosted.capacity_freed.wait(0.05)
+            if self._failure is not None:
+                raise self._failure
             if self._context.is_cancelled():
                 raise InvalidRequest("the producer has disconnected")
         if full is not None:
@@ -223,14 +238,17 @@ class ProducerStream:
 
     def _ack_loop(self) -> None:
         try:
-            if self._opened is not None:
-                self._write(self._opened)
+            opened, self._opened = self._opened, None
+            if opened is not None:
+                self._write(opened)
             while self._send_replies():
                 pass
         except (OSError, pa.ArrowException, fl.FlightError):
             return  # the producer has disconnected
-        except Exception:
-            self._hosted.log.exception("producer_stream.failed", producer=self._producer)
+
+    def _acker_died(self) -> None:
+        self._acker_is_dead = True
+        self.fail(Unavailable(f"this broker failed to send acks of {self._hosted.name}: connect again"))
 
     def _send_replies(self) -> bool:
         machine = self._hosted.machine
@@ -242,6 +260,9 @@ class ProducerStream:
         for reply in group_acks(acks):
             self._write(reply)
         self._acked += len(acks)
+        if self._failure is not None:
+            self._write(pb.ProducerReply(error=error_to_pb(self._failure)))
+            return False
         if self._error is not None and ended:
             self._write(pb.ProducerReply(error=error_to_pb(self._error)))
             return False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from smq_broker.runtime.settings import split_address
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.streams.relay_targets import RelayTargets
 from smq_core.errors import InvalidRequest, SmqError
 
@@ -30,16 +30,20 @@ log = structlog.get_logger(__name__)
 class Relay:
     """Serves in its own thread. ``address`` is where it listens. Raises OSError if the port cannot be bound."""
 
-    def __init__(self, listen: str, targets: RelayTargets, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, listen: str, targets: RelayTargets, registry: CollectorRegistry, threads: ThreadSupervisor
+    ) -> None:
         host, port = split_address(listen)
         self._socket = socket.create_server((host, port))
         self._targets = targets
+        self._threads = threads
         self._open_connections = Gauge("smq_relay_connections", "Connections that are relayed now.", registry=registry)
         self._relayed_bytes = Counter("smq_relay_bytes", "Bytes that were relayed, both ways.", registry=registry)
         self.address = f"{host}:{self._socket.getsockname()[1]}"
 
     def start(self) -> None:
-        threading.Thread(target=lambda: asyncio.run(self._serve()), name="relay", daemon=True).start()
+        """Raises Unavailable if the system starts no more threads."""
+        self._threads.start(Task("relay", lambda: asyncio.run(self._serve()), endless=True, restarts=False))
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._client, sock=self._socket, limit=READ_BYTES)
@@ -100,10 +104,14 @@ def parse_request(head: bytes) -> tuple[bool, str]:
     method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
     address = rest.partition(" ")[0]
     if method != "CONNECT":
-        url = urlsplit(address)
-        if url.scheme != "http" or not url.hostname:
+        try:
+            url = urlsplit(address)
+            host, port = url.hostname, url.port or 80
+        except ValueError as error:
+            raise InvalidRequest(f"{address!r} is no URL: {error}") from None
+        if url.scheme != "http" or not host:
             raise InvalidRequest("this port relays SeaweedMQ clients: configure them with via=host:port or smq --via")
-        address = f"{url.hostname}:{url.port or 80}"
+        address = f"{host}:{port}"
     try:
         split_address(address)
     except ValueError as error:

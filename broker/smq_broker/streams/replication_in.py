@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
+
+import pyarrow as pa
 
 from smq_broker.segments.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -48,7 +51,8 @@ def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, wr
                 compact(full)
             writer.write(pb.ReplicationReply(end=end, credit=credit).SerializeToString())
     except SmqError as error:
-        writer.write(pb.ReplicationReply(end=hosted.machine.end, error=error_to_pb(error)).SerializeToString())
+        with suppress(OSError, pa.ArrowException):  # the primary may be gone already
+            writer.write(pb.ReplicationReply(end=hosted.machine.end, error=error_to_pb(error)).SerializeToString())
         raise
     except OSError as error:
         # The primary disconnected while the reply was written.

@@ -6,14 +6,17 @@ connection, so that a hanging one can be closed without effect on others.
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.batches import MAX_MESSAGE_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import rows_as_batch
@@ -46,15 +49,32 @@ CONNECTION = [
 ]
 
 
-class FollowerLink:
-    """Replicates one segment to one follower. ``on_fenced`` is called when the follower replies that it is fenced."""
+def connect(address: str) -> Any:
+    return fl.connect(f"grpc://{address}", generic_options=CONNECTION)
 
-    def __init__(self, hosted: HostedSegment, follower: Replica, on_fenced: Callable[[HostedSegment], None]) -> None:
+
+class FollowerLink:
+    """Replicates one segment to one follower. ``on_fenced`` is called when the follower replies that it is fenced.
+
+    ``connect_flight`` makes a Flight client of an address.
+    """
+
+    def __init__(
+        self,
+        hosted: HostedSegment,
+        follower: Replica,
+        on_fenced: Callable[[HostedSegment], None],
+        threads: ThreadSupervisor,
+        connect_flight: Callable[[str], Any] = connect,
+    ) -> None:
         self._hosted = hosted
         self._follower = follower
         self._on_fenced = on_fenced
+        self._threads = threads
+        self._connect_flight = connect_flight
         self._log = hosted.log.bind(follower=follower.broker)
         self._stream_error: SmqError | None = None
+        self._follower_fenced = False
         self._sent = 0
         self._answered = 0
         self._update_due_at: float | None = None
@@ -66,9 +86,6 @@ class FollowerLink:
     def incarnation(self) -> str:
         return self._follower.incarnation
 
-    def start(self) -> None:
-        threading.Thread(target=self._run, name=f"to-{self._follower.broker}", daemon=True).start()
-
     def unresponsive(self) -> bool:
         """True if a request to the follower has been unanswered for at least 500 ms."""
         unanswered_since = self._unanswered_since
@@ -76,16 +93,17 @@ class FollowerLink:
 
     # ---- connecting
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Replicates until the segment is fenced. Blocks; run it in a thread."""
         pause = INITIAL_BACKOFF_SECONDS
-        while self._hosted.machine.state in (ReplicaState.WAITING, ReplicaState.OPEN):
+        while not self._follower_fenced and self._hosted.machine.state in (ReplicaState.WAITING, ReplicaState.OPEN):
             began = time.monotonic()
             try:
                 self._run_stream()
             except SegmentSealed:
                 self._log.info("follower.fenced")
-                self._on_fenced(self._hosted)
-                return
+                self._follower_fenced = True
+                break
             except SmqError as error:
                 level = self._log.debug if isinstance(error, NotHosted) else self._log.warning
                 level("follower.disconnected", error=error.message, code=error.code)
@@ -94,21 +112,22 @@ class FollowerLink:
                 # NotHosted is an answer too: the follower has not opened the segment yet.
                 answered = isinstance(error, NotHosted)
                 self._unanswered_since = None if answered else self._unanswered_since or time.monotonic()
-            except Exception:
-                self._log.exception("follower.stream_failed")
-            with self._hosted as machine:
-                machine.follower_disconnected(self.incarnation)
+            finally:
+                with self._hosted as machine:
+                    machine.follower_disconnected(self.incarnation)
             if time.monotonic() - began > 2.0:
                 pause = INITIAL_BACKOFF_SECONDS
             self._hosted.fenced.wait(pause)
             pause = min(pause * 2, MAX_BACKOFF_SECONDS)
+        if self._follower_fenced:
+            self._on_fenced(self._hosted)
 
     def _run_stream(self) -> None:
         """Runs one stream until it breaks (raises SmqError) or the segment is fenced."""
         self._stream_error = None
         self._sent, self._answered = 1, 0
         self._unanswered_since = self._unanswered_since or time.monotonic()
-        client = fl.connect(f"grpc://{self._follower.address}", generic_options=CONNECTION)
+        client = self._connect_flight(self._follower.address)
         hello = pb.PutOpen(
             protocol=PROTOCOL,
             segment=self._hosted.name,
@@ -117,17 +136,25 @@ class FollowerLink:
             uid=self._hosted.topic.uid,
         )
         descriptor = fl.FlightDescriptor.for_command(hello.SerializeToString())
+        # This thread exists before the stream does, so that no stream is left without it.
+        opened: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        replies = self._threads.start(self._replies_task(opened.get))
         try:
             writer, reader = client.do_put(descriptor, self._hosted.wire.message)
-        except (pa.ArrowException, OSError) as error:
-            raise from_flight(error) from error
-        replies = threading.Thread(target=self._read_replies, args=(reader,), name="replies", daemon=True)
-        replies.start()
+        except BaseException as error:
+            opened.put(None)
+            if isinstance(error, (pa.ArrowException, OSError)):
+                raise from_flight(error) from error
+            raise
+        opened.put(reader)
         try:
             self._send_loop(writer)
         except (pa.ArrowException, OSError) as error:
             replies.join()
             raise self._close_reason(writer, error) from error
+        except BaseException:
+            self._finish(writer, replies)
+            raise
         else:
             self._finish(writer, replies)
         if self._stream_error is not None and not (
@@ -215,7 +242,16 @@ class FollowerLink:
 
     # ---- the reading thread
 
+    def _replies_task(self, opened: Callable[[], Any]) -> Task:
+        """Reads the replies of the stream that ``opened`` waits for. If this dies, the stream fails and is reopened."""
+        fail = partial(self._fail_stream, Unavailable("the thread that reads the follower's replies died"))
+        subject = f"{self._hosted.name}-{self._follower.broker}"
+        return Task("replies", lambda: self._read_replies(opened()), subject, on_death=fail, restarts=False)
+
     def _read_replies(self, reader: Any) -> None:
+        """``reader`` is None if the stream could not be opened."""
+        if reader is None:
+            return
         try:
             while (body := reader.read()) is not None:
                 self._handle_reply(parse(pb.ReplicationReply, body))

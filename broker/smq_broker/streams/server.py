@@ -12,10 +12,13 @@ import pyarrow.flight as fl
 import structlog
 from google.protobuf.message import Message
 
+from smq_broker.runtime.log_limiter import LogLimiter
 from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.streams.actions import Actions
+from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.producer import ProducerStream
 from smq_broker.streams.replication_in import serve_primary
 from smq_broker.streams.tail import Frame, tail_frames
@@ -36,12 +39,15 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         registry: SegmentRegistry,
         actions: Actions,
         broker_metrics: BrokerMetrics,
+        threads: ThreadSupervisor,
         accepting_batches: threading.Event,
         max_batch: int,
     ) -> None:
         self._registry = registry
         self._actions = actions
         self._metrics = broker_metrics
+        self._threads = threads
+        self._log_limiter = LogLimiter()
         self._accepting_batches = accepting_batches
         self._max_batch = max_batch
         super().__init__(f"grpc://{listen}")
@@ -54,9 +60,9 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
                 raise InvalidRequest("a stream is opened as a producer's or as a replica's")
             with self._metrics.streams.labels(role).track_inprogress():
                 if role == "replica":
-                    self._serve_primary(hello, reader, writer)
+                    self._serve_primary(hello, BatchReader(reader), writer)
                 else:
-                    self._serve_producer(hello, context, reader, writer)
+                    self._serve_producer(hello, context, BatchReader(reader), writer)
 
     def _serve_producer(self, hello: pb.PutOpen, context: Any, reader: Any, writer: Any) -> None:
         try:
@@ -76,6 +82,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
                 max_batch=self._max_batch,
                 accepting_batches=self._accepting_batches,
                 broker_metrics=self._metrics,
+                threads=self._threads,
             )
         except SmqError as error:
             _send_error_reply(writer, pb.ProducerReply(error=error_to_pb(error)))
@@ -120,21 +127,33 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Turns every exception into a Flight error that carries an SmqError; logs bugs with their traceback."""
+        """Turns every exception into a Flight error that carries an SmqError; logs bugs with their traceback.
+
+        All are counted. Of the lines about one kind of error, one in ten seconds is logged, with the number of others.
+        """
         try:
             yield
         except SmqError as error:
-            log.info("request.refused", what=what, code=error.code, error=error.message)
             self._metrics.errors.labels(error.code).inc()
+            self._log_rejection(what, error)
             raise to_flight(error) from None
         except fl.FlightError:
             raise
         except GeneratorExit:
             raise
         except Exception as error:
-            log.exception("request.failed", what=what)
             self._metrics.errors.labels("Internal").inc()
+            left_out = self._log_limiter.admit((what, type(error)))
+            if left_out is not None:
+                log.exception("request.failed", what=what, left_out=left_out)
             raise to_flight(SmqError(f"the broker failed: {type(error).__name__}: {error}")) from None
+
+    def _log_rejection(self, what: str, error: SmqError) -> None:
+        """An invalid request is the client's fault, and a warning. Other refusals are normal while segments move."""
+        left_out = self._log_limiter.admit((what, error.code))
+        if left_out is not None:
+            line = log.warning if isinstance(error, InvalidRequest) else log.info
+            line("request.refused", what=what, code=error.code, error=error.message, left_out=left_out)
 
 
 def _send_error_reply(writer: Any, reply: Message) -> None:

@@ -1,61 +1,119 @@
-"""How long a broker that is to end waits for its leader, in virtual time."""
+"""How a broker leaves: it waits for its leader, or writes its tails until they are written. In virtual time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
+import threading
 
 import pytest
 
-from smq_broker import process
-from smq_broker.process import Broker
+from smq_broker.segments.registry import SegmentRegistry
+from smq_broker.shutdown import BrokerShutdown
 
 LEADER_TIMEOUT, GRACE = 5.0, 110.0
 
 
-class VirtualSession:
-    """A leader's session whose waits move the clock. The leader answers until ``answers_until``."""
+class LeavingBroker:
+    """Sleeping moves the clock. The leader answers until ``answers_until``, and has sealed all at ``sealed_at``.
 
-    def __init__(self, answers_until: float, leaves_after: float) -> None:
+    The last flush needs ``flushes`` attempts, of which the first ``failing`` raise.
+    """
+
+    def __init__(self, answers_until: float = 0.0, sealed_at: float = 1e9, flushes: int = 1, failing: int = 0) -> None:
         self.now = self.answered_at = 0.0
-        self._answers_until, self._leaves_after = answers_until, leaves_after
-        self.may_leave = self
+        self.may_leave = threading.Event()
+        self.accepting_batches = threading.Event()
+        self.accepting_batches.set()
+        self.flush_attempts = self.seal_requests = 0
+        self.accepted_while_flushing = False
+        self._answers_until, self._sealed_at = answers_until, sealed_at
+        self._flushes, self._failing = flushes, failing
+        self.registry = SegmentRegistry("me", on_drain=lambda: None)
 
-    def wait(self, seconds: float) -> bool:
+    def sleep(self, seconds: float) -> None:
         self.now += seconds
         if self.now <= self._answers_until:
             self.answered_at = self.now
-        return self.now >= self._leaves_after
+        if self.now >= self._sealed_at:
+            self.may_leave.set()
+
+    def flush_all(self) -> list[str]:
+        self.flush_attempts += 1
+        self.accepted_while_flushing = self.accepted_while_flushing or self.accepting_batches.is_set()
+        if self.flush_attempts <= self._failing:
+            raise ValueError("unexpected")
+        return ["t-0-1024-0"] if self.flush_attempts < self._flushes else []
+
+    def seal_fenced(self) -> None:
+        self.seal_requests += 1
+
+    def leave(self, *, has_leader: bool = True, max_flush: float | None = None) -> None:
+        BrokerShutdown(
+            self.registry,
+            self,
+            self,
+            self.seal_fenced,
+            self.accepting_batches,
+            has_leader,
+            LEADER_TIMEOUT,
+            GRACE,
+            max_flush,
+            clock=lambda: self.now,
+            sleep=self.sleep,
+        ).run()
 
 
-@pytest.fixture
-def wait_until_sealed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[bool, float]]:
-    def wait(leader: str = "l:1", answers_until: float = 0.0, leaves_after: float = 1e9) -> tuple[bool, float]:
-        session = VirtualSession(answers_until, leaves_after)
-        monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: session.now))
-        settings = SimpleNamespace(leader=leader, leader_timeout=LEADER_TIMEOUT, grace=GRACE)
-        it = cast(Any, SimpleNamespace(settings=settings))
-        return Broker._wait_until_sealed(it, cast(Any, session)), session.now
-
-    return wait
+def test_it_leaves_when_the_leader_has_sealed_its_segments() -> None:
+    broker = LeavingBroker(answers_until=1e9, sealed_at=60.0)
+    broker.leave()
+    assert broker.now == pytest.approx(60.0, abs=0.2)
+    assert not broker.flush_attempts, "there is nothing left to write"
+    assert broker.accepting_batches.is_set(), "it serves until then"
+    assert broker.registry.draining
 
 
-def test_it_leaves_when_the_leader_has_sealed_its_segments(wait_until_sealed: Callable[..., Any]) -> None:
-    sealed, after = wait_until_sealed(answers_until=1e9, leaves_after=60.0)
-    assert sealed and after == pytest.approx(60.0, abs=0.2)
+def test_answers_of_the_leader_keep_it() -> None:
+    broker = LeavingBroker(answers_until=30.0)
+    broker.leave()
+    assert broker.flush_attempts and broker.now == pytest.approx(30.0 + LEADER_TIMEOUT, abs=0.3)
 
 
-def test_answers_of_the_leader_keep_it(wait_until_sealed: Callable[..., Any]) -> None:
-    sealed, after = wait_until_sealed(answers_until=30.0)
-    assert not sealed and after == pytest.approx(30.0 + LEADER_TIMEOUT, abs=0.3)
+def test_without_a_leader_it_waits_a_moment() -> None:
+    broker = LeavingBroker()
+    broker.leave(has_leader=False)
+    assert broker.flush_attempts and broker.now == pytest.approx(LEADER_TIMEOUT, abs=0.3)
 
 
-def test_without_a_leader_it_waits_a_moment(wait_until_sealed: Callable[..., Any]) -> None:
-    sealed, after = wait_until_sealed(leader="")
-    assert not sealed and after == pytest.approx(LEADER_TIMEOUT, abs=0.3)
+def test_it_waits_no_longer_than_its_grace() -> None:
+    broker = LeavingBroker(answers_until=1e9)
+    broker.leave()
+    assert broker.flush_attempts and broker.now == pytest.approx(GRACE, abs=0.3)
 
 
-def test_it_waits_no_longer_than_its_grace(wait_until_sealed: Callable[..., Any]) -> None:
-    sealed, after = wait_until_sealed(answers_until=1e9)
-    assert not sealed and after == pytest.approx(GRACE, abs=0.3)
+def test_it_accepts_nothing_more_before_the_last_flush() -> None:
+    broker = LeavingBroker(flushes=3)
+    broker.leave()
+    assert not broker.accepting_batches.is_set() and not broker.accepted_while_flushing
+
+
+@pytest.mark.parametrize("failing", [0, 1, 5])
+def test_the_last_flush_is_repeated_until_all_is_written(failing: int) -> None:
+    broker = LeavingBroker(flushes=2000, failing=failing)
+    broker.leave()
+    assert broker.flush_attempts == 2000
+    assert broker.seal_requests > 10, "fenced segments are sealed, and that is repeated too"
+
+
+def test_after_a_failure_the_last_flush_has_an_end() -> None:
+    broker = LeavingBroker(flushes=1_000_000)
+    broker.leave(max_flush=30.0)
+    assert broker.now == pytest.approx(LEADER_TIMEOUT + 30.0, abs=0.5)
+
+
+def test_an_error_of_the_drain_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ValueError("unexpected")
+
+    broker = LeavingBroker(flushes=2)
+    monkeypatch.setattr(broker.registry, "drain", fail)
+    broker.leave()
+    assert broker.flush_attempts == 2

@@ -1,0 +1,100 @@
+"""How a broker leaves: the leader seals its segments elsewhere, or it writes the tails itself if there is no leader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event
+from typing import Protocol
+
+import structlog
+
+from smq_broker.segments.registry import SegmentRegistry
+
+FLUSH_CHECK_SECONDS = 0.05
+SEAL_RETRY_SECONDS = 1.0
+MAY_LEAVE_CHECK_SECONDS = 0.1
+
+log = structlog.get_logger(__name__)
+
+
+class Session(Protocol):
+    """What a shutdown needs of the session with the leader."""
+
+    may_leave: Event
+    answered_at: float
+
+
+class TailWriter(Protocol):
+    """What a shutdown needs of the flusher."""
+
+    def flush_all(self) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerShutdown:
+    """``run`` returns when the process may end. Times are seconds of ``clock``, a monotonic clock.
+
+    ``max_flush`` limits the last flush. It is None if only a second signal or the platform ends the process: what is in
+    memory is on other replicas at best, so the broker writes it as long as it may.
+    """
+
+    registry: SegmentRegistry
+    session: Session
+    flusher: TailWriter
+    seal_fenced: Callable[[], None]
+    """Seals the fenced segments: nothing else writes their tails."""
+    accepting_batches: Event
+    has_leader: bool
+    leader_timeout: float
+    grace: float
+    max_flush: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], object] = time.sleep
+
+    def run(self) -> None:
+        log.info("broker.shutdown_started", segments=len(self.registry.all()))
+        try:
+            self.registry.drain()
+        except Exception:
+            log.exception("broker.drain_failed")
+        if not self._wait_until_sealed():
+            self.accepting_batches.clear()
+            self._flush()
+        log.info("broker.shutdown_completed", sealed=self.session.may_leave.is_set())
+
+    def _wait_until_sealed(self) -> bool:
+        """Serves until the leader has sealed the segments here. False if there is no leader, or after a timeout."""
+        began = self.clock()
+        while not self.session.may_leave.is_set():
+            now = self.clock()
+            last_answer_at = max(self.session.answered_at, began) if self.has_leader else began
+            if now - last_answer_at > self.leader_timeout or now - began > self.grace:
+                return False
+            self.sleep(MAY_LEAVE_CHECK_SECONDS)
+        return True
+
+    def _flush(self) -> None:
+        """Repeats the last flush until all is written, because the filer may refuse or time out at first."""
+        log.info("broker.flush_started")
+        began = seal_at = self.clock()
+        failed = False
+        while True:
+            waiting: list[str] = []
+            try:
+                waiting = self.flusher.flush_all()
+                if not waiting:
+                    return
+                if self.clock() >= seal_at:
+                    seal_at = self.clock() + SEAL_RETRY_SECONDS
+                    self.seal_fenced()
+                log.debug("broker.flush_pending", segments=waiting)
+            except Exception:
+                if not failed:
+                    log.exception("broker.flush_failed")
+                failed = True
+            if self.max_flush is not None and self.clock() - began > self.max_flush:
+                log.error("broker.flush_incomplete", segments=waiting)
+                return
+            self.sleep(FLUSH_CHECK_SECONDS)

@@ -1,0 +1,199 @@
+"""The parts of brokers in one process: an in-memory filer, streams without a network, and threads that may fail."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from prometheus_client import CollectorRegistry
+
+from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.threads import RestartPolicy, Spawn, ThreadSupervisor, spawn_daemon
+from smq_broker.segments.flusher import Flusher
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.opening import SegmentOpener
+from smq_broker.segments.registry import SegmentRegistry
+from smq_broker.segments.seal_watcher import SealWatcher
+from smq_broker.segments.sealing import SegmentSealer
+from smq_broker.streams.batch_reader import BatchReader
+from smq_broker.streams.producer import ProducerStream
+from smq_broker.streams.replication_in import serve_primary
+from smq_broker.streams.replication_out import FollowerLink
+from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
+from smq_core.replica.log_entries import ProducerLimits
+from smq_proto.v1 import data_pb2 as pb
+from support.in_memory.flight_streams import CallContext, InMemoryFlightClient, PutStream
+from support.waiting import HANG_GUARD, eventually
+
+Wrap = Callable[[str, Callable[..., Any]], Callable[..., Any]]
+
+
+def unchanged(_: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    return call
+
+
+class _StopRequest:
+    """In a queue instead of a segment, it ends the worker that takes it."""
+
+    def __enter__(self) -> None:
+        raise SystemExit
+
+
+class BrokerParts:
+    """One broker. ``network`` has all brokers by address; ``wrap`` may replace each callback between the parts."""
+
+    def __init__(
+        self,
+        name: str,
+        store: Any,
+        network: dict[str, BrokerParts] | None = None,
+        *,
+        memory: int = 1 << 30,
+        spawn: Spawn | None = None,
+        wrap: Wrap = unchanged,
+    ) -> None:
+        self.replica = Replica(name, f"i-{name}", f"{name}:1")
+        self.network = {} if network is None else network
+        self.network[self.replica.address] = self
+        self.metrics = BrokerMetrics(CollectorRegistry())
+        self._start_thread = spawn or spawn_daemon
+        self._endless: list[threading.Thread] = []
+        self.threads = ThreadSupervisor(
+            self.metrics, spawn=self._spawn, restart_policy=RestartPolicy(pause_seconds=0.0)
+        )
+        self.memory = MemoryAccounting(memory)
+        self.accepting_batches = threading.Event()
+        self.accepting_batches.set()
+        self.registry = SegmentRegistry(self.replica.incarnation, on_drain=wrap("on_drain", lambda: None))
+        self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads)
+        self.stopped = False
+        self.flusher = Flusher(
+            self._hosted,
+            self.memory,
+            self.metrics,
+            self.threads,
+            on_chunk_taken=wrap("on_chunk_taken", self.sealer.follow_seal),
+        )
+        self.watcher = SealWatcher(
+            self._hosted, self.threads, on_seal_found=wrap("on_seal_found", self.sealer.record_seal)
+        )
+        self.wrap = wrap
+        self.opener = SegmentOpener(
+            self.registry,
+            store,
+            self.memory,
+            Clock(),
+            self.flusher,
+            self.sealer,
+            self._link,
+            self.threads,
+            ProducerLimits(),
+            on_change=wrap("on_change", lambda: None),
+        )
+
+    def stop(self) -> None:
+        """Ends the endless threads: those that poll, and those that wait for work."""
+        self.stopped = True
+        for thread in self._endless:
+            if thread.name.startswith("flush"):
+                self._stop_worker(self.flusher.enqueue)
+            else:
+                self._stop_worker(self.watcher.enqueue)
+        for thread in self._endless:
+            thread.join(HANG_GUARD)
+
+    @staticmethod
+    def _stop_worker(enqueue: Callable[[Any], None]) -> None:
+        for _ in range(RestartPolicy().max_failures):
+            enqueue(_StopRequest())
+
+    def _spawn(self, run: Callable[[], None], name: str) -> threading.Thread:
+        thread = self._start_thread(run, name)
+        if name.startswith(("flush-", "seal-check", "seal-watcher")):
+            self._endless.append(thread)
+        return thread
+
+    def _hosted(self) -> list[HostedSegment]:
+        if self.stopped:
+            raise SystemExit
+        return self.registry.all()
+
+    def metric(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+    def hosted(self, topic: Topic, segment: Segment) -> HostedSegment:
+        return self.registry.find(segment.name, topic.uid, self.replica.incarnation)
+
+    def seal(self, topic: Topic, segment: Segment, successors: Sequence[Segment] = ()) -> SealOutcome:
+        return self.sealer.seal(self.hosted(topic, segment), successors, "test", lambda: False)
+
+    def produce(self, topic: Topic, segment: Segment, name: str = "p") -> ProducerClient:
+        return ProducerClient(self, self.hosted(topic, segment), name)
+
+    def _link(self, hosted: HostedSegment, follower: Replica, on_fenced: Callable[[HostedSegment], None]) -> Any:
+        return FollowerLink(hosted, follower, self.wrap("on_fenced", on_fenced), self.threads, self._connect)
+
+    def _connect(self, address: str) -> InMemoryFlightClient:
+        return InMemoryFlightClient(self.network[address].serve_replication)
+
+    def serve_replication(self, command: bytes, stream: PutStream) -> None:
+        hello = pb.PutOpen.FromString(command)
+        hosted = self.registry.find(hello.segment, hello.uid, hello.incarnation)
+        serve_primary(hosted, hello.replica, BatchReader(stream), stream)
+
+
+class ProducerClient:
+    """One stream of a producer."""
+
+    def __init__(self, broker: BrokerParts, hosted: HostedSegment, name: str) -> None:
+        self.stream = PutStream(hosted.wire.message)
+        self.context = CallContext()
+        self.replies: list[pb.ProducerReply] = []
+        self.acked: dict[int, int] = {}
+        self.ended = False
+        served = ProducerStream(
+            hosted,
+            pb.ProducerHello(producer=name, epoch=1, instance=f"{name}-1"),
+            self.context,
+            BatchReader(self.stream),
+            self.stream,
+            max_batch=1 << 20,
+            accepting_batches=broker.accepting_batches,
+            broker_metrics=broker.metrics,
+            threads=broker.threads,
+        )
+        for run in (lambda: self.stream.serve(lambda _: served.serve()), self._read):
+            threading.Thread(target=run, name="client", daemon=True).start()
+
+    def send(self, sequence: int, batch: pa.RecordBatch) -> None:
+        self.stream.write_with_metadata(batch, pb.ProducerBatch(sequence=sequence).SerializeToString())
+
+    def wait_acked(self, sequence: int) -> int:
+        eventually(lambda: sequence in self.acked, what=f"{sequence} is acked: {self.replies}")
+        return self.acked[sequence]
+
+    def wait_reply(self, kind: str) -> pb.ProducerReply:
+        def found() -> pb.ProducerReply | None:
+            return next((reply for reply in self.replies if reply.WhichOneof("reply") == kind), None)
+
+        reply = eventually(found, what=f"a reply {kind}")
+        assert reply is not None
+        return reply
+
+    def close(self) -> None:
+        self.stream.done_writing()
+
+    def _read(self) -> None:
+        try:
+            while (body := self.stream.read()) is not None:
+                reply = pb.ProducerReply.FromString(body)
+                self.acked |= dict(enumerate(reply.acks.first_offsets, reply.acks.first_sequence))
+                self.replies.append(reply)
+        except (pa.ArrowException, OSError):
+            pass
+        finally:
+            self.ended = True
