@@ -136,11 +136,11 @@ class Release:
         """A client that comes by the leader's Service. The filer's name means nothing outside: it gets its address."""
         filer = f"http://{self.service('smq-seaweedfs')}:8333"
         leader = f"{self.service('smq')}:7070"
-        return smq.connect(leader, namespace=SPACE, timeout=300, filer_url="s3://smq", filer_endpoint=filer)
+        return smq.connect(leader, namespace=SPACE, timeout=60, filer_url="s3://smq", filer_endpoint=filer)
 
     def connect_outside(self) -> smq.Client:
         """A client that has only the address of the external Service."""
-        return smq.connect(via=f"{self.service('smq-external')}:7072", namespace=SPACE, timeout=300)
+        return smq.connect(via=f"{self.service('smq-external')}:7072", namespace=SPACE, timeout=60)
 
     def service(self, name: str) -> str:
         """The address of a Service of the release."""

@@ -139,7 +139,8 @@ async def test_a_leader_may_die_at_any_write(
     async with running_status_leader(second):
         await _shown(interrupted_writes, second)
         await _wait_for_no_writes(second)
-    assert dead >= 12, f"the leader died at {dead} writes only"
+    # How many writes there are depends on how many changes one write shows.
+    assert dead >= 6, f"the leader died at {dead} writes only"
 
 
 async def _shown(interrupted_writes: InterruptedWrites, leader: StatusLeader) -> None:
