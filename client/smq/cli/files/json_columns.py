@@ -39,6 +39,7 @@ from smq_core.model.entities import Column
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP, arrow_type
 
 _DECODER = LineDecoder(Decimal, float)
+_READ_AS_TEXT = ("date", "time")
 _MAX_INTEGER_DIGITS = 20
 _SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
 
@@ -48,6 +49,9 @@ class TypedLines:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._schema = pa.schema([pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in columns])
+        self._read_as = pa.schema(
+            [(f.name, pa.string() if kind_of(f.type) in _READ_AS_TEXT else f.type) for f in self._schema]
+        )
         self._arrow_reads_all = all(_arrow_reads(field.type) for field in self._schema)
 
     def read(self, block: bytes, first_line: int) -> pa.Table:
@@ -61,36 +65,37 @@ class TypedLines:
 
     def _read_at_once(self, block: bytes) -> pa.Table | None:
         """None if some line needs, or deserves, to be looked at alone."""
-        lenient = pa.schema([field.with_nullable(True) for field in self._schema])
         try:
             found = pajson.read_json(
                 io.BytesIO(block),
                 read_options=pajson.ReadOptions(block_size=len(block) + 1),
-                parse_options=pajson.ParseOptions(explicit_schema=lenient, unexpected_field_behavior="error"),
+                parse_options=pajson.ParseOptions(explicit_schema=self._read_as, unexpected_field_behavior="error"),
             )
+            # Arrow reads no dates, and drops the zones of times. Its casts from text do neither.
+            columns = [found.column(f.name).cast(f.type) for f in self._schema]
         except pa.ArrowInvalid:
             return None
-        for field in self._schema:
-            column = found.column(field.name)
+        for field, column in zip(self._schema, columns, strict=True):
             if not field.nullable and column.null_count:
                 return None
             # Arrow makes an infinity of a number that is too large.
             if pa.types.is_floating(field.type) and pc.any(pc.is_inf(column)).as_py():
                 return None
-        return found
+        return pa.Table.from_arrays(columns, names=self._schema.names)
 
 
 def _arrow_reads(type_: pa.DataType) -> bool:
-    """Whether Arrow's JSON reader takes what :class:`_Rows` takes. It reads dates as numbers and drops time zones."""
+    """Whether Arrow reads what :class:`_Rows` reads, and refuses what it refuses."""
     if pa.types.is_list(type_):
-        return not pa.types.is_floating(type_.value_type) and _arrow_reads(type_.value_type)
-    return kind_of(type_) not in ("date", "time")
+        return kind_of(type_.value_type) not in ("float", *_READ_AS_TEXT) and _arrow_reads(type_.value_type)
+    return True
 
 
 class _Rows:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._converter = RowConverter(schema)
+        self._types = {field.name: (field.type, kind_of(field.type)) for field in schema}
         self._rows: list[tuple[object, ...]] = []
         self._headers: list[Headers | None] = []
         self._times: list[int | None] = []
@@ -117,8 +122,8 @@ class _Rows:
         values: dict[str, object] = {}
         headers = at = None
         for name, value in found.items():
-            if name in self._schema.names:
-                values[name] = _from_json(name, value, self._schema.field(name).type)
+            if name in self._types:
+                values[name] = _from_json(name, value, *self._types[name])
             elif name in self._base64:
                 if self._base64[name] in found:
                     raise InvalidField(f"it has {self._base64[name]} and {name}; one of them is enough")
@@ -146,11 +151,12 @@ def _from_base64(name: str, value: Any) -> object:
     return [_from_base64(name, item) for item in value] if isinstance(value, list) else from_base64(name, value)
 
 
-def _from_json(name: str, value: Any, target: pa.DataType) -> object:
+def _from_json(name: str, value: Any, target: pa.DataType, kind: str) -> object:
     """The value as Python has it. What JSON has no type for is text, or a number that is read as the column's type."""
-    match kind_of(target):
+    match kind:
         case "list" if isinstance(value, list):
-            return [_from_json(name, item, target.value_type) for item in value]
+            item, item_kind = target.value_type, kind_of(target.value_type)
+            return [_from_json(name, it, item, item_kind) for it in value]
         case "float" if isinstance(value, int | Decimal) and not isinstance(value, bool):
             return _nearest_float(name, value, target)
         case "float" if value in _SPECIAL_FLOATS:
