@@ -14,12 +14,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_storage.process.seaweedfs import SeaweedProcess
+from smq_storage.process.shutdown import Shutdown
 
 if TYPE_CHECKING:
     import psutil  # comes with the extra `local`, which start() checks for
@@ -36,6 +38,26 @@ INCARNATION_VARIABLE = "SMQ_INCARNATION"
 
 class DevFolderInUse(SmqError):
     """Another process uses the same folder."""
+
+
+class StopIncomplete(SmqError):
+    """Some step of the shutdown failed. All other steps were carried out."""
+
+
+@dataclass(slots=True)
+class _Leftovers:
+    """What runs of an earlier `smq dev` that was killed. ``ports`` are those of its SeaweedFS."""
+
+    leader: psutil.Process | None = None
+    seaweed: psutil.Process | None = None
+    brokers: list[psutil.Process] = field(default_factory=list)
+    ports: list[int] = field(default_factory=list)
+
+    @property
+    def writers(self) -> list[int]:
+        """The processes that may hold messages which are not in SeaweedFS yet."""
+        leader = [self.leader] if self.leader is not None else []
+        return [process.pid for process in (*leader, *self.brokers)]
 
 
 class DevCluster:
@@ -76,7 +98,11 @@ class DevCluster:
     def start(self, on_progress: Callable[[str], None] = lambda _: None) -> None:
         """Starts every process; the leader may need a moment until it answers.
 
-        Raises DevFolderInUse, InvalidRequest (the port), Unavailable (SeaweedFS or the leader cannot be started).
+        What is left over of a `smq dev` that was killed comes first: its brokers get their SeaweedFS back, write what
+        they hold, and end or are taken over by the new leader.
+
+        Raises DevFolderInUse, InvalidRequest (the port), Unavailable (SeaweedFS or the leader cannot be started, or
+        leftover brokers cannot write what they hold).
         """
         if find_spec("smq_operator") is None or find_spec("smq_broker") is None:
             raise Unavailable("the leader and the brokers are not installed; run: pip install 'seaweedmq[local]'")
@@ -84,10 +110,11 @@ class DevCluster:
         self._lock_folder()
         self._end_leftover_processes(on_progress)
         self.address = _free_address(self._listen)
-        on_progress("starting SeaweedFS")
-        self.seaweed.start()
+        if self.seaweed.pid is None:
+            _report_progress(on_progress, "starting SeaweedFS")
+            self.seaweed.start()
         self._record_processes()
-        on_progress("starting the leader and its brokers")
+        _report_progress(on_progress, "starting the leader and its brokers")
         self._start_leader()
         self._record_processes()
 
@@ -113,23 +140,39 @@ class DevCluster:
         )
 
     def stop(self, on_progress: Callable[[str], None] = lambda _: None) -> None:
-        """Ends the processes in order: the leader with its brokers, then SeaweedFS. The data stays."""
-        self.stop_leader(on_progress)
+        """Ends the processes in order: the leader with its brokers, then SeaweedFS. The data stays.
+
+        Every step is carried out, even if one before it fails. Raises StopIncomplete at the end.
+        """
+        if self._lock is None:
+            return  # nothing was started here; the folder may be another cluster's
+        shutdown = Shutdown(lambda step, error: _report_progress(on_progress, f"{step} failed: {error}"))
+        shutdown.run("stopping the leader", lambda: self._stop_leader_process(on_progress))
         if self.seaweed.pid is not None:
-            on_progress("stopping SeaweedFS")
-        self.seaweed.stop(SEAWEED_STOP_TIMEOUT_SECONDS)
-        if self._lock is not None:
-            self._process_file.unlink(missing_ok=True)
-            self._lock.close()
-            self._lock = None
+            shutdown.run("stopping the brokers", lambda: self._end_orphaned_brokers(on_progress))
+            _report_progress(on_progress, "stopping SeaweedFS")
+        shutdown.run("stopping SeaweedFS", lambda: self.seaweed.stop(SEAWEED_STOP_TIMEOUT_SECONDS))
+        shutdown.run("removing the list of processes", self._forget_processes)
+        shutdown.run("releasing the folder", self._lock.close)
+        self._lock = None
+        if shutdown.failed is not None:
+            raise StopIncomplete(f"not everything stopped in order: {shutdown.failed}. The logs are in {self.logs}")
 
     def stop_leader(self, on_progress: Callable[[str], None] = lambda _: None) -> None:
-        """Ends the leader, which ends its brokers; SeaweedFS keeps running."""
+        """Ends the leader, which ends its brokers; SeaweedFS keeps running. Raises StopIncomplete."""
         if self._leader is not None:
-            on_progress("stopping the leader and its brokers")
-            _terminate(self._leader, LEADER_STOP_TIMEOUT_SECONDS)
-            self._leader = None
-            self._end_orphaned_brokers()
+            self._stop_leader_process(on_progress)
+            self._end_orphaned_brokers(on_progress)
+
+    def _stop_leader_process(self, on_progress: Callable[[str], None]) -> None:
+        if self._leader is None:
+            return
+        _report_progress(on_progress, "stopping the leader and its brokers")
+        leader, self._leader = self._leader, None
+        if _terminate(leader, LEADER_STOP_TIMEOUT_SECONDS):
+            _report_progress(
+                on_progress, f"the leader did not end in {LEADER_STOP_TIMEOUT_SECONDS:.0f} s and was killed"
+            )
 
     def failure(self) -> str | None:
         """Describes a process that ended unexpectedly, with the end of its log; None while all run."""
@@ -165,16 +208,32 @@ class DevCluster:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
             )
 
-    def _end_orphaned_brokers(self) -> None:
+    def _end_orphaned_brokers(self, on_progress: Callable[[str], None]) -> None:
         """Ends the brokers of a leader that was killed. They would otherwise run until a new leader adopts them."""
-        for path in (self.folder / "brokers").glob("*.json"):
-            with contextlib.suppress(OSError, ValueError, KeyError):
+        brokers = self._living_brokers()
+        if brokers:
+            _report_progress(
+                on_progress, f"the leader left {len(brokers)} brokers behind: they write what they hold, and end"
+            )
+        killed = _terminate_processes(brokers, BROKER_STOP_TIMEOUT_SECONDS)
+        if killed:
+            raise StopIncomplete(
+                f"brokers did not end in {BROKER_STOP_TIMEOUT_SECONDS:.0f} s and were killed (processes "
+                f"{', '.join(map(str, killed))}); acked messages that they had not written yet are lost. At the next "
+                "start the condition DataLoss of their topics says which"
+            )
+
+    def _living_brokers(self) -> list[psutil.Process]:
+        """The brokers of this folder that run, by their records."""
+        found = []
+        for path in sorted((self.folder / "brokers").glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 record = json.loads(path.read_text())
-                if record["pid"] is None:
-                    continue
-                broker = _find_broker(record["pid"], record["incarnation"])
-                if broker is not None:
-                    _terminate_process(broker, BROKER_STOP_TIMEOUT_SECONDS)
+                if record["pid"] is not None:
+                    broker = _find_broker(record["pid"], record["incarnation"])
+                    if broker is not None and _is_alive(broker):
+                        found.append(broker)
+        return found
 
     # ---- locking, and cleaning up after a crash
 
@@ -204,20 +263,61 @@ class DevCluster:
         """Records the processes, so that the next start can end them if this one is killed."""
         import psutil
 
-        processes = []
-        for pid in (self._leader.pid if self._leader else None, self.seaweed.pid):
+        record: dict[str, object] = {"seaweedfs_ports": list(self.seaweed.ports)}
+        for name, pid in (("leader", self._leader.pid if self._leader else None), ("seaweedfs", self.seaweed.pid)):
             if pid is not None:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    processes.append([pid, psutil.Process(pid).create_time()])
-        self._process_file.write_text(json.dumps({"processes": processes}))
+                    record[name] = [pid, psutil.Process(pid).create_time()]
+        temporary = self._process_file.with_suffix(".tmp")
+        temporary.write_text(json.dumps(record))
+        temporary.replace(self._process_file)
+
+    def _forget_processes(self) -> None:
+        """Removes the list, unless the next start needs it for what still runs."""
+        if not self._leftovers().writers:
+            self._process_file.unlink(missing_ok=True)
+
+    def _leftovers(self) -> _Leftovers:
+        found = _Leftovers(brokers=self._living_brokers())
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            record = json.loads(self._process_file.read_text())
+            found.ports = [int(port) for port in record["seaweedfs_ports"]]
+            found.leader = _find_recorded(record.get("leader"))
+            found.seaweed = _find_recorded(record.get("seaweedfs"))
+        return found
 
     def _end_leftover_processes(self, on_progress: Callable[[str], None]) -> None:
-        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
-            for pid, created in json.loads(self._process_file.read_text())["processes"]:
-                process = _find_process(pid, created)
-                if process is not None and _is_alive(process):
-                    on_progress(f"ending process {pid}, left over from a `smq dev` that was killed")
-                    _terminate_process(process, LEADER_STOP_TIMEOUT_SECONDS)
+        """Ends them in order: the brokers write what they hold while their SeaweedFS runs. Raises Unavailable."""
+        left = self._leftovers()
+        if left.writers and left.seaweed is None:
+            if not self.seaweed.reuse_ports(left.ports):
+                raise Unavailable(
+                    f"processes of a `smq dev` that was killed still run ({', '.join(map(str, left.writers))}) and may "
+                    "hold messages that are not written yet, but the ports of their SeaweedFS are in use or not known "
+                    f"({', '.join(map(str, left.ports)) or 'unknown'}). Free these ports and start again; or end those "
+                    "processes, which loses such messages"
+                )
+            _report_progress(
+                on_progress, "starting SeaweedFS for the brokers left over from a `smq dev` that was killed"
+            )
+            self.seaweed.start()
+            self._record_processes()
+        if left.leader is not None:
+            _report_progress(
+                on_progress, f"ending process {left.leader.pid}, left over from a `smq dev` that was killed"
+            )
+            if _terminate_processes([left.leader], LEADER_STOP_TIMEOUT_SECONDS):
+                _report_progress(on_progress, f"process {left.leader.pid} did not end in time and was killed")
+        if left.seaweed is not None:
+            # Brokers without a leader stay until the new one takes them over. They find the new SeaweedFS at its ports.
+            _report_progress(
+                on_progress, f"ending process {left.seaweed.pid}, left over from a `smq dev` that was killed"
+            )
+            _terminate_processes([left.seaweed], SEAWEED_STOP_TIMEOUT_SECONDS)
+            if not self.seaweed.reuse_ports(left.ports) and self._living_brokers():
+                raise Unavailable(
+                    "the ports of the former SeaweedFS are in use by another process: free them, start again"
+                )
 
 
 def _free_address(listen: str) -> str:
@@ -250,6 +350,14 @@ def _find_process(pid: int, created: float) -> psutil.Process | None:
     return process if same else None
 
 
+def _find_recorded(recorded: object) -> psutil.Process | None:
+    """The process of an entry ``[pid, created]`` of the list of processes, if it runs."""
+    if not isinstance(recorded, list):
+        return None
+    process = _find_process(*recorded)
+    return process if process is not None and _is_alive(process) else None
+
+
 def _find_broker(pid: int, incarnation: str) -> psutil.Process | None:
     """The process with this id if it is the broker of that incarnation."""
     import psutil
@@ -271,27 +379,42 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def _terminate(process: subprocess.Popen[bytes], timeout: float) -> None:
+def _terminate(process: subprocess.Popen[bytes], timeout: float) -> bool:
+    """Ends a child. True if it had to be killed."""
     process.terminate()
     try:
         process.wait(timeout)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+        return True
+    return False
 
 
-def _terminate_process(process: psutil.Process, timeout: float) -> None:
-    """Ends a process that is no child of this one, by force after ``timeout`` seconds."""
+def _terminate_processes(processes: Sequence[psutil.Process], timeout: float) -> list[int]:
+    """Ends processes that are no children of this one, together. Returns those that were killed after ``timeout``."""
     import psutil
 
-    deadline = time.monotonic() + timeout
-    with contextlib.suppress(psutil.NoSuchProcess):
-        # Only one SIGTERM, because a second one makes the leader and the brokers stop at once.
-        process.terminate()
+    deadline, killed = time.monotonic() + timeout, []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            # Only one SIGTERM, because a second one makes the leader and the brokers stop at once.
+            process.terminate()
+    for process in processes:
         while _is_alive(process):
             if time.monotonic() > deadline:
-                process.kill()
+                if process.pid not in killed:
+                    killed.append(process.pid)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
             time.sleep(0.1)
+    return killed
+
+
+def _report_progress(on_progress: Callable[[str], None], text: str) -> None:
+    """Reports progress. Nothing that tells a person something may stop what is under way."""
+    with contextlib.suppress(Exception):
+        on_progress(text)
 
 
 def _last_lines(path: Path, count: int = 8) -> str:

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from smq_core.errors import SmqError, Unavailable
+from smq_storage.process.shutdown import discard_output, write_if_possible
 
 if TYPE_CHECKING:
     from smq import Client
@@ -85,7 +86,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
             sys.stdout.flush()
         except BrokenPipeError:
             # The reader of the pipe has ended (`smq consume … | head`). Discard what is still buffered.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            discard_output(sys.stdout)
             raise typer.Exit(0) from None
         except (SmqError, CommandFailed) as error:
             print_error(error.message if isinstance(error, SmqError) else str(error))
@@ -97,14 +98,19 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
+def say(text: object = "") -> None:
+    """Prints progress to stdout. If nobody can read it any more, the program goes on."""
+    write_if_possible(lambda: out.print(text), sys.stdout)
+
+
 def print_error(message: str) -> None:
-    """Prints an error to stderr."""
-    err.print(Text.assemble(("smq: ", "bold red"), message))
+    """Prints an error to stderr, if anybody can read it."""
+    write_if_possible(lambda: err.print(Text.assemble(("smq: ", "bold red"), message)), sys.stderr)
 
 
 def print_note(message: str) -> None:
-    """Prints a note that is not part of the output to stderr."""
-    err.print(Text(message, style="dim"))
+    """Prints a note that is not part of the output to stderr, if anybody can read it."""
+    write_if_possible(lambda: err.print(Text(message, style="dim")), sys.stderr)
 
 
 def end_on_sigterm() -> None:

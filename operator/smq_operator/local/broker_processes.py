@@ -170,14 +170,26 @@ class BrokerProcesses:
             record.pid = child.process.pid
             record.started = start_time(record.pid)
             record.write(self._records)
-        except OSError as error:
+        except Exception as error:  # whatever it is, the broker is started again later
             log.error("broker.start_failed", broker=record.name, message=str(error))
-            if child.process is None or child.process.pid != record.pid:
-                self._ended(child, "it could not be started")
+            if record.started is None:
+                self._give_up(child, "it could not be started")
                 return
-        self._watch(child, "its process ended at once")
+        try:
+            self._watch(child, "its process ended at once")
+        except Exception as error:  # such as too many open files
+            log.error("broker.start_failed", broker=record.name, message=f"its process cannot be watched: {error}")
+            self._give_up(child, "its process could not be watched, and was killed")
+            return
         log.info("broker.started", broker=record.name, pid=record.pid, incarnation=record.incarnation)
         self._changed()
+
+    def _give_up(self, child: _BrokerProcess, proof: str) -> None:
+        """Ends a process that was just started, so that nobody can use it, and starts the broker again later."""
+        if child.process is not None:
+            child.process.kill()
+            self._reap(child)
+        self._ended(child, proof)
 
     # ---- watching
 

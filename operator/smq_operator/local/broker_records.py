@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from smq_storage.object_store.json_codec import from_json
 
 MAX_KEPT_TERMINATED = 1000
 
@@ -39,17 +41,13 @@ class BrokerRecord:
         temporary.replace(path)
 
 
-_FIELDS = {field.name for field in fields(BrokerRecord)}
-
-
 def read_records(folder: Path) -> tuple[list[BrokerRecord], list[str]]:
     """The valid records, and the names of damaged files."""
     records, damaged = [], []
     for path in sorted(folder.glob("*.json")):
         try:
-            found = json.loads(path.read_text())
-            records.append(BrokerRecord(**{key: value for key, value in found.items() if key in _FIELDS}))
-        except (ValueError, TypeError, AttributeError, OSError):
+            records.append(from_json(BrokerRecord, path.read_bytes()))
+        except (ValueError, OSError):
             damaged.append(path.name)
     return records, damaged
 

@@ -6,6 +6,7 @@
     DIR/brokers/<name>.json  which process runs, and which have terminated
     DIR/logs/<name>.log      output of brokers
     DIR/leader.lock          held by the one leader
+    DIR/watermarks.json      up to where messages are acked
 """
 
 from __future__ import annotations

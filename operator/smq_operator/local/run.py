@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from smq_core.errors import InvalidRequest
-from smq_operator.leader_process import Standalone, run_leader
+from smq_operator.leader import Leader
+from smq_operator.leader_process import BackgroundTask, Standalone, run_leader
 from smq_operator.local.folder import FolderLock, folder_id
 from smq_operator.local.settings import LocalSettings
+from smq_operator.local.watermarks import WatermarkRecorder
 from smq_operator.runtime import clock
+
+
+class LocalLeadership(Standalone):
+    """The one leader of a folder, which also records the watermarks there."""
+
+    def __init__(self, owner: str, settings: LocalSettings) -> None:
+        super().__init__(owner, settings.fleet_policy)
+        self._folder = settings.folder
+
+    def background_tasks(self, leader: Leader) -> Mapping[str, BackgroundTask]:
+        recorder = WatermarkRecorder(self._folder / "watermarks.json", leader.topics, leader.events)
+        return {**super().background_tasks(leader), "watermarks": recorder.run}
 
 
 def run(settings: LocalSettings) -> None:
@@ -23,7 +38,7 @@ def run(settings: LocalSettings) -> None:
     environment = settings.store.to_env()
     from smq_operator.local.platform import LocalPlatform  # needs the extra `local`, which the image lacks
 
-    election = Standalone(folder_id(folder), settings.fleet_policy)
+    election = LocalLeadership(folder_id(folder), settings)
     asyncio.run(
         run_leader(
             settings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+from collections.abc import Sequence
 
 from smq_core.errors import Unavailable
 
@@ -22,6 +23,18 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
         if len(ports) == count:
             return ports
     raise Unavailable(f"{host} has no {count} free ports between 10000 and 32000")
+
+
+def are_free(ports: Sequence[int], host: str = "127.0.0.1") -> bool:
+    """Whether nobody listens on any of these ports. Connections that were closed just now do not count."""
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError:
+                return False
+    return True
 
 
 def free_port() -> int:

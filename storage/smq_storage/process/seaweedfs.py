@@ -17,7 +17,7 @@ from pathlib import Path
 
 from smq_core.errors import StoreUnavailable
 from smq_storage.object_store.store import Store, StoreSettings
-from smq_storage.process.ports import free_ports
+from smq_storage.process.ports import are_free, free_ports
 
 HOST = "127.0.0.1"
 BUCKET = "smq"
@@ -70,6 +70,18 @@ class SeaweedProcess:
         self._ports = free_ports(2 * len(_SERVICES))
         self._process: subprocess.Popen[bytes] | None = None
         self._sockets: Path | None = None
+
+    @property
+    def ports(self) -> Sequence[int]:
+        """The ports of all its services."""
+        return tuple(self._ports)
+
+    def reuse_ports(self, ports: Sequence[int]) -> bool:
+        """Takes the ports of an earlier process, by which its clients find this one. False if they are not free."""
+        if len(ports) != len(self._ports) or not are_free(ports, self._host):
+            return False
+        self._ports = list(ports)
+        return True
 
     @property
     def endpoint(self) -> str:

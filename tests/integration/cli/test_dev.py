@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.cli import DevProcess, smq
+from support.processes.cli import DevProcess, TerminalDev, smq
 from support.waiting import HANG_GUARD, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -125,7 +125,7 @@ def test_what_a_killed_one_left_running_is_ended_by_the_next(start: Start) -> No
 
 def test_when_the_leader_dies_everything_is_stopped_with_a_message(start: Start) -> None:
     dev = start("--brokers", "1").wait_ready()
-    leader = json.loads((dev.folder / "dev.json").read_text())["processes"][0][0]
+    leader = json.loads((dev.folder / "dev.json").read_text())["leader"][0]
     started = processes(dev.folder) | set(broker_pids(dev.folder))
 
     os.kill(leader, signal.SIGKILL)
@@ -134,3 +134,70 @@ def test_when_the_leader_dies_everything_is_stopped_with_a_message(start: Start)
     dev.end()
     assert "the leader ended (exit code -9)" in dev.output
     assert not [pid for pid in started if is_running(pid)]
+
+
+IN_MEMORY = """
+apiVersion: seaweedmq.io/v1alpha1
+kind: Topic
+metadata: {name: NAME}
+spec: {partitions: 4, segments: {min: 1, max: 1}, flush: {interval: 10m}}
+"""
+"""Messages stay in the memory of the brokers until these end."""
+
+
+def publish_in_memory(leader: str) -> list[str]:
+    """The lines of acked messages that no file has yet."""
+    assert smq("apply", "-f", "-", leader=leader, stdin=IN_MEMORY.replace("NAME", "kept")).code == 0
+    lines = [f"message {number}" for number in range(50)]
+    assert smq("publish", "kept", leader=leader, stdin="\n".join(lines) + "\n").code == 0
+    return lines
+
+
+def read_back(dev: DevProcess, count: int) -> list[str]:
+    ran = smq("consume", "kept", "--from", "earliest", "--max", str(count), "--timeout", "60", leader=dev.leader)
+    assert ran.code == 0, ran
+    return ran.lines
+
+
+@pytest.mark.parametrize("controlling", [True, False], ids=["foreground", "background"])
+def test_nothing_is_lost_when_the_terminal_goes_away(start: Start, tmp_path: Path, controlling: bool) -> None:
+    dev = TerminalDev(tmp_path / "data", "--brokers", "2", controlling=controlling)
+    try:
+        leader = dev.wait_ready().leader
+        lines = publish_in_memory(leader)
+        started = processes(dev.folder) | set(broker_pids(dev.folder))
+        assert len(started) >= 5
+
+        dev.hang_up()
+        if not controlling:  # it prints decisions to nobody, and goes on
+            assert smq("apply", "-f", "-", leader=leader, stdin=IN_MEMORY.replace("NAME", "more")).code == 0
+            eventually(lambda: "create" in smq("topic", "describe", "more", leader=leader).out)
+            assert dev.process.poll() is None
+            dev.process.send_signal(signal.SIGTERM)
+
+        assert dev.process.wait(HANG_GUARD) == 0
+    finally:
+        dev.process.kill()
+    assert not [pid for pid in started if is_running(pid)]
+    assert not (dev.folder / "dev.json").exists()
+    assert sorted(read_back(start("--brokers", "2").wait_ready(), len(lines))) == sorted(lines)
+
+
+@pytest.mark.parametrize("leader_too", [False, True], ids=["leader lives", "leader killed"])
+def test_brokers_left_without_a_filer_write_what_they_hold_before_they_end(start: Start, leader_too: bool) -> None:
+    first = start("--brokers", "2").wait_ready()
+    lines = publish_in_memory(first.leader)
+    known = json.loads((first.folder / "dev.json").read_text())
+    brokers = broker_pids(first.folder)
+    first.process.kill()
+    first.process.wait()
+    for name in ("seaweedfs", "leader") if leader_too else ("seaweedfs",):
+        os.kill(known[name][0], signal.SIGKILL)
+        eventually(lambda name=name: not is_running(known[name][0]))
+    assert all(is_running(pid) for pid in brokers), "they serve on, and hold what nobody else has"
+
+    second = start("--brokers", "2").wait_ready()
+
+    assert "starting SeaweedFS for the brokers left over" in second.output
+    assert sorted(read_back(second, len(lines))) == sorted(lines)
+    eventually(lambda: not any(is_running(pid) for pid in brokers), what="the old brokers have ended")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,3 +107,50 @@ class DevProcess:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self._lines.append(line)
+
+
+class TerminalDev(DevProcess):
+    """A `smq dev` whose output is a terminal, which ``hang_up`` takes away.
+
+    With ``controlling`` the system sends SIGHUP then, as to a program in the foreground. Without it nothing tells the
+    program, as one that was started with `&` in a shell that was killed; only its prints fail.
+    """
+
+    def __init__(self, folder: Path, *arguments: str, controlling: bool) -> None:
+        self.folder = folder
+        self._lines = []
+        self._master, slave = os.openpty()
+        self._hung_up = threading.Event()
+
+        def take_terminal() -> None:
+            if controlling:
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            [*SMQ, "dev", "--dir", str(folder), "--listen", "127.0.0.1:0", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment(),
+            start_new_session=True,
+            preexec_fn=take_terminal,
+        )
+        os.close(slave)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def hang_up(self) -> None:
+        """Closes the terminal."""
+        self._hung_up.set()
+        self._reader.join(HANG_GUARD)
+        assert not self._reader.is_alive()
+
+    def _read(self) -> None:
+        # The terminal is closed by the thread that reads it, because a read under way would keep it open.
+        while not self._hung_up.is_set():
+            if select.select([self._master], [], [], 0.05)[0]:
+                try:
+                    self._lines.append(os.read(self._master, 65536).decode(errors="replace").replace("\r\n", "\n"))
+                except OSError:  # the program has ended
+                    break
+        os.close(self._master)

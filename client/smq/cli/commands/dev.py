@@ -12,15 +12,16 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.session import CommandFailed, command, out
+from smq.cli.session import CommandFailed, command, say
 from smq_core.errors import SmqError
+from smq_storage.process.shutdown import stop_signals
 
 if TYPE_CHECKING:
     from smq.cli.dev_cluster import DevCluster
 
 
 class _Stopped(BaseException):
-    """Raised by Ctrl-C or SIGTERM, even during the start."""
+    """Raised by Ctrl-C, SIGTERM or SIGHUP, even during the start."""
 
 
 @command
@@ -43,29 +44,40 @@ def dev(
     if broker_limit < brokers:
         raise typer.BadParameter(f"--max-brokers {broker_limit} is below --brokers {brokers}")
     cluster = DevCluster(folder, listen=listen, brokers=brokers, max_brokers=broker_limit)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    stopping = _StopRequest()
+    for number in stop_signals():
+        signal.signal(number, stopping.on_signal)
     try:
         cluster.start(_print_progress)
         cluster.wait_ready()
         _print_welcome(cluster, folder)
-        _print_decisions(cluster)
+        _print_decisions(cluster, stopping)
     except _Stopped:
-        out.print()
+        pass
     finally:
-        # A second Ctrl-C during the shutdown must not leave processes behind.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        stopping.requested = True
+        say()
         cluster.stop(_print_progress)
     _print_progress(f"stopped; the data is in {folder}")
 
 
-def _stop(_: int, __: FrameType | None) -> None:
-    raise _Stopped
+class _StopRequest:
+    """The first signal stops the cluster. Further ones are ignored, because the shutdown must not end half-way.
+
+    A terminal that goes away sends SIGHUP, and so does its shell a moment later.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def on_signal(self, _: int, __: FrameType | None) -> None:
+        if not self.requested:
+            self.requested = True
+            raise _Stopped
 
 
 def _print_progress(text: str) -> None:
-    out.print(Text(text, style="dim"))
+    say(Text(text, style="dim"))
 
 
 def _print_welcome(cluster: DevCluster, folder: Path) -> None:
@@ -86,18 +98,18 @@ def _print_welcome(cluster: DevCluster, folder: Path) -> None:
         "",
         ("Ctrl-C stops everything; the data stays. Decisions of the leader from now on:", "dim"),
     ]
-    out.print()
+    say()
     for line in lines:
-        out.print(Text(*line) if isinstance(line, tuple) else line)
+        say(Text(*line) if isinstance(line, tuple) else line)
 
 
-def _print_decisions(cluster: DevCluster) -> None:
-    """Prints the leader's decisions until a process ends. Raises CommandFailed."""
+def _print_decisions(cluster: DevCluster, stopping: _StopRequest) -> None:
+    """Prints the leader's decisions until a process ends, or a stop is requested. Raises CommandFailed."""
     import smq
 
     last = time.time_ns() // 1000
     with smq.connect(cluster.address, timeout=2.0) as client:
-        while True:
+        while not stopping.requested:
             time.sleep(0.5)
             if failure := cluster.failure():
                 raise CommandFailed(failure)
@@ -107,5 +119,5 @@ def _print_decisions(cluster: DevCluster) -> None:
                 continue
             for d in decisions:
                 where = f"{formatting.topic(d.topic)}  {', '.join(d.segments)}"
-                out.print(Text.assemble(f"{formatting.clock(d.at)}  ", (d.action, "bold"), f"  {where}: {d.reason}"))
+                say(Text.assemble(f"{formatting.clock(d.at)}  ", (d.action, "bold"), f"  {where}: {d.reason}"))
                 last = max(last, d.at)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from smq_operator.local import pids
-from smq_operator.local.broker_processes import INCARNATION_VARIABLE, BrokerProcesses, broker_command
+from smq_operator.local import broker_processes, pids
+from smq_operator.local.broker_processes import (
+    FOLDER_VARIABLE,
+    INCARNATION_VARIABLE,
+    BrokerProcesses,
+    broker_command,
+)
 from smq_operator.local.broker_records import BrokerRecord, read_records
+from smq_operator.local.pids import find_by_environment
 from support.waiting import HANG_GUARD, wait_until
 
 # Counts the SIGTERMs it gets in a file, and ends at the first one after `slow`.
@@ -225,3 +234,65 @@ def test_a_damaged_record_is_named(tmp_path: Path):
     BrokerRecord("c", "i").write(folder)
     records, damaged = read_records(folder)
     assert [r.name for r in records] == ["c", "d"] and damaged == ["a.json", "b.json"]
+
+
+async def test_a_broker_whose_process_cannot_be_watched_is_ended_and_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    local_brokers = LocalBrokers(tmp_path)
+    processes = local_brokers.processes()
+    failures = [OSError("too many open files"), RuntimeError("can't start new thread")]
+    open_pidfd = broker_processes.open_pidfd
+
+    def failing(pid: int, started: int) -> int | None:
+        if failures:
+            raise failures.pop()
+        return open_pidfd(pid, started)
+
+    monkeypatch.setattr(broker_processes, "open_pidfd", failing)
+    processes.set_desired(["b"])
+    await wait_until(lambda: local_brokers.record().terminated and len(local_brokers.record().terminated) == 2)
+    for incarnation in local_brokers.record().terminated:
+        assert processes.termination_proof(incarnation) == "its process could not be watched, and was killed"
+    await wait_until(local_brokers.started)
+    assert not failures
+    await processes.stop(5)
+
+
+@pytest.mark.parametrize("at", range(1, 7))
+async def test_whatever_fails_at_a_start_the_broker_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+):
+    """The n-th step of starting a process fails: its records, its log, its process, its identification."""
+    local_brokers = LocalBrokers(tmp_path)
+    processes = local_brokers.processes()
+    calls = 0
+
+    def failing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at:
+                raise RuntimeError("injected")
+            return function(*args, **kwargs)
+
+        return run
+
+    monkeypatch.setattr(BrokerRecord, "write", failing(BrokerRecord.write))
+    monkeypatch.setattr(broker_processes.subprocess, "Popen", failing(subprocess.Popen))
+    monkeypatch.setattr(broker_processes, "start_time", failing(broker_processes.start_time))
+    monkeypatch.setattr(broker_processes, "open_pidfd", failing(broker_processes.open_pidfd))
+    processes.set_desired(["b"])
+    await wait_until(local_brokers.started)
+    await wait_until(lambda: processes._children["b"].pidfd is not None)
+    living = find_by_environment(FOLDER_VARIABLE, str(tmp_path))
+    assert len(living) == 1, "no process runs unwatched"
+    await processes.stop(5)
+
+
+def test_a_record_with_fields_of_wrong_types_is_damaged(tmp_path: Path):
+    BrokerRecord("good", "i-1").write(tmp_path)
+    (tmp_path / "bad.json").write_text('{"name": "bad", "incarnation": "i-2", "pid": "many"}')
+    (tmp_path / "worse.json").write_text("[1]")
+    records, damaged = read_records(tmp_path)
+    assert ([record.name for record in records], damaged) == (["good"], ["bad.json", "worse.json"])

@@ -1,0 +1,224 @@
+"""`smq dev` stops everything in order, whatever fails to be printed or to stop."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from smq.cli import dev_cluster, session
+from smq.cli.app import app
+from smq.cli.dev_cluster import DevCluster, StopIncomplete
+from smq_core.errors import Unavailable
+from smq_storage.process.ports import free_ports
+from smq_storage.process.shutdown import Shutdown, write_if_possible
+
+
+class FailingConsole(Console):
+    """Its terminal goes away at the n-th print: with EIO, or as a pipe whose reader ended."""
+
+    def __init__(self, at: int, error: BaseException) -> None:
+        super().__init__(file=io.StringIO())
+        self.at, self.error, self.prints = at, error, 0
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        self.prints += 1
+        if self.prints >= self.at:
+            raise self.error
+
+
+class RecordedCluster:
+    """Stands for the processes. Records whether they were stopped."""
+
+    stops = 0
+    address, brokers, max_brokers = "127.0.0.1:7070", 1, 2
+
+    def __init__(self, folder: Path, **_: Any) -> None:
+        self.folder = folder
+        self.seaweed: Any = dev_cluster.SeaweedProcess(folder)
+
+    def start(self, on_progress: Callable[[str], None]) -> None:
+        on_progress("starting SeaweedFS")
+        on_progress("starting the leader")
+
+    def wait_ready(self) -> None: ...
+
+    def stop(self, on_progress: Callable[[str], None]) -> None:
+        on_progress("stopping the leader")
+        on_progress("stopping SeaweedFS")
+        RecordedCluster.stops += 1
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "Input/output error"), BrokenPipeError(), SystemExit(1)], ids=repr
+)
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_no_print_that_fails_stops_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, number: signal.Signals
+) -> None:
+    def hang_up(*_: object) -> None:
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)  # the shell sends another one
+
+    monkeypatch.setattr(dev_cluster, "DevCluster", RecordedCluster)
+    monkeypatch.setattr("smq.cli.commands.dev._print_decisions", hang_up)
+    at, prints = 1, 100
+    while at <= prints + 1:
+        console = FailingConsole(at, error)
+        monkeypatch.setattr(session, "out", console)
+        RecordedCluster.stops = 0
+        ran = CliRunner().invoke(app, ["dev", "--dir", str(tmp_path)])
+        assert (RecordedCluster.stops, ran.exit_code) == (1, 0), (at, ran.exception)
+        prints = console.prints
+        at += 1
+    assert prints > 10
+
+
+@pytest.mark.usefixtures("signals")
+def test_a_program_started_by_nohup_goes_on_when_its_terminal_goes_away(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    handlers = []
+    monkeypatch.setattr(dev_cluster, "DevCluster", RecordedCluster)
+    monkeypatch.setattr(
+        "smq.cli.commands.dev._print_decisions", lambda *_: handlers.append(signal.getsignal(signal.SIGHUP))
+    )
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    CliRunner().invoke(app, ["dev", "--dir", str(tmp_path)])
+    assert handlers == [signal.SIG_IGN]
+
+
+def test_a_stream_that_nobody_reads_fails_once_and_is_connected_to_nothing() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        assert not write_if_possible(lambda: stream.write("lost"), stream)
+        assert write_if_possible(lambda: stream.write("dropped"), stream)
+
+
+def test_every_step_runs_and_every_error_is_reported() -> None:
+    ran: list[str] = []
+
+    def failing(step: str) -> None:
+        ran.append(step)
+        raise OSError(step)
+
+    shutdown = Shutdown(lambda step, error: failing("report"))
+    shutdown.run("first", lambda: failing("a"))
+    shutdown.run("second", lambda: ran.append("b"))
+    assert ran == ["a", "report", "b"]
+    assert shutdown.failed == "first: a; reporting first: report"
+
+
+class Steps:
+    """A cluster that runs nothing, of which single steps fail."""
+
+    def __init__(self, cluster: DevCluster, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+        self.ran: list[str] = []
+        self.failing = failing
+        for name in ("_stop_leader_process", "_end_orphaned_brokers", "_forget_processes"):
+            monkeypatch.setattr(cluster, name, self.step(name))
+        monkeypatch.setattr(cluster.seaweed, "stop", self.step("seaweed"))
+        monkeypatch.setattr(type(cluster.seaweed), "pid", 1)
+        cluster._lock_folder()
+
+    def step(self, name: str) -> Callable[..., None]:
+        def run(*_: object) -> None:
+            self.ran.append(name)
+            if name == self.failing:
+                raise OSError(errno.EIO, "Input/output error")
+
+        return run
+
+
+STEPS = ["_stop_leader_process", "_end_orphaned_brokers", "seaweed", "_forget_processes"]
+
+
+@pytest.mark.parametrize("failing", STEPS)
+def test_a_step_that_fails_skips_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: str) -> None:
+    cluster = DevCluster(tmp_path)
+    steps = Steps(cluster, monkeypatch, failing)
+
+    def print_fails(_: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(StopIncomplete, match="Input/output error"):
+        cluster.stop(print_fails)
+    assert steps.ran == STEPS
+    DevCluster(tmp_path)._lock_folder()
+
+
+SLEEPER = "import time; print('started', flush=True)\nwhile True: time.sleep(1)"
+
+
+@pytest.fixture
+def leftover_broker(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that a killed leader left behind."""
+    (tmp_path / "brokers").mkdir()
+    environment = {**os.environ, dev_cluster.INCARNATION_VARIABLE: "i-1"}
+    process = subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline()
+    record = {"name": "broker-1", "incarnation": "i-1", "pid": process.pid}
+    (tmp_path / "brokers" / "broker-1.json").write_text(json.dumps(record))
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("record", ["{", "[]", '{"seaweedfs_ports": [1, 2]}', None])
+def test_leftover_brokers_whose_filer_cannot_come_back_are_left_alone(
+    tmp_path: Path, leftover_broker: subprocess.Popen[bytes], record: str | None
+) -> None:
+    cluster = DevCluster(tmp_path)
+    if record is not None:
+        (tmp_path / "dev.json").write_text(record)
+    (tmp_path / "brokers" / "damaged.json").write_text('{"pid": "x", "incarnation": 1}')
+    with pytest.raises(Unavailable, match=f"still run \\({leftover_broker.pid}\\).*end those processes, which loses"):
+        cluster.start()
+    cluster.stop()
+    assert leftover_broker.poll() is None
+    assert record is None or (tmp_path / "dev.json").read_text() == record, "the next start needs it"
+
+
+def test_leftover_brokers_get_their_filer_at_its_ports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, leftover_broker: subprocess.Popen[bytes]
+) -> None:
+    ports = free_ports(10)
+    (tmp_path / "dev.json").write_text(json.dumps({"seaweedfs_ports": ports}))
+    cluster, reports = DevCluster(tmp_path, listen="127.0.0.1:0"), []
+    seaweed: Any = type(cluster.seaweed)
+    running: list[int] = []
+
+    def start(it: Any) -> None:
+        assert leftover_broker.poll() is None, "it runs until it can write"
+        running.append(1)
+        reports.append(list(it.ports))
+
+    monkeypatch.setattr(seaweed, "start", start)
+    monkeypatch.setattr(seaweed, "pid", property(lambda _: running[0] if running else None))
+    monkeypatch.setattr(cluster, "_start_leader", lambda: reports.append("leader"))
+    cluster.start(lambda _: None)
+    assert reports == [ports, "leader"]
+    assert json.loads((tmp_path / "dev.json").read_text())["seaweedfs_ports"] == ports
