@@ -245,6 +245,33 @@ async def test_the_resources_of_a_deleted_topic_are_left_to_the_garbage_collecto
 
 
 @virtual_time
+async def test_a_new_topic_never_shows_the_state_of_a_former_one_of_its_name() -> None:
+    async def work(topic_on_api: TopicOnFakeApi, leader: LeaderInMemory) -> None:
+        await shown(topic_on_api, leader)
+        former_uid = topic_on_api.topic_uid
+        topic_on_api.server.remove(SEGMENTS, NAME)  # by the garbage collector, as its owner is gone
+        topic_on_api.server.remove(TOPICS, "t")
+        recreated = manifest({"partitions": 16}, name="t")
+        recreated["metadata"] |= {"namespace": "default", "generation": 1}
+        topic_on_api.server.put(TOPICS, recreated)
+        assert topic_on_api.topic_uid != former_uid
+        # The cache has the new Topic, and the leader has not followed it yet: it still manages the former one.
+        await wait_for_no_writes(topic_on_api)
+        managed = leader.topics["default/t"]
+        assert managed.topic is not None and managed.topic.uid == former_uid
+        assert "status" not in topic_on_api.topic
+        assert not [name for kind, name in topic_on_api.server.there if kind is SEGMENTS]
+        topic_on_api.platform.topics["default/t"] = DesiredTopic(
+            "default/t", topic_on_api.platform.topics["default/t"].spec, topic_on_api.topic_uid
+        )
+        await shown(topic_on_api, leader)
+        segment = topic_on_api.server.there[SEGMENTS, NAME]
+        assert [owner["uid"] for owner in segment["metadata"]["ownerReferences"]] == [topic_on_api.topic_uid]
+
+    await run_leaders(work)
+
+
+@virtual_time
 async def test_a_topic_that_is_being_deleted_gets_nothing_more() -> None:
     async def work(topic_on_api: TopicOnFakeApi, leader: LeaderInMemory) -> None:
         await shown(topic_on_api, leader)
