@@ -23,6 +23,7 @@ from smq_broker.runtime import logs
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.health import HealthServer, Readiness
 from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.settings import BrokerSettings, parse_settings
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.runtime.tuning import keep_freed_memory, preload_arrow, tune_garbage_collector
@@ -90,12 +91,14 @@ class Broker:
         collectors.register(SegmentCollector(registry, memory))
         sealer = SegmentSealer(registry, store, broker_metrics, threads)
         flusher = Flusher(registry.all, memory, broker_metrics, threads, on_chunk_taken=sealer.follow_seal)
-        watcher = SealWatcher(registry.all, threads, on_seal_found=sealer.record_seal)
+        pauses = PauseCounter()
+        watcher = SealWatcher(registry.all, pauses, threads, on_seal_found=sealer.record_seal)
         opener = SegmentOpener(
             registry,
             store,
             memory,
             clock,
+            pauses,
             flusher,
             sealer,
             partial(FollowerLink, threads=threads),

@@ -19,7 +19,7 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
-from smq_core.errors import NotLeader
+from smq_core.errors import NotLeader, SmqError, WrongIncarnation
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as leader_pb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
@@ -139,7 +139,12 @@ class LeaderSession:
             self._channel.close()
             self._channel = None
         self._leader_index += 1
-        redirect = _leader_from_error(error)
+        failure = _failure_of(error)
+        if isinstance(failure, WrongIncarnation):
+            # This process was declared gone, so its segments may have been sealed without it.
+            log.error("leader.declared_gone", message=failure.message)
+            self._watcher.set_assigned_segments(())
+        redirect = failure.leader if isinstance(failure, NotLeader) else None
         if redirect:
             if redirect not in self._leaders:
                 self._leaders.append(redirect)
@@ -154,14 +159,13 @@ class LeaderSession:
                 log.warning("leader.disconnected", addresses=leader)
 
 
-def _leader_from_error(error: grpc.RpcError) -> str | None:
-    """The leader's address from a NotLeader error."""
+def _failure_of(error: grpc.RpcError) -> SmqError | None:
+    """The error that the leader sent, if it sent one."""
     trailers: Any = error.trailing_metadata() if isinstance(error, grpc.Call) else None
     for key, value in trailers or ():
         if key == ERROR_TRAILER and isinstance(value, bytes):
             try:
-                failure = error_from_pb(pb.Error.FromString(value))
+                return error_from_pb(pb.Error.FromString(value))
             except DecodeError:
                 return None
-            return (failure.leader or None) if isinstance(failure, NotLeader) else None
     return None

@@ -10,6 +10,7 @@ import structlog
 
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
 from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_broker.segments.payloads import Compactor
@@ -71,6 +72,7 @@ class HostedSegment:
         memory: MemoryAccounting,
         clock: Clock,
         *,
+        pauses: PauseCounter,
         producer_limits: ProducerLimits = DEFAULT_PRODUCER_LIMITS,
         on_chunk_due: Callable[[HostedSegment], None],
         on_change: Callable[[], None],
@@ -113,6 +115,8 @@ class HostedSegment:
         """The topic is deleted. Producers get this as an error, because a deleted topic has no successor segments."""
         self.flush_schedule = FlushSchedule(self.machine, self.stored)
         self.credit = 0 if self.is_primary else memory.grant(self.key)
+        self._pauses = pauses
+        self._pauses_checked = pauses.read()
         self._primary_streams = 0
         self._had_primary_stream = False
         self._memory = memory
@@ -208,10 +212,30 @@ class HostedSegment:
         """At a follower: the primary was connected, and is no more."""
         return self._had_primary_stream and not self._primary_streams
 
+    @property
+    def awaits_seal_check(self) -> bool:
+        """At a primary whose process was paused: the segment may have been sealed meanwhile, without its replicas.
+
+        Nothing is acked until ``confirm_unsealed``, because nobody would find what is acked now. ``Stored`` segments
+        need no check, since their acks wait for the chunk chain.
+        """
+        return (
+            self.is_primary
+            and not self.stored
+            and self._pauses.read() != self._pauses_checked
+            and self.machine.state is ReplicaState.OPEN
+        )
+
+    def confirm_unsealed(self, pauses: int) -> None:
+        """The chain had no seal chunk after that many pauses, so acks may go on."""
+        with self:
+            self._pauses_checked = pauses
+
     def _publish_changes(self) -> None:
         machine = self.machine
         if self.is_primary:
-            self._deliver_acks(machine.take_acks())
+            if not self.awaits_seal_check:
+                self._deliver_acks(machine.take_acks())
             if machine.tail_bytes != self._reserved:
                 self._memory.change(machine.tail_bytes - self._reserved)
                 self._reserved = machine.tail_bytes

@@ -7,6 +7,7 @@ from functools import partial
 
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
@@ -33,6 +34,7 @@ class SegmentOpener:
         store: Store,
         memory: MemoryAccounting,
         clock: Clock,
+        pauses: PauseCounter,
         flusher: Flusher,
         sealer: SegmentSealer,
         connect_follower: ConnectFollower,
@@ -44,6 +46,7 @@ class SegmentOpener:
         self._store = store
         self._memory = memory
         self._clock = clock
+        self._pauses = pauses
         self._flusher = flusher
         self._sealer = sealer
         self._connect_follower = connect_follower
@@ -82,6 +85,7 @@ class SegmentOpener:
             ChunkChain(self._store, topic.name, topic.uid, segment.name),
             self._memory,
             self._clock,
+            pauses=self._pauses,
             producer_limits=self._producer_limits,
             on_chunk_due=self._flusher.enqueue,
             on_change=self._on_change,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
@@ -85,17 +86,20 @@ class SealWatcher:
     """Reads from the filer whether another process sealed a segment, if there is a reason to suspect it.
 
     Suspects are followers that lost their primary, segments that the leader does not assign to this incarnation, and
-    fenced ones, which another replica may seal.
+    fenced ones, which another replica may seal. After a pause of this process they are all segments of which it is the
+    primary, and those ack nothing before they were checked.
     ``on_seal_found`` is called with the seal chunk.
     """
 
     def __init__(
         self,
         hosted: Callable[[], Iterable[HostedSegment]],
+        pauses: PauseCounter,
         threads: ThreadSupervisor,
         on_seal_found: Callable[[HostedSegment, ChunkInfo], None],
     ) -> None:
         self._hosted = hosted
+        self._pauses = pauses
         self._on_seal_found = on_seal_found
         self._threads = threads
         self._queue: queue.SimpleQueue[HostedSegment] = queue.SimpleQueue()
@@ -123,9 +127,10 @@ class SealWatcher:
     def poll(self) -> None:
         """Queues the suspects whose check is due."""
         now = time.monotonic()
+        self._pauses.read()
         for hosted in self._hosted():
-            fenced = hosted.machine.state is ReplicaState.FENCED
-            suspect = fenced or hosted.key in self._unassigned or hosted.primary_lost
+            fenced, acks_wait = hosted.machine.state is ReplicaState.FENCED, hosted.awaits_seal_check
+            suspect = fenced or acks_wait or hosted.key in self._unassigned or hosted.primary_lost
             if not suspect or hosted.machine.state is ReplicaState.SEALED:
                 self._checks.pop(hosted.key, None)
                 continue
@@ -134,7 +139,7 @@ class SealWatcher:
             schedule = self._checks.setdefault(hosted.key, _CheckSchedule(first_check_at))
             if now >= schedule.due_at:
                 schedule.due_at = now + schedule.pause
-                schedule.pause = min(schedule.pause * 2, MAX_CHECK_PAUSE_SECONDS)
+                schedule.pause = min(schedule.pause * 2, MAX_POLL_SECONDS if acks_wait else MAX_CHECK_PAUSE_SECONDS)
                 self.enqueue(hosted)
 
     def _work(self) -> None:
@@ -145,9 +150,12 @@ class SealWatcher:
         """Waits for the next suspect in the queue and reads whether it is sealed. ``poll`` repeats a failed check."""
         hosted = self._queue.get()
         try:
+            pauses = self._pauses.read()
             info = ChainEnd(hosted.chain, hosted.machine.chain_end).sealed()
             if info is not None:
                 self._on_seal_found(hosted, info)
+            elif hosted.awaits_seal_check:
+                hosted.confirm_unsealed(pauses)
         except SmqError as error:
             hosted.log.warning("seal_watcher.check_failed", error=error.message)
         except Exception:

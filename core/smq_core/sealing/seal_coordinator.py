@@ -90,7 +90,8 @@ class SealCoordinator:
             return None
         candidates = [r for r in self.segment.replicas if self._may_hold(r.incarnation, liveness)]
         stored = self.segment.durability is Durability.STORED
-        if not candidates or self.loss_accepted:
+        alive = any(liveness(r.incarnation) is Liveness.ALIVE for r in candidates)
+        if not candidates or (self.loss_accepted and not alive):
             return self._from_filer(now)
         waiting = False
         ordered = sorted(candidates, key=lambda r: liveness(r.incarnation) is not Liveness.ALIVE)
@@ -104,14 +105,16 @@ class SealCoordinator:
                 elapsed = now - attempt.requested_at
                 if attempt.believed_alive and elapsed < REQUEST_TIMEOUT:
                     return None
-                if elapsed < (REQUEST_REPEAT_AFTER if attempt.believed_alive else REQUEST_TIMEOUT):
+                # Once the loss is accepted, nothing waits for a request that was sent to an unresponsive replica.
+                to_unresponsive = 0 if self.loss_accepted else REQUEST_TIMEOUT
+                if elapsed < (REQUEST_REPEAT_AFTER if attempt.believed_alive else to_unresponsive):
                     continue
             if attempt.failed_at is not None and now - attempt.failed_at < RETRY_AFTER:
                 waiting = True
                 continue
             attempt.requested_at, attempt.believed_alive = now, believed_alive
             return RequestSeal(self.segment.name, replica)
-        if stored:
+        if stored or self.loss_accepted:
             return self._from_filer(now)
         unresponsive = all(liveness(r.incarnation) is not Liveness.ALIVE for r in candidates)
         if unresponsive or not waiting:
@@ -143,7 +146,10 @@ class SealCoordinator:
         self._filer.requested_at, self._filer.failed_at = None, now
 
     def accept_loss(self) -> None:
-        """An administrator lets the seal go on, although unreachable replicas may hold more."""
+        """An administrator lets the seal go on, although unreachable replicas may hold more.
+
+        A replica that is alive again is still requested first, and loses nothing.
+        """
         self.loss_accepted = True
 
     def _may_hold(self, incarnation: str, liveness: Callable[[str], Liveness]) -> bool:

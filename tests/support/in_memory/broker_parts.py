@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import RestartPolicy, Spawn, ThreadSupervisor, spawn_daemon
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -78,8 +79,9 @@ class BrokerParts:
             self.threads,
             on_chunk_taken=wrap("on_chunk_taken", self.sealer.follow_seal),
         )
+        pauses = PauseCounter(lambda: 0.0)  # a slow machine makes no pauses here
         self.watcher = SealWatcher(
-            self._hosted, self.threads, on_seal_found=wrap("on_seal_found", self.sealer.record_seal)
+            self._hosted, pauses, self.threads, on_seal_found=wrap("on_seal_found", self.sealer.record_seal)
         )
         self.wrap = wrap
         self.opener = SegmentOpener(
@@ -87,6 +89,7 @@ class BrokerParts:
             store,
             self.memory,
             Clock(),
+            pauses,
             self.flusher,
             self.sealer,
             self._link,

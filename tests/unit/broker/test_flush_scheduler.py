@@ -6,6 +6,7 @@ import pytest
 
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments import flush_scheduling
 from smq_broker.segments.flush_scheduling import CpuPressure, is_burst
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -63,6 +64,7 @@ class PrimaryBench:
             chain,
             MemoryAccounting(1 << 30),
             Clock(),
+            pauses=PauseCounter(lambda: 0.0),
             on_chunk_due=self._count_flush,
             on_change=lambda: None,
         )

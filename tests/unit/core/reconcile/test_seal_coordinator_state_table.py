@@ -161,8 +161,9 @@ def observe(it: SealCoordinator) -> dict[str, object]:
     return found | {"released": len(it._release_requested)}
 
 
-# A replica that is back is preferred to the filer, although a seal from the filer may be under way, because several
-# seals at once are harmless. After the seal, late answers change nothing that a next step depends on.
+# A replica that is back is preferred to the filer, also after the loss was accepted, and although a seal from the filer
+# may be under way, because several seals at once are harmless. After the seal, late answers change nothing that a next
+# step depends on.
 TABLE = StateTable(
     STATES,
     INPUTS,
@@ -174,7 +175,7 @@ TABLE = StateTable(
             SUSPECTS: does(blocked=False),
             (FAILED, NOT_HOSTED): does("f", f_requested_at=1),
             NOWHERE: does("filer", filer_requested_at=1),
-            ACCEPTED: does("filer", blocked=False, filer_requested_at=1),
+            ACCEPTED: does("p", blocked=False, p_requested_at=1),
         },
         "next step, primary alive, follower suspect": {
             (NEW, FILER, FILER_FAILED): does("p", p_requested_at=1),
@@ -182,21 +183,21 @@ TABLE = StateTable(
             SUSPECTS: does(blocked=False),
             (FAILED, NOT_HOSTED): does("f", f_requested_at=1),
             NOWHERE: does("filer", filer_requested_at=1),
-            ACCEPTED: does("filer", blocked=False, filer_requested_at=1),
+            ACCEPTED: does("p", blocked=False, p_requested_at=1),
         },
         "next step, primary alive, follower gone": {
             (NEW, FILER, FILER_FAILED): does("p", p_requested_at=1),
             (REQUESTED, BOTH, FAILED, SEALED): NOTHING,
             SUSPECTS: does(blocked=False),
             (NOT_HOSTED, NOWHERE): does("filer", filer_requested_at=1),
-            ACCEPTED: does("filer", blocked=False, filer_requested_at=1),
+            ACCEPTED: does("p", blocked=False, p_requested_at=1),
         },
         "next step, primary suspect, follower alive": {
             (NEW, REQUESTED, FAILED, NOT_HOSTED, FILER, FILER_FAILED): does("f", f_requested_at=1),
             (BOTH, SEALED): NOTHING,
             SUSPECTS: does(blocked=False),
             NOWHERE: does("filer", filer_requested_at=1),
-            ACCEPTED: does("filer", blocked=False, filer_requested_at=1),
+            ACCEPTED: does("f", blocked=False, f_requested_at=1),
         },
         "next step, primary suspect, follower suspect": {
             (NEW, FILER, FILER_FAILED): does("p", p_requested_at=1),
@@ -220,7 +221,7 @@ TABLE = StateTable(
             (BOTH, SEALED): NOTHING,
             SUSPECTS: does(blocked=False),
             NOWHERE: does("filer", filer_requested_at=1),
-            ACCEPTED: does("filer", blocked=False, filer_requested_at=1),
+            ACCEPTED: does("f", blocked=False, f_requested_at=1),
         },
         "next step, primary gone, follower suspect": {
             (NEW, REQUESTED, FAILED, NOT_HOSTED, FILER, FILER_FAILED): does("f", f_requested_at=1),
@@ -241,7 +242,7 @@ TABLE = StateTable(
             SUSPECTS: does(blocked=False),
             NOT_HOSTED: does("f", f_requested_at=RETRY_AFTER),
             NOWHERE: does("filer", filer_requested_at=RETRY_AFTER),
-            ACCEPTED: does("filer", blocked=False, filer_requested_at=RETRY_AFTER),
+            ACCEPTED: does("p", blocked=False, p_requested_at=RETRY_AFTER),
         },
         "next step after the request timeout": {
             (NEW, FAILED, FILER, FILER_FAILED): does("p", p_requested_at=REQUEST_TIMEOUT),
@@ -249,21 +250,21 @@ TABLE = StateTable(
             (BOTH, SEALED): NOTHING,
             SUSPECTS: does("p", blocked=False, p_requested_at=REQUEST_TIMEOUT),
             NOWHERE: does("filer", filer_requested_at=REQUEST_TIMEOUT),
-            ACCEPTED: does("filer", blocked=False, filer_requested_at=REQUEST_TIMEOUT),
+            ACCEPTED: does("p", blocked=False, p_requested_at=REQUEST_TIMEOUT),
         },
         "next step after the request timeout, primary suspect": {
             (NEW, REQUESTED, FAILED, NOT_HOSTED, FILER, FILER_FAILED): does("f", f_requested_at=REQUEST_TIMEOUT),
             (BOTH, SEALED): NOTHING,
             SUSPECTS: does("f", blocked=False, f_requested_at=REQUEST_TIMEOUT),
             NOWHERE: does("filer", filer_requested_at=REQUEST_TIMEOUT),
-            ACCEPTED: does("filer", blocked=False, filer_requested_at=REQUEST_TIMEOUT),
+            ACCEPTED: does("f", blocked=False, f_requested_at=REQUEST_TIMEOUT),
         },
         "next step when the request is repeated": {
             (NEW, REQUESTED, BOTH, FAILED, FILER, FILER_FAILED): does("p", p_requested_at=REQUEST_REPEAT_AFTER),
             SUSPECTS: does("p", blocked=False, p_requested_at=REQUEST_REPEAT_AFTER),
             NOT_HOSTED: does("f", f_requested_at=REQUEST_REPEAT_AFTER),
             NOWHERE: does("filer", filer_requested_at=REQUEST_REPEAT_AFTER),
-            ACCEPTED: does("filer", blocked=False, filer_requested_at=REQUEST_REPEAT_AFTER),
+            ACCEPTED: does("p", blocked=False, p_requested_at=REQUEST_REPEAT_AFTER),
             SEALED: NOTHING,
         },
         "next step when the clock went back": {
