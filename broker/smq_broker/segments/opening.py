@@ -11,11 +11,11 @@ from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
+from smq_broker.segments.predecessors import StoredOutcomes, wait_for_predecessors
 from smq_broker.segments.registry import SegmentRegistry
-from smq_broker.segments.seal_watcher import wait_for_predecessors
 from smq_broker.segments.sealing import SegmentSealer
 from smq_core.errors import InvalidRequest
-from smq_core.model.entities import Durability, Replica, SealOutcome, Segment, Topic
+from smq_core.model.entities import Durability, Replica, Segment, Topic
 from smq_core.replica.log_entries import ProducerLimits
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.chunks.chain import ChunkChain
@@ -98,10 +98,6 @@ class SegmentOpener:
             raise
         return hosted
 
-    def _known_outcome(self, topic: Topic, segment: str) -> SealOutcome | None:
-        hosted = self._registry.find_sealed(topic.uid, segment)
-        return None if hosted is None else hosted.machine.outcome
-
     def _start_primary(self, hosted: HostedSegment) -> None:
         followers = hosted.segment.replicas[1:]
         hosted.links = [self._connect_follower(hosted, it, self._sealer.follow_seal) for it in followers]
@@ -112,14 +108,7 @@ class SegmentOpener:
             for link, it in zip(hosted.links, followers, strict=True)
         ]
         if hosted.machine.state is ReplicaState.WAITING:
-            tasks.append(Task("open", partial(self._wait_for_predecessors, hosted), hosted.name, on_death=fence))
+            outcomes = StoredOutcomes(self._registry, self._store, hosted.topic)
+            wait = partial(wait_for_predecessors, hosted, outcomes, self._on_change)
+            tasks.append(Task("open", wait, hosted.name, on_death=fence))
         self._threads.start_all(tasks)
-
-    def _wait_for_predecessors(self, hosted: HostedSegment) -> None:
-        topic = hosted.topic
-        wait_for_predecessors(
-            hosted,
-            lambda name: ChunkChain(self._store, topic.name, topic.uid, name),
-            lambda name: self._known_outcome(topic, name),
-            self._on_change,
-        )

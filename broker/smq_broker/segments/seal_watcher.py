@@ -1,4 +1,4 @@
-"""Reads seal chunks that others wrote: those of a waiting segment's predecessors, and those of suspect segments."""
+"""Reads seal chunks that others wrote for segments that are hosted here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
-from smq_core.model.entities import ChunkInfo, SealOutcome
+from smq_core.model.entities import ChunkInfo
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.chunks.chain import ChunkChain
 
-INITIAL_POLL_SECONDS = 0.05
-MAX_POLL_SECONDS = 0.5
-FAST_POLL_FOR_SECONDS = 3.0
+MAX_SUSPENDED_POLL_SECONDS = 0.5
 CHECK_SECONDS = 0.1
 INITIAL_CHECK_PAUSE_SECONDS = 0.1
 MAX_CHECK_PAUSE_SECONDS = 5.0
@@ -41,45 +39,6 @@ class ChainEnd:
                 return info
             self._at = info.end
         return None
-
-
-def wait_for_predecessors(
-    hosted: HostedSegment,
-    chain_of: Callable[[str], ChunkChain],
-    known_outcome: Callable[[str], SealOutcome | None],
-    on_opened: Callable[[], None],
-) -> None:
-    """Opens a waiting segment when all its predecessors' seal chunks were read. Stops if the segment is fenced.
-
-    ``known_outcome`` gives the outcome of a segment whose seal chunk this process itself has read or written. The
-    filer is polled, and checked at once when a producer connects, because most producers connect after they got the
-    seal. Blocks; run it in a thread.
-    """
-    chain_ends: dict[str, ChainEnd] = {}
-    began = time.monotonic()
-    pause = INITIAL_POLL_SECONDS
-    while hosted.machine.state is ReplicaState.WAITING:
-        for name in sorted(hosted.machine.unread_predecessors):
-            try:
-                outcome = known_outcome(name) or _read_outcome(chain_ends.setdefault(name, ChainEnd(chain_of(name))))
-            except SmqError as error:
-                hosted.log.warning("predecessor.read_failed", predecessor=name, error=error.message)
-                pause = MAX_POLL_SECONDS
-                continue
-            if outcome is not None:
-                with hosted as machine:
-                    machine.predecessor_sealed(outcome)
-        if time.monotonic() - began > FAST_POLL_FOR_SECONDS:
-            pause = min(pause * 1.5, MAX_POLL_SECONDS)
-        if hosted.machine.state is ReplicaState.WAITING:
-            hosted.recheck_predecessors.wait(pause)
-            hosted.recheck_predecessors.clear()
-    on_opened()
-
-
-def _read_outcome(chain_end: ChainEnd) -> SealOutcome | None:
-    info = chain_end.sealed()
-    return None if info is None else info.outcome
 
 
 class SealWatcher:
@@ -139,7 +98,9 @@ class SealWatcher:
             schedule = self._checks.setdefault(hosted.key, _CheckSchedule(first_check_at))
             if now >= schedule.due_at:
                 schedule.due_at = now + schedule.pause
-                schedule.pause = min(schedule.pause * 2, MAX_POLL_SECONDS if acks_wait else MAX_CHECK_PAUSE_SECONDS)
+                schedule.pause = min(
+                    schedule.pause * 2, MAX_SUSPENDED_POLL_SECONDS if acks_wait else MAX_CHECK_PAUSE_SECONDS
+                )
                 self.enqueue(hosted)
 
     def _work(self) -> None:

@@ -9,13 +9,9 @@ from smq_core.model.entities import (
     CONFLICTING_INSTANCES,
     Durability,
     ProducerState,
-    Reason,
-    SealedSegment,
     SealOutcome,
-    TopicSpec,
 )
 from smq_core.model.keyspace import KeyRange
-from smq_core.reconcile.retention import plan_retention
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ProducerLimits, ReplicaConfig
 from smq_core.replica.producer_sessions import MAX_FORGOTTEN_PER_ENTRY, OpenedProducer
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
@@ -316,18 +312,3 @@ def test_a_merge_of_three_inherits_the_highest_epoch_in_any_order(names: tuple[s
         it.predecessor_sealed(SealOutcome(name, 9, states[name]))
     expected = {"a": ProducerState(2, -1, (), "j", 7), "b": ProducerState(0, -1, (), "k", 2)}
     assert append(it, "c").inherited == expected
-
-
-@pytest.mark.xfail(strict=True, reason="known defect: the segment waits for ever for a seal chunk that was deleted")
-def test_a_successor_of_an_empty_segment_opens_although_retention_removed_the_one_before_it() -> None:
-    """``y`` was open and empty for long, so that ``x`` expired. Then its brokers died, and a follower sealed it."""
-    x = SealedSegment("x", 0, KeyRange(0, 1), 5, (), ("y",), Reason.ROLL, Reason.ROLL, 0, 0)
-    removed = plan_retention(TopicSpec(retention_age=1), [x], [], 1000).removals
-    seal_chunks = {"x": SealOutcome("x", 5), "y": SealOutcome("y", 0, uninherited=("x",))}
-    for removal in removed:
-        del seal_chunks[removal.segment.name]
-    it = primary(predecessors=("y",))
-    for name in ("y", "x"):
-        if name in seal_chunks:
-            it.predecessor_sealed(seal_chunks[name])
-    assert it.state is ReplicaState.OPEN

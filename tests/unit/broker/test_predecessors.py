@@ -1,0 +1,67 @@
+"""A successor waits for its predecessors' seal chunks, but for none that retention has deleted."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from smq_broker.segments import predecessors
+from smq_core.model.entities import Reason, RemovedSegment, SealedSegment, Segment
+from smq_core.replica.segment_replica import ReplicaState
+from smq_storage.catalog import sealed_index
+from smq_storage.object_store.store import Store, open_store
+from support.in_memory.broker_parts import BrokerParts
+from support.processes.broker import make_segment, make_topic
+from support.waiting import HANG_GUARD, eventually
+
+
+class ThreeSegments:
+    """``y`` follows ``x`` and ended empty, sealed by its follower; ``z`` follows ``y`` and waits."""
+
+    def __init__(self) -> None:
+        self.store: Store = open_store("memory://")
+        network: dict[str, BrokerParts] = {}
+        self.one, self.two = (BrokerParts(name, self.store, network) for name in ("b1", "b2"))
+        self.topic = make_topic()
+        self.x = self._segment(0)
+        self.y = self._segment(1, self.x)
+        self.z = self._segment(2, self.y)
+        self.two.opener.open(self.topic, self.y)
+        self.two.seal(self.topic, self.y, [self.z])
+        self.two.opener.open(self.topic, self.z)
+        self.waiting = self.one.opener.open(self.topic, self.z)
+
+    def _segment(self, number: int, *before: Segment) -> Segment:
+        return make_segment(self.topic, self.one.replica, self.two.replica, number=number, predecessors=before)
+
+    def expire_x(self) -> None:
+        """Its entry leaves the index. It has no seal chunk any more."""
+        where = self.store, self.topic.name, self.topic.uid
+        entry = SealedSegment(
+            self.x.name, 0, self.x.range, 5, (), (self.y.name,), Reason.CREATE, Reason.ROLL, opened_at=0, sealed_at=1
+        )
+        sealed_index.append(*where, [entry])
+        sealed_index.remove(*where, [RemovedSegment(self.x.name, 0, 5, removed_at=2)])
+
+
+def test_it_waits_for_the_predecessor_of_one_that_ended_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predecessors, "INDEX_INTERVAL_SECONDS", 0.0)
+    polled = threading.Semaphore(0)
+    read = sealed_index.load
+    monkeypatch.setattr(sealed_index, "load", lambda *where: (polled.release(), read(*where))[1])
+    it = ThreeSegments()
+    for _ in range(3):
+        assert polled.acquire(timeout=HANG_GUARD)
+    assert it.waiting.machine.state is ReplicaState.WAITING
+    assert it.waiting.machine.unread_predecessors == {it.x.name}
+    it.one.opener.open(it.topic, it.x)
+    it.one.seal(it.topic, it.x, [it.y])
+    eventually(lambda: it.waiting.machine.state is ReplicaState.OPEN)
+
+
+def test_it_does_not_wait_for_one_that_retention_has_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predecessors, "INDEX_INTERVAL_SECONDS", 0.0)
+    it = ThreeSegments()
+    it.expire_x()
+    eventually(lambda: it.waiting.machine.state is ReplicaState.OPEN)
