@@ -31,7 +31,7 @@ class LoadedProducer(SimulatedProducer):
         while self.batches > 0 and not self.stopped:
             yield world.between(STEP * 3 // 4, STEP * 5 // 4)
             self.batches -= 1
-            if self._has_unsent() > 60 or world.now < self._silent_until:
+            if self._has_unsent() > 60 or world.now < self._idle_until:
                 continue
             messages = tuple(self._of(p) for p in self.load.partitions(world.random, world.now, self.share))
             if messages:
