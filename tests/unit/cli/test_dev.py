@@ -78,8 +78,11 @@ def test_no_print_that_fails_stops_the_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, number: signal.Signals
 ) -> None:
     def hang_up(*_: object) -> None:
-        os.kill(os.getpid(), number)
-        os.kill(os.getpid(), number)  # the shell sends another one
+        both = {number, signal.SIGTERM if number is not signal.SIGTERM else signal.SIGHUP}
+        signal.pthread_sigmask(signal.SIG_BLOCK, both)
+        for each in both:  # they arrive together, as from a terminal and its shell
+            os.kill(os.getpid(), each)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 
     monkeypatch.setattr(dev_cluster, "DevCluster", RecordedCluster)
     monkeypatch.setattr("smq.cli.commands.dev._print_decisions", hang_up)
