@@ -225,7 +225,7 @@ class ProducerStream:
     def _wait_for_last_acks(self) -> None:
         """A producer that half-closed its stream still gets the acks of its last batches."""
         deadline = time.monotonic() + LAST_ACKS_TIMEOUT_SECONDS
-        while time.monotonic() < deadline and not self._context.is_cancelled():
+        while time.monotonic() < deadline and not self._context.is_cancelled() and self._failure is None:
             with self._hosted.lock:
                 if (
                     self._appended <= self._acked + len(self._acks)

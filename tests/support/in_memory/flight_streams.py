@@ -28,11 +28,13 @@ class PutStream:
     """One DoPut: the writer and the reader of the client, and those of the server's handler, in one object."""
 
     schema: pa.Schema
-    requests: queue.SimpleQueue[Chunk | None] = field(default_factory=queue.SimpleQueue)
+    requests: queue.SimpleQueue[Chunk | BaseException | None] = field(default_factory=queue.SimpleQueue)
     replies: queue.SimpleQueue[bytes | BaseException | None] = field(default_factory=queue.SimpleQueue)
     broken: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     """The server's handler has returned."""
+    client_done: threading.Event = field(default_factory=threading.Event)
+    """The client writes nothing more."""
     _error: BaseException | None = None
 
     def serve(self, handler: Callable[[PutStream], None]) -> None:
@@ -62,6 +64,7 @@ class PutStream:
         self._send(Chunk(None, metadata))
 
     def done_writing(self) -> None:
+        self.client_done.set()
         self.requests.put(None)
 
     def close(self) -> None:
@@ -91,6 +94,8 @@ class PutStream:
         chunk = self.requests.get()
         if chunk is None:
             raise StopIteration
+        if isinstance(chunk, BaseException):
+            raise chunk
         return chunk
 
     def write(self, reply: bytes) -> None:
