@@ -23,10 +23,12 @@ from smq_core.model.entities import Replica, Topic
 from smq_core.producing.send_queue import SendQueueState
 from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
+from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.reconcile.adoption import retire
 from smq_operator.reconcile.topic_events import TopicEvents
+from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import paths
 from smq_storage.catalog.filer_time import read_filer_time
@@ -216,6 +218,7 @@ class SimulatedTopicDeletion:
         self.leader = leader
         self.process, self.network = leader.process, leader.network
         self.knows = False
+        self.problems = LeaderProblems()
         self._warmup_ends_at = leader.clock() + WARM_UP
         self.loop = VirtualLoop(leader.process)
         self.store: Any = BlockingStore(leader.store, leader.process)
@@ -270,9 +273,17 @@ class SimulatedTopicDeletion:
                 living = LiveTopics(set(), set(), held, complete=True)
                 try:
                     filer = yield self.loop.start(self._pool.run(read_filer_time))
-                    clocks = ClockReading(self.now(), filer)
+                    clocks, scan = ClockReading(self.now(), filer), DocumentScan()
                     yield self.loop.start(
-                        self._pool.run(collect_deleted_topics, living, RETENTION_TIME, clocks, self._retry_policy, kept)
+                        self._pool.run(
+                            collect_deleted_topics,
+                            living,
+                            RETENTION_TIME,
+                            clocks,
+                            self._retry_policy,
+                            kept,
+                            scan,
+                        )
                     )
                 except StoreUnavailable as error:
                     self.leader.world.note(self.process.name, "", f"collecting is put off: {error.message}")
