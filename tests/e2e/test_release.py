@@ -33,7 +33,7 @@ print(len(found))
 
 def test_the_release_is_up_and_says_so(release: Release) -> None:
     assert len(release.pods("broker")) >= 3 and all(map(is_ready, release.pods("broker")))
-    assert {pod["spec"]["nodeName"] for pod in release.pods("broker")} == set(release.nodes)
+    assert {pod["spec"]["nodeName"] for pod in release.pods("broker")} <= set(release.nodes)  # spread if nodes are free
     release.test()
 
 
