@@ -166,6 +166,14 @@ def test_retries_end_with_state_unknown_when_nothing_can_be_read() -> None:
     assert len(store.script) == 0
 
 
+@pytest.mark.parametrize("fault", ["409", "away"])
+def test_a_refused_write_that_cannot_be_read_back_leaves_the_state_unknown(fault: str) -> None:
+    store, clock = ScriptedStore(*[fault] * 100), VirtualClock(5)
+    store.unreadable = 1000
+    with pytest.raises(StoreStateUnknown, match="state unknown"):
+        make(store, clock=clock)
+
+
 @pytest.mark.parametrize("script", [["away"] * 100, ["409"] * 100, ["away", "409"] * 50])
 def test_retries_that_all_surely_failed_end_with_failed(script: list[str]) -> None:
     with pytest.raises(StoreUnavailable, match="was not written") as caught:

@@ -90,6 +90,15 @@ def test_a_seal_chunk_has_no_rows_and_says_what_became_of_the_producers() -> Non
     assert read_chunk(data)[1].num_rows == 0
 
 
+def test_the_state_of_a_producer_comes_back() -> None:
+    producers = {
+        "p": ProducerState(3, 41, (480, 490, 495), "instance", 1_700_000_000_000_000),
+        "inherited": ProducerState(1, -1, ()),
+    }
+    info = ChunkInfo("s", 500, 0, "w", "n", producers=producers)
+    assert decode_info(encode_chunk([], info, chunk_schema())) == info
+
+
 def test_the_rows_in_the_info_are_not_those_of_the_file() -> None:
     reference = ChunkInfo("s", 0, 1_000_000, "w", "n")
     assert decode_info(encode_chunk([], reference, chunk_schema())).end == 1_000_000

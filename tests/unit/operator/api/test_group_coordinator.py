@@ -142,6 +142,7 @@ async def test_a_commit_that_waits_for_a_write_is_answered_when_another_leader_t
             first = commit(leader, generation, {segment: 0})
             await wait_until(lambda: writes.started == 1)
             repeated = commit(leader, generation, {segment: 0})
+            await asyncio.sleep(0.001)  # so that it waits for the PUT too
             # Its generation says that another leader served the group, so this one loads it anew, and the PUT that is
             # under way finds another file.
             later = generation + 5000

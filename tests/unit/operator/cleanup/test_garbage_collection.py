@@ -14,7 +14,7 @@ from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
-from smq_operator.cleanup.retention import delete_files, remove_expired
+from smq_operator.cleanup.retention import delete_files, read_consistent, remove_expired
 from smq_operator.local.folder import folder_id
 from smq_operator.platform_port import DesiredTopic
 from smq_operator.reconcile.adoption import adopt, record_deletion, retire
@@ -69,6 +69,7 @@ def test_a_layout_that_was_read_too_old_removes_nothing(store: Store) -> None:
     first = replace(living, name=segment_name(0), number=0, predecessors=())
     old = replace(found[0], segments=(first,), next_number=1)
     layouts.put_layout(store, old, found[1], RETRY_POLICY)
+    assert read_consistent(store, topic) is None
     remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == []
 
@@ -135,6 +136,7 @@ def test_an_index_that_is_behind_the_layout_removes_nothing(store: Store) -> Non
     topic = make_topic(store, 3, retention_age=1)
     page = paths.index_page(topic.name, topic.uid, 0)
     store.put(page, b'{"entries": []}')
+    assert read_consistent(store, topic) is None
     remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
     assert removed(store) == []
     assert collect_orphaned_files(store, topic, NOW).deleted == {}

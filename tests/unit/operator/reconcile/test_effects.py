@@ -1,0 +1,73 @@
+"""What the leader reads from the filer is taken only if it is not older than what the leader knows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from smq_core.model.entities import Layout
+from smq_core.reconcile.effects import ReadLayout
+from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_storage.catalog import paths
+from smq_storage.object_store.json_codec import to_json
+from smq_storage.object_store.store import Store, open_store
+from support.in_memory.brokers import FakeFleet
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
+from support.virtual_time import virtual_time
+from support.waiting import wait_until
+
+TOPIC = "default/t"
+
+
+@asynccontextmanager
+async def topic_with_layout() -> AsyncIterator[tuple[LeaderInMemory, ManagedTopic, Layout]]:
+    """A leader whose loop has ended, one of its topics, and the layout that it knows."""
+    store = open_store("memory://")
+    fleet, platform = FakeFleet(store), FakePlatform()
+    for number in range(3):
+        fleet.add(f"b{number}")
+    platform.add_topic(TOPIC)
+    leader = LeaderInMemory(platform, fleet, store)
+    async with running_leader(leader):
+        await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].layout is not None)
+        await wait_until(lambda: leader.tasks.idle)
+        await leader.loop.stop()
+        managed = leader.topics[TOPIC]
+        assert managed.reconciler is not None and managed.reconciler.layout is not None
+        yield leader, managed, managed.reconciler.layout
+
+
+def overwrite(store: Store, layout: Layout) -> None:
+    store.put(paths.layout(layout.topic, layout.uid), to_json(layout))
+
+
+async def read_layout(leader: LeaderInMemory, managed: ManagedTopic) -> Layout | None:
+    assert managed.reconciler is not None
+    await leader.effects.run(managed, managed.reconciler, ReadLayout())
+    return managed.reconciler.layout
+
+
+@virtual_time
+async def test_a_layout_that_is_newer_than_the_known_one_is_taken():
+    async with topic_with_layout() as (leader, managed, known):
+        newer = replace(known, version=known.version + 1, writer="another leader")
+        overwrite(leader.store, newer)
+        assert await read_layout(leader, managed) == newer
+
+
+@virtual_time
+async def test_a_layout_that_is_older_than_the_known_one_is_not_taken():
+    async with topic_with_layout() as (leader, managed, known):
+        overwrite(leader.store, replace(known, version=known.version - 1, writer="a delayed answer"))
+        assert await read_layout(leader, managed) is known
+
+
+@virtual_time
+async def test_an_index_that_is_behind_its_layout_is_not_taken():
+    async with topic_with_layout() as (leader, managed, known):
+        (segment,) = known.segments
+        successor = replace(segment, name=f"{segment.name[:-1]}1", number=1, predecessors=(segment.name,))
+        newer = replace(known, version=known.version + 1, next_number=2, segments=(successor,), writer="another leader")
+        overwrite(leader.store, newer)
+        assert await read_layout(leader, managed) is known, "the index does not have the predecessor yet"
