@@ -27,7 +27,7 @@ WORKERS ?= 3
 # Nodes of Kubernetes, their base image, and cuts in the network between processes
 NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
 
-.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick demo bench chaos e2e \
+.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench chaos e2e \
 	cluster-packages cluster-build pins clean
 
 help: ## show this list
@@ -75,6 +75,9 @@ test: $(STAMP) ## every test that needs no Kubernetes nodes and kills nothing
 
 test-quick: $(STAMP) ## unit and property tests, in less than two minutes
 	$(PY) -m pytest tests/unit tests/property -n $(WORKERS) $(ARGS)
+
+mutations: $(STAMP) ## break the packages one rule at a time; each time the tests named for it must fail (some minutes)
+	$(PY) -m tests.mutations $(ARGS)
 
 demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all local processes
 	$(PY) -m examples.demo

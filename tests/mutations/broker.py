@@ -1,0 +1,316 @@
+"""Broken rules of the broker: streams, the flusher, hosted segments, opening, sealing, memory and leaving."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+TAIL = "broker/smq_broker/streams/tail.py"
+TEST_TAIL = "tests/unit/broker/test_tail.py"
+PRODUCER = "broker/smq_broker/streams/producer.py"
+TEST_PRODUCER = "tests/unit/broker/test_producer_stream.py"
+REPLICATION = "broker/smq_broker/streams/replication_out.py"
+TEST_REPLICATION = "tests/unit/broker/test_replication_out.py"
+FLUSHER = "broker/smq_broker/segments/flusher.py"
+TEST_FLUSHER = "tests/unit/broker/test_flusher.py"
+HOSTED = "broker/smq_broker/segments/hosted_segment.py"
+OPENING = "broker/smq_broker/segments/opening.py"
+TEST_OPENING = "tests/unit/broker/test_opening.py"
+REGISTRY = "broker/smq_broker/segments/registry.py"
+TEST_REGISTRY = "tests/unit/broker/test_registry.py"
+WATCHER = "broker/smq_broker/segments/seal_watcher.py"
+TEST_WATCHER = "tests/unit/broker/test_seal_watcher.py"
+BUDGETS = "broker/smq_broker/memory/budgets.py"
+TEST_BUDGETS = "tests/unit/broker/test_memory_budget.py"
+SHUTDOWN = "broker/smq_broker/shutdown.py"
+TEST_SHUTDOWN = "tests/unit/broker/test_leaving.py"
+
+MUTATIONS = (
+    # ---- streams
+    Mutation(
+        "send_readers_rows_above_the_watermark",
+        "A reader gets nothing above the watermark.",
+        TAIL,
+        "hosted.machine.readable(position, MAX_MESSAGE_BYTES)",
+        "[entry for entry in hosted.machine.tail if entry.end > position]",
+        (
+            f"{TEST_TAIL}::test_rows_above_the_watermark_are_withheld",
+            f"{TEST_TAIL}::test_a_reader_that_joins_gets_nothing_above_the_watermark",
+        ),
+    ),
+    Mutation(
+        "accept_batches_while_leaving",
+        "A broker that leaves accepts no batch after the last flush has begun.",
+        PRODUCER,
+        "self._accepting_batches.is_set() and hosted.reserve(incoming.nbytes)",
+        "hosted.reserve(incoming.nbytes)",
+        (f"{TEST_PRODUCER}::test_a_broker_that_leaves_accepts_no_batch",),
+    ),
+    Mutation(
+        "go_on_after_acks_were_lost",
+        "A stream whose acks cannot be delivered ends, so that the producer connects again.",
+        HOSTED,
+        "        if not self._call(stream.acked, acks):\n",
+        "        if self._call(stream.acked, acks) is None:\n",
+        (f"{TEST_PRODUCER}::test_a_segment_that_cannot_deliver_acks_ends_the_stream",),
+    ),
+    # ---- replication to followers
+    Mutation(
+        "take_what_was_sent_for_acked",
+        "The watermark follows the followers' answers only.",
+        REPLICATION,
+        "machine.follower_acked(self.incarnation, reply.end)",
+        "machine.follower_acked(self.incarnation, machine.end)",
+        (f"{TEST_REPLICATION}::test_the_watermark_follows_the_followers_answers_only",),
+    ),
+    Mutation(
+        "keep_the_first_credit_of_a_follower",
+        "The credit is what the follower granted last.",
+        REPLICATION,
+        "                    machine.follower_granted(self.incarnation, reply.credit)\n",
+        "",
+        (f"{TEST_REPLICATION}::test_credit_is_what_the_follower_granted_last",),
+    ),
+    Mutation(
+        "hide_that_a_follower_is_fenced",
+        "A primary learns that a follower is fenced, and fences itself.",
+        REPLICATION,
+        "            self._on_fenced(self._hosted)\n",
+        "            pass\n",
+        (f"{TEST_REPLICATION}::test_a_fenced_follower_is_reported_once_and_ends_the_link",),
+    ),
+    Mutation(
+        "take_a_new_connection_for_an_answer",
+        "A follower is unresponsive until it answers, also over a new connection.",
+        REPLICATION,
+        "self._unanswered_since = self._unanswered_since or time.monotonic()\n        client",
+        "self._unanswered_since = None\n        client",
+        (f"{TEST_REPLICATION}::test_a_follower_that_does_not_answer_is_unresponsive_until_it_does",),
+    ),
+    # ---- the flusher
+    Mutation(
+        "retry_an_unclear_put_under_a_new_nonce",
+        "A chunk whose PUT was unclear keeps its nonce, so that an earlier attempt is recognised.",
+        FLUSHER,
+        "        chunk, info = pending\n",
+        "        chunk, info = pending[0], chunk_info(hosted, pending[0])\n",
+        (f"{TEST_FLUSHER}::test_an_unclear_put_that_was_applied_is_recognised_at_the_second_attempt",),
+    ),
+    Mutation(
+        "forget_a_chunk_whose_put_was_unclear",
+        "A chunk whose PUT was unclear is tried again as it is.",
+        FLUSHER,
+        "                    schedule.unconfirmed_chunk = pending\n",
+        "                    machine.chunk_failed()\n",
+        (f"{TEST_FLUSHER}::test_an_unclear_put_that_was_not_applied_is_written_by_the_second_attempt",),
+    ),
+    Mutation(
+        "hammer_a_filer_that_does_not_answer",
+        "An unclear PUT is tried again after a pause.",
+        FLUSHER,
+        "                    schedule.not_before_us = hosted.clock.now() + RETRY_AFTER_US\n",
+        "",
+        (f"{TEST_FLUSHER}::test_an_unclear_put_that_was_applied_is_recognised_at_the_second_attempt",),
+    ),
+    Mutation(
+        "ack_a_chunk_whose_offset_is_taken",
+        "A segment acks nothing of a chunk whose offset another writer has taken.",
+        FLUSHER,
+        "                machine.chunk_conflict()\n",
+        "                machine.chunk_written(chunk)\n",
+        (f"{TEST_FLUSHER}::test_a_taken_offset_fences_the_segment_and_acks_nothing",),
+    ),
+    Mutation(
+        "count_no_chunks",
+        "Written chunks are counted.",
+        FLUSHER,
+        "        self._metrics.chunks.inc()\n",
+        "",
+        (f"{TEST_FLUSHER}::test_nothing_is_acked_before_its_chunk_is_in_the_filer",),
+    ),
+    Mutation(
+        "count_no_seals",
+        "Sealed segments are counted.",
+        "broker/smq_broker/segments/sealing.py",
+        "                self._metrics.seals.inc()\n",
+        "",
+        (f"{TEST_FLUSHER}::test_a_seal_is_counted",),
+    ),
+    Mutation(
+        "defer_a_requested_flush_in_a_burst",
+        "A requested chunk does not wait for the end of a burst.",
+        "broker/smq_broker/segments/flush_scheduling.py",
+        "(self.requested or (full and not deferred))",
+        "(full and not deferred)",
+        ("tests/unit/broker/test_flush_scheduler.py::test_a_requested_flush_does_not_wait",),
+    ),
+    # ---- hosted segments and memory
+    Mutation(
+        "keep_the_credit_of_a_sealed_segment",
+        "A follower gives the credit of a sealed segment back.",
+        HOSTED,
+        "            self._memory.release(self.key)\n            self._memory.release_readers(self.key)\n",
+        "            self._memory.release_readers(self.key)\n",
+        (f"{TEST_OPENING}::test_a_follower_gives_back_the_credit_of_a_sealed_segment",),
+    ),
+    Mutation(
+        "keep_the_memory_of_a_written_tail",
+        "The memory of a tail is given back when its chunk is written.",
+        HOSTED,
+        "                self._memory.change(machine.tail_bytes - self._reserved)\n",
+        "                self._memory.change(max(0, machine.tail_bytes - self._reserved))\n",
+        (f"{TEST_FLUSHER}::test_nothing_is_acked_before_its_chunk_is_in_the_filer",),
+    ),
+    Mutation(
+        "refuse_a_batch_that_is_larger_than_the_budget",
+        "A batch that is larger than the budget is admitted alone.",
+        BUDGETS,
+        "if self.used and self.used + nbytes > self.limit:",
+        "if self.used + nbytes > self.limit:",
+        (f"{TEST_BUDGETS}::test_one_batch_larger_than_the_budget_is_admitted_alone",),
+    ),
+    Mutation(
+        "change_a_credit_that_is_not_acknowledged",
+        "A credit does not change again before its primary keeps within it.",
+        BUDGETS,
+        "        if acknowledged != credit.announced:\n            return credit.announced\n",
+        "",
+        (f"{TEST_BUDGETS}::test_a_credit_is_not_changed_again_before_its_primary_keeps_within_it",),
+    ),
+    Mutation(
+        "keep_the_credit_of_a_segment_that_failed_to_open",
+        "A segment that could not be opened gives back what it took.",
+        HOSTED,
+        '        """Gives back what the constructor took, because the segment could not be opened."""\n'
+        "        self._memory.release(self.key)\n",
+        '        """Gives back what the constructor took, because the segment could not be opened."""\n',
+        (f"{TEST_OPENING}::test_the_credit_of_a_follower_that_failed_to_open_is_given_back",),
+    ),
+    # ---- opening
+    Mutation(
+        "register_a_segment_whose_threads_do_not_run",
+        "A segment whose threads cannot start leaves no trace, so that it can be opened later.",
+        REGISTRY,
+        "            hosted = create()\n            self._hosted[key] = hosted\n            self._used_keys.add(key)\n",
+        "            self._used_keys.add(key)\n            hosted = create()\n            self._hosted[key] = hosted\n",
+        (f"{TEST_OPENING}::test_a_segment_whose_threads_cannot_start_is_not_open",),
+    ),
+    Mutation(
+        "stay_open_without_replication",
+        "A segment whose replication has died for good is fenced, so that the leader seals it.",
+        OPENING,
+        'f"{hosted.name}-{it.broker}", on_death=fence)',
+        'f"{hosted.name}-{it.broker}", on_death=lambda: None)',
+        (f"{TEST_OPENING}::test_a_segment_whose_replication_dies_is_fenced",),
+    ),
+    Mutation(
+        "wait_for_ever_without_the_thread_that_opens",
+        "A segment that cannot wait for its predecessors any more is fenced.",
+        OPENING,
+        "hosted.name, on_death=fence))",
+        "hosted.name, on_death=lambda: None))",
+        (f"{TEST_OPENING}::test_a_segment_that_cannot_wait_for_its_predecessors_is_fenced",),
+    ),
+    # ---- the registry
+    Mutation(
+        "open_a_segment_that_was_refused",
+        "An incarnation never opens a segment that it has refused or hosted before.",
+        REGISTRY,
+        "if hosted is not None or key in self._used_keys:",
+        "if hosted is not None:",
+        (f"{TEST_REGISTRY}::test_a_segment_that_was_refused_is_never_opened",),
+    ),
+    Mutation(
+        "answer_for_another_incarnation",
+        "A request for another incarnation is refused.",
+        REGISTRY,
+        "        self.check_incarnation(incarnation)\n        with self._lock:\n            if uid:",
+        "        with self._lock:\n            if uid:",
+        (f"{TEST_REGISTRY}::test_a_request_for_another_incarnation_is_refused",),
+    ),
+    Mutation(
+        "open_segments_while_draining",
+        "A broker that drains opens nothing new.",
+        REGISTRY,
+        "            if self.draining:\n                raise Unavailable(",
+        "            if self.draining and hosted is not None:\n                raise Unavailable(",
+        (f"{TEST_REGISTRY}::test_a_broker_that_drains_opens_nothing_new",),
+    ),
+    Mutation(
+        "forget_the_counters_of_released_segments",
+        "The sums in the metrics do not go back when a segment is released.",
+        REGISTRY,
+        'self.released_totals["primary" if hosted.is_primary else "follower"].add(hosted)',
+        "pass",
+        (f"{TEST_REGISTRY}::test_a_sealed_segment_is_released_after_a_while_and_still_counted",),
+    ),
+    # ---- seals that others make
+    Mutation(
+        "forget_fenced_segments",
+        "A fenced segment is checked for the seal that another replica may write.",
+        WATCHER,
+        "suspect = fenced or acks_wait or hosted.key in self._unassigned or hosted.primary_lost",
+        "suspect = acks_wait or hosted.key in self._unassigned or hosted.primary_lost",
+        (f"{TEST_WATCHER}::test_a_seal_that_another_process_wrote_is_found",),
+    ),
+    Mutation(
+        "trust_a_layout_that_lacks_a_segment",
+        "A segment that the leader does not assign any more is checked for a seal.",
+        WATCHER,
+        "suspect = fenced or acks_wait or hosted.key in self._unassigned or hosted.primary_lost",
+        "suspect = fenced or acks_wait or hosted.primary_lost",
+        (f"{TEST_WATCHER}::test_a_seal_that_another_process_wrote_is_found",),
+    ),
+    Mutation(
+        "trust_a_segment_whose_primary_is_gone",
+        "A follower whose primary has disconnected checks whether the segment is sealed.",
+        WATCHER,
+        "suspect = fenced or acks_wait or hosted.key in self._unassigned or hosted.primary_lost",
+        "suspect = fenced or acks_wait or hosted.key in self._unassigned",
+        (f"{TEST_WATCHER}::test_a_seal_that_another_process_wrote_is_found",),
+    ),
+    Mutation(
+        "ack_at_once_after_a_pause",
+        "A primary whose process was paused acks nothing before it has looked for its seal.",
+        HOSTED,
+        "            if not self.awaits_seal_check:\n",
+        "            if self.is_primary:\n",
+        (
+            "tests/unit/broker/test_pauses.py::test_a_primary_that_resumes_after_its_loss_was_accepted_acks_nothing_more",
+        ),
+    ),
+    Mutation(
+        "hold_acks_for_ever_after_a_pause",
+        "A primary that was paused acks what waits once its chain is found unsealed.",
+        WATCHER,
+        "                hosted.confirm_unsealed(pauses)\n",
+        "                pass\n",
+        (
+            "tests/unit/broker/test_pauses.py::test_a_primary_that_resumes_acks_what_waits_once_its_chain_is_found_unsealed",
+        ),
+    ),
+    # ---- leaving
+    Mutation(
+        "try_the_last_flush_once_only",
+        "The last flush of a leaving broker is repeated until all is written.",
+        SHUTDOWN,
+        "            self.sleep(FLUSH_CHECK_SECONDS)\n",
+        "            return\n",
+        (f"{TEST_SHUTDOWN}::test_the_last_flush_is_repeated_until_all_is_written",),
+    ),
+    Mutation(
+        "go_on_taking_in_during_the_last_flush",
+        "A broker accepts nothing more before the last flush begins.",
+        SHUTDOWN,
+        "            self.accepting_batches.clear()\n",
+        "",
+        (f"{TEST_SHUTDOWN}::test_it_accepts_nothing_more_before_the_last_flush",),
+    ),
+    Mutation(
+        "leave_before_the_leader_has_sealed",
+        "Answers of the leader keep a leaving broker until its segments are sealed elsewhere.",
+        SHUTDOWN,
+        "max(self.session.answered_at, began) if self.has_leader else began",
+        "began",
+        (f"{TEST_SHUTDOWN}::test_answers_of_the_leader_keep_it",),
+    ),
+)

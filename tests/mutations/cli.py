@@ -1,0 +1,98 @@
+"""Broken rules of the command line: what is committed, and what becomes of messages in files."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+CONSUME = "client/smq/cli/commands/consume.py"
+TEST_CONSUME = "tests/unit/cli/test_consume.py"
+SINKS = "client/smq/cli/files/sinks.py"
+TEST_OUTPUT = "tests/unit/cli/test_output_formats.py"
+MESSAGES = "client/smq/cli/files/json_messages.py"
+TEST_MESSAGES = "tests/unit/cli/test_json_messages.py"
+
+MUTATIONS = (
+    Mutation(
+        "commit_before_the_file_is_whole",
+        "A Parquet file is readable only when it is complete, so its messages are committed only then.",
+        SINKS,
+        "class _ParquetSink(Sink):\n    flushed = False\n",
+        "class _ParquetSink(Sink):\n    flushed = True\n",
+        (
+            f"{TEST_CONSUME}::test_a_parquet_file_is_whole_before_its_messages_are_committed",
+            f"{TEST_CONSUME}::test_a_parquet_file_that_was_given_up_is_not_committed",
+        ),
+    ),
+    Mutation(
+        "commit_lines_that_are_not_flushed",
+        "Lines are in the file before their batch is committed.",
+        SINKS,
+        "        self.stream.flush()\n",
+        "",
+        (f"{TEST_CONSUME}::test_lines_are_in_the_file_before_their_batch_is_committed",),
+    ),
+    Mutation(
+        "commit_a_batch_that_was_written_in_part",
+        "With --max only the messages that were written are committed.",
+        CONSUME,
+        "positions |= dict(batch.positions) | {batch.segment: batch.first_offset + rows.num_rows}",
+        "positions |= dict(batch.positions)",
+        (f"{TEST_CONSUME}::test_only_the_messages_that_were_written_are_committed",),
+    ),
+    Mutation(
+        "commit_without_a_group",
+        "Without a group nothing is committed.",
+        CONSUME,
+        "            if commits and sink.flushed:\n",
+        "            if sink.flushed:\n",
+        (f"{TEST_CONSUME}::test_without_a_group_nothing_is_committed",),
+    ),
+    Mutation(
+        "store_a_tombstone_as_an_empty_message",
+        "A null value is a tombstone and not an empty message.",
+        MESSAGES,
+        "return None if value is None else to_bytes(value if isinstance(value, str) else _as_written(line, name))",
+        'return to_bytes("" if value is None else value if isinstance(value, str) else _as_written(line, name))',
+        (f"{TEST_MESSAGES}::test_null_is_a_tombstone_and_not_an_empty_message",),
+    ),
+    Mutation(
+        "drop_headers_of_json_messages",
+        "The headers of a message in JSON are stored.",
+        MESSAGES,
+        'headers = headers_of(found.get("headers"))',
+        "headers = None",
+        (f"{TEST_MESSAGES}::test_headers_are_a_mapping_or_pairs",),
+    ),
+    Mutation(
+        "accept_fields_that_no_message_has",
+        "A field that a message does not have is refused and not dropped without a word.",
+        MESSAGES,
+        "        if unknown:\n",
+        "        if len(unknown) > 100:\n",
+        (f"{TEST_MESSAGES}::test_a_line_that_is_no_message_is_refused_with_its_number",),
+    ),
+    Mutation(
+        "show_no_headers_with_meta",
+        "With --meta the headers of messages are shown.",
+        SINKS,
+        "    if meta:\n        return rows\n",
+        '    if meta:\n        return rows.drop_columns(["headers"] if "headers" in rows.column_names else [])\n',
+        (f"{TEST_OUTPUT}::test_meta_shows_headers_and_a_message_without_any_has_no_such_field",),
+    ),
+    Mutation(
+        "write_times_to_the_millisecond",
+        "JSON loses no digit of a time.",
+        "client/smq/cli/files/json_rows.py",
+        '"microseconds" if at.microsecond % 1000 else "milliseconds"',
+        '"milliseconds"',
+        (f"{TEST_OUTPUT}::test_json_loses_no_digit_of_a_time_or_a_number",),
+    ),
+    Mutation(
+        "count_what_a_group_has_read_as_lag",
+        "A segment counts as read if the group has a position in a successor.",
+        "client/smq/cli/lag.py",
+        "            fully_read.add(segment.name)\n",
+        "            pass\n",
+        ("tests/unit/cli/test_group_lag_and_segment_names.py::test_what_is_readable_and_not_committed_counts",),
+    ),
+)

@@ -1,0 +1,270 @@
+"""Broken rules of the client library: producing, consuming, groups and the view of a topic."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+ENGINE = "client/smq/producing/engine.py"
+TEST_ENGINE = "tests/unit/client/test_producer_engine.py"
+TEST_BUDGET = "tests/unit/client/test_producer_budget.py"
+STATE = "client/smq/producing/delivery_state.py"
+TEST_DELIVERY = "tests/unit/client/test_delivery.py"
+FETCHER = "client/smq/consuming/fetcher.py"
+TEST_FETCHER = "tests/unit/client/test_fetcher.py"
+PREFETCH = "client/smq/consuming/prefetch_buffer.py"
+TEST_PREFETCH = "tests/unit/client/test_read_ahead.py"
+MEMBERSHIP = "client/smq/consuming/group_membership.py"
+TEST_MEMBERSHIP = "tests/unit/client/test_group_membership.py"
+CONSUMER = "client/smq/consumer.py"
+TEST_CONSUMER = "tests/unit/client/test_consumer.py"
+STARTS = "client/smq/consuming/start_positions.py"
+TEST_STARTS = "tests/unit/client/test_start_positions.py"
+
+MUTATIONS = (
+    # ---- the producer's engine
+    Mutation(
+        "keep_the_budget_of_an_expired_queue",
+        "A batch that expires before it was sent gives its budget back.",
+        ENGINE,
+        "                send_queue.queue.popleft()\n                self.in_flight -= sub_batch.cost\n",
+        "                send_queue.queue.popleft()\n",
+        (f"{TEST_BUDGET}::test_a_queue_that_expires_gives_its_budget_back",),
+    ),
+    Mutation(
+        "let_writers_wait_after_a_queue_expired",
+        "A writer that waits for budget goes on when a queue expires.",
+        ENGINE,
+        "                self.in_flight -= sub_batch.cost\n                self._capacity.notify_all()\n",
+        "                self.in_flight -= sub_batch.cost\n",
+        (f"{TEST_BUDGET}::test_a_writer_that_waits_goes_on_when_a_queue_expires",),
+    ),
+    Mutation(
+        "give_the_budget_of_a_sent_batch_back_when_it_expires",
+        "A batch that was sent keeps its budget until its outcome is known.",
+        ENGINE,
+        "                    sent.sub_batch.timed_out = True\n",
+        "                    sent.sub_batch.timed_out = True\n"
+        "                    self.in_flight -= sent.sub_batch.cost\n                    self._capacity.notify_all()\n",
+        (f"{TEST_BUDGET}::test_a_batch_that_was_sent_keeps_its_budget_until_its_outcome_is_known",),
+    ),
+    Mutation(
+        "keep_the_budget_of_a_batch_that_was_not_submitted",
+        "A batch that could not be submitted gives its budget back.",
+        ENGINE,
+        "            self.in_flight = max(0, self.in_flight - cost)\n",
+        "",
+        (f"{TEST_BUDGET}::test_a_batch_that_could_not_be_submitted_gives_its_budget_back",),
+    ),
+    Mutation(
+        "keep_the_budget_of_a_producer_that_ended",
+        "A producer that ends holds no budget, and nobody waits for it.",
+        ENGINE,
+        "            self.in_flight = 0\n            self._capacity.notify_all()\n",
+        "            self._capacity.notify_all()\n",
+        (f"{TEST_BUDGET}::test_a_producer_that_ends_holds_nothing_and_lets_nobody_wait",),
+    ),
+    Mutation(
+        "report_a_forgotten_batch_as_expired_later",
+        "A batch whose producer was forgotten fails at once and says that its outcome is not known.",
+        ENGINE,
+        "                    callbacks = self._fail_unknown(unknown)\n",
+        "",
+        (f"{TEST_ENGINE}::test_a_batch_of_a_forgotten_producer_fails_once_and_the_next_one_is_sent",),
+    ),
+    Mutation(
+        "drop_forgotten_batches_of_a_sealed_segment",
+        "An outcome that does not name the producer fails its batches.",
+        ENGINE,
+        "self._resolve_delivered(resolution.delivered) + self._fail_unknown(resolution.unknown)",
+        "self._resolve_delivered(resolution.delivered)",
+        (f"{TEST_ENGINE}::test_an_outcome_without_the_forgotten_producer_fails_its_batches",),
+    ),
+    Mutation(
+        "reconnect_under_a_new_instance",
+        "A stream that is opened again has the same id, epoch and instance.",
+        ENGINE,
+        "            self._instance,\n            self._schema,",
+        '            f"{self._instance}{time.monotonic()}",\n            self._schema,',
+        (f"{TEST_ENGINE}::test_a_stream_that_is_opened_again_has_the_same_identity",),
+    ),
+    Mutation(
+        "change_the_result_of_a_row_that_timed_out",
+        "A row that was reported as timed out stays so, even if its ack comes later.",
+        STATE,
+        "waiting = self._offsets[rows] == _PENDING",
+        "waiting = np.full(len(rows), True)",
+        (f"{TEST_DELIVERY}::test_a_row_that_was_reported_as_timed_out_stays_so",),
+    ),
+    # ---- fetching
+    Mutation(
+        "keep_offsets_at_a_start_by_time",
+        "Rows that a start by time leaves out count: the offset of the next row is beyond them.",
+        FETCHER,
+        "        self.position += early\n",
+        "",
+        (f"{TEST_FETCHER}::test_a_reader_that_resumes_after_a_start_by_time_repeats_and_misses_nothing",),
+    ),
+    Mutation(
+        "repeat_rows_before_the_position",
+        "Rows before the reader's position are withheld.",
+        FETCHER,
+        "        if skip > 0:\n",
+        "        if skip > len(table):\n",
+        (f"{TEST_FETCHER}::test_rows_before_the_position_are_withheld",),
+    ),
+    Mutation(
+        "read_the_same_replica_again_after_it_broke",
+        "A tail that breaks continues at another replica.",
+        FETCHER,
+        "        self._ordinal += 1  # another replica next time\n",
+        "",
+        (f"{TEST_FETCHER}::test_a_tail_that_breaks_continues_at_another_replica_and_repeats_nothing",),
+    ),
+    Mutation(
+        "pass_over_removed_chunks_in_silence",
+        "Messages that retention removed before they were read are reported as lost.",
+        FETCHER,
+        "            self._buffer.put(self, LostRange(self.position, end))\n",
+        "            pass\n",
+        (f"{TEST_FETCHER}::test_chunks_that_retention_removed_are_reported_as_lost",),
+    ),
+    Mutation(
+        "take_the_position_for_the_watermark",
+        "The watermark is known only when a replica or the chain has reported it.",
+        FETCHER,
+        "        self.watermark_known = False\n",
+        "        self.watermark_known = True\n",
+        (f"{TEST_FETCHER}::test_the_watermark_is_known_only_when_a_replica_has_reported_it",),
+    ),
+    Mutation(
+        "end_a_tail_without_its_loss",
+        "A loss at the end of the tail is reported before the segment's end.",
+        FETCHER,
+        "(lost, frame.sealed.lost_to) if lost is not None else None)",
+        "None)",
+        (f"{TEST_FETCHER}::test_a_loss_at_the_end_of_the_tail_is_reported",),
+    ),
+    # ---- prefetching
+    Mutation(
+        "keep_the_budget_of_a_stopped_reader",
+        "A reader that is stopped gives back the budget of what it had read ahead.",
+        PREFETCH,
+        "                self._bytes -= item.nbytes if isinstance(item, FetchedRows) else 0\n            self._ready",
+        "                pass\n            self._ready",
+        (f"{TEST_FETCHER}::test_a_reader_that_is_stopped_hands_out_nothing_more_and_gives_its_budget_back",),
+    ),
+    Mutation(
+        "read_ahead_beyond_the_budget",
+        "A reader waits while the budget is full.",
+        PREFETCH,
+        "if not queue or self._bytes < self._budget",
+        "if not queue or self._bytes >= 0",
+        (f"{TEST_PREFETCH}::test_a_full_budget_makes_a_reader_wait_but_never_one_with_nothing_in",),
+    ),
+    Mutation(
+        "empty_one_reader_before_the_next",
+        "Readers take turns.",
+        PREFETCH,
+        "            if queue:\n                self._ready.append(reader)",
+        "            if queue:\n                self._ready.appendleft(reader)",
+        (f"{TEST_PREFETCH}::test_readers_take_turns",),
+    ),
+    # ---- groups
+    Mutation(
+        "give_up_a_segment_whose_batch_is_worked_on",
+        "A member acknowledges a revocation only after the program has finished its batch.",
+        MEMBERSHIP,
+        "        if generation_changed and not still_processing:\n",
+        "        if generation_changed:\n",
+        (f"{TEST_MEMBERSHIP}::test_a_segment_whose_batch_is_still_worked_on_is_not_given_up",),
+    ),
+    Mutation(
+        "forget_which_segment_the_program_works_on",
+        "The consumer reports that the program still works on a revoked segment.",
+        CONSUMER,
+        "            return gone and self._processing_segment in self._uncommitted\n",
+        "            return False\n",
+        (f"{TEST_CONSUMER}::test_a_segment_whose_batch_is_still_worked_on_is_not_given_up",),
+    ),
+    Mutation(
+        "acknowledge_the_newest_generation_in_a_heartbeat",
+        "A heartbeat carries the generation that was acknowledged, not the newest one.",
+        MEMBERSHIP,
+        "            acknowledged_generation = self._acknowledged_generation\n        request",
+        "            acknowledged_generation = self._generation\n        request",
+        (f"{TEST_MEMBERSHIP}::test_a_segment_whose_batch_is_still_worked_on_is_not_given_up",),
+    ),
+    Mutation(
+        "give_up_a_whole_commit_for_one_moved_segment",
+        "A commit leaves out segments that belong to others and tries the rest again.",
+        MEMBERSHIP,
+        "if not set(reassigned) & uncommitted.keys():",
+        "if set(reassigned) & uncommitted.keys():",
+        (f"{TEST_MEMBERSHIP}::test_a_commit_leaves_out_what_belongs_to_others_and_tries_the_rest_again",),
+    ),
+    Mutation(
+        "hand_out_rows_of_a_revoked_segment",
+        "Rows of a segment that was revoked while they were taken are withheld.",
+        CONSUMER,
+        "                return None  # the segment was revoked meanwhile\n",
+        "                pass\n",
+        (f"{TEST_CONSUMER}::test_rows_that_were_taken_while_their_segment_was_revoked_are_withheld",),
+    ),
+    Mutation(
+        "read_on_behind_another_member",
+        "A segment that another member has read further continues there.",
+        CONSUMER,
+        "if segment in self._fetchers and position > self._position(segment):",
+        "if segment in self._fetchers and position < 0:",
+        (f"{TEST_CONSUMER}::test_a_segment_that_another_member_read_further_continues_there",),
+    ),
+    Mutation(
+        "commit_the_batch_of_a_program_that_failed",
+        "If the program failed, its last batch is not committed.",
+        CONSUMER,
+        "self._close(commit=self._auto_commit and error is None)",
+        "self._close(commit=self._auto_commit)",
+        (f"{TEST_CONSUMER}::test_a_program_that_fails_does_not_commit_its_batch",),
+    ),
+    Mutation(
+        "forget_positions_that_could_not_be_committed",
+        "A commit that fails is made by the next one.",
+        CONSUMER,
+        "        committed = self._membership.commit(wanted)\n",
+        "        self._uncommitted.clear()\n        committed = self._membership.commit(wanted)\n",
+        (f"{TEST_CONSUMER}::test_a_commit_that_fails_is_made_by_the_next_one",),
+    ),
+    Mutation(
+        "be_at_the_end_before_anyone_said_where_it_is",
+        "A consumer is at the end only when a replica has said where that is.",
+        CONSUMER,
+        "f.watermark_known and not f.may_end()",
+        "not f.may_end()",
+        (f"{TEST_CONSUMER}::test_it_is_at_the_end_only_when_a_replica_said_where_that_is",),
+    ),
+    # ---- start positions
+    Mutation(
+        "trust_the_dates_of_chunks_to_the_second",
+        "A chunk that a wrong clock may have dated is not skipped.",
+        STARTS,
+        "listed.modified + MAX_CLOCK_SKEW < start_time",
+        "listed.modified < start_time",
+        (f"{TEST_STARTS}::test_a_chunk_that_a_wrong_clock_may_have_dated_is_not_skipped",),
+    ),
+    Mutation(
+        "skip_a_segment_that_was_sealed_after_the_start",
+        "Only segments that were sealed before the time are skipped.",
+        STARTS,
+        "        if found.sealed_at < since:\n            reader",
+        "        if found.sealed_at:\n            reader",
+        (f"{TEST_STARTS}::test_only_segments_that_were_sealed_before_the_time_are_skipped",),
+    ),
+    Mutation(
+        "take_the_watermark_of_another_incarnation",
+        "The watermark of another incarnation or segment does not count.",
+        STARTS,
+        "if status.incarnation == replica.incarnation and report.segment == segment.name:",
+        "if report.segment == segment.name:",
+        (f"{TEST_STARTS}::test_the_watermark_of_another_start_or_segment_does_not_count",),
+    ),
+)

@@ -1,0 +1,182 @@
+"""Broken rules of the storage package: conditional writes, the chunk chain, codecs, the index and the catalog."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+WRITES = "storage/smq_storage/object_store/conditional_writes.py"
+TEST_WRITES = "tests/unit/storage/test_conditional_writes.py"
+CHAIN = "storage/smq_storage/chunks/chain.py"
+TEST_CHAIN = "tests/unit/storage/test_chain.py"
+INFO = "storage/smq_storage/chunks/info_codec.py"
+CODEC = "storage/smq_storage/chunks/parquet_codec.py"
+TEST_CODEC = "tests/unit/storage/test_parquet_codec.py"
+INDEX = "storage/smq_storage/catalog/sealed_index.py"
+TEST_INDEX = "tests/unit/storage/test_sealed_index.py"
+TEST_DOCUMENTS = "tests/unit/storage/test_json_documents.py"
+
+MUTATIONS = (
+    # ---- conditional writes
+    Mutation(
+        "take_a_conflict_for_own_success",
+        '"Already exists" does not show who wrote the object.',
+        WRITES,
+        "if is_mine(found.value):",
+        "if before is None or is_mine(found.value):",
+        (f"{TEST_WRITES}::test_a_creator_that_comes_second_learns_what_is_there",),
+    ),
+    Mutation(
+        "report_an_unclear_write_as_failed",
+        "A write whose outcome was unclear once may still appear, so it never ends as failed.",
+        WRITES,
+        "unclear = unclear or isinstance(failure, StoreStateUnknown)",
+        "unclear = isinstance(failure, StoreStateUnknown)",
+        (f"{TEST_WRITES}::test_one_unclear_attempt_among_failed_ones_leaves_the_state_unknown",),
+    ),
+    Mutation(
+        "report_an_unreadable_state_as_failed",
+        "An object that cannot be read back may have been written.",
+        WRITES,
+        "failure, unclear = error, True",
+        "failure = error",
+        (f"{TEST_WRITES}::test_a_refused_write_that_cannot_be_read_back_leaves_the_state_unknown",),
+    ),
+    Mutation(
+        "go_on_writing_after_the_wait_was_cancelled",
+        "A wait between attempts that returns true ends the write at once.",
+        WRITES,
+        "if retry_policy.clock() + pause > deadline or retry_policy.wait(pause):",
+        "retry_policy.wait(pause)\n        if retry_policy.clock() + pause > deadline:",
+        (f"{TEST_WRITES}::test_a_wait_that_returns_true_ends_the_retries",),
+    ),
+    Mutation(
+        "create_a_document_that_was_deleted",
+        "A compare-and-swap of a deleted object says that it is missing.",
+        WRITES,
+        "            if before is not None:\n                raise\n",
+        "            pass\n",
+        (f"{TEST_WRITES}::test_a_swap_of_a_deleted_object_says_that_it_is_missing",),
+    ),
+    # ---- the chunk chain
+    Mutation(
+        "recognise_a_chunk_by_its_writer_alone",
+        "A chunk is one's own if writer and nonce are the same: another attempt may have other rows.",
+        CHAIN,
+        "return (found.writer, found.nonce) == (info.writer, info.nonce)",
+        "return found.writer == info.writer",
+        (f"{TEST_CHAIN}::test_another_attempt_of_the_same_writer_is_another_writer",),
+    ),
+    Mutation(
+        "find_an_offset_in_the_chunk_before_it",
+        "The end of a chunk is the offset after its last row.",
+        CHAIN,
+        "if info.first <= offset < info.end:",
+        "if info.first <= offset <= info.end:",
+        (f"{TEST_CHAIN}::test_offsets_are_found",),
+    ),
+    Mutation(
+        "trust_a_listing_of_the_chain",
+        "A listing may be old, so a GET of the next name decides where the chain ends.",
+        CHAIN,
+        "                if last.sealed:\n                    return last\n",
+        "                if last.sealed:\n                    return last\n                break\n",
+        (f"{TEST_CHAIN}::test_the_seal_is_found_from_any_hint",),
+    ),
+    Mutation(
+        "read_only_the_usual_length_of_a_footer",
+        "The footer of a chunk that names many producers is longer than the first read.",
+        CHAIN,
+        "if need > len(tail.data) and need <= tail.size:",
+        "if need > tail.size:",
+        (f"{TEST_CHAIN}::test_many_producers_make_a_footer_longer_than_the_first_read",),
+    ),
+    # ---- codecs
+    Mutation(
+        "store_first_offsets_without_their_differences",
+        "A producer's recent first offsets come back from a chunk's metadata as they were.",
+        INFO,
+        "steps = (*state.recent[:1], *(b - a for a, b in pairwise(state.recent)))",
+        "steps = tuple(state.recent)",
+        (f"{TEST_CODEC}::test_the_state_of_a_producer_comes_back",),
+    ),
+    Mutation(
+        "forget_when_a_producer_last_appended",
+        "The time of a producer's last append is stored, because forgetting is decided by it.",
+        INFO,
+        "return ProducerState(epoch, last_sequence, tuple(accumulate(steps)), instance, appended)",
+        "return ProducerState(epoch, last_sequence, tuple(accumulate(steps)), instance)",
+        (f"{TEST_CODEC}::test_the_state_of_a_producer_comes_back",),
+    ),
+    Mutation(
+        "stamp_all_rows_with_the_first_time",
+        "Each row of a batch keeps the time at which it was appended.",
+        CODEC,
+        "times = pa.repeat(pa.scalar(appended, TIMESTAMP), batch.num_rows) if one else appended",
+        "times = pa.repeat(pa.scalar(appended, TIMESTAMP) if one else appended[0], batch.num_rows)",
+        (f"{TEST_CODEC}::test_each_row_may_have_its_own_time",),
+    ),
+    # ---- the index of sealed segments
+    Mutation(
+        "restore_an_entry_that_retention_removed",
+        "A segment that was removed from the index never comes back by a late append.",
+        INDEX,
+        "if e.name not in known and not contains(removed, e.number)}",
+        "if e.name not in known}",
+        (f"{TEST_INDEX}::test_what_was_removed_is_remembered_and_never_comes_back",),
+    ),
+    Mutation(
+        "reopen_a_full_page_of_the_index",
+        "A page that was full once stays full, so that the next one is found through it.",
+        INDEX,
+        "            removed_segments=page.removed_segments + tuple(removing),\n",
+        "            removed_segments=page.removed_segments + tuple(removing),\n            full=False,\n",
+        (f"{TEST_INDEX}::test_removal_reaches_every_page_and_new_entries_still_go_to_the_last",),
+    ),
+    Mutation(
+        "append_to_the_index_without_reading_it_again",
+        "An append reads the index again, because another leader may have written first.",
+        INDEX,
+        "        _put(store, paths.index_page(topic, uid, number), changed, etag, retry_policy)\n"
+        "        if retry_policy.clock() > deadline:\n"
+        '            raise StoreUnavailable(f"the index of {topic} changes too often to be appended to")',
+        "        _put(store, paths.index_page(topic, uid, number), changed, etag, retry_policy)\n        return",
+        (
+            f"{TEST_INDEX}::test_leaders_that_append_at_once_lose_nothing_and_double_nothing",
+            f"{TEST_INDEX}::test_entries_come_back_in_order_over_several_pages",
+        ),
+    ),
+    # ---- the catalog
+    Mutation(
+        "take_a_damaged_document_for_absent",
+        "A document that cannot be understood is an error and never taken for absent.",
+        "storage/smq_storage/object_store/json_documents.py",
+        "        except ValueError as error:\n",
+        "        except ValueError as error:\n            raise ObjectMissing(path) from error\n",
+        (f"{TEST_DOCUMENTS}::test_a_damaged_layout_is_named_and_never_taken_for_absent",),
+    ),
+    Mutation(
+        "ignore_that_another_leader_wrote_the_positions",
+        "A leader whose etag is old learns that another one wrote the positions.",
+        "storage/smq_storage/catalog/group_positions.py",
+        "    if new is None:\n        raise Conflict(",
+        "    if new is None and not committed.writer:\n        raise Conflict(",
+        (f"{TEST_DOCUMENTS}::test_positions_are_swapped",),
+    ),
+    Mutation(
+        "use_a_root_of_a_later_format",
+        "A root of another format is refused, because its topics would look absent.",
+        "storage/smq_storage/catalog/root_format.py",
+        "if found[0].version != ROOT_FORMAT:",
+        "if found[0].version < ROOT_FORMAT:",
+        ("tests/unit/storage/test_root_format.py::test_a_root_of_a_later_format_is_refused",),
+    ),
+    # ---- the object store
+    Mutation(
+        "accept_a_store_that_overwrites_on_create",
+        "A store that lets a create-only write replace an object is refused at the start.",
+        "storage/smq_storage/object_store/conformance_probe.py",
+        '    except ObjectExists:\n        return\n    raise StoreUnsupported(f"{store} let a create-only',
+        '    except ObjectExists:\n        return\n    return\n    raise StoreUnsupported(f"{store} let a create-only',
+        ("tests/unit/storage/test_store_probe.py::test_an_unfit_store_is_refused_with_what_it_did_and_what_to_do",),
+    ),
+)
