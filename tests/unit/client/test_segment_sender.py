@@ -1,0 +1,94 @@
+"""What a sender does when its stream cannot be opened or ends. Its thread is real, the streams are not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from smq.producing.segment_sender import SegmentSender
+from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, ProducerFenced, SmqError, Unreachable
+from smq_core.model.entities import Durability, Phase, Replica, Segment
+from smq_core.model.keyspace import KeyRange
+from smq_core.producing.send_queue import SendQueue, SendQueueState
+from support.waiting import eventually
+
+SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
+
+
+class RefusedStream:
+    """A stream that its primary refuses."""
+
+    segment = SEGMENT
+
+    def __init__(self, rejection: SmqError) -> None:
+        self._rejection = rejection
+
+    def open(self) -> None:
+        raise self._rejection
+
+    def end(self, graceful: bool) -> None:
+        assert not graceful
+
+
+class RefusingPrimary:
+    """The producer of one sender, whose streams are all refused."""
+
+    def __init__(self, rejection: SmqError) -> None:
+        self.lock = threading.Lock()
+        self.stopping = False
+        self.rejection = rejection
+        self.streams = 0
+        self.failure: SmqError | None = None
+        self.unreachable: list[str] = []
+        self.queue = SendQueue(SEGMENT)
+        self.queue.queue.append(object())
+        self.sender = SegmentSender(self, self.queue)
+
+    def open_stream(self, _: Segment) -> RefusedStream:
+        self.streams += 1
+        return RefusedStream(self.rejection)
+
+    def may_send(self, _: SendQueue) -> bool:
+        return True
+
+    def fail(self, error: SmqError) -> None:
+        with self.lock:
+            self.failure = error
+            self.queue.state = SendQueueState.DONE
+
+    def report_unreachable(self, replica: Replica, failure: SmqError | None) -> None:
+        self.unreachable.append(replica.incarnation)
+
+    def stop(self) -> None:
+        with self.lock:
+            self.stopping = True
+            self.sender.wake.notify_all()
+        self.sender.join(60)
+
+
+@pytest.fixture
+def primary(request: pytest.FixtureRequest) -> Iterator[RefusingPrimary]:
+    made = RefusingPrimary(request.param)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("primary", [ProducerFenced("fenced"), InvalidRequest("no")], indirect=True, ids=str)
+def test_a_rejection_for_good_ends_the_producer(primary: RefusingPrimary) -> None:
+    eventually(lambda: primary.failure is primary.rejection)
+    primary.sender.join(60)
+    assert primary.streams == 1 and not primary.unreachable
+
+
+@pytest.mark.parametrize("primary", [NotOpenYet("soon"), NotHosted("gone")], indirect=True, ids=str)
+def test_a_broker_that_answers_is_not_reported_as_unreachable(primary: RefusingPrimary) -> None:
+    eventually(lambda: primary.streams >= 3, "it tries again")
+    assert primary.failure is None and not primary.unreachable
+
+
+@pytest.mark.parametrize("primary", [Unreachable("no answer")], indirect=True, ids=str)
+def test_a_broker_that_does_not_answer_is_reported_and_tried_again(primary: RefusingPrimary) -> None:
+    eventually(lambda: primary.streams >= 3)
+    assert set(primary.unreachable) == {"i"} and primary.failure is None

@@ -1,0 +1,116 @@
+"""The view of a topic takes newer layouts from any source, and older ones from none."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from smq.transport import topic_view
+from smq.transport.topic_view import TopicSnapshot, TopicView
+from smq_core.errors import SmqError, Unavailable, UnknownTopic
+from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
+from smq_core.model.keyspace import KeyRange
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import layout_to_pb, topic_to_pb
+from smq_storage.catalog import layouts, topics
+from smq_storage.object_store.store import StoreSettings
+from support.waiting import HANG_GUARD, eventually
+
+TOPIC = Topic("default/t", "uid", TopicSpec(partitions=8))
+SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "127.0.0.1:1"),))
+LAYOUT = Layout(TOPIC.name, TOPIC.uid, 8, 5, 1, (SEGMENT,), writer="w")
+
+
+class PlayedLeader:
+    """Its watch gives what the test puts into ``replies``; an error ends the watch."""
+
+    is_configured = True
+
+    def __init__(self) -> None:
+        self.replies: queue.SimpleQueue[pb.LocateReply | SmqError | None] = queue.SimpleQueue()
+
+    def watch(self, _: pb.LocateRequest) -> PlayedLeader:
+        return self
+
+    def __iter__(self) -> Iterator[pb.LocateReply]:
+        while (reply := self.replies.get(timeout=HANG_GUARD)) is not None:
+            if isinstance(reply, SmqError):
+                raise reply
+            yield reply
+
+    def cancel(self) -> None:
+        self.replies.put(None)
+
+    def show(self, layout: Layout, topic: Topic = TOPIC) -> None:
+        self.replies.put(pb.LocateReply(topic=topic_to_pb(topic), layout=layout_to_pb(layout)))
+
+
+class Watched:
+    def __init__(self, settings: StoreSettings | None = None) -> None:
+        self.leader = PlayedLeader()
+        self.view = TopicView(TOPIC.name, self.leader, settings)  # type: ignore[arg-type]
+        self.seen: list[TopicSnapshot] = []
+        self.view.add_listener(self.seen.append)
+
+    @property
+    def versions(self) -> list[tuple[str, int]]:
+        return [(snapshot.topic.uid, snapshot.layout.version) for snapshot in self.seen]
+
+
+@pytest.fixture
+def watched() -> Iterator[Watched]:
+    made = Watched()
+    yield made
+    made.view.close()
+
+
+def test_an_older_layout_does_not_replace_a_newer_one(watched: Watched) -> None:
+    for version in (5, 4, 5, 6):
+        watched.leader.show(replace(LAYOUT, version=version))
+    eventually(lambda: watched.view._snapshot and watched.view.snapshot.layout.version == 6)
+    assert watched.versions == [("uid", 5), ("uid", 6)]
+
+
+def test_a_topic_that_was_created_again_replaces_the_former_one(watched: Watched) -> None:
+    watched.leader.show(LAYOUT)
+    watched.leader.show(replace(LAYOUT, uid="new", version=1), replace(TOPIC, uid="new"))
+    eventually(lambda: len(watched.seen) == 2)
+    assert watched.versions == [("uid", 5), ("new", 1)]
+
+
+def test_a_topic_without_a_layout_is_waited_for(watched: Watched) -> None:
+    watched.leader.show(replace(LAYOUT, segments=()))
+    watched.leader.show(LAYOUT)
+    eventually(lambda: watched.seen)
+    assert watched.versions == [("uid", 5)]
+
+
+def test_a_topic_is_deleted_only_if_leaders_say_so_for_a_while(watched: Watched) -> None:
+    watched.leader.show(LAYOUT)
+    eventually(lambda: watched.seen)
+    watched.leader.replies.put(UnknownTopic("no such topic"))
+    eventually(lambda: isinstance(watched.view._failure, UnknownTopic))
+    watched.view._failing_since += 1000
+    assert watched.view.deleted is None, "a new leader may not have read it yet"
+    watched.view._failing_since -= 2000
+    assert isinstance(watched.view.deleted, UnknownTopic)
+    watched.leader.show(LAYOUT)
+    eventually(lambda: watched.view.deleted is None)
+
+
+def test_without_a_leader_the_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_view, "RETRY_INTERVAL_SECONDS", 0.01)
+    settings = StoreSettings("memory://files-of-a-topic-view")
+    store = settings.open()
+    topics.put_current(store, TOPIC.name, TOPIC.uid, None)
+    topics.put_topic(store, TOPIC)
+    layouts.put_layout(store, LAYOUT, None)
+    watched = Watched(settings)
+    try:
+        watched.leader.replies.put(Unavailable("no leader"))
+        assert watched.view.wait_for_snapshot(HANG_GUARD).layout == LAYOUT
+    finally:
+        watched.view.close()
