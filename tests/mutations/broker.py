@@ -10,6 +10,8 @@ PRODUCER = "broker/smq_broker/streams/producer.py"
 TEST_PRODUCER = "tests/unit/broker/test_producer_stream.py"
 REPLICATION = "broker/smq_broker/streams/replication_out.py"
 TEST_REPLICATION = "tests/unit/broker/test_replication_out.py"
+FOLLOWING = "broker/smq_broker/streams/replication_in.py"
+TEST_FOLLOWING = "tests/unit/broker/test_replication_in.py"
 FLUSHER = "broker/smq_broker/segments/flusher.py"
 TEST_FLUSHER = "tests/unit/broker/test_flusher.py"
 HOSTED = "broker/smq_broker/segments/hosted_segment.py"
@@ -85,6 +87,31 @@ MUTATIONS = (
         "self._unanswered_since = self._unanswered_since or time.monotonic()\n        client",
         "self._unanswered_since = None\n        client",
         (f"{TEST_REPLICATION}::test_a_follower_that_does_not_answer_is_unresponsive_until_it_does",),
+    ),
+    # ---- replication from the primary
+    Mutation(
+        "replicate_for_a_former_primary",
+        "A follower takes batches from its segment's primary only.",
+        FOLLOWING,
+        "if hosted.is_primary or hello.primary_incarnation != primary.incarnation:",
+        "if hosted.is_primary:",
+        (f"{TEST_FOLLOWING}::test_nobody_but_the_primary_replicates",),
+    ),
+    Mutation(
+        "believe_the_row_counts_of_entries",
+        "The entries of a message have as many rows as its batch.",
+        FOLLOWING,
+        "if sum(rows) != batch.num_rows or not all(rows):",
+        "if not all(rows):",
+        (f"{TEST_FOLLOWING}::test_entries_that_do_not_have_the_rows_of_their_batch_are_refused",),
+    ),
+    Mutation(
+        "count_a_primary_that_left_as_connected",
+        "A follower knows that its primary has disconnected.",
+        FOLLOWING,
+        "            hosted.primary_stream_closed()\n",
+        "            pass\n",
+        (f"{TEST_FOLLOWING}::test_each_batch_is_answered_with_the_end_and_the_credit",),
     ),
     # ---- the flusher
     Mutation(

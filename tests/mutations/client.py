@@ -8,6 +8,10 @@ ENGINE = "client/smq/producing/engine.py"
 TEST_ENGINE = "tests/unit/client/test_producer_engine.py"
 TEST_BUDGET = "tests/unit/client/test_producer_budget.py"
 STATE = "client/smq/producing/delivery_state.py"
+SENDER = "client/smq/producing/segment_sender.py"
+TEST_SENDER = "tests/unit/client/test_segment_sender.py"
+VIEW = "client/smq/transport/topic_view.py"
+TEST_VIEW = "tests/unit/client/test_topic_view.py"
 TEST_DELIVERY = "tests/unit/client/test_delivery.py"
 FETCHER = "client/smq/consuming/fetcher.py"
 TEST_FETCHER = "tests/unit/client/test_fetcher.py"
@@ -94,6 +98,47 @@ MUTATIONS = (
         "waiting = self._offsets[rows] == _PENDING",
         "waiting = np.full(len(rows), True)",
         (f"{TEST_DELIVERY}::test_a_row_that_was_reported_as_timed_out_stays_so",),
+    ),
+    # ---- senders and the view of a topic
+    Mutation(
+        "try_again_what_is_refused_for_good",
+        "A producer ends when its primary refuses it for good.",
+        SENDER,
+        "isinstance(failure, (ProducerFenced, InvalidRequest))",
+        "isinstance(failure, InvalidRequest)",
+        (f"{TEST_SENDER}::test_a_rejection_for_good_ends_the_producer",),
+    ),
+    Mutation(
+        "report_a_broker_that_answers_as_unreachable",
+        "A broker that has not opened the segment yet, or has it no more, is not reported as unreachable.",
+        SENDER,
+        "isinstance(failure, (NotOpenYet, NotHosted))",
+        "isinstance(failure, NotOpenYet)",
+        (f"{TEST_SENDER}::test_a_broker_that_answers_is_not_reported_as_unreachable",),
+    ),
+    Mutation(
+        "take_an_older_layout",
+        "An older layout does not replace a newer one, from whichever source it comes.",
+        VIEW,
+        "old.layout.version >= new.layout.version",
+        "old.layout.version == new.layout.version",
+        (f"{TEST_VIEW}::test_an_older_layout_does_not_replace_a_newer_one",),
+    ),
+    Mutation(
+        "ignore_a_topic_that_was_created_again",
+        "A topic that was created again replaces the former one, although its layouts count from the start.",
+        VIEW,
+        "old.topic.uid == new.topic.uid and ",
+        "",
+        (f"{TEST_VIEW}::test_a_topic_that_was_created_again_replaces_the_former_one",),
+    ),
+    Mutation(
+        "believe_at_once_that_a_topic_was_deleted",
+        "A topic counts as deleted only after leaders have not had it for a while.",
+        VIEW,
+        "isinstance(failure, UnknownTopic) and time.monotonic() - since >= DELETED_AFTER_SECONDS",
+        "isinstance(failure, UnknownTopic) and since >= 0",
+        (f"{TEST_VIEW}::test_a_topic_is_deleted_only_if_leaders_say_so_for_a_while",),
     ),
     # ---- fetching
     Mutation(

@@ -8,6 +8,8 @@ REGISTRY = "operator/smq_operator/brokers/registry.py"
 TEST_REGISTRY = "tests/unit/operator/brokers/test_registry.py"
 TEST_PAUSES = "tests/unit/operator/brokers/test_leader_pauses.py"
 EFFECTS = "operator/smq_operator/reconcile/effects.py"
+SEALING = "operator/smq_operator/brokers/sealing.py"
+TEST_SEALING = "tests/unit/operator/brokers/test_sealing.py"
 GROUPS = "operator/smq_operator/api/group_coordinator.py"
 TEST_GROUPS = "tests/unit/operator/api/test_group_coordinator.py"
 RETENTION = "operator/smq_operator/cleanup/retention.py"
@@ -88,6 +90,30 @@ MUTATIONS = (
         "if found is not None and index_is_stale(found[0], known.entries, known.removed):",
         "if found is None and known.removed:",
         ("tests/unit/operator/reconcile/test_effects.py::test_an_index_that_is_behind_its_layout_is_not_taken",),
+    ),
+    Mutation(
+        "seal_in_the_middle_of_a_chain",
+        "A seal is at the end of the chain, even if the chunk with the state of all producers is missing.",
+        SEALING,
+        "return info.snapshot_at if chain.info(info.snapshot_at) is not None else 0",
+        "return info.snapshot_at",
+        (f"{TEST_SEALING}::test_the_seal_is_at_the_end_even_if_the_chunk_with_all_producers_is_missing",),
+    ),
+    Mutation(
+        "seal_with_the_producers_of_the_last_chunk",
+        "A seal has the state of the producers of all chunks.",
+        SEALING,
+        "chain_sealer.UnsealedTail(_snapshot_offset(chain), ",
+        "chain_sealer.UnsealedTail(chain.latest_hint(), ",
+        (f"{TEST_SEALING}::test_the_seal_has_the_producers_of_all_chunks",),
+    ),
+    Mutation(
+        "seal_segments_of_a_topic_that_is_only_absent_now",
+        "A segment is stale only if the filer has another topic, or none, under its topic's name.",
+        "operator/smq_operator/cleanup/stale_segments.py",
+        "if current is None or current[0] == topic.uid:",
+        "if current is None:",
+        ("tests/unit/operator/api/test_service.py::test_segments_of_a_topic_that_is_only_absent_now_are_left_alone",),
     ),
     # ---- groups
     Mutation(
@@ -261,6 +287,17 @@ MUTATIONS = (
         "        if managed.topic is not None and managed.topic.uid != uid:\n            return",
         "        if managed.topic is not None and not uid:\n            return",
         (f"{TEST_STATUS}::test_a_new_topic_never_shows_the_state_of_a_former_one_of_its_name",),
+    ),
+    Mutation(
+        "keep_a_segment_resource_of_a_former_topic",
+        "A Segment resource that belongs to an earlier Topic of the name is replaced.",
+        "operator/smq_operator/kube/status/diff.py",
+        "        elif _belongs_to_another(snapshot, resource):\n",
+        "        elif not snapshot.uid:\n",
+        (
+            "tests/unit/operator/kube/test_desired_resources.py"
+            "::test_a_segment_resource_of_an_earlier_topic_is_replaced",
+        ),
     ),
     # ---- the leader's tasks
     Mutation(

@@ -170,6 +170,16 @@ MUTATIONS = (
         "if found[0].version < ROOT_FORMAT:",
         ("tests/unit/storage/test_root_format.py::test_a_root_of_a_later_format_is_refused",),
     ),
+    Mutation(
+        "claim_a_producer_id_that_another_process_took",
+        "Of two processes that claim a producer id at once, one gets the epoch and the other the next one.",
+        "storage/smq_storage/catalog/producer_claims.py",
+        "        if written is not None:\n            return new\n",
+        "        return new\n",
+        (
+            "tests/unit/storage/test_producer_claims.py::test_of_two_processes_that_claim_at_once_one_gets_the_next_epoch",
+        ),
+    ),
     # ---- the object store
     Mutation(
         "accept_a_store_that_overwrites_on_create",
