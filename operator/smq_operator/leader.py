@@ -23,6 +23,7 @@ from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.effects import EffectRunner
 from smq_operator.reconcile.loop import LeaderLoop
+from smq_operator.reconcile.loss_recorder import LossRecorder
 from smq_operator.reconcile.manual_requests import ManualRequests
 from smq_operator.reconcile.topic_events import TopicEvents
 from smq_operator.reconcile.topic_sync import TopicSync
@@ -155,6 +156,7 @@ def build_leader(
         liveness_probes,
         BrokerConnectivity(requests.separate),
         StaleSegments(topics, store, sealing, tasks),
+        LossRecorder(topics, decisions, queue, store, tasks, clock, retry_policy),
         topic_deletions,
         store_settings,
         clock,

@@ -16,6 +16,7 @@ from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_broker.segments.payloads import Compactor
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import Durability, Segment, Topic
+from smq_core.model.lost_range import LostOffsets, lost_range
 from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_storage.chunks.chain import ChunkChain
@@ -134,6 +135,18 @@ class HostedSegment:
     def key(self) -> str:
         """Unique among all topics, also deleted ones: a recreated topic numbers its segments from the start again."""
         return segment_key(self.topic.uid, self.segment.name)
+
+    @property
+    def lost(self) -> LostOffsets | None:
+        """What the sealed segment has lost: as its seal chunk says, and all that was acked here beyond its end."""
+        outcome = self.machine.outcome
+        return lost_range(outcome.end, outcome.lost, self.machine.watermark) if outcome is not None else None
+
+    @property
+    def acked_beyond_end(self) -> bool:
+        """The segment was sealed without this replica, below its watermark. Only this replica knows how far."""
+        outcome = self.machine.outcome
+        return outcome is not None and self.machine.watermark > outcome.end
 
     def topic_deleted_error(self) -> UnknownTopic:
         """The error that producers get once ``deleted`` is set."""
@@ -287,6 +300,13 @@ class HostedSegment:
         for stream in self.streams:
             self._call(stream.wake)
         self.log.info("segment." + state.value, end=self.machine.end)
+        if state is ReplicaState.SEALED and self.acked_beyond_end and self.lost is not None:
+            self.log.error(
+                "segment.sealed_below_watermark",
+                lost_from=self.lost[0],
+                lost_to=self.lost[1],
+                advice="it was sealed without this broker, so acked messages are lost; the leader records which",
+            )
         self._call(self._on_change)
 
     def _call(self, callback: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:

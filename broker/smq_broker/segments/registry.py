@@ -149,10 +149,14 @@ class SegmentRegistry:
     # ---- releasing
 
     def remove_expired(self) -> None:
-        """Releases segments ten minutes after they were sealed. They are never opened here again."""
+        """Releases segments ten minutes after they were sealed. They are never opened here again.
+
+        A segment that was sealed below this replica's watermark stays in the reports while this process runs, because
+        the leader learns of the loss from nobody else, and may be away for longer.
+        """
         now = time.monotonic()
         for hosted in self.all():
-            if hosted.machine.state is not ReplicaState.SEALED:
+            if hosted.machine.state is not ReplicaState.SEALED or hosted.acked_beyond_end:
                 continue
             if now - self._sealed_at.setdefault(hosted.key, now) > OUTCOME_RETENTION_SECONDS:
                 del self._sealed_at[hosted.key]

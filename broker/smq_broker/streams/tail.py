@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -61,7 +62,8 @@ def _last_frame(hosted: HostedSegment, position: int) -> pb.TailBatch | None:
         end = machine.outcome.end
         if position < end:
             return pb.TailBatch(first_offset=position, watermark=end, trimmed_to=end)
-        sealed = outcome_to_pb(machine.outcome, only="", successors=hosted.successors)
+        outcome = replace(machine.outcome, lost=hosted.lost)
+        sealed = outcome_to_pb(outcome, only="", successors=hosted.successors)
         return pb.TailBatch(first_offset=position, watermark=end, sealed=sealed)
     if position < machine.tail_start:
         return pb.TailBatch(first_offset=position, watermark=machine.watermark, trimmed_to=machine.tail_start)

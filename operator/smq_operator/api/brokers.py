@@ -18,6 +18,7 @@ from smq_operator.brokers.registry import ACCEPTING_STATES, FENCED_STATES, Broke
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
+from smq_operator.reconcile.loss_recorder import LossRecorder
 from smq_operator.reconcile.managed_topic import ManagedTopic
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics import TopicDirectory
@@ -47,6 +48,7 @@ class BrokerService:
     liveness_probes: LivenessProbes
     connectivity: BrokerConnectivity
     stale_segments: StaleSegments
+    losses: LossRecorder
     topic_deletions: TopicDeletionManager
     store_settings: StoreSettings
     clock: Clock
@@ -68,6 +70,7 @@ class BrokerService:
             if managed is not None and _apply_segment_report(managed, segment, report.incarnation, now):
                 self.queue.enqueue(managed)
         self.stale_segments.handle_report(broker, now)
+        unrecorded_loss = self.losses.handle_report(broker)
         for incarnation in report.unresponsive:
             self.liveness_probes.report_unresponsive(incarnation, by=report.broker)
         self.connectivity.handle_report(report.incarnation, list(report.unresponsive), now)
@@ -76,6 +79,7 @@ class BrokerService:
         assigned = self.assignments.segments_of(report.incarnation)
         unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
         may_leave = broker.draining and not assigned and not unwritten and self._layouts_known(broker)
+        may_leave = may_leave and not unrecorded_loss
         may_leave = may_leave and not self.topic_deletions.blocks_leaving(report.incarnation)
         others = any(self._is_draining(other) for other in self.registry.all() if other is not broker)
         return lpb.BrokerReportReply(may_leave=may_leave, assigned=assigned, others_drain=others)

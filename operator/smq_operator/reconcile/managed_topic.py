@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from smq_core.errors import CorruptDocument
 from smq_core.model.entities import Layout, Phase, RemovedSegment, SealedSegment, Segment, Topic
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
+from smq_core.model.lost_range import raise_loss
 from smq_core.reading.segment_dag import SegmentNode, build_nodes
 from smq_core.reconcile.retention import Removal
 from smq_core.reconcile.topic_reconciler import TopicReconciler
@@ -104,15 +105,20 @@ class ManagedTopic:
     def merge_index(self, index: Index) -> None:
         """Takes in an index that was read. Entries that this leader appended since stay; removed ones stay removed."""
         self.index_read = True
-        before = (self.sealed.keys(), self.removed_intervals)
-        known = self.sealed | {entry.name: entry for entry in index.entries}
+        before = (self.sealed, self.removed_intervals)
+        known = self.sealed | {entry.name: raise_loss(entry, self._lost_to(entry.name)) for entry in index.entries}
         self.removed_intervals = union(self.removed_intervals, index.removed)
         self.sealed = {
             name: entry for name, entry in known.items() if not contains(self.removed_intervals, entry.number)
         }
         self.removed_segments = {segment.name: segment for segment in index.removed_segments}
-        if before != (self.sealed.keys(), self.removed_intervals):
+        if before != (self.sealed, self.removed_intervals):
             self.index_changes += 1
+
+    def _lost_to(self, segment: str) -> int:
+        """The end of the sealed segment's known loss; 0 if there is none. The index that was read may be older."""
+        entry = self.sealed.get(segment)
+        return entry.lost_to or 0 if entry is not None else 0
 
     def add_sealed(self, entries: Iterable[SealedSegment]) -> None:
         """Takes in entries that this leader appended to the index."""
@@ -120,6 +126,14 @@ class ManagedTopic:
             if entry.name not in self.sealed and not contains(self.removed_intervals, entry.number):
                 self.sealed[entry.name] = entry
                 self.index_changes += 1
+
+    def losses_raised(self, entries: Iterable[SealedSegment]) -> list[SealedSegment]:
+        """Takes in entries whose losses were raised in the index; returns those that are new to this leader."""
+        raised = [it for it in entries if it.name in self.sealed and self.sealed[it.name] != it]
+        for entry in raised:
+            self.sealed[entry.name] = entry
+            self.index_changes += 1
+        return raised
 
     def segments_removed(self, removals: Iterable[Removal], now: int) -> None:
         """Retention removed these from the index."""

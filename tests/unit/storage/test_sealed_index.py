@@ -148,3 +148,46 @@ def test_that_files_are_deleted_is_written_once(store: Store) -> None:
     sealed_index.mark_files_deleted(store, *AT, ["t-1", "t-2"])
     assert store.get(paths.index_page(*AT, 0)).etag == before
     assert sealed_index.load(store, *AT).pending_deletion == []
+
+
+def losses(store: Store) -> dict[str, tuple[int | None, int | None]]:
+    return {e.name: (e.lost_from, e.lost_to) for e in sealed_index.read(store, *AT) if e.lost_from is not None}
+
+
+def test_a_loss_is_only_raised(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(i) for i in range(PAGE_ENTRIES + 2)])
+    last = f"t-{PAGE_ENTRIES + 1}"
+    raised = sealed_index.raise_losses(store, *AT, {"t-1": 130, last: 101, "t-3": 100, "t-unknown": 500})
+    assert {e.name: e.lost_to for e in raised} == {"t-1": 130, last: 101, "t-3": None}
+    assert losses(store) == {"t-1": (100, 130), last: (100, 101)}
+    (again,) = sealed_index.raise_losses(store, *AT, {"t-1": 120})
+    assert (again.lost_from, again.lost_to) == (100, 130), "the entry as it is now"
+    assert losses(store)["t-1"] == (100, 130)
+
+
+def test_a_loss_that_is_recorded_already_writes_nothing(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(1)])
+    sealed_index.raise_losses(store, *AT, {"t-1": 130})
+    written = store.get(paths.index_page(*AT, 0))
+    sealed_index.raise_losses(store, *AT, {"t-1": 130})
+    assert store.get(paths.index_page(*AT, 0)) == written
+
+
+def test_a_removed_segment_gets_no_loss(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(1), entry(2)])
+    sealed_index.remove(store, *AT, gone(1))
+    assert sealed_index.raise_losses(store, *AT, {"t-1": 130}) == []
+    assert not losses(store) and names(store) == ["t-2"]
+
+
+def test_leaders_that_raise_and_append_at_once_lose_nothing(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(0), entry(1)])
+
+    def leader(number: int) -> None:
+        for i in range(20):
+            sealed_index.raise_losses(store, *AT, {"t-0": 101 + 2 * i + number})
+            sealed_index.append(store, *AT, [entry(2 + 2 * i + number)])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(leader, range(2)))
+    assert len(names(store)) == 42 and losses(store) == {"t-0": (100, 140)}
