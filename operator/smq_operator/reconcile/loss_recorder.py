@@ -54,10 +54,10 @@ class LossRecorder:
     def handle_report(self, broker: Broker) -> bool:
         """Records what the broker acked beyond the ends of sealed segments. True until the index has all of it.
 
-        A segment that is still in the layout, or whose topic is being recorded, waits for the next report.
+        What is reported while a topic's index is being changed waits for the next report, and so does a segment that
+        is still in the layout. The broker cannot leave before that, because the layout assigns the segment to it.
         """
         found: dict[str, dict[str, int]] = {}
-        unrecorded = False
         for report in broker.status.segments:
             managed = self._topics.get(report.topic)
             if managed is None or managed.topic is None or managed.topic.uid != report.uid:
@@ -65,9 +65,7 @@ class LossRecorder:
             if report.watermark > report.end:
                 continue
             entry = managed.sealed.get(report.segment)
-            if entry is None:
-                unrecorded = unrecorded or _sealed_below(managed, report.segment, report.watermark)
-            elif raise_loss(entry, report.watermark) is not entry:
+            if entry is not None and raise_loss(entry, report.watermark) is not entry:
                 found.setdefault(report.topic, {})[report.segment] = report.watermark
         for name, watermarks in found.items():
             managed = self._topics[name]
@@ -77,7 +75,7 @@ class LossRecorder:
                 done = partial(self._recording.discard, topic.uid)
                 self._tasks.spawn(self._record(managed, topic, watermarks, broker.replica.broker), done)
                 self._recording.add(topic.uid)
-        return unrecorded or bool(found)
+        return bool(found)
 
     async def _record(self, managed: ManagedTopic, topic: Topic, watermarks: dict[str, int], broker: str) -> None:
         try:
@@ -103,9 +101,3 @@ def _reason(entry: SealedSegment, broker: str) -> str:
         f"{broker} acked messages beyond the seal, which was completed without it: "
         f"offsets {entry.lost_from} to {entry.lost_to} are lost"
     )
-
-
-def _sealed_below(managed: ManagedTopic, segment: str, watermark: int) -> bool:
-    """Whether a segment of the layout is known to be sealed at an end below this watermark."""
-    outcome = managed.reconciler.outcome(segment) if managed.reconciler is not None else None
-    return outcome is not None and watermark > outcome.end

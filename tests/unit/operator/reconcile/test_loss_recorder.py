@@ -83,7 +83,13 @@ class AcceptedLoss:
         managed = leader.topics[TOPIC]
         await wait_until(lambda: managed.reconciler and managed.reconciler.blocked, what="nobody answers")
         await leader.call("AcceptLoss", lpb.SegmentRequest(topic="t", segment=self.segment.name))
-        await wait_until(lambda: self.entry and self.segment.name in managed.sealed, what="it is sealed")
+
+    async def wait_indexed(self, leader: LeaderInMemory) -> None:
+        managed = leader.topics[TOPIC]
+        await wait_until(
+            lambda: managed.is_stable and managed.layout and self.segment.name not in managed.layout,
+            what="it is sealed, and its successors are open",
+        )
 
 
 @asynccontextmanager
@@ -93,6 +99,7 @@ async def accepted_loss() -> AsyncIterator[tuple[AcceptedLoss, LeaderInMemory]]:
     async with running_leader(leader):
         await loss.write_and_report(leader)
         await loss.accept(leader)
+        await loss.wait_indexed(leader)
         assert loss.entry is not None and loss.entry.end == 0
         assert loss.lost == (0, 10)
         yield loss, leader
@@ -163,23 +170,42 @@ async def test_the_next_leader_records_what_the_one_before_could_not(monkeypatch
         assert loss.lost == (0, 17) and not decisions(third)
 
 
+def unavailable(*_: object) -> list[SealedSegment]:
+    raise StoreUnavailable("the filer is away")
+
+
+@pytest.mark.parametrize("failing", ["raise_losses", "append"])
 @virtual_time
-async def test_a_broker_may_not_leave_before_its_loss_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unavailable(*_: object) -> list[SealedSegment]:
-        raise StoreUnavailable("the filer is away")
-
-    async with accepted_loss() as (loss, leader):
-        loss.write(7)
+async def test_a_broker_may_not_leave_before_its_loss_is_recorded(
+    failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = AcceptedLoss()
+    leader = loss.leader()
+    async with running_leader(leader):
+        await loss.write_and_report(leader)
+        managed = leader.topics[TOPIC]
         primary = loss.fleet.brokers[loss.segment.primary.incarnation]
-        primary.held[loss.uid, loss.segment.name].fence()
-        primary.draining = True
-
-        async def may_leave() -> bool:
-            reply: Any = await leader.call("Report", primary.report())
-            return bool(reply.may_leave)
-
         with monkeypatch.context() as patch:
-            patch.setattr(sealed_index, "raise_losses", unavailable)
+            patch.setattr(sealed_index, failing, unavailable)
+            await loss.accept(leader)
+            outcome = managed.reconciler.outcome if managed.reconciler is not None else None
+            assert outcome is not None
+            await wait_until(
+                lambda: outcome(loss.segment.name) is not None or loss.segment.name in managed.sealed,
+                what="it is sealed",
+            )
+            loss.write(7)
+            primary.held[loss.uid, loss.segment.name].fence()
+            primary.draining = True
+            await wait_until(
+                lambda: not leader.topic_deletions.blocks_leaving(primary.replica.incarnation),
+                what="only the loss holds it up",
+            )
+
+            async def may_leave() -> bool:
+                reply: Any = await leader.call("Report", primary.report())
+                return bool(reply.may_leave)
+
             for _ in range(5):
                 assert not await may_leave()
         await wait_until(may_leave, what="the loss is recorded")
@@ -219,6 +245,7 @@ async def test_a_loss_that_nobody_knew_of_is_recorded() -> None:
     async with running_leader(second):
         await wait_until(lambda: TOPIC in second.topics and second.topics[TOPIC].layout is not None)
         await loss.accept(second)
+        await loss.wait_indexed(second)
         assert loss.lost == (None, None), "no leader that is left has a report"
         loss.return_primary()
         await wait_until(lambda: loss.lost == (0, 10), what="the primary reports it")
