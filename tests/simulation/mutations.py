@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from smq_core.errors import OffsetMismatch, SequenceGap
-from smq_core.model.entities import Durability, Liveness, SealOutcome
+from smq_core.model.entities import Durability, Liveness, ProducerState, SealOutcome
 from smq_core.producing.send_queue import SendQueue, SendQueueState
 from smq_core.reading import consumer_group
 from smq_core.reading.segment_dag import ReadProgress
@@ -92,8 +92,9 @@ def accept_a_sequence_gap(patch: Patch) -> None:
         try:
             return original(self, stream, batch, now)
         except SequenceGap:
-            before = batch.id._replace(sequence=batch.id.sequence - 1)
-            self._producers.apply(before, self.end)
+            id_ = batch.id
+            known = {id_.producer: ProducerState(id_.epoch, id_.sequence - 1, (), id_.instance, now)}
+            self.sessions.producers.inherit(known)
             return append(self, stream, batch, now)
 
     patch.setattr(SegmentReplica, "append", append)
@@ -251,7 +252,7 @@ def report_an_outcome_before_the_seal_chunk(patch: Patch) -> None:
     def seal(self: SimulatedSegment) -> Any:
         if self.sealing is None:
             machine = self.machine
-            outcome = SealOutcome(self.name, machine.end, machine._producers.snapshot())
+            outcome = SealOutcome(self.name, machine.end, machine.sessions.producers.snapshot())
             for stream in list(self.streams):
                 stream.stream.down(("sealed", outcome))
         return original(self)
@@ -315,9 +316,10 @@ def a_reopened_stream_sends_only_what_is_new(patch: Patch) -> None:
     """Batches in flight are sent again after a stream broke, because they may not have arrived."""
     original = SendQueue.opened
 
-    def opened(self: SendQueue, last_sequence: int | None) -> None:
-        original(self, last_sequence)
+    def opened(self: SendQueue, last_sequence: int | None, **log: int) -> Any:
+        unknown = original(self, last_sequence, **log)
         self.to_resend = 0
+        return unknown
 
     patch.setattr(SendQueue, "opened", opened)
 

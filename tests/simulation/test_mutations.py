@@ -34,4 +34,5 @@ def test_a_broken_rule_is_noticed(rule: Callable[[pytest.MonkeyPatch], None], ru
         rule(patch)
         caught = next((seed for seed in range(first, first + within) if run(seed)), None)
     assert caught is not None, f"{within} histories from {first} on passed although this is broken: {rule.__doc__}"
-    assert run(caught) is None, "the history fails without the mutation too"
+    failure = run(caught)
+    assert failure is None, f"the history fails without the mutation too: {failure}"
