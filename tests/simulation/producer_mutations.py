@@ -39,8 +39,10 @@ def mutation(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
 def forget_producers_with_open_streams(patch: Patch) -> None:
     """A producer is not forgotten while a stream of it is open."""
 
-    def opened(self: ProducerSessions, producer: str, stream: object) -> None:
-        self._streams.setdefault(producer, []).append(stream)
+    original = ProducerSessions.opened
+
+    def opened(self: ProducerSessions, producer: str, *stream: Any) -> None:
+        original(self, producer, *stream)
         if self.producers.get(producer) is not None:
             self._closed.setdefault(producer, None)
 
@@ -148,7 +150,7 @@ def an_empty_segment_names_no_predecessors(patch: Patch) -> None:
 @mutation
 def an_older_stream_goes_on_writing(patch: Patch) -> None:
     """Only the newest stream of a producer appends: a late batch could get the sequence of a newer one."""
-    patch.setattr(ProducerSessions, "require_newest", lambda self, producer, stream: None)
+    patch.setattr(ProducerSessions, "require_newest", lambda self, *stream: None)
 
 
 # ---- chunks and claims
