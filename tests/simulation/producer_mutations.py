@@ -96,6 +96,12 @@ def a_forgotten_producer_sends_to_the_successors(patch: Patch) -> None:
     patch.setattr(SendQueue, "resolve", resolve)
 
 
+@mutation
+def take_sequences_of_before_for_new_ones(patch: Patch) -> None:
+    """A producer that a segment forgot restarts at sequence 0. The log may end before that, with other batches."""
+    patch.setattr(SendQueue, "_is_outdated", lambda self, known: False)
+
+
 # ---- one process writes
 
 

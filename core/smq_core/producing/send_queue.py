@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from smq_core.errors import ProducerFenced, SequenceGap
-from smq_core.model.entities import RECENT_BATCHES, SealOutcome, Segment
+from smq_core.model.entities import RECENT_BATCHES, ProducerState, SealOutcome, Segment
 
 MAX_IN_FLIGHT = RECENT_BATCHES
 
@@ -167,7 +167,7 @@ class SendQueue:
             )
         self.state = SendQueueState.DONE
         same = known if known is not None and known.epoch == epoch else None
-        last = same.last_sequence if same is not None else -1
+        last = same.last_sequence if same is not None and not self._is_outdated(same) else -1
         forgotten = same is None and outcome is not None and outcome.forgotten_upto > self.log_start
         resolution = Resolution()
         for sent in self.in_flight:
@@ -181,6 +181,14 @@ class SendQueue:
         self.queue.clear()
         self.to_resend = 0
         return resolution
+
+    def _is_outdated(self, known: ProducerState) -> bool:
+        """The log ends with this state, which is older than all batches in flight: none of them is in the log.
+
+        Its sequences may have another meaning. The primary forgot this producer, sequences restarted at 0, and the
+        segment was sealed by a replica that has no entry that says so.
+        """
+        return bool(known.recent) and known.recent[-1] < self.log_start
 
     @property
     def idle(self) -> bool:
