@@ -111,7 +111,8 @@ class ProtocolChecker:
             self.producers.sealed(info)
         elif info.first == self.chain_ends.get(name, 0):
             self.chain_ends[name] = info.end
-            self.producers.chunk_stored(info)
+            if name not in self.seals:
+                self.producers.chunk_stored(info)
 
     def _check_loss(self, name: str, end: int) -> None:
         """What was acked beyond the seal is lost; that may be only when every replica was dead before it."""
