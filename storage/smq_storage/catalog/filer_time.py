@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smq_core.errors import StoreUnavailable
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import ObjectMissing, Store
 
@@ -15,7 +16,10 @@ def read_filer_time(store: Store) -> int:
     second to which stores round. Raises StoreUnavailable.
     """
     store.put(paths.CLOCK, b"{}")
-    return modified_at(store, paths.CLOCK)
+    try:
+        return modified_at(store, paths.CLOCK)
+    except ObjectMissing as error:
+        raise StoreUnavailable(f"the filer does not return {paths.CLOCK}, which was just written") from error
 
 
 def modified_at(store: Store, path: str) -> int:
