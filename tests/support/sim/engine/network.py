@@ -21,12 +21,14 @@ class SimulatedNetwork:
         self.listening: dict[str, Process] = {}
         self.cuts: set[tuple[str, str]] = set()
         self.slow = 0.0
+        self.slow_hosts: dict[str, float] = {}
+        """How often messages on streams from these hosts are slow."""
         self.repeat = 0.0
         self.hole = 0.0
 
-    def delay(self) -> int:
+    def delay(self, host: str = "") -> int:
         world = self.world
-        if world.chance(self.slow):
+        if world.chance(self.slow_hosts.get(host, self.slow)):
             return world.between(20 * MS, 3 * SECOND)
         return world.between(200, 2 * MS)
 
@@ -140,7 +142,7 @@ class SimulatedStream:
             self._up_broken = True
             self._break()
             return
-        self._up_at = max(self._up_at, world.now + self.network.delay())
+        self._up_at = max(self._up_at, world.now + self.network.delay(self.client.host))
         world.after(self._up_at - world.now, action)
 
     def _arrive(self, kind: str, args: tuple[Any, ...]) -> None:

@@ -21,6 +21,8 @@ class FaultSchedule:
     """Schedules the faults of one history. ``end`` undoes lasting ones; ``requests`` has the manual requests."""
 
     requests = ("split", "merge", "roll", "move")
+    none = False
+    """True if the history has no faults."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -77,6 +79,7 @@ class FaultSchedule:
         self.over = True
         history = self.history
         history.network.cuts.clear()
+        history.network.slow_hosts.clear()
         history.network.slow = history.network.repeat = history.network.hole = 0.0
         faults = history.store.faults
         history.store.slowdown = 1

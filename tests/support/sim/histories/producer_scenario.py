@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from smq_core.replica.log_entries import ProducerLimits
+from smq_core.replica.segment_replica import ReplicaState
 from support.sim.clients.messages import NO_LIMITS
 from support.sim.clients.producer import SimulatedProducer
 from support.sim.engine.world import MS, SECOND
@@ -36,12 +37,17 @@ class ProducerScenario:
         self._clashes = dice.choice([0, 0, 1])
         self._clashes_apart = dice.choice([0, 0, 1])
         self._claimers = dice.choice([0, 0, 0, 2, 3])
+        self._slow_visitors = dice.choice([0, 0, 1, 2])
+        self._lost_tails = dice.choice([0, 0, 0, 1])
 
     def begin(self, history: History) -> None:
         self._history = history
         self._at_random(self._visitors, self._visit)
-        self._at_random(self._disconnects, self._disconnect)
-        self._at_random(self._idle_phases, self._fall_idle)
+        if not history.faults.none:
+            self._at_random(self._disconnects, self._disconnect)
+            self._at_random(self._idle_phases, self._fall_idle)
+            self._at_random(self._slow_visitors, self._visit_slowly)
+            self._at_random(self._lost_tails, self._lose_tail)
         self._at_random(self._clashes, self._clash)
         self._at_random(self._clashes_apart, self._clash_apart)
         at = self._dice.uniform(0, 0.6)
@@ -49,17 +55,48 @@ class ProducerScenario:
             later = self._dice.choice([0, 0, self._dice.uniform(0, 0.3)])
             history.world.after(int((at + later) * history.horizon), lambda i=i: self._claim(i))
 
-    def _at_random(self, often: int, action: Callable[[], None]) -> None:
+    def _at_random(self, often: int, action: Callable[[], object]) -> None:
         for _ in range(often):
             at = int(self._dice.uniform(0.02, 0.95) * self._history.horizon)
             self._history.world.after(at, lambda: None if self._history.faults.over else action())
 
-    def _visit(self) -> None:
+    def _visit(self) -> SimulatedProducer:
         """A producer of its own id sends a little and ends."""
         history, name = self._history, f"v{len(self._history.producers)}"
         visitor = SimulatedProducer(history, name, 0, self._dice.randint(1, 3))
         visitor.closes_when_idle = True
         history.producers.append(visitor)
+        return visitor
+
+    def _visit_slowly(self) -> None:
+        """Its streams break while their batches are on the way, so that new streams overtake them."""
+        history, visitor = self._history, self._visit()
+        visitor.batches = 6
+        history.network.slow_hosts[visitor.name] = 0.4
+        for i in range(1, 8):
+            history.world.after(i * 400 * MS, lambda: visitor.process.run(lambda: visitor.disconnect(0)))
+
+    def _lose_tail(self) -> None:
+        """A primary does not reach its followers, forgets a producer that comes back, and dies with these batches."""
+        history, faults = self._history, self._history.faults
+        primaries = [
+            held
+            for broker in history.brokers.values()
+            for held in broker.hosted_segments.values()
+            if held.links and held.machine.state is ReplicaState.OPEN and len(held.streams) > 1
+        ]
+        if not primaries:
+            return
+        held = self._dice.choice(primaries)
+        address, names = held.broker.address, {stream.producer for stream in held.streams}
+        cuts = {(address, link.follower.address) for link in held.links}
+        history.world.note("!", "", f"{held.process.name} does not reach its followers, and will die")
+        away = [p for p in history.producers if p.producer in names and p.process.alive][:2]
+        for producer in away:
+            producer.process.run(lambda producer=producer: producer.disconnect(self._after(0.3)))
+        history.world.after(150 * MS, lambda: None if faults.over else history.network.cuts.update(cuts))
+        faults.soon(int(self._dice.uniform(0.5, 1.8) * SECOND), lambda: history.kill_broker(held.broker))
+        faults.soon(2 * SECOND, lambda: history.network.cuts.difference_update(cuts))
 
     def _clash(self) -> None:
         """A second process gets the id and epoch of a producer that has written already."""
