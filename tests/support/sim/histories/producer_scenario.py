@@ -37,7 +37,7 @@ class ProducerScenario:
         self._clashes = dice.choice([0, 0, 1])
         self._clashes_apart = dice.choice([0, 0, 1])
         self._claimers = dice.choice([0, 0, 0, 2, 3])
-        self._slow_visitors = dice.choice([0, 0, 1, 2])
+        self._slow_visitors = dice.choice([0, 0, 0, 1])
         self._lost_tails = dice.choice([0, 0, 0, 1])
 
     def begin(self, history: History) -> None:
@@ -69,12 +69,16 @@ class ProducerScenario:
         return visitor
 
     def _visit_slowly(self) -> None:
-        """Its streams break while their batches are on the way, so that new streams overtake them."""
+        """Its streams break while their batches are on the way, so that new streams overtake them.
+
+        Others come and go meanwhile, and are forgotten.
+        """
         history, visitor = self._history, self._visit()
         visitor.batches = 6
         history.network.slow_hosts[visitor.name] = 0.4
         for i in range(1, 8):
-            history.world.after(i * 400 * MS, lambda: visitor.process.run(lambda: visitor.disconnect(0)))
+            history.faults.soon(i * 400 * MS, lambda: visitor.process.run(lambda: visitor.disconnect(0)))
+            history.faults.soon(i * 250 * MS, self._visit)
 
     def _lose_tail(self) -> None:
         """A primary does not reach its followers, forgets a producer that comes back, and dies with these batches."""
