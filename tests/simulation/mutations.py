@@ -17,7 +17,6 @@ from smq_core.producing.send_queue import SendQueue, SendQueueState
 from smq_core.reading import consumer_group
 from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile import topic_reconciler
-from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.replica.log_entries import Entry
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
@@ -286,12 +285,6 @@ def open_before_the_predecessors_are_sealed(patch: Patch) -> None:
         self.state = ReplicaState.OPEN
 
     patch.setattr(SegmentReplica, "__post_init__", post_init)
-
-
-@mutation
-def seal_a_successor_before_its_predecessors(patch: Patch) -> None:
-    """A segment that never opened is sealed after its predecessors, because its successors open at its seal chunk."""
-    patch.setattr(TopicReconciler, "_predecessors_sealed", lambda self, segment: True)
 
 
 # ---- producers

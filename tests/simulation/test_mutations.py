@@ -14,7 +14,6 @@ FIRST = {
     "an_older_stream_goes_on_writing": 400,
     "take_sequences_of_before_for_new_ones": 380,
     "a_leader_never_reads_the_layout_again": 1690,
-    "seal_a_successor_before_its_predecessors": 350,
     "a_merged_segment_opens_after_one_of_its_predecessors": 380,
     "let_a_broker_go_while_a_deleted_topic_is_sealed": 450,
     "delete_a_topic_without_its_last_layout": 1950,
