@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+import structlog
+
 from smq_core.model.entities import Layout, RemovedSegment, SealedSegment, Topic
 from smq_core.reading.segment_dag import index_is_stale, layout_is_stale
 from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan, plan_retention
@@ -28,6 +30,8 @@ from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
+
+log = structlog.get_logger(__name__)
 
 MAX_SEGMENTS_PER_PASS = 64
 """The most segments that one pass removes, or whose files it deletes, so that other topics get their turn."""
@@ -105,11 +109,24 @@ def _verified_ages(
         if clocks.leader - entry.sealed_at > limit and entry.name not in plan.retained:
             age = 0
             if entry.name in checked:
-                path = ChunkChain(store, topic.name, topic.uid, entry.name).path(entry.end)
-                age = clocks.age(entry.sealed_at, modified_at_or_none(store, path))
+                age = _age_of_seal(store, topic, entry, clocks)
             entry = replace(entry, sealed_at=clocks.leader - age)
         verified.append(entry)
     return verified
+
+
+def _age_of_seal(store: Store, topic: Topic, entry: SealedSegment, clocks: ClockReading) -> int:
+    """The age by both clocks; 0 if the filer does not return the seal chunk.
+
+    The next pass reads again, so an answer that is out of date only delays the removal. If somebody deleted the chunk,
+    the segment does not expire by age any more, and each pass logs it.
+    """
+    path = ChunkChain(store, topic.name, topic.uid, entry.name).path(entry.end)
+    sealed_at = modified_at_or_none(store, path)
+    if sealed_at is None:
+        log.warning("retention.seal_chunk_missing", segment=entry.name, path=path)
+        return 0
+    return clocks.age(entry.sealed_at, sealed_at)
 
 
 def _verified_activity(store: Store, topic: Topic, group: GroupProgress, clocks: ClockReading) -> GroupProgress:

@@ -52,6 +52,15 @@ def removed(store: Store) -> list[str]:
     return [segment.name for segment in sealed_index.load(store, "default/t", "uid-1").removed_segments]
 
 
+def test_retention_removes_nothing_whose_seal_chunk_the_filer_does_not_return(store: Store):
+    """Its answer may be out of date. Then only the leader's clock would speak for the removal."""
+    topic = make_topic(store, 3, retention_age=DAY)
+    clocks = ClockReading(4 * SECOND + YEAR, filer_now())
+    for entry in sealed_index.read(store, "default/t", "uid-1"):
+        store.delete(paths.chunk("default/t", "uid-1", entry.name, entry.end))
+    assert remove_expired(store, topic, [], STARTED, clocks, RETRY_POLICY).removals == []
+
+
 @pytest.mark.parametrize("who", ["the leader's is ahead", "the sealing leader's was behind"])
 def test_retention_removes_nothing_if_only_the_leader_s_clock_says_that_it_is_old(store: Store, who: str):
     topic = make_topic(store, 3, retention_age=DAY)  # sealed at 1, 2, 3 seconds, and written now
