@@ -5,6 +5,8 @@ from __future__ import annotations
 from .mutation import Mutation
 
 ENGINE = "client/smq/producing/engine.py"
+MONITOR = "client/smq/producing/producer_monitor.py"
+BUDGET = "client/smq/producing/in_flight_budget.py"
 TEST_ENGINE = "tests/unit/client/test_producer_engine.py"
 TEST_BUDGET = "tests/unit/client/test_producer_budget.py"
 STATE = "client/smq/producing/delivery_state.py"
@@ -29,42 +31,42 @@ MUTATIONS = (
     Mutation(
         "keep_the_budget_of_an_expired_queue",
         "A batch that expires before it was sent gives its budget back.",
-        ENGINE,
-        "                send_queue.queue.popleft()\n                self.in_flight -= sub_batch.cost\n",
-        "                send_queue.queue.popleft()\n",
+        MONITOR,
+        "                self._budget.release(sub_batch.cost)\n",
+        "",
         (f"{TEST_BUDGET}::test_a_queue_that_expires_gives_its_budget_back",),
     ),
     Mutation(
         "let_writers_wait_after_a_queue_expired",
         "A writer that waits for budget goes on when a queue expires.",
-        ENGINE,
-        "                self.in_flight -= sub_batch.cost\n                self._capacity.notify_all()\n",
-        "                self.in_flight -= sub_batch.cost\n",
+        BUDGET,
+        "            self.used -= nbytes\n            self._freed.notify_all()\n",
+        "            self.used -= nbytes\n",
         (f"{TEST_BUDGET}::test_a_writer_that_waits_goes_on_when_a_queue_expires",),
     ),
     Mutation(
         "give_the_budget_of_a_sent_batch_back_when_it_expires",
         "A batch that was sent keeps its budget until its outcome is known.",
-        ENGINE,
+        MONITOR,
         "                    sent.sub_batch.timed_out = True\n",
         "                    sent.sub_batch.timed_out = True\n"
-        "                    self.in_flight -= sent.sub_batch.cost\n                    self._capacity.notify_all()\n",
+        "                    self._budget.release(sent.sub_batch.cost)\n",
         (f"{TEST_BUDGET}::test_a_batch_that_was_sent_keeps_its_budget_until_its_outcome_is_known",),
     ),
     Mutation(
         "keep_the_budget_of_a_batch_that_was_not_submitted",
         "A batch that could not be submitted gives its budget back.",
         ENGINE,
-        "            self.in_flight = max(0, self.in_flight - cost)\n",
+        "            self._budget.release(cost)\n",
         "",
         (f"{TEST_BUDGET}::test_a_batch_that_could_not_be_submitted_gives_its_budget_back",),
     ),
     Mutation(
         "keep_the_budget_of_a_producer_that_ended",
         "A producer that ends holds no budget, and nobody waits for it.",
-        ENGINE,
-        "            self.in_flight = 0\n            self._capacity.notify_all()\n",
-        "            self._capacity.notify_all()\n",
+        BUDGET,
+        "        self.used = 0\n        self._freed.notify_all()\n",
+        "        self._freed.notify_all()\n",
         (f"{TEST_BUDGET}::test_a_producer_that_ends_holds_nothing_and_lets_nobody_wait",),
     ),
     Mutation(

@@ -24,6 +24,9 @@ _tuple = tuple.__new__
 """Makes a Receipt without the generated constructor, which takes three times as long. Each message has a Receipt."""
 
 R = TypeVar("R")
+Callbacks = list[Callable[[], None]]
+"""To be called once the lock is released."""
+
 RowIndices = npt.NDArray[np.int64] | None
 """The indices of rows in a batch, or None for all rows."""
 
@@ -73,7 +76,7 @@ class DeliveryState:
 
     # ---- for the engine, which holds ``lock`` and calls the returned callbacks after it has released the lock
 
-    def delivered(self, rows: RowIndices, segment: str, first: int | None) -> list[Callable[[], None]]:
+    def delivered(self, rows: RowIndices, segment: str, first: int | None) -> Callbacks:
         """Marks these rows durable at consecutive offsets from ``first``, or at unknown offsets if that is None."""
         if rows is None and self._offsets is None:
             self._segments, self.first = [segment], first if first is not None else _UNKNOWN_OFFSET
@@ -87,7 +90,7 @@ class DeliveryState:
             self._segments.append(segment)
         return self._set(rows, self._segments.index(segment), offsets)
 
-    def failed(self, rows: RowIndices, error: BaseException) -> list[Callable[[], None]]:
+    def failed(self, rows: RowIndices, error: BaseException) -> Callbacks:
         """Marks these rows failed, except those that are resolved already."""
         self._arrays()
         assert self._offsets is not None
@@ -105,9 +108,7 @@ class DeliveryState:
             if self.first != _PENDING:
                 self._offsets[:] = self.first + np.arange(self.rows) if self.first >= 0 else self.first
 
-    def _set(
-        self, rows: npt.NDArray[np.int64], index: int, offsets: npt.NDArray[np.int64] | int
-    ) -> list[Callable[[], None]]:
+    def _set(self, rows: npt.NDArray[np.int64], index: int, offsets: npt.NDArray[np.int64] | int) -> Callbacks:
         self._arrays()
         assert self._offsets is not None and self._indices is not None
         # A row that has timed out stays failed, because the program may have seen the error.
@@ -120,7 +121,7 @@ class DeliveryState:
         self.left -= len(rows)
         return self._due_callbacks()
 
-    def _due_callbacks(self) -> list[Callable[[], None]]:
+    def _due_callbacks(self) -> Callbacks:
         if self._wake is not None:
             self._wake.notify_all()
         if self._callbacks is None:
@@ -269,3 +270,9 @@ def _run(callback: Callable[[Delivery[R]], object], delivery: Delivery[R]) -> No
         callback(delivery)
     except Exception:
         log.exception("a delivery callback failed")
+
+
+def run_callbacks(callbacks: Callbacks) -> None:
+    """The caller does not hold the lock, because callbacks are code of the program."""
+    for call in callbacks:
+        call()

@@ -1,9 +1,9 @@
 """The engine of a producer: routes sub-batches to send queues, takes acks, and moves on when segments are replaced.
 
 One lock guards everything; callbacks run after it is released. Each segment has a sender thread and a thread that reads
-the replies of its stream. A monitor thread (``_run_monitor``) looks for timeouts and unresponsive streams, and another
-thread fetches seal outcomes while any are missing. A partition moves on to a successor only when its present send queue
-is resolved. What waits in that queue is sent first, which keeps the order of each key.
+the replies of its stream. A monitor thread looks for timeouts and unresponsive streams (``producer_monitor``), and
+another thread fetches seal outcomes while any are missing (``outcome_fetcher``). A partition moves on to a successor
+only when its present send queue is resolved. What waits in that queue is sent first, which keeps the order of each key.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from smq.producing.batch_encoder import BatchEncoder
-from smq.producing.delivery_state import DeliveryState, delivery_timeout
+from smq.producing.delivery_state import Callbacks, DeliveryState, run_callbacks
+from smq.producing.in_flight_budget import InFlightBudget
+from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
 from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment
+from smq.producing.producer_monitor import ProducerMonitor
 from smq.producing.seal_outcomes import SealOutcomeClient
 from smq.producing.segment_sender import SegmentSender
 from smq.producing.segment_stream import SegmentStream
 from smq.transport.topic_view import TopicSnapshot, TopicView
-from smq_core.errors import DeliveryUnknown, InvalidRequest, Overloaded, ProducerFenced, SmqError, UnknownTopic
+from smq_core.errors import DeliveryUnknown, InvalidRequest, ProducerFenced, SmqError, UnknownTopic
 from smq_core.model.entities import Replica, SealOutcome, Segment
 from smq_core.producing.send_queue import DeliveredSubBatch, SendQueue, SendQueues, SendQueueState
 from smq_core.reconcile.topic_reconciler import writable_segments
@@ -32,22 +35,15 @@ from smq_proto.wire import error_from_pb, outcome_from_pb, segment_from_pb
 
 log = logging.getLogger(__name__)
 
-MONITOR_INTERVAL_SECONDS = 0.1
-OUTCOME_POLL_SECONDS = 0.03
 REPORT_UNREACHABLE_INTERVAL_SECONDS = 0.5
 OPEN_AHEAD_SECONDS = 10.0
 """How long after a segment's last ack the streams to its successors are opened ahead. Later they open when needed."""
-
-OUTCOME_POLL_DELAY_SECONDS = 0.3
-"""A primary sends the outcome on the stream itself. After this long without a reply the engine queries others."""
 
 DEFAULT_MAX_BATCH_BYTES = 16 << 20
 """Applies until a broker reports its own limit."""
 
 OFFSET_UNKNOWN = (1 << 64) - 1
 """In acks: the batch is in the log, but its offset is no longer known."""
-
-Callbacks = list[Callable[[], None]]
 
 
 class ProducerEngine:
@@ -73,54 +69,57 @@ class ProducerEngine:
         self._uid = view.snapshot.topic.uid
         self._epoch = epoch
         self._instance = instance
-        self.timeout = timeout
-        self.max_in_flight = max_in_flight
         self.lock = threading.Lock()
         self.send_queues = SendQueues(epoch)
         self.stopping = False
         self.failure: SmqError | None = None
-        self.in_flight = 0
         self.max_batch_bytes = DEFAULT_MAX_BATCH_BYTES
         self._snapshot: TopicSnapshot = view.snapshot
         self._targets = RoutingTable.of(writable_segments(self._snapshot.layout), self._snapshot.layout.partitions)
         self._route = self._targets
         self._senders: dict[str, SegmentSender] = {}
         self._outcomes: dict[str, SealOutcome] = {}
-        self._capacity = threading.Condition(self.lock)
+        self._budget = InFlightBudget(view.name, max_in_flight, self.lock)
         self._reported_unreachable_at: dict[str, float] = {}
         self._routing_lock = threading.Lock()
-        self._outcome_thread: threading.Thread | None = None
-        self._outcome_client = SealOutcomeClient(
-            self._snapshot.topic.name, self._snapshot.topic.uid, producer_id, view.dialer
-        )
         self._closing = threading.Event()
         self._on_resolved = on_resolved
+        self._outcome_fetcher = OutcomeFetcher(
+            view.name,
+            SealOutcomeClient(self._snapshot.topic.name, self._uid, producer_id, view.dialer),
+            self.lock,
+            self._closing,
+            self._senders,
+            lambda: self.stopping or self.failure is not None,
+            lambda segment: outcome_addresses(segment, self._targets.segments, self._snapshot.layout.segments),
+            self._on_outcome,
+        )
         self.send_queues.update_layout(self._snapshot.layout.segments)
         view.add_listener(self._on_layout_changed)
-        self._monitor = threading.Thread(
-            target=self._run_monitor, name=f"smq-producer-monitor-{view.name}", daemon=True
+        self._monitor = ProducerMonitor(
+            view.name,
+            self.lock,
+            self._closing,
+            self.send_queues.send_queues,
+            self._senders,
+            self._budget,
+            timeout,
+            self._check_deleted,
         )
-        self._monitor.start()
+
+    @property
+    def in_flight(self) -> int:
+        """The bytes that were reserved and have no outcome yet."""
+        return self._budget.used
 
     # ---- from the producer
 
     def reserve(self, nbytes: int, timeout: float) -> None:
         """Waits until the budget has capacity; any size fits if nothing is in flight. Raises Overloaded."""
         with self.lock:
-            self._wait_for_capacity(nbytes, timeout)
-            self.in_flight += nbytes
-
-    def _wait_for_capacity(self, nbytes: int, timeout: float) -> None:
-        deadline = time.monotonic() + timeout
-        while self.in_flight and self.in_flight + max(nbytes, 1) > self.max_in_flight and self.failure is None:
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._capacity.wait(left):
-                raise Overloaded(
-                    f"{self.in_flight} bytes are in flight to {self.view.name}, and for {timeout} s there was no "
-                    "capacity for more. The brokers are slow or unreachable, or max_in_flight is too small",
-                    in_flight=self.in_flight,
-                )
-        self._raise_failure()
+            self._budget.wait(nbytes, timeout)
+            self._raise_failure()
+            self._budget.add(nbytes)
 
     def submit(self, sub_batch: SubBatch, row_partitions: npt.NDArray[np.int32]) -> None:
         """Queues a whole batch whose ``cost`` was reserved. Raises the error that ended the producer, if any."""
@@ -139,24 +138,24 @@ class ProducerEngine:
     def wait_for_capacity(self, timeout: float) -> None:
         """Waits until another batch may be started. Raises Overloaded, or the error that ended the producer."""
         with self.lock:
-            self._wait_for_capacity(0, timeout)
+            self._budget.wait(0, timeout)
+            self._raise_failure()
 
     def reserve_now(self, nbytes: int) -> None:
         """Counts a batch that was started while there was capacity, without waiting."""
         with self.lock:
-            self.in_flight += nbytes
+            self._budget.add(nbytes)
 
     @property
     def full(self) -> bool:
-        return self.in_flight >= self.max_in_flight or self.failure is not None
+        return self._budget.full or self.failure is not None
 
     def fail_batch(self, delivery_state: DeliveryState, cost: int, error: BaseException) -> None:
         """Fails a batch that could not be submitted."""
         with self.lock:
-            self.in_flight = max(0, self.in_flight - cost)
+            self._budget.release(cost)
             callbacks = delivery_state.failed(None, error)
-            self._capacity.notify_all()
-        _run_callbacks(callbacks)
+        run_callbacks(callbacks)
 
     def close(self) -> None:
         """Ends all threads and fails what is still in flight. Repeatable."""
@@ -166,13 +165,11 @@ class ProducerEngine:
             senders = list(self._senders.values())
             for sender in senders:
                 sender.wake.notify_all()
-            self._capacity.notify_all()
         self._closing.set()
         for sender in senders:
             sender.join(5)
         self._monitor.join(5)
-        if self._outcome_thread is not None:
-            self._outcome_thread.join(5)
+        self._outcome_fetcher.join(5)
         self.fail(InvalidRequest("the producer is closed"))
 
     def fail(self, error: SmqError) -> None:
@@ -191,9 +188,8 @@ class ProducerEngine:
                 send_queue.state = SendQueueState.DONE
             for sender in self._senders.values():
                 sender.wake.notify_all()
-            self.in_flight = 0
-            self._capacity.notify_all()
-        _run_callbacks(callbacks)
+            self._budget.close()
+        run_callbacks(callbacks)
 
     # ---- from the segment senders
 
@@ -251,7 +247,7 @@ class ProducerEngine:
                         fatal = sender.failure  # no later reply can change that
             except SmqError as error:
                 fatal = error
-        _run_callbacks(callbacks)
+        run_callbacks(callbacks)
         self._on_resolved()
         if fatal is not None:
             self._fail_and_abort(stream, fatal)
@@ -266,7 +262,7 @@ class ProducerEngine:
                 sender.wake.notify_all()
                 if sender.replaced_at is not None:
                     callbacks = self._advance()
-        _run_callbacks(callbacks)
+        run_callbacks(callbacks)
 
     def report_unreachable(self, replica: Replica, failure: SmqError | None) -> None:
         """Reports the replica to the leader, in the background and not too often."""
@@ -285,6 +281,25 @@ class ProducerEngine:
         self.fail(error)
         stream.abort()
 
+    # ---- from the outcome fetcher and the monitor
+
+    def _on_outcome(self, outcome: SealOutcome, successors: tuple[Segment, ...]) -> None:
+        callbacks: Callbacks = []
+        fatal: ProducerFenced | None = None
+        with self.lock:
+            try:
+                callbacks = self._on_sealed(outcome, successors)
+            except ProducerFenced as error:
+                fatal = error
+        run_callbacks(callbacks)
+        if fatal is not None:
+            self.fail(fatal)
+
+    def _check_deleted(self) -> None:
+        deleted = self.view.deleted
+        if deleted is not None and self.failure is None:
+            self.fail(deleted)
+
     # ---- the layout
 
     def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
@@ -302,7 +317,7 @@ class ProducerEngine:
                 self._open_ahead()
                 names = {s.name for s in snapshot.layout.segments}
                 self.send_queues.discard_done(names | {p for s in snapshot.layout.segments for p in s.predecessors})
-        _run_callbacks(callbacks)
+        run_callbacks(callbacks)
         if gone is not None:
             self.fail(gone)
 
@@ -358,7 +373,7 @@ class ProducerEngine:
                 sender = self._senders[segment.name]
                 if sender.replaced_at is None:
                     sender.replaced_at = time.monotonic()
-                self._start_outcome_thread()
+                self._outcome_fetcher.start()
         return callbacks
 
     def _may_leave(self, send_queue: SendQueue) -> bool:
@@ -384,7 +399,7 @@ class ProducerEngine:
             overlay = self._targets.with_overlay([s for s in successors if not s.successors])
             self._targets = self._targets.with_replacement(send_queue.segment, overlay)
             self._drop_unused()
-        self._start_outcome_thread()  # until a broker reports the successors too
+        self._outcome_fetcher.start()  # until a broker reports the successors too
         return self._advance()
 
     def _switch_to_successors(self, segment: Segment, outcome: SealOutcome | None) -> Callbacks:
@@ -424,7 +439,7 @@ class ProducerEngine:
         else:
             sender.wake.notify()
             if sender.replaced_at is not None:
-                self._start_outcome_thread()  # the stream may never deliver the outcome
+                self._outcome_fetcher.start()  # the stream may never deliver the outcome
 
     def _resolve_delivered(self, delivered: list[DeliveredSubBatch]) -> Callbacks:
         callbacks: Callbacks = []
@@ -432,9 +447,7 @@ class ProducerEngine:
             sub_batch = one.sub_batch
             assert isinstance(sub_batch, SubBatch)
             callbacks += sub_batch.delivery_state.delivered(sub_batch.rows, one.segment, one.first_offset)
-            self.in_flight -= sub_batch.cost
-        if delivered:
-            self._capacity.notify_all()
+            self._budget.release(sub_batch.cost)
         return callbacks
 
     def _fail_unknown(self, sub_batches: list[object]) -> Callbacks:
@@ -447,113 +460,9 @@ class ProducerEngine:
                 "messages may or may not have been stored. Send them again only if duplicates do no harm"
             )
             callbacks += sub_batch.delivery_state.failed(sub_batch.rows, error)
-            self.in_flight -= sub_batch.cost
-        if sub_batches:
-            self._capacity.notify_all()
+            self._budget.release(sub_batch.cost)
         return callbacks
 
     def _raise_failure(self) -> None:
         if self.failure is not None:
             raise self.failure
-
-    # ---- outcomes
-
-    def _start_outcome_thread(self) -> None:
-        """Starts the thread that fetches missing outcomes unless it runs. The caller holds the lock."""
-        if self._outcome_thread is None or not self._outcome_thread.is_alive():
-            self._outcome_thread = threading.Thread(
-                target=self._fetch_outcomes, name=f"smq-outcomes-{self.view.name}", daemon=True
-            )
-            self._outcome_thread.start()
-
-    def _missing_outcomes(self) -> list[tuple[str, list[str]]] | None:
-        """The segments whose outcomes to fetch now, with addresses to query; None if no more will be needed."""
-        now = time.monotonic()
-        moving = [r for r in self._senders.values() if r.replaced_at is not None and not r.send_queue.idle]
-        if self.stopping or self.failure is not None or not moving:
-            self._outcome_thread = None
-            return None
-        found = []
-        for sender in moving:
-            assert sender.replaced_at is not None
-            last_reply_at = max(sender.replaced_at, sender.acked_at)
-            if sender.stream is not None and now - last_reply_at < OUTCOME_POLL_DELAY_SECONDS:
-                continue
-            found.append((sender.send_queue.segment.name, self._outcome_addresses(sender.send_queue.segment)))
-        return found
-
-    def _outcome_addresses(self, segment: Segment) -> list[str]:
-        """Addresses to query: brokers that host a successor first, then any broker of the topic."""
-        living = self._snapshot.layout.segments
-        near = [r.address for s in self._targets.segments if s.range.overlaps(segment.range) for r in s.replicas]
-        return list(dict.fromkeys([*near, *(r.address for s in living for r in s.replicas)]))
-
-    def _fetch_outcomes(self) -> None:
-        while True:
-            with self.lock:
-                wanted = self._missing_outcomes()
-            if wanted is None:
-                return
-            for name, addresses in wanted:
-                found = self._outcome_client.fetch(name, addresses)
-                if found is None:
-                    continue
-                callbacks: Callbacks = []
-                fatal: ProducerFenced | None = None
-                with self.lock:
-                    try:
-                        callbacks = self._on_sealed(*found)
-                    except ProducerFenced as error:
-                        fatal = error
-                _run_callbacks(callbacks)
-                if fatal is not None:
-                    self.fail(fatal)
-            if self._closing.wait(OUTCOME_POLL_SECONDS):
-                return
-
-    # ---- the monitor
-
-    def _run_monitor(self) -> None:
-        while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
-            now = time.monotonic()
-            with self.lock:
-                unresponsive = [
-                    r.stream for r in self._senders.values() if r.stream is not None and r.stream.is_unresponsive(now)
-                ]
-                callbacks = self._expire(now)
-            gone = self.view.deleted
-            if gone is not None and self.failure is None:
-                self.fail(gone)
-            for stream in unresponsive:
-                log.info("%s is unresponsive; its stream is aborted", stream.segment.name)
-                stream.abort()
-            _run_callbacks(callbacks)
-
-    def _expire(self, now: float) -> Callbacks:
-        """Fails sub-batches that are too old. Unsent ones are dropped; others stay until their outcome is known."""
-        callbacks: Callbacks = []
-        for send_queue in self.send_queues.send_queues.values():
-            for sent in send_queue.in_flight:
-                assert isinstance(sent.sub_batch, SubBatch)
-                if now - sent.sub_batch.created_at < self.timeout:
-                    break
-                if not sent.sub_batch.timed_out:
-                    sent.sub_batch.timed_out = True
-                    callbacks += sent.sub_batch.delivery_state.failed(
-                        sent.sub_batch.rows, delivery_timeout(self.timeout)
-                    )
-            while send_queue.queue:
-                sub_batch = send_queue.queue[0]
-                assert isinstance(sub_batch, SubBatch)
-                if now - sub_batch.created_at < self.timeout:
-                    break
-                send_queue.queue.popleft()
-                self.in_flight -= sub_batch.cost
-                self._capacity.notify_all()
-                callbacks += sub_batch.delivery_state.failed(sub_batch.rows, delivery_timeout(self.timeout))
-        return callbacks
-
-
-def _run_callbacks(callbacks: Callbacks) -> None:
-    for call in callbacks:
-        call()

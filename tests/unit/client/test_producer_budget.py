@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from smq.producing import engine as engine_module
+from smq.producing import producer_monitor
 from smq.producing.batch_encoder import BatchEncoder
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.engine import ProducerEngine
@@ -67,7 +68,7 @@ class Bench:
 
     def expire(self, age: float) -> None:
         with self.engine.lock:
-            callbacks = self.engine._expire(CREATED + age)
+            callbacks = self.engine._monitor.expire(CREATED + age)
         for call in callbacks:
             call()
 
@@ -90,7 +91,7 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.setattr(engine_module, "SegmentSender", FakeSender)
-    monkeypatch.setattr(engine_module, "MONITOR_INTERVAL_SECONDS", 3600.0)  # the test expires what is due
+    monkeypatch.setattr(producer_monitor, "MONITOR_INTERVAL_SECONDS", 3600.0)  # the test expires what is due
     made = Bench()
     yield made
     made.engine.close()
@@ -115,7 +116,7 @@ def test_a_writer_that_waits_goes_on_when_a_queue_expires(bench: Bench) -> None:
     bench.submit(16 * MIB)
     waiting = threading.Thread(target=lambda: bench.engine.reserve(16 * MIB, 600.0), daemon=True)
     waiting.start()
-    eventually(lambda: bench.engine._capacity._waiters)  # type: ignore[attr-defined]
+    eventually(lambda: bench.engine._budget._freed._waiters)  # type: ignore[attr-defined]
 
     bench.expire(TIMEOUT)
     eventually(lambda: not waiting.is_alive(), "the writer goes on")
@@ -184,7 +185,7 @@ def test_a_producer_that_ends_holds_nothing_and_lets_nobody_wait(bench: Bench) -
 
     waiting = threading.Thread(target=write, daemon=True)
     waiting.start()
-    eventually(lambda: bench.engine._capacity._waiters)  # type: ignore[attr-defined]
+    eventually(lambda: bench.engine._budget._freed._waiters)  # type: ignore[attr-defined]
     bench.engine.fail(InvalidRequest("fenced"))
     eventually(lambda: not waiting.is_alive())
     assert bench.engine.in_flight == 0 and str(errors[0]) == "fenced" == str(state.first_error())

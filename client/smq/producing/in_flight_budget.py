@@ -1,0 +1,56 @@
+"""The budget of a producer: how many bytes may be in flight, which means without an outcome."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from smq_core.errors import Overloaded
+
+
+class InFlightBudget:
+    """``limit`` is in bytes. The producer's ``lock`` guards the budget, and the caller of every method holds it."""
+
+    def __init__(self, topic: str, limit: int, lock: threading.Lock) -> None:
+        self.used = 0
+        self._topic = topic
+        self._limit = limit
+        self._freed = threading.Condition(lock)
+        self._closed = False
+
+    @property
+    def full(self) -> bool:
+        """Whether another batch should wait. May be read without the lock."""
+        return self.used >= self._limit
+
+    def wait(self, nbytes: int, timeout: float) -> None:
+        """Waits until ``nbytes`` fit, or the budget is closed. Any size fits if nothing is in flight.
+
+        ``timeout`` is in seconds. Raises Overloaded.
+        """
+        deadline = time.monotonic() + timeout
+        while self.used and self.used + max(nbytes, 1) > self._limit and not self._closed:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._freed.wait(left):
+                raise Overloaded(
+                    f"{self.used} bytes are in flight to {self._topic}, and for {timeout} s there was no "
+                    "capacity for more. The brokers are slow or unreachable, or max_in_flight is too small",
+                    in_flight=self.used,
+                )
+
+    def add(self, nbytes: int) -> None:
+        """Counts bytes without waiting for capacity."""
+        if not self._closed:
+            self.used += nbytes
+
+    def release(self, nbytes: int) -> None:
+        """These bytes have got their outcome."""
+        if not self._closed:
+            self.used -= nbytes
+            self._freed.notify_all()
+
+    def close(self) -> None:
+        """Frees everything for good, and ends every wait."""
+        self._closed = True
+        self.used = 0
+        self._freed.notify_all()

@@ -1,0 +1,90 @@
+"""The monitor thread of a producer: it fails batches that are too old, and aborts streams that are unresponsive."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from smq.producing.delivery_state import Callbacks, delivery_timeout, run_callbacks
+from smq.producing.in_flight_budget import InFlightBudget
+from smq.producing.partitioning import SubBatch
+from smq.producing.segment_sender import SegmentSender
+from smq_core.producing.send_queue import SendQueue
+
+log = logging.getLogger(__name__)
+
+MONITOR_INTERVAL_SECONDS = 0.1
+
+
+class ProducerMonitor:
+    """Starts with the producer and ends when ``closing`` is set.
+
+    ``lock`` guards the send queues, the senders and the budget. A batch times out after ``timeout`` seconds. The
+    monitor calls ``on_check`` without the lock after each look at the queues.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        lock: threading.Lock,
+        closing: threading.Event,
+        send_queues: Mapping[str, SendQueue],
+        senders: Mapping[str, SegmentSender],
+        budget: InFlightBudget,
+        timeout: float,
+        on_check: Callable[[], None],
+    ) -> None:
+        self._lock = lock
+        self._closing = closing
+        self._send_queues = send_queues
+        self._senders = senders
+        self._budget = budget
+        self._timeout = timeout
+        self._on_check = on_check
+        self._thread = threading.Thread(target=self._run, name=f"smq-producer-monitor-{name}", daemon=True)
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
+            now = time.monotonic()
+            with self._lock:
+                streams = [r.stream for r in self._senders.values() if r.stream is not None]
+                unresponsive = [stream for stream in streams if stream.is_unresponsive(now)]
+                callbacks = self.expire(now)
+            self._on_check()
+            for stream in unresponsive:
+                log.info("%s is unresponsive; its stream is aborted", stream.segment.name)
+                stream.abort()
+            run_callbacks(callbacks)
+
+    def expire(self, now: float) -> Callbacks:
+        """Fails sub-batches that are too old. Unsent ones are dropped; others stay until their outcome is known.
+
+        ``now`` is in monotonic seconds. The caller holds the lock.
+        """
+        callbacks: Callbacks = []
+        for send_queue in self._send_queues.values():
+            for sent in send_queue.in_flight:
+                assert isinstance(sent.sub_batch, SubBatch)
+                if now - sent.sub_batch.created_at < self._timeout:
+                    break
+                if not sent.sub_batch.timed_out:
+                    sent.sub_batch.timed_out = True
+                    callbacks += self._time_out(sent.sub_batch)
+            while send_queue.queue:
+                sub_batch = send_queue.queue[0]
+                assert isinstance(sub_batch, SubBatch)
+                if now - sub_batch.created_at < self._timeout:
+                    break
+                send_queue.queue.popleft()
+                self._budget.release(sub_batch.cost)
+                callbacks += self._time_out(sub_batch)
+        return callbacks
+
+    def _time_out(self, sub_batch: SubBatch) -> Callbacks:
+        return sub_batch.delivery_state.failed(sub_batch.rows, delivery_timeout(self._timeout))
