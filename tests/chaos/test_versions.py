@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,10 +188,11 @@ class Load:
         before = [self._lines(path) for path in self.acked]
 
         def progress() -> bool:
-            assert all(process.poll() is None for process in (*self._writers, *self._readers)), "a client ended"
             return all(self._lines(path) > count for path, count in zip(self.acked, before, strict=True))
 
-        eventually(progress, what="further acks for every writer", pause=0.1)
+        clients = [*self._writers, *self._readers]
+        eventually(lambda: _ended(clients) or progress(), what="further acks for every writer", pause=0.1)
+        assert not _ended(clients), "a client ended; its error is above"
 
     def finish(self) -> None:
         """Ends the writers when all their messages are acked, and the readers when they were given all of them."""
@@ -201,10 +202,11 @@ class Load:
             assert writer.wait(HANG_GUARD) == 0, "a writer failed"
         total = sum(self._lines(path) - 1 for path in self.acked)  # without "end"
         eventually(
-            lambda: all(self._lines(path) >= total for path in self.delivered),
+            lambda: _ended(self._readers) or all(self._lines(path) >= total for path in self.delivered),
             what=f"readers at the end of {total} messages",
             pause=0.1,
         )
+        assert not _ended(self._readers), "a reader ended; its error is above"
         for reader in self._readers:
             reader.send_signal(signal.SIGTERM)
             assert reader.wait(HANG_GUARD) == 0, "a reader failed"
@@ -218,6 +220,10 @@ class Load:
     @staticmethod
     def _lines(path: Path) -> int:
         return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def _ended(processes: Sequence[subprocess.Popen[bytes]]) -> bool:
+    return any(process.poll() is not None for process in processes)
 
 
 def _client(version: SourceTree, script: str, *arguments: object) -> subprocess.Popen[bytes]:
