@@ -1,4 +1,4 @@
-"""What a topic's reconciler remembers of one segment, in one record that leaves memory with the segment.
+"""What a topic's reconciler remembers of its segments: one record for each, which leaves memory with the segment.
 
 Nothing in a record has to survive a restart: a new leader finds it again in the layout, from the brokers' reports, or
 by repeating the requests.
@@ -6,10 +6,11 @@ by repeating the requests.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from smq_core.model.entities import Micros
-from smq_core.sealing.seal_coordinator import SealCoordinator
+from smq_core.model.entities import Layout, Micros, SealOutcome
+from smq_core.sealing.seal_coordinator import SealBlocked, SealCoordinator
 
 
 @dataclass(slots=True)
@@ -52,3 +53,54 @@ class SegmentRecord:
         """True if that incarnation reported that it hosts the segment."""
         opening = self.openings.get(incarnation)
         return opening is not None and opening.done
+
+
+@dataclass(slots=True)
+class SegmentRecords:
+    """The records of one topic by segment, in the order in which the segments became known."""
+
+    _records: dict[str, SegmentRecord] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[str, SegmentRecord]]:
+        return iter(self._records.items())
+
+    def of(self, segment: str) -> SegmentRecord:
+        """The record of that segment; a new one if it is not known yet."""
+        return self._records.setdefault(segment, SegmentRecord())
+
+    def known(self, segment: str) -> SegmentRecord | None:
+        """The record of that segment, or None if it is not known yet."""
+        return self._records.get(segment)
+
+    def sealing(self, segment: str) -> SealCoordinator | None:
+        """The seal of that segment, or None if it is not being sealed."""
+        record = self._records.get(segment)
+        return record.sealing if record is not None else None
+
+    def outcome(self, segment: str) -> SealOutcome | None:
+        """The seal outcome of that segment, or None if it is not known to be sealed."""
+        sealing = self.sealing(segment)
+        return sealing.outcome if sealing is not None else None
+
+    def outcomes(self) -> dict[str, SealOutcome]:
+        """The seal outcomes that are known, by segment."""
+        sealings = ((name, record.sealing) for name, record in self)
+        return {name: s.outcome for name, s in sealings if s is not None and s.outcome is not None}
+
+    def blocked(self) -> dict[str, SealBlocked]:
+        """The segments whose seal is blocked, and the replicas that block it."""
+        sealings = ((name, record.sealing) for name, record in self)
+        return {name: s.blocked for name, s in sealings if s is not None and s.blocked is not None}
+
+    def watermarks(self) -> dict[str, int]:
+        """Up to where messages are known to be acked, by segment."""
+        return {name: record.watermark for name, record in self if record.watermark is not None}
+
+    def has_opened(self, segment: str, incarnation: str) -> bool:
+        """True if this incarnation reported that it hosts the segment."""
+        record = self._records.get(segment)
+        return record is not None and record.has_opened(incarnation)
+
+    def prune(self, layout: Layout | None) -> None:
+        """Forgets the segments that are not in the layout."""
+        self._records = {name: it for name, it in self._records.items() if layout is not None and name in layout}

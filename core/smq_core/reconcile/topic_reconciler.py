@@ -26,20 +26,17 @@ from smq_core.model.entities import (
 )
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import Successor
-from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
+from smq_core.reconcile.effects import AppendIndex, Effect, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.open_backoff import OpenBackoff
 from smq_core.reconcile.seal_planner import Decision, ManualRequest, plan_seals, validate_request
-from smq_core.reconcile.segment_record import SegmentRecord
+from smq_core.reconcile.seal_progress import entries_to_index, seal_effects
+from smq_core.reconcile.segment_record import SegmentRecords
 from smq_core.scaling.placement import BrokerView, Placer
 from smq_core.scaling.topic_load import TopicLoad
-from smq_core.sealing.seal_coordinator import SealBlocked, SealCoordinator
+from smq_core.sealing.seal_coordinator import SealBlocked
 
 OPEN_RETRY_DELAY: Micros = 500 * MILLISECOND
 STORE_RETRY_DELAY: Micros = 200 * MILLISECOND
-SUCCESSOR_HEAD_START: Micros = SECOND
-"""How long a seal waits until its successors are open and tails are written."""
-RELEASE_DELAY: Micros = 150 * MILLISECOND
-"""The pause after a seal before its cleanup. Its writers continue meanwhile, and need the same processes."""
 MAX_REJECTED_REQUESTS = 100
 RESYNC_AFTER: Micros = 30 * SECOND
 """The interval of reading the layout again, because a former leader's PUT may land after the first read."""
@@ -74,8 +71,7 @@ class TopicReconciler:
     _layout_in_flight: Layout | None = None
     """The layout of the current PUT."""
     _index_append_pending: bool = False
-    _records: dict[str, SegmentRecord] = field(default_factory=dict)
-    """By name, in the order in which the segments became known."""
+    _records: SegmentRecords = field(default_factory=SegmentRecords)
     _retry_at: Micros = 0
     _layout_superseded: bool = False
     """The layout that was read last is newer than the known one, so another leader wrote it."""
@@ -86,17 +82,16 @@ class TopicReconciler:
     @property
     def blocked(self) -> dict[str, SealBlocked]:
         """The segments whose seal is blocked, and the replicas that block it."""
-        sealings = ((name, record.sealing) for name, record in self._records.items())
-        return {name: s.blocked for name, s in sealings if s is not None and s.blocked is not None}
+        return self._records.blocked()
 
     @property
     def watermarks(self) -> dict[str, int]:
         """Up to where messages are known to be acked, by segment."""
-        return {name: it.watermark for name, it in self._records.items() if it.watermark is not None}
+        return self._records.watermarks()
 
     def observe_watermark(self, segment: str, watermark: int) -> None:
         """A replica reported this watermark; a lower one than known changes nothing."""
-        record = self._record(segment)
+        record = self._records.of(segment)
         if record.watermark is None or watermark > record.watermark:
             record.watermark = watermark
 
@@ -127,7 +122,7 @@ class TopicReconciler:
             self._layout_read_pending, self._read_at = True, now
             effects.append(ReadLayout())
         effects += self._open(now, brokers)
-        effects += self._seal(now, brokers)
+        effects += seal_effects(self.layout, self._records, now, liveness_lookup(brokers))
         effects += self._index(now)
         if not self._layout_put_pending and now >= self._retry_at:
             effects += self._change(now, brokers)
@@ -158,7 +153,7 @@ class TopicReconciler:
         for segment in self.layout.segments:
             if segment.successors:
                 continue
-            record = self._record(segment.name)
+            record = self._records.of(segment.name)
             if record.fully_opened:
                 continue
             if all(record.has_opened(replica.incarnation) for replica in segment.replicas):
@@ -175,106 +170,29 @@ class TopicReconciler:
                 effects.append(OpenReplica(segment, replica))
         return effects
 
-    def _seal(self, now: Micros, brokers: Mapping[str, BrokerView]) -> list[Effect]:
-        assert self.layout is not None
-        liveness = liveness_lookup(brokers)
-        to_seal = [segment for segment in self.layout.segments if segment.successors]
-        effects = self._flush_ahead(to_seal, now, liveness)
-        for segment in to_seal:
-            record = self._record(segment.name)
-            sealing = record.sealing
-            assert sealing is not None
-            if sealing.outcome is not None:
-                if record.sealed_at is None:
-                    record.sealed_at = now
-                if now - record.sealed_at >= RELEASE_DELAY:
-                    effects += sealing.release_requests(liveness)
-                continue
-            if not self._predecessors_sealed(segment):
-                continue
-            if not self._may_start_seal(segment, now, liveness):
-                continue
-            if segment.loss_accepted:
-                sealing.accept_loss()
-            known = (record.watermark, segment.known_watermark)
-            sealing.known_watermark = max((it for it in known if it is not None), default=None)
-            step = sealing.next_step(now, liveness)
-            if step is not None and not isinstance(step, SealBlocked):
-                effects.append(step)
-        return effects
-
-    def _flush_ahead(
-        self, to_seal: Sequence[Segment], now: Micros, liveness: Callable[[str], Liveness]
-    ) -> list[Effect]:
-        """Begins the seals that the layout plans, and makes their primaries write their tails."""
-        effects: list[Effect] = []
-        for segment in to_seal:
-            record = self._record(segment.name)
-            if record.sealing is None:
-                record.sealing, record.seal_started_at = SealCoordinator(segment), now
-                if liveness(segment.primary.incarnation) is Liveness.ALIVE:
-                    record.flushing_ahead = True
-                    effects.append(FlushAhead(segment))
-        return effects
-
-    def _predecessors_sealed(self, segment: Segment) -> bool:
-        """False while a predecessor accepts batches.
-
-        A segment that never opened could be sealed at once. But its successors open when they see its seal, and must
-        not do so while a predecessor of it still accepts batches.
-        """
-        assert self.layout is not None
-        return all(self.outcome(p) is not None for p in segment.predecessors if p in self.layout)
-
-    def _may_start_seal(self, segment: Segment, now: Micros, liveness: Callable[[str], Liveness]) -> bool:
-        """True once successors are open and tails are written, so that writers continue without a pause.
-
-        Segments that are merged wait for each other's tails, because all their writers pause until the last segment
-        is sealed. ``SUCCESSOR_HEAD_START`` limits the wait.
-        """
-        assert self.layout is not None
-        if now - self._record(segment.name).seal_started_at >= SUCCESSOR_HEAD_START:
-            return True
-        successors = [self.layout.segment(name) for name in segment.successors]
-        merged = (self._records.get(name) for successor in successors for name in successor.predecessors)
-        if any(record is not None and record.flushing_ahead for record in merged):
-            return False
-        for successor in successors:
-            if successor.successors:
-                continue
-            for replica in successor.replicas:
-                opened = self.has_opened(successor.name, replica.incarnation)
-                if not opened and liveness(replica.incarnation) is Liveness.ALIVE:
-                    return False
-        return True
-
     def _index(self, now: Micros) -> list[Effect]:
         """Appends sealed segments to the index before they leave the layout."""
         assert self.layout is not None
-        releasable = {
-            name
-            for name, record in self._records.items()
-            if record.sealed_at is not None and now - record.sealed_at >= RELEASE_DELAY
-        }
-        leaving = {name for name in layouts.activatable(self.layout, releasable) if not self._records[name].indexed}
-        if not leaving or self._index_append_pending or now < self._retry_at:
+        if self._index_append_pending or now < self._retry_at:
+            return []
+        entries = entries_to_index(self.layout, self._records, now)
+        if not entries:
             return []
         self._index_append_pending = True
-        entries = [layouts.sealed_entry(self.layout.segment(name), self._outcomes()[name], now) for name in leaving]
-        return [AppendIndex(tuple(sorted(entries, key=lambda e: e.number)))]
+        return [AppendIndex(entries)]
 
     def _change(self, now: Micros, brokers: Mapping[str, BrokerView]) -> list[Effect]:
         """Combines every change in one PUT: sealed segments leave the layout, new plans enter it."""
         assert self.layout is not None
         layout = self.layout
-        done = {name for name in self._outcomes() if self._records[name].indexed}
+        done = {name for name in self._records.outcomes() if self._records.of(name).indexed}
         leaving = layouts.activatable(layout, done)
         if leaving:
             layout = layouts.activate(layout, leaving, writer=self.unique())
         losses = {
             s.name: record.watermark
             for s in layout.segments
-            if (record := self._record(s.name)).loss_to_accept and not s.loss_accepted
+            if (record := self._records.of(s.name)).loss_to_accept and not s.loss_accepted
         }
         if losses:
             layout = layouts.accept_losses(layout, losses, writer=self.unique())
@@ -292,7 +210,7 @@ class TopicReconciler:
             brokers = {}
         refused = [
             (name, incarnation)
-            for name, record in self._records.items()
+            for name, record in self._records
             for incarnation, opening in record.openings.items()
             if opening.refused
         ]
@@ -337,7 +255,7 @@ class TopicReconciler:
             self.layout is not None and found is not None and found[0].version > self.layout.version
         )
         self.layout, self.etag = found if found is not None else (None, None)
-        self._prune()
+        self._records.prune(self.layout)
 
     def read_failed(self, now: Micros) -> None:
         self._layout_read_pending = False
@@ -347,7 +265,7 @@ class TopicReconciler:
         self._layout_put_pending, self._layout_in_flight = False, None
         self._requests_in_flight = []
         self.layout, self.etag = layout, etag
-        self._prune()
+        self._records.prune(self.layout)
 
     def layout_put_failed(self, now: Micros, *, unclear: bool = False) -> None:
         """Another leader's PUT came first, or the outcome is unknown: the next step reads the layout again."""
@@ -358,7 +276,7 @@ class TopicReconciler:
 
     def opened(self, segment: str, incarnation: str) -> None:
         """This incarnation hosts the segment."""
-        opening = self._record(segment).opening(incarnation)
+        opening = self._records.of(segment).opening(incarnation)
         opening.requested, opening.done = False, True
         self._open_backoff.opened(incarnation)
 
@@ -376,22 +294,21 @@ class TopicReconciler:
             or self._layout_put_pending
             or self._index_append_pending
             or self.requests
-            or any(record.loss_to_accept for record in self._records.values())
+            or any(record.loss_to_accept for _name, record in self._records)
         ):
             return False
         for s in self.layout.segments:
-            if s.phase is not Phase.OPEN or s.successors or not self._record(s.name).fully_opened:
+            if s.phase is not Phase.OPEN or s.successors or not self._records.of(s.name).fully_opened:
                 return False
         return True
 
     def has_opened(self, segment: str, incarnation: str) -> bool:
         """True if this incarnation reported that it hosts the segment."""
-        record = self._records.get(segment)
-        return record is not None and record.has_opened(incarnation)
+        return self._records.has_opened(segment, incarnation)
 
     def open_failed(self, segment: str, incarnation: str, now: Micros, *, refused: bool) -> None:
         """The call failed. With ``refused`` the process will never open the segment, which must move elsewhere."""
-        opening = self._record(segment).opening(incarnation)
+        opening = self._records.of(segment).opening(incarnation)
         opening.requested, opening.retry_at, opening.refused = False, now + OPEN_RETRY_DELAY, refused
         if refused:
             self._open_backoff.refused(incarnation, now)
@@ -401,23 +318,24 @@ class TopicReconciler:
 
         False if that was known.
         """
-        if self._record(segment).opening(incarnation).refused:
+        if self._records.of(segment).opening(incarnation).refused:
             return False
         self.open_failed(segment, incarnation, now, refused=True)
         return True
 
     def flushed(self, segment: str) -> None:
         """Its primary has written its tail, or failed to."""
-        if segment in self._records:
-            self._records[segment].flushing_ahead = False
+        record = self._records.known(segment)
+        if record is not None:
+            record.flushing_ahead = False
 
     def sealed(self, outcome: SealOutcome) -> None:
-        sealing = self._sealing(outcome.segment)
+        sealing = self._records.sealing(outcome.segment)
         if sealing is not None:
             sealing.sealed(outcome)
 
     def seal_refused(self, segment: str, incarnation: str, now: Micros, *, not_hosted: bool = False) -> None:
-        sealing = self._sealing(segment)
+        sealing = self._records.sealing(segment)
         if sealing is None:
             return
         if not_hosted:
@@ -426,7 +344,7 @@ class TopicReconciler:
             sealing.refused(incarnation, now)
 
     def filer_seal_failed(self, segment: str, now: Micros) -> None:
-        sealing = self._sealing(segment)
+        sealing = self._records.sealing(segment)
         if sealing is not None:
             sealing.filer_seal_failed(now)
 
@@ -435,15 +353,15 @@ class TopicReconciler:
 
         False if the segment is not being sealed.
         """
-        sealing = self._sealing(segment)
+        sealing = self._records.sealing(segment)
         if sealing is None or sealing.outcome is not None:
             return False
-        self._record(segment).loss_to_accept = True
+        self._records.of(segment).loss_to_accept = True
         return True
 
     def is_loss_accepted(self, segment: str) -> bool:
         """True if an administrator accepted the loss, whether the layout records it yet or not."""
-        record, sealing = self._records.get(segment), self._sealing(segment)
+        record, sealing = self._records.known(segment), self._records.sealing(segment)
         return (record is not None and record.loss_to_accept) or (sealing is not None and sealing.loss_accepted)
 
     def submit_request(self, request: ManualRequest) -> None:
@@ -475,7 +393,7 @@ class TopicReconciler:
     def indexed(self, names: Sequence[str]) -> None:
         self._index_append_pending = False
         for name in names:
-            self._record(name).indexed = True
+            self._records.of(name).indexed = True
 
     def append_index_failed(self, now: Micros) -> None:
         self._index_append_pending = False
@@ -483,30 +401,12 @@ class TopicReconciler:
 
     def sealed_count(self) -> int:
         """The number of segments of the layout that are known to be sealed."""
-        return len(self._outcomes())
+        return len(self._records.outcomes())
 
     def outcome(self, segment: str) -> SealOutcome | None:
-        sealing = self._sealing(segment)
-        return sealing.outcome if sealing is not None else None
+        return self._records.outcome(segment)
 
     # ---- inside
-
-    def _record(self, segment: str) -> SegmentRecord:
-        """The record of that segment; a new one if it is not known yet."""
-        return self._records.setdefault(segment, SegmentRecord())
-
-    def _sealing(self, segment: str) -> SealCoordinator | None:
-        record = self._records.get(segment)
-        return record.sealing if record is not None else None
-
-    def _outcomes(self) -> dict[str, SealOutcome]:
-        sealings = ((name, record.sealing) for name, record in self._records.items())
-        return {name: s.outcome for name, s in sealings if s is not None and s.outcome is not None}
-
-    def _prune(self) -> None:
-        """Forgets the segments that left the layout."""
-        layout = self.layout
-        self._records = {name: it for name, it in self._records.items() if layout is not None and name in layout}
 
     def _reject_request(self, now: Micros, request: ManualRequest, why: str) -> None:
         self.rejected[request] = why

@@ -11,12 +11,11 @@ from smq_core.model.entities import Durability, Layout, Liveness, Phase, Replica
 from smq_core.model.layout_transitions import mark_deleted
 from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.seal_planner import ManualRequest
+from smq_core.reconcile.seal_progress import RELEASE_DELAY, SUCCESSOR_HEAD_START
 from smq_core.reconcile.topic_reconciler import (
     FOREIGN_BROKER_WARM_UP,
     OPEN_RETRY_DELAY,
-    RELEASE_DELAY,
     RESYNC_AFTER,
-    SUCCESSOR_HEAD_START,
     TopicReconciler,
 )
 from smq_core.scaling.placement import BrokerView
