@@ -23,7 +23,6 @@ from smq.producing.batch_builder import (
     check_timestamp,
     check_value,
 )
-from smq.producing.batch_encoder import BatchEncoder, message_too_large, split_rows, split_to_limit
 from smq.producing.delivery_state import (
     OPEN_ROW_COUNT,
     DeliveryState,
@@ -31,8 +30,9 @@ from smq.producing.delivery_state import (
     TableDelivery,
     delivery_timeout,
 )
+from smq.producing.encoding.batch_encoder import BatchEncoder, message_too_large, split_rows, split_to_limit
+from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
-from smq.producing.keys import KeylessPartitioner
 from smq.producing.partitioning import SubBatch
 from smq.producing.producer_claims import claim_epoch
 from smq_core.errors import InvalidRequest
@@ -130,7 +130,7 @@ class Producer:
         """Sends one message and returns its delivery. Blocks while ``max_in_flight`` bytes have no outcome yet.
 
         value: bytes, or on a topic with a schema a mapping of its columns. A value that a column cannot hold exactly
-            as it is gets SchemaMismatch (:mod:`smq.producing.exact_cast` has the rules).
+            as it is gets SchemaMismatch (:mod:`smq.producing.encoding.exact_cast` has the rules).
         key: bytes. Messages of one key keep their order, messages without a key are spread over the segments. On a
             topic with a schema the key is a column of the value.
         headers: pairs of str and bytes.
@@ -211,7 +211,7 @@ class Producer:
 
         ``key`` names the column that is hashed, by default the topic's key column or ``key``. Without a schema it may
         also be an array. Binary and string columns are hashed by their bytes, others by the bytes that
-        :mod:`smq.producing.keys` defines. Rows without a key go to one partition per batch, in turn.
+        :mod:`smq.producing.encoding.keys` defines. Rows without a key go to one partition per batch, in turn.
 
         Raises SchemaMismatch (``expected`` is the schema), InvalidRequest (no such key column), MessageTooLarge,
         Overloaded, ProducerFenced.

@@ -16,7 +16,7 @@ from smq.cli.files.column_matching import match_columns, to_messages
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.sinks import open_sink
 from smq.cli.files.sources import InputFormat, tables
-from smq.producing.batch_encoder import BatchEncoder
+from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Column, Topic, TopicSpec
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP, arrow_type

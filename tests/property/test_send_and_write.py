@@ -15,9 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from smq.producing.batch_builder import BatchBuilder, check_value
-from smq.producing.batch_encoder import BatchEncoder, split_rows
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState
-from smq.producing.keys import KeylessPartitioner
+from smq.producing.encoding.batch_encoder import BatchEncoder, split_rows
+from smq.producing.encoding.keys import KeylessPartitioner
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec
 

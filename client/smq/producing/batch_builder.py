@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from smq.producing.batch_encoder import BatchEncoder
 from smq.producing.delivery_state import DeliveryState
-from smq.producing.exact_cast import InexactValue
-from smq.producing.keys import KeylessPartitioner
+from smq.producing.encoding.batch_encoder import BatchEncoder
+from smq.producing.encoding.exact_cast import InexactValue
+from smq.producing.encoding.keys import KeylessPartitioner
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import partitions_of
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
-from smq.producing.batch_encoder import BatchEncoder
 from smq.producing.delivery_state import Callbacks, DeliveryState, run_callbacks
+from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
 from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from smq.producing.keys import KeylessPartitioner, canonical_bytes, partitions
+from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, partitions
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import partition_of
 

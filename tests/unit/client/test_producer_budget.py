@@ -11,8 +11,8 @@ import pytest
 
 from smq.producing import engine as engine_module
 from smq.producing import producer_monitor
-from smq.producing.batch_encoder import BatchEncoder
 from smq.producing.delivery_state import DeliveryState
+from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.engine import ProducerEngine
 from smq.producing.partitioning import SubBatch
 from smq_core.errors import DeliveryTimeout, InvalidRequest, Overloaded

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smq.producing.batch_encoder import BatchEncoder, split_rows, split_to_limit
-from smq.producing.keys import KeylessPartitioner
+from smq.producing.encoding.batch_encoder import BatchEncoder, split_rows, split_to_limit
+from smq.producing.encoding.keys import KeylessPartitioner
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec
 from smq_core.model.keyspace import partition_of

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq.cli.files.json_rows import json_line
-from smq.producing.batch_encoder import message_times
-from smq.producing.exact_cast import InexactValue, exact_cast
+from smq.producing.encoding.batch_encoder import message_times
+from smq.producing.encoding.exact_cast import InexactValue, exact_cast
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
 from smq_storage.chunks.schemas import HEADERS, RESERVED, TIMESTAMP, arrow_type

@@ -33,8 +33,8 @@ from smq.cli.files.json_fields import (
     to_bytes,
 )
 from smq.cli.files.json_rows import BASE64
-from smq.producing.exact_cast import InexactValue, kind_of
-from smq.producing.row_values import RowConverter
+from smq.producing.encoding.exact_cast import InexactValue, kind_of
+from smq.producing.encoding.row_values import RowConverter
 from smq_core.model.entities import Column
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP, arrow_type
 

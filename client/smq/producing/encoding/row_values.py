@@ -1,7 +1,7 @@
 """Rows of single messages, checked value by value when they are sent, by the same rules as columns of tables.
 
 A batch is encoded after ``send`` has returned, so nothing may fail then. What is not of the plain Python type of its
-column goes through Arrow and :func:`smq.producing.exact_cast.exact_cast`, so that both ways have one rule.
+column goes through Arrow and :func:`smq.producing.encoding.exact_cast.exact_cast`, so that both ways have one rule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from smq.producing.exact_cast import InexactValue, does_not_fit, exact_cast, kind_of, show
+from smq.producing.encoding.exact_cast import InexactValue, does_not_fit, exact_cast, kind_of, show
 
 Convert = Callable[[object], object]
 """Returns the value as the batch will hold it. Raises InexactValue."""

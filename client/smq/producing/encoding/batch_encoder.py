@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.producing.exact_cast import InexactValue, exact_cast
-from smq.producing.keys import KeylessPartitioner, canonical_bytes, partitions
-from smq.producing.row_values import RowConverter
+from smq.producing.encoding.exact_cast import InexactValue, exact_cast
+from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, partitions
+from smq.producing.encoding.row_values import RowConverter
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
 from smq_core.model.entities import Topic
 from smq_storage.chunks.parquet_codec import message_schema

@@ -1,0 +1,1 @@
+"""Encodes messages: converts values exactly, turns keys into partitions, and builds the columns of a batch."""
