@@ -206,10 +206,27 @@ class SimulatedBroker:
             }
             held = sum(h.machine.state is not ReplicaState.SEALED for h in self.hosted_segments.values())
             load = self.history.load_of(self)
-            report = (self.name, self.incarnation, self.address, self.leaving, held, watermarks, unresponsive, load)
+            report = (
+                self.name,
+                self.incarnation,
+                self.address,
+                self.leaving,
+                held,
+                watermarks,
+                unresponsive,
+                load,
+                self._has_unwritten(),
+            )
             for leader in self._leaders:
                 self.network.call(self.process, leader, "report", report, timeout=SECOND).then(self._answered)
             yield self.world.between(900 * MS, 1100 * MS)
+
+    def _has_unwritten(self) -> bool:
+        """Whether an open primary here has messages that are not in the filer."""
+        return any(
+            h.machine.config.is_primary and h.machine.state is ReplicaState.OPEN and h.machine.end > h.machine.chain_end
+            for h in self.hosted_segments.values()
+        )
 
     def counters(self) -> dict[str, TrafficCounters]:
         """The counters of each primary here."""

@@ -60,7 +60,8 @@ class ElasticLeader(SimulatedLeader):
                 self.machine.load.observe(name, counters, self.clock())
         answer = yield from super().on_report(report)
         if self.ender.knows:
-            return leaving and not self.ender.topic_deletions.blocks_leaving(incarnation), set()
+            blocked = report[8] or self.ender.topic_deletions.blocks_leaving(incarnation)
+            return leaving and not blocked, set()
         return answer
 
     def delete(self) -> Future:

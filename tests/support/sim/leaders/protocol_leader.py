@@ -71,7 +71,7 @@ class SimulatedLeader:
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
         """Takes a broker's report. Returns whether the broker may leave, and the segments of the layout."""
-        name, incarnation, address, leaving, held, watermarks, unresponsive, _ = report
+        name, incarnation, address, leaving, held, watermarks, unresponsive, _, unwritten = report
         self.last_reports[incarnation] = LastReport(Replica(name, incarnation, address), self.clock(), leaving, held)
         for segment, watermark in watermarks.items():
             self.machine.observe_watermark(segment, watermark)
@@ -82,7 +82,8 @@ class SimulatedLeader:
         if layout is None:  # no segments, or not known yet; then a leaving broker that holds nothing may go, too
             return leaving and not held, None
         holds = any(r.incarnation == incarnation for s in layout.segments for r in s.replicas)
-        return leaving and not holds, {s.name for s in layout.segments}
+        # The layout may be one that was read late. The leader process does not let such a broker leave either.
+        return leaving and not holds and not unwritten, {s.name for s in layout.segments}
         yield
 
     def on_join(self, group: str, member: str, generation: int) -> Steps:
