@@ -16,7 +16,7 @@ batch. docs/protocol.md describes the protocol.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -36,6 +36,7 @@ from smq_core.replica.log_entries import (
 )
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.producer_sessions import OpenedProducer, ProducerSessions
+from smq_core.replica.recent_entries import RecentEntries, entries_from
 
 
 class ReplicaState(StrEnum):
@@ -84,10 +85,8 @@ class SegmentReplica:
     outcome: SealOutcome | None = None
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)
     tail: deque[Entry] = field(default_factory=deque)
-    recent_limit_bytes: int = 0
-    """Bytes to keep below ``chain_end``, so that readers near the end need not fetch each chunk from the filer."""
-    recent: deque[Entry] = field(default_factory=deque)
-    _recent_bytes: int = 0
+    recent: RecentEntries = field(default_factory=RecentEntries)
+    """Entries below ``chain_end``, where the tail begins."""
     sessions: ProducerSessions = field(init=False)
     _chain_producers: ProducerMap = field(default_factory=ProducerMap)
     _snapshot_at: int | None = None
@@ -235,7 +234,7 @@ class SegmentReplica:
         waiting: list[Entry] = []
         size = 0
         if state.sent < self.end:
-            for entry in _entries_from(self.tail, state.sent):
+            for entry in entries_from(self.tail, state.sent):
                 if waiting and size + entry.batch.nbytes > max_bytes:
                     break
                 waiting.append(entry)
@@ -390,8 +389,8 @@ class SegmentReplica:
         """Whole entries below the watermark, from the one that contains ``offset``. Empty if there is none yet."""
         found: list[Entry] = []
         size = 0
-        old = _entries_from(self.recent, offset) if offset < self.chain_end else ()
-        for entry in chain(old, _entries_from(self.tail, offset)):
+        old = self.recent.from_offset(offset) if offset < self.chain_end else ()
+        for entry in chain(old, entries_from(self.tail, offset)):
             if entry.end > self.watermark or (found and size + entry.batch.nbytes > max_bytes):
                 break
             found.append(entry)
@@ -401,12 +400,12 @@ class SegmentReplica:
     @property
     def tail_start(self) -> int:
         """The lowest offset that can be read here."""
-        return self.recent[0].first if self.recent else self.chain_end
+        start = self.recent.start
+        return start if start is not None else self.chain_end
 
     def keep_recent_bytes(self, nbytes: int) -> None:
         """Sets how many bytes of entries that the filer already has are kept in memory."""
-        self.recent_limit_bytes = nbytes
-        self._trim_recent()
+        self.recent.set_limit(nbytes)
 
     # ---- inside
 
@@ -466,25 +465,5 @@ class SegmentReplica:
             self.tail_bytes -= entry.batch.nbytes
             self.chain_end = entry.end
             gone.append(entry)
-            if self.recent_limit_bytes:
-                self.recent.append(entry)
-                self._recent_bytes += entry.batch.nbytes
+            self.recent.add(entry)
         self._chain_producers.apply_all(gone)
-        self._trim_recent()
-
-    def _trim_recent(self) -> None:
-        while self.recent and self._recent_bytes > self.recent_limit_bytes:
-            self._recent_bytes -= self.recent.popleft().batch.nbytes
-
-
-def _entries_from(entries: deque[Entry], offset: int) -> Iterator[Entry]:
-    """The entries from the one that contains ``offset``."""
-    lo, hi = 0, len(entries)
-    while lo < hi:
-        mid = (lo + hi) // 2
-        if entries[mid].end <= offset:
-            lo = mid + 1
-        else:
-            hi = mid
-    for i in range(lo, len(entries)):
-        yield entries[i]

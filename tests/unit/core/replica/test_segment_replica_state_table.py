@@ -159,7 +159,7 @@ INPUTS = {
 
 def observe(it: SegmentReplica) -> dict[str, object]:
     found = {"state": it.state, "end": it.end, "watermark": it.watermark, "chain_end": it.chain_end}
-    found |= {"tail_bytes": it.tail_bytes, "tail": len(it.tail), "recent": it.recent_limit_bytes}
+    found |= {"tail_bytes": it.tail_bytes, "tail": len(it.tail), "recent": it.recent.limit_bytes}
     found |= {"writing": it.chunk_in_flight, "outcome": it.outcome, "unread": set(it.unread_predecessors)}
     found |= {"producers": dict(it.sessions.producers.snapshot()), "inherits": it.inherits}
     found |= {"streams": {name: list(streams.unclosed) for name, streams in it.sessions._streams.items()}}

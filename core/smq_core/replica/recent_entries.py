@@ -1,0 +1,56 @@
+"""Entries that are in the filer already, and stay in memory so that readers near the end need not fetch chunks."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from smq_core.replica.log_entries import Entry
+
+
+@dataclass(slots=True)
+class RecentEntries:
+    """The entries just below the tail, oldest first. ``limit_bytes`` is how many bytes of them are kept."""
+
+    limit_bytes: int = 0
+    _entries: deque[Entry] = field(default_factory=deque)
+    _bytes: int = 0
+
+    @property
+    def start(self) -> int | None:
+        """The lowest offset that is kept, or None if nothing is."""
+        return self._entries[0].first if self._entries else None
+
+    def add(self, entry: Entry) -> None:
+        """Takes the entry that left the tail, and drops the oldest ones above the limit."""
+        if self.limit_bytes:
+            self._entries.append(entry)
+            self._bytes += entry.batch.nbytes
+            self._trim()
+
+    def set_limit(self, nbytes: int) -> None:
+        """Sets how many bytes are kept from now on."""
+        self.limit_bytes = nbytes
+        self._trim()
+
+    def from_offset(self, offset: int) -> Iterator[Entry]:
+        """The entries from the one that contains ``offset``."""
+        return entries_from(self._entries, offset)
+
+    def _trim(self) -> None:
+        while self._entries and self._bytes > self.limit_bytes:
+            self._bytes -= self._entries.popleft().batch.nbytes
+
+
+def entries_from(entries: deque[Entry], offset: int) -> Iterator[Entry]:
+    """The entries from the one that contains ``offset``."""
+    lo, hi = 0, len(entries)
+    while lo < hi:
+        mid = (lo + hi) // 2
+        if entries[mid].end <= offset:
+            lo = mid + 1
+        else:
+            hi = mid
+    for i in range(lo, len(entries)):
+        yield entries[i]
