@@ -127,7 +127,7 @@ class Client:
             Overloaded.
         producer_id: a name that outlives this process. At most one process writes with it at a time: each start
             takes the next epoch, and the process that had the id before gets ProducerFenced. Without a name, the
-            producer gets a random one, and fences nobody.
+            producer gets a random one, and fences nobody. docs/producers.md says what an id promises, and for how long.
         epoch: takes this epoch of ``producer_id`` in place of the next one. Refused if another process has taken it
             or a later one. For programs that count their starts themselves.
 
