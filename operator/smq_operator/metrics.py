@@ -13,7 +13,7 @@ from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.loop import LeaderLoop
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.task_runner import TaskRunner
 

@@ -16,16 +16,16 @@ from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.platform_port import Platform
-from smq_operator.reconcile.adoption import retire
 from smq_operator.reconcile.decision_log import DecisionLog
-from smq_operator.reconcile.managed_topic import ManagedTopic
 from smq_operator.reconcile.manual_requests import (
     LAYOUT_WRITE_TIMEOUT_SECONDS,
     ManualRequests,
     wait_until_written,
 )
 from smq_operator.reconcile.topic_sync import TopicSync
-from smq_operator.reconcile.topics import TopicDirectory, full_name
+from smq_operator.reconcile.topics.adoption import retire
+from smq_operator.reconcile.topics.directory import TopicDirectory, full_name
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.problems import LeaderProblems

@@ -19,9 +19,9 @@ from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.loss_recorder import LossRecorder
-from smq_operator.reconcile.managed_topic import ManagedTopic
 from smq_operator.reconcile.topic_sync import TopicSync
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.readiness import Readiness

@@ -20,9 +20,9 @@ from smq_core.reading.consumer_group import Assignment, Group
 from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
-from smq_operator.reconcile.managed_topic import ManagedTopic
 from smq_operator.reconcile.topic_sync import TopicSync
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner

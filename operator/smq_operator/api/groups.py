@@ -9,7 +9,7 @@ import structlog
 from smq_core.errors import CorruptDocument, InvalidRequest
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.group_coordinator import GroupCoordinator
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.readiness import Readiness
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb

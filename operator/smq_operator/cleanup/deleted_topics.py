@@ -23,7 +23,7 @@ from smq_core.errors import Conflict
 from smq_core.model.entities import SECOND
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.filer_clock import ClockReading
-from smq_operator.reconcile.adoption import record_deletion, retire
+from smq_operator.reconcile.topics.adoption import record_deletion, retire
 from smq_storage.catalog import paths
 from smq_storage.catalog.deleted_topics import (
     DeletedTopic,

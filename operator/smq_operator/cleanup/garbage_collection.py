@@ -27,11 +27,11 @@ from smq_operator.cleanup.retention import StartedSegment, delete_files, remove_
 from smq_operator.cleanup.stale_segments import UNSEALED_STATES
 from smq_operator.cleanup.uploads import collect_unreferenced_uploads
 from smq_operator.platform_port import Platform
-from smq_operator.reconcile.adoption import record_deletion
 from smq_operator.reconcile.decision_log import DecisionLog
-from smq_operator.reconcile.managed_topic import ManagedTopic
-from smq_operator.reconcile.topic_events import TopicEvents
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics.adoption import record_deletion
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.reconcile.topics.events import TopicEvents
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.clock import Clock

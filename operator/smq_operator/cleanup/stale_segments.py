@@ -15,7 +15,7 @@ from smq_core.model.entities import Replica, Topic, TopicSpec
 from smq_core.sealing.topic_deletion import REASON
 from smq_operator.brokers.registry import Broker
 from smq_operator.brokers.sealing import SealExecutor
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_proto.v1 import data_pb2 as pb

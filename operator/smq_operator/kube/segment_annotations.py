@@ -14,8 +14,8 @@ from smq_core.errors import InvalidRequest, SmqError
 from smq_core.model.entities import Reason
 from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.kube.client.kinds import Resource
-from smq_operator.reconcile.managed_topic import ManagedTopic
 from smq_operator.reconcile.manual_requests import ManualRequests
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 
 PREFIX = "seaweedmq.io/"
 SPLIT, MERGE, MOVE, ROLL, ACCEPT_LOSS = (PREFIX + word for word in ("split", "merge", "move", "roll", "accept-loss"))

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import structlog
 
-from smq_operator.reconcile.managed_topic import ManagedTopic
-from smq_operator.reconcile.topic_events import TopicEvents
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.reconcile.topics.events import TopicEvents
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_storage.object_store.json_codec import from_json, to_json
 
 log = structlog.get_logger(__name__)

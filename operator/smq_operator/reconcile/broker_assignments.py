@@ -8,8 +8,8 @@ from smq_core.scaling.autoscaler import sustained_pressure
 from smq_core.scaling.placement import BrokerView
 from smq_core.scaling.rebalancing import load_by_broker
 from smq_operator.brokers.registry import BrokerRegistry, assigned_work
-from smq_operator.reconcile.managed_topic import ManagedTopic
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.clock import Clock
 
 

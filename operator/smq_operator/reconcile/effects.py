@@ -19,7 +19,7 @@ from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.sealing import SealExecutor
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb

@@ -13,7 +13,7 @@ from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.decision_log import DecisionLog
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 
 INTERVAL_SECONDS = 1.0

@@ -18,7 +18,7 @@ from smq_core.model.lost_range import raise_loss
 from smq_core.reconcile.seal_planner import Decision
 from smq_operator.brokers.registry import Broker
 from smq_operator.reconcile.decision_log import DecisionLog
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner

@@ -9,8 +9,8 @@ import structlog
 from smq_core.errors import InvalidRequest, NoBrokers, Unavailable, UnknownSegment
 from smq_core.model.entities import Phase, Segment
 from smq_core.reconcile.seal_planner import ManualRequest
-from smq_operator.reconcile.managed_topic import ManagedTopic
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 
 log = structlog.get_logger(__name__)

@@ -13,12 +13,12 @@ from smq_core.errors import CorruptDocument, SmqError, StoreUnavailable
 from smq_core.model.entities import SECOND
 from smq_core.reconcile.seal_planner import Decision
 from smq_operator.platform_port import DesiredTopic, Platform
-from smq_operator.reconcile import adoption
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.decision_log import DecisionLog
-from smq_operator.reconcile.managed_topic import ManagedTopic
-from smq_operator.reconcile.topic_events import TopicEvents
-from smq_operator.reconcile.topics import TopicDirectory
+from smq_operator.reconcile.topics import adoption
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.reconcile.topics.events import TopicEvents
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.warm_up import WarmUp
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.clock import Clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 
 
 class WorkQueue:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from smq_core.model.entities import Layout, Liveness, Replica
 from smq_core.scaling.autoscaler import Change, Merge
 from smq_operator.brokers.registry import BrokerRegistry
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from smq_core.model.entities import Layout, SealedSegment, TopicSpec
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.status.health import NO_ISSUES, HealthIssues
 
 

@@ -13,7 +13,7 @@ from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.retention import delete_files, remove_expired
-from smq_operator.reconcile.adoption import retire
+from smq_operator.reconcile.topics.adoption import retire
 from smq_storage.catalog import sealed_index
 from smq_storage.catalog.deleted_topics import list_deleted_topics
 from smq_storage.catalog.topics import read_current

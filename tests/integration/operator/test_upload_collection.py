@@ -14,7 +14,7 @@ from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import delete_files, remove_expired
 from smq_operator.cleanup.uploads import collect_unreferenced_uploads
-from smq_operator.reconcile.adoption import retire
+from smq_operator.reconcile.topics.adoption import retire
 from smq_storage.catalog import paths
 from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk

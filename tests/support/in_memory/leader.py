@@ -19,7 +19,7 @@ from smq_operator.leader import build_leader
 from smq_operator.leader_process import supervise_leader
 from smq_operator.platform_port import DesiredTopic, Problem
 from smq_operator.reconcile.effects import EffectRunner
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool

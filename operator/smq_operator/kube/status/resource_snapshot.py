@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from smq_core.model.entities import SealedSegment
 from smq_core.reconcile.seal_planner import Decision
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.status.health import HealthIssues
 from smq_operator.status.topic_snapshot import TopicSnapshot, snapshot_of
 

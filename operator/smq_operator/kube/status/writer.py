@@ -13,8 +13,8 @@ from smq_operator.kube.client.kinds import SEGMENTS, TOPICS, Kind, Resource, res
 from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.segment_annotations import annotations_of, handle_annotation
 from smq_operator.kube.status.diff import Create, Delete, PatchMetadata, PatchStatus, Write
-from smq_operator.reconcile.managed_topic import ManagedTopic
 from smq_operator.reconcile.manual_requests import ManualRequests
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.status.topic_conditions import WARNING_TYPES
 
 log = structlog.get_logger(__name__)

@@ -26,8 +26,8 @@ from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topi
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
-from smq_operator.reconcile.adoption import retire
-from smq_operator.reconcile.topic_events import TopicEvents
+from smq_operator.reconcile.topics.adoption import retire
+from smq_operator.reconcile.topics.events import TopicEvents
 from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import paths

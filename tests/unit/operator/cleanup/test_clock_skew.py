@@ -16,7 +16,7 @@ from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topi
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.filer_clock import MEASURE_INTERVAL_US, ClockReading, FilerClock
 from smq_operator.cleanup.retention import remove_expired
-from smq_operator.reconcile.adoption import record_deletion
+from smq_operator.reconcile.topics.adoption import record_deletion
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.status.topic_conditions import Commands, topic_conditions
 from smq_operator.status.topic_snapshot import TopicSnapshot

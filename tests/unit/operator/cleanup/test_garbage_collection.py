@@ -17,7 +17,7 @@ from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import delete_files, read_consistent, remove_expired
 from smq_operator.local.folder import folder_id
 from smq_operator.platform_port import DesiredTopic
-from smq_operator.reconcile.adoption import adopt, record_deletion, retire
+from smq_operator.reconcile.topics.adoption import adopt, record_deletion, retire
 from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.deleted_topics import list_deleted_topics, read_deleted_topic
 from smq_storage.catalog.topics import read_current

@@ -17,8 +17,8 @@ from smq_operator.cleanup import garbage_collection, topic_deletion
 from smq_operator.cleanup.deleted_topics import LiveTopics, record_vanished_topics
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.platform_port import DesiredTopic
-from smq_operator.reconcile import adoption
-from smq_operator.reconcile.adoption import adopt, record_deletion
+from smq_operator.reconcile.topics import adoption
+from smq_operator.reconcile.topics.adoption import adopt, record_deletion
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import layouts

@@ -15,7 +15,7 @@ from smq_operator.kube.desired_topics import DesiredTopics
 from smq_operator.local.topic_manifests import TopicManifests
 from smq_operator.metrics import Metrics
 from smq_operator.platform_port import DesiredTopic
-from smq_operator.reconcile.adoption import adopt
+from smq_operator.reconcile.topics.adoption import adopt
 from smq_operator.runtime.problems import LeaderProblems
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb

@@ -17,7 +17,7 @@ from smq_operator.kube.segment_annotations import (
     handle_annotation,
     parse_annotation,
 )
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader

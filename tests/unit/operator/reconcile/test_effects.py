@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from smq_core.model.entities import Layout
 from smq_core.reconcile.effects import ReadLayout
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_storage.catalog import paths
 from smq_storage.object_store.json_codec import to_json
 from smq_storage.object_store.store import Store, open_store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smq_core.scaling.segment_load import TrafficCounters
 from smq_operator.brokers.registry import assigned_work
-from smq_operator.reconcile import managed_topic as topics
+from smq_operator.reconcile.topics import managed_topic as topics
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.listeners import Listeners
 
 TopicListener: TypeAlias = Callable[[ManagedTopic], None]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from smq_core.errors import Unavailable, UnknownTopic
 from smq_core.model.entities import Layout
-from smq_operator.reconcile.managed_topic import ManagedTopic
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 
 
 class TopicDirectory(UserDict[str, ManagedTopic]):
