@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mutations import broker, cli, client, operator, storage
 from mutations.mutation import Mutation, StaleMutation
 from mutations.runner import failed_tests, is_of
 
@@ -53,3 +54,15 @@ def test_a_named_test_is_itself_one_of_its_parameters_or_in_its_file() -> None:
     assert is_of("a.py::test_one[x]", "a.py::test_one")
     assert is_of("a.py::test_one[x]", "a.py")
     assert not is_of("a.py::test_one_more", "a.py::test_one")
+
+
+ALL = [m for table in (storage, broker, operator, client, cli) for m in table.MUTATIONS]
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("each", ALL, ids=lambda m: m.name)
+def test_the_table_follows_the_code(each: Mutation) -> None:
+    assert (ROOT / each.file).read_text().count(each.old) == 1
+    for named in each.caught_by:
+        path, _, test = named.partition("::")
+        assert test.partition("[")[0] in (ROOT / path).read_text()
