@@ -38,7 +38,7 @@ class SealFromFiler:
 
 @dataclass(frozen=True, slots=True)
 class SealBlocked:
-    """No replica answers and none is proved gone. The seal waits, until an administrator accepts the loss."""
+    """No replica answers and none has a termination proof. The seal waits, until an administrator accepts the loss."""
 
     segment: str
     waiting_for: tuple[str, ...]
@@ -65,7 +65,7 @@ class SealCoordinator:
     known_watermark: int | None = None
     loss_accepted: bool = False
     blocked: SealBlocked | None = None
-    """What the last step waits for, if no replica answers and none is proved gone."""
+    """What the last step waits for, if no replica answers and none has a termination proof."""
     _attempts: dict[str, _Attempt] = field(default_factory=dict)
     _filer: _Attempt = field(default_factory=_Attempt)
     _release_requested: set[str] = field(default_factory=set)

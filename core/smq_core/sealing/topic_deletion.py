@@ -1,6 +1,6 @@
 """The deletion of a topic: seals every segment of its layout, without successors.
 
-Each segment has a ``SealCoordinator``: its replicas seal it, or the filer does if they are proved gone. An ack needs
+Each segment has a ``SealCoordinator``: its replicas seal it, or the filer if all have termination proofs. An ack needs
 every replica, so a topic whose segments are all sealed acks nothing more. Every step may be repeated: if a leader
 stops, the next one begins again with the layout.
 """
@@ -29,7 +29,7 @@ class TopicDeletion:
 
     @property
     def blocked(self) -> dict[str, SealBlocked]:
-        """The segments of which no replica answers and none is proved gone."""
+        """The segments of which no replica answers and none has a termination proof."""
         return {name: sealing.blocked for name, sealing in self._sealings.items() if sealing.blocked is not None}
 
     @property
