@@ -64,7 +64,9 @@ class RecordedCluster:
 def signals() -> Iterator[None]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -80,9 +82,11 @@ def test_no_print_that_fails_stops_the_end(
     def hang_up(*_: object) -> None:
         both = {number, signal.SIGTERM if number is not signal.SIGTERM else signal.SIGHUP}
         signal.pthread_sigmask(signal.SIG_BLOCK, both)
-        for each in both:  # they arrive together, as from a terminal and its shell
-            os.kill(os.getpid(), each)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+        try:
+            for each in both:  # they arrive together, as from a terminal and its shell
+                os.kill(os.getpid(), each)  # another thread may take it, so that its handler raises here
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 
     monkeypatch.setattr(dev_cluster, "DevCluster", RecordedCluster)
     monkeypatch.setattr("smq.cli.commands.dev._print_decisions", hang_up)
