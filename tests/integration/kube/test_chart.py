@@ -23,7 +23,7 @@ def release(kube: KubeClient, namespace: str) -> Iterator[tuple[helm.Config, str
     with helm.Config(kubeconfig_path=str(kube.kubeconfig), namespace=namespace) as config:
         yield config, namespace
         try:
-            config.uninstall("smq", timeout=HANG_GUARD)
+            config.uninstall("smq", timeout=int(HANG_GUARD))
         except helm.HelmError as error:
             assert "not found" in str(error)
 
@@ -39,19 +39,19 @@ def test_a_release_lives_and_goes_and_its_topics_stay(kube: KubeClient, release:
     config, namespace = release
     values = given({"crds": {"install": False}, "operator": {"clusterWide": False}})
     with helm.Chart.load(CHART) as chart:
-        config.install(chart, "smq", values, timeout=HANG_GUARD)
+        config.install(chart, "smq", values, timeout=int(HANG_GUARD))
         deployment = kube.get(_broker(namespace))
         kube.request(
             "PATCH", kube.path(deployment) + "/scale", {"spec": {"replicas": 7}}, content="application/merge-patch+json"
         )
-        config.upgrade(chart, "smq", values | {"brokers": {"max": 20}}, timeout=HANG_GUARD)
+        config.upgrade(chart, "smq", values | {"brokers": {"max": 20}}, timeout=int(HANG_GUARD))
     upgraded = kube.get(_broker(namespace))
     assert upgraded["metadata"]["annotations"]["seaweedmq.io/max-brokers"] == "20"
     assert upgraded["spec"]["replicas"] == 7, "an upgrade leaves the number of brokers alone"
     topic = manifest(name="kept")
     topic["metadata"]["namespace"] = namespace
     kube.create(topic)
-    config.uninstall("smq", timeout=HANG_GUARD)
+    config.uninstall("smq", timeout=int(HANG_GUARD))
     assert kube.find(_broker(namespace)) is None
     assert kube.get(topic)
     assert established(kube.get(CRD | {"metadata": {"name": "topics.seaweedmq.io"}}))
