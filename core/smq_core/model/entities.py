@@ -251,6 +251,12 @@ RECENT_BATCHES = 64
 CONFLICTING_INSTANCES = "!"
 """In place of an instance: several instances used this epoch, so no instance may write in it any more."""
 
+
+def are_different_instances(a: str, b: str) -> bool:
+    """Whether two processes certainly wrote as these instances. An empty instance is unknown and differs from none."""
+    return bool(a and b) and a != b
+
+
 Producers = Mapping[str, ProducerState]
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from smq_core.errors import ProducerFenced, SequenceGap
-from smq_core.model.entities import RECENT_BATCHES, ProducerState, SealOutcome, Segment
+from smq_core.model.entities import RECENT_BATCHES, ProducerState, SealOutcome, Segment, are_different_instances
 
 MAX_IN_FLIGHT = RECENT_BATCHES
 
@@ -160,7 +160,7 @@ class SendQueue:
                 f"this process has epoch {epoch} and must stop",
                 epoch=known.epoch,
             )
-        if known is not None and known.epoch == epoch and known.instance and instance and known.instance != instance:
+        if known is not None and known.epoch == epoch and are_different_instances(known.instance, instance):
             raise ProducerFenced(
                 f"another process wrote to {self.segment.name} with this producer's id and epoch {epoch}. Give each "
                 "process its own producer_id; to replace a process, start the new one without epoch="

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from smq_core.model.entities import CONFLICTING_INSTANCES, Producers, ProducerState
+from smq_core.model.entities import CONFLICTING_INSTANCES, Producers, ProducerState, are_different_instances
 
 
 def inherited_producers(predecessors: Iterable[Producers]) -> dict[str, ProducerState]:
@@ -34,6 +34,6 @@ def _merged(a: ProducerState, b: ProducerState) -> ProducerState:
     if a.epoch != b.epoch:
         newer = a if a.epoch > b.epoch else b
         return ProducerState(newer.epoch, -1, (), newer.instance, appended)
-    if a.instance and b.instance and a.instance != b.instance:
+    if are_different_instances(a.instance, b.instance):
         return ProducerState(a.epoch, -1, (), CONFLICTING_INSTANCES, appended)
     return ProducerState(a.epoch, -1, (), a.instance or b.instance, appended)

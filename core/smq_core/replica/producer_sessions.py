@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from smq_core.errors import ProducerFenced, Unavailable
-from smq_core.model.entities import CONFLICTING_INSTANCES, Micros, Producers, SealOutcome
+from smq_core.model.entities import CONFLICTING_INSTANCES, Micros, Producers, SealOutcome, are_different_instances
 from smq_core.replica.log_entries import ReplicaConfig
 from smq_core.replica.producer_inheritance import inherited_producers
 from smq_core.replica.producer_map import ProducerMap
@@ -90,7 +90,7 @@ class ProducerSessions:
                 f"producer {producer} is at epoch {known.epoch}; this process has epoch {epoch} and must stop",
                 epoch=known.epoch,
             )
-        if known.instance == CONFLICTING_INSTANCES or (known.instance and instance and known.instance != instance):
+        if known.instance == CONFLICTING_INSTANCES or are_different_instances(known.instance, instance):
             raise ProducerFenced(
                 f"another process writes as producer {producer} in epoch {epoch}. Give each process its own "
                 "producer_id; to replace a process, start the new one without epoch="
