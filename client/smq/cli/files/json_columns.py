@@ -28,6 +28,7 @@ from smq.cli.files.json_fields import (
     in_utc,
     lines,
     micros,
+    optional_columns,
     time_from_text,
     time_of,
     to_bytes,
@@ -36,7 +37,7 @@ from smq.cli.files.json_rows import BASE64
 from smq.producing.encoding.exact_cast import InexactValue, kind_of
 from smq.producing.encoding.row_values import RowConverter
 from smq_core.model.entities import Column
-from smq_storage.chunks.schemas import HEADERS, TIMESTAMP, arrow_type
+from smq_storage.chunks.schemas import arrow_type
 
 _DECODER = LineDecoder(Decimal, float)
 _READ_AS_TEXT = ("date", "time")
@@ -108,11 +109,7 @@ class _Rows:
     def table(self) -> pa.Table:
         values = zip(*self._rows, strict=True) if self._rows else [()] * len(self._schema)
         columns = {f.name: pa.array(column, f.type) for f, column in zip(self._schema, values, strict=True)}
-        if any(found is not None for found in self._headers):
-            columns["headers"] = pa.array(self._headers, HEADERS)
-        if any(found is not None for found in self._times):
-            columns["timestamp"] = pa.array(self._times, pa.int64()).cast(TIMESTAMP)
-        return pa.table(columns)
+        return pa.table(columns | optional_columns(self._headers, self._times))
 
     def add(self, line: str) -> None:
         found = _DECODER.decode(line)

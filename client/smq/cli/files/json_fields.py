@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import pyarrow as pa
 
 from smq.cli.files.json_rows import BASE64
 from smq.producing.batch_builder import check_timestamp
 from smq_core.errors import InvalidRequest, SchemaMismatch
+from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
 POSITION_FIELDS = ("_segment", "_offset", "partition", "appended")
 """Fields of `smq consume --meta` that every message gets anew; they are ignored in the input."""
@@ -42,6 +45,16 @@ class JsonObject(dict[str, Any]):
     def check_names(self) -> None:
         if self.duplicate is not None:
             raise InvalidField(f"the field {self.duplicate} occurs twice")
+
+
+def optional_columns(headers: Sequence[Headers | None], times: Sequence[int | None]) -> dict[str, pa.Array]:
+    """The columns ``headers`` and ``timestamp`` (from microseconds), each only if some message has a value for it."""
+    columns = {}
+    if any(found is not None for found in headers):
+        columns["headers"] = pa.array(headers, HEADERS)
+    if any(found is not None for found in times):
+        columns["timestamp"] = pa.array(times, pa.int64()).cast(TIMESTAMP)
+    return columns
 
 
 class LineDecoder:

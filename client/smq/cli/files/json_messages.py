@@ -24,10 +24,10 @@ from smq.cli.files.json_fields import (
     headers_of,
     lines,
     micros,
+    optional_columns,
     time_of,
     to_bytes,
 )
-from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
 VALUE_FIELDS = ("value", "value_base64")
 KEY_FIELDS = ("key", "key_base64")
@@ -63,11 +63,7 @@ class _Columns:
 
     def table(self) -> pa.Table:
         columns = {"key": pa.array(self.keys, pa.binary()), "value": pa.array(self.values, pa.binary())}
-        if any(found is not None for found in self.headers):
-            columns["headers"] = pa.array(self.headers, HEADERS)
-        if any(found is not None for found in self.times):
-            columns["timestamp"] = pa.array(self.times, pa.int64()).cast(TIMESTAMP)
-        return pa.table(columns)
+        return pa.table(columns | optional_columns(self.headers, self.times))
 
     def add(self, line: str) -> None:
         found = _DECODER.decode(line)
