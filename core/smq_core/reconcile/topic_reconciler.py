@@ -39,7 +39,10 @@ OPEN_RETRY_DELAY: Micros = 500 * MILLISECOND
 STORE_RETRY_DELAY: Micros = 200 * MILLISECOND
 MAX_REJECTED_REQUESTS = 100
 RESYNC_AFTER: Micros = 30 * SECOND
-"""The interval of reading the layout again, because a former leader's PUT may land after the first read."""
+"""The interval of reading the layout again, because a former leader's PUT may land after the first read.
+
+This includes the PUT that creates the layout, because a leader without usable brokers never tries to create one.
+"""
 FOREIGN_BROKER_WARM_UP: Micros = 3 * SECOND
 """How long brokers on which another leader placed segments may need until they report here, too."""
 
@@ -113,14 +116,14 @@ class TopicReconciler:
                 return []
             self._layout_read_pending, self._read_at = True, now
             return [ReadLayout()]
-        if self.layout is None:
-            return self._create(now, brokers)
-        if self.layout.deleted:
+        if self.layout is not None and self.layout.deleted:
             return []  # the topic was deleted, and this leader has not seen that yet
         effects: list[Effect] = []
         if not self._layout_read_pending and not 0 <= now - self._read_at < RESYNC_AFTER:
             self._layout_read_pending, self._read_at = True, now
             effects.append(ReadLayout())
+        if self.layout is None:
+            return effects + self._create(now, brokers)
         effects += self._open(now, brokers)
         effects += seal_effects(self.layout, self._records, now, liveness_lookup(brokers))
         effects += self._index(now)

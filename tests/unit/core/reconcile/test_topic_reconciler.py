@@ -311,6 +311,30 @@ def test_the_layout_is_read_again_now_and_then():
     assert kinds(harness.step(RESYNC_AFTER)) == ["ReadLayout"]
 
 
+def test_a_layout_of_another_leader_is_found_while_every_broker_drains():
+    """The drains wait for this leader, and it cannot create a layout that would show it that there is one."""
+    other = ReconcilerHarness().begun()
+    harness = ReconcilerHarness()
+    harness.answer(harness.step())
+    harness.brokers = {i: replace(broker, draining=True) for i, broker in harness.brokers.items()}
+    harness.stored, harness.etag = other.stored, other.etag
+    assert harness.step() == []
+    effects = harness.step(RESYNC_AFTER)
+    assert kinds(effects) == ["ReadLayout"] and harness.step() == [], "once at a time"
+    harness.answer(effects)
+    assert harness.layout == other.layout
+
+
+def test_a_layout_that_is_created_is_not_lost_to_a_read_that_began_before():
+    harness = ReconcilerHarness()
+    harness.answer(harness.step())
+    read, put = harness.step(RESYNC_AFTER)
+    assert isinstance(read, ReadLayout) and isinstance(put, PutLayout)
+    harness.put(put)
+    harness.leader.layout_read(None)
+    assert harness.layout == put.layout
+
+
 def test_an_open_that_failed_is_repeated_and_one_that_was_refused_is_not():
     harness = ReconcilerHarness()
     harness.answer(harness.step())
