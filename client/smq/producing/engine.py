@@ -29,7 +29,6 @@ from smq.transport.topic_view import TopicSnapshot, TopicView
 from smq_core.errors import DeliveryUnknown, InvalidRequest, ProducerFenced, SmqError, UnknownTopic
 from smq_core.model.entities import Replica, SealOutcome, Segment
 from smq_core.producing.send_queue import DeliveredSubBatch, SendQueue, SendQueues, SendQueueState
-from smq_core.reconcile.topic_reconciler import writable_segments
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, outcome_from_pb, segment_from_pb
 
@@ -75,7 +74,7 @@ class ProducerEngine:
         self.failure: SmqError | None = None
         self.max_batch_bytes = DEFAULT_MAX_BATCH_BYTES
         self._snapshot: TopicSnapshot = view.snapshot
-        self._targets = RoutingTable.of(writable_segments(self._snapshot.layout), self._snapshot.layout.partitions)
+        self._targets = RoutingTable.of(self._snapshot.layout.writable_segments, self._snapshot.layout.partitions)
         self._route = self._targets
         self._senders: dict[str, SegmentSender] = {}
         self._outcomes: dict[str, SealOutcome] = {}
@@ -311,7 +310,7 @@ class ProducerEngine:
             elif snapshot.layout.version > self._snapshot.layout.version:
                 self._snapshot = snapshot
                 self.send_queues.update_layout(snapshot.layout.segments)
-                self._retarget(writable_segments(snapshot.layout))
+                self._retarget(snapshot.layout.writable_segments)
                 callbacks = self._advance()
                 self._drop_unused()
                 self._open_ahead()

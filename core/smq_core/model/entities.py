@@ -222,6 +222,11 @@ class Layout:
     def ring(self) -> KeyRange:
         return KeyRange(0, self.partitions)
 
+    @property
+    def writable_segments(self) -> list[Segment]:
+        """The segments that producers write to now or soon: those without successors."""
+        return [s for s in self.segments if s.phase in (Phase.OPEN, Phase.PENDING) and not s.successors]
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:

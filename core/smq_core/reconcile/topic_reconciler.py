@@ -21,7 +21,6 @@ from smq_core.model.entities import (
     Micros,
     Phase,
     SealOutcome,
-    Segment,
     Topic,
 )
 from smq_core.model.keyspace import KeyRange, split_evenly
@@ -434,8 +433,3 @@ def liveness_lookup(brokers: Mapping[str, BrokerView]) -> Callable[[str], Livene
 
 def _all_replicas_registered(layout: Layout, brokers: Mapping[str, BrokerView]) -> bool:
     return all(r.incarnation in brokers for s in layout.segments for r in s.replicas)
-
-
-def writable_segments(layout: Layout) -> list[Segment]:
-    """The segments that producers write to now or soon: those without successors."""
-    return [s for s in layout.segments if s.phase in (Phase.OPEN, Phase.PENDING) and not s.successors]

@@ -9,7 +9,6 @@ from smq_core.invariants import Message, Violation
 from smq_core.model.entities import Layout, SealOutcome, Segment
 from smq_core.model.keyspace import partition_of
 from smq_core.producing.send_queue import SendQueue, SendQueues, SendQueueState
-from smq_core.reconcile.topic_reconciler import writable_segments
 from smq_core.replica.log_entries import BatchId
 from smq_core.replica.producer_sessions import OpenedProducer
 from support.sim.brokers.hosted_segment import incoming
@@ -195,7 +194,7 @@ class SimulatedProducer:
 
     def _open_ahead(self, layout: Layout) -> None:
         """Sometimes opens a successor's stream before there is anything to send."""
-        for segment in writable_segments(layout):
+        for segment in layout.writable_segments:
             streams = any(name in self._streams for name in segment.predecessors)
             if (
                 streams
@@ -211,7 +210,7 @@ class SimulatedProducer:
         Until then their rows wait in the old segment's send queue, so that none overtakes another.
         """
         assert self.layout is not None
-        targets = {p: s for s in writable_segments(self.layout) for p in range(s.range.start, s.range.stop)}
+        targets = {p: s for s in self.layout.writable_segments for p in range(s.range.start, s.range.stop)}
         for name, segment in {s.name: s for s in self.route.values()}.items():
             if name in {s.name for s in targets.values()}:
                 continue

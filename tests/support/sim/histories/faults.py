@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from smq_core.reconcile.seal_planner import ManualRequest
-from smq_core.reconcile.topic_reconciler import writable_segments
 from smq_core.replica.segment_replica import ReplicaState
 from support.sim.engine.termination_proofs import HOST as API
 from support.sim.engine.world import MS, SECOND, Process
@@ -234,7 +233,7 @@ class FaultSchedule:
         layout = leader.machine.layout
         if layout is None:
             return None
-        segments = sorted(writable_segments(layout), key=lambda s: s.range)
+        segments = sorted(layout.writable_segments, key=lambda s: s.range)
         action = dice.choice(actions or self.requests)
         at = dice.randrange(len(segments))
         if action == "split" and len(segments[at].range) < 2:
