@@ -25,6 +25,7 @@
     ├── SequenceGap               carries the sequence from which to resend
     ├── ProducerFenced            a newer epoch of this producer exists
     ├── OffsetMismatch            replication: carries the follower's end
+    ├── JournalIncomplete         carries how far the journal of a former process reaches
     ├── DataLost                  carries the range of offsets that is gone
     ├── StaleGeneration           a group's member must join again
     ├── Conflict (retry)          another writer won a compare-and-swap: read again
@@ -233,6 +234,16 @@ class OffsetMismatch(SmqError):
 
     end: int
     """The follower's end."""
+
+
+@dataclass(eq=False, kw_only=True)
+class JournalIncomplete(SmqError):
+    """A process does not have all that its former incarnation held of a segment, so another replica should seal it."""
+
+    end: int
+    """The offset after the last message that was recovered."""
+    watermark: int = 0
+    """The highest watermark that is known here: messages below it were acked."""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -54,11 +54,27 @@ class Reason(StrEnum):
 
 
 class Liveness(StrEnum):
-    """The leader's view of an incarnation. An unreachable one is only SUSPECT; GONE needs a termination proof."""
+    """The leader's view of an incarnation.
+
+    An unreachable one is only SUSPECT. So is one whose process ended, as long as its journal may come back. RECOVERED
+    means that a newer process of the same broker has its journal: it can seal, but nothing else. GONE needs a proof
+    that process and journal are gone.
+    """
 
     ALIVE = "alive"
     SUSPECT = "suspect"
+    RECOVERED = "recovered"
     GONE = "gone"
+
+    @property
+    def can_seal(self) -> bool:
+        """Whether a request to seal has a receiver."""
+        return self in (Liveness.ALIVE, Liveness.RECOVERED)
+
+    @property
+    def terminated(self) -> bool:
+        """Whether this process certainly accepts nothing any more."""
+        return self in (Liveness.RECOVERED, Liveness.GONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ class TopicReconciler:
                 opening = record.opening(replica.incarnation)
                 if opening.requested or opening.done or opening.refused or now < opening.retry_at:
                     continue
-                if broker is None or broker.liveness is Liveness.GONE:
+                if broker is None or broker.liveness.terminated:
                     continue
                 opening.requested = True
                 effects.append(OpenReplica(segment, replica))

@@ -153,7 +153,8 @@ class ChunkWrite:
 class ReplicaConfig:
     """The settings that never change for a segment. ``replicas`` are incarnations; the first one is the primary.
 
-    A primary forgets producers beyond ``producer_limits``.
+    A primary forgets producers beyond ``producer_limits``. With ``journal`` an entry counts for the watermark only once
+    it is in this replica's journal.
     """
 
     segment: str
@@ -165,6 +166,7 @@ class ReplicaConfig:
     flush_bytes: int = 32 * 1024 * 1024
     flush_interval: Micros = 10 * SECOND
     producer_limits: ProducerLimits = ProducerLimits()
+    journal: bool = False
 
     @property
     def is_primary(self) -> bool:

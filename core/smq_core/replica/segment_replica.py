@@ -81,6 +81,8 @@ class SegmentReplica:
     end: int = 0
     watermark: int = 0
     chain_end: int = 0
+    journal_end: int = 0
+    """The offset below which entries are in the journal, if there is one: see ``durable_end``."""
     tail_bytes: int = 0
     outcome: SealOutcome | None = None
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)
@@ -91,6 +93,7 @@ class SegmentReplica:
     _chain_producers: ProducerMap = field(default_factory=ProducerMap)
     _snapshot_at: int | None = None
     _chunks_since_snapshot: int = 0
+    _journaled: bool = field(init=False)
     _followers: dict[str, _Follower] = field(default_factory=dict)
     _pending_acks: deque[_PendingAck] = field(default_factory=deque)
     _repeat_acks: list[_PendingAck] = field(default_factory=list)
@@ -100,9 +103,26 @@ class SegmentReplica:
 
     def __post_init__(self) -> None:
         self.sessions = ProducerSessions(self.config)
+        self._journaled = self.config.journal
         self._followers = {name: _Follower() for name in self.config.followers if self.config.is_primary}
         if self.config.is_primary and self.config.predecessors:
             self.state = ReplicaState.WAITING
+
+    @staticmethod
+    def recovered(config: ReplicaConfig, entries: Sequence[Entry], watermark: int) -> SegmentReplica:
+        """The replica of a process that has ended, from its journal. It is fenced: it can only seal.
+
+        ``entries`` are contiguous, and may begin before the chain's end. ``watermark`` is the highest one that the
+        journal mentions. The producers' state is not recovered: the sealer reads it from the chain.
+        """
+        replica = SegmentReplica(config, state=ReplicaState.FENCED)
+        if entries:
+            replica.chain_end = entries[0].first
+            replica.end = entries[-1].end
+        replica.watermark = watermark
+        replica.tail.extend(entries)
+        replica.tail_bytes = sum(entry.batch.nbytes for entry in entries)
+        return replica
 
     # ---- opening
 
@@ -281,6 +301,36 @@ class SegmentReplica:
         self._trim(min(message.chain_end, self.end))
         return self.end
 
+    # ---- the journal
+
+    @property
+    def durable_end(self) -> int:
+        """The offset below which this replica's entries count for the watermark. A follower replies with it."""
+        return min(self.journal_end, self.end) if self._journaled else self.end
+
+    def unjournaled(self, max_bytes: int = 1 << 62) -> ReplicationMessage | None:
+        """The entries to write to the journal next, as one message; None if there are none."""
+        if self.durable_end >= self.end:
+            return None
+        entries: list[Entry] = []
+        size = 0
+        for entry in entries_from(self.tail, self.journal_end):
+            if entries and size + entry.batch.nbytes > max_bytes:
+                break
+            entries.append(entry)
+            size += entry.batch.nbytes
+        return ReplicationMessage(entries[0].first, tuple(entries), self.watermark, self.chain_end)
+
+    def journal_written(self, end: int) -> None:
+        """The journal has all entries below ``end``."""
+        self.journal_end = max(self.journal_end, end)
+        self._advance_watermark()
+
+    def journal_failed(self) -> None:
+        """This replica has no journal any more, and goes on without one."""
+        self._journaled = False
+        self._advance_watermark()
+
     # ---- the chain
 
     def next_chunk(self, now: Micros, *, force: bool = False) -> ChunkWrite | None:
@@ -450,12 +500,12 @@ class SegmentReplica:
         self._repeat_acks.append(_PendingAck(end, Ack(stream, id_, first)))
 
     def _advance_watermark(self) -> None:
-        if self.state is not ReplicaState.OPEN:
+        if self.state is not ReplicaState.OPEN or not self.config.is_primary:
             return
         if self.config.durability is Durability.STORED:
             reached = self.chain_end
         else:
-            reached = min([self.end, *(f.acked for f in self._followers.values())])
+            reached = min([self.durable_end, *(f.acked for f in self._followers.values())])
         self.watermark = max(self.watermark, reached)
 
     def _trim(self, upto: int) -> None:

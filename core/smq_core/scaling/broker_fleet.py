@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from smq_core.model.entities import SECOND, Liveness, Micros
+from smq_core.model.entities import SECOND, Micros
 from smq_core.scaling.placement import BrokerView
 
 SCALE_IN_AFTER: Micros = 120 * SECOND
@@ -99,7 +99,7 @@ class FleetScaler:
 
 def choose_broker_to_drain(brokers: Sequence[BrokerView]) -> BrokerView | None:
     """The broker to remove: one that drains already, or else the least loaded one."""
-    draining = [b for b in brokers if b.draining and b.liveness is not Liveness.GONE]
+    draining = [b for b in brokers if b.draining and not b.liveness.terminated]
     if draining:
         return draining[0]
     alive = [b for b in brokers if b.accepts_segments]

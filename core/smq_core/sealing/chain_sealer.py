@@ -86,6 +86,11 @@ class UnsealedTail:
             () if replica.inherits else replica.config.predecessors,
         )
 
+    @staticmethod
+    def of_recovered(replica: SegmentReplica, snapshot_at: int) -> UnsealedTail:
+        """What a journal holds. ``snapshot_at`` is where the walk begins: 0, or a chunk with all producers' state."""
+        return UnsealedTail(snapshot_at, entries=tuple(replica.tail), uninherited=replica.config.predecessors)
+
 
 def seal(
     segment: str, held: UnsealedTail, *, known_watermark: int | None = None, max_chunk_bytes: int = MAX_CHUNK_BYTES
@@ -127,12 +132,17 @@ def seal(
 
 
 def _entries_from(entries: Sequence[Entry], offset: int, max_bytes: int) -> tuple[Entry, ...]:
-    """The next entries from ``offset``, which is the start of an entry because chunks end where entries end."""
+    """The next entries from ``offset``, which is the start of an entry because chunks end where entries end.
+
+    None if the entries begin later, which happens if the first part of a journal is missing.
+    """
     taken: list[Entry] = []
     size = 0
     for entry in entries:
         if entry.first < offset:
             continue
+        if not taken and entry.first > offset:
+            break
         if taken and size + entry.batch.nbytes > max_bytes:
             break
         taken.append(entry)

@@ -18,10 +18,16 @@ RETRY_AFTER: Micros = 200 * MILLISECOND
 
 @dataclass(frozen=True, slots=True)
 class RequestSeal:
-    """Request that this replica seals the segment."""
+    """Request that this replica seals the segment.
+
+    The process that recovered the replica's journal does the same in its place. It raises JournalIncomplete if it has
+    less than ``known_watermark``, or cannot have all, unless ``accept_incomplete``.
+    """
 
     segment: str
     replica: Replica
+    known_watermark: int | None = None
+    accept_incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class SealFromFiler:
 
 @dataclass(frozen=True, slots=True)
 class SealBlocked:
-    """No replica answers and none has a termination proof. The seal waits, until an administrator accepts the loss."""
+    """No replica answers, and none is gone with its journal. The seal waits until an administrator accepts the loss."""
 
     segment: str
     waiting_for: tuple[str, ...]
@@ -46,14 +52,18 @@ class SealBlocked:
 
 SealStep = RequestSeal | SealFromFiler | SealBlocked
 
+_PREFERENCE = {Liveness.ALIVE: 0, Liveness.RECOVERED: 1, Liveness.SUSPECT: 2, Liveness.GONE: 3}
+
 
 @dataclass(slots=True)
 class _Attempt:
     requested_at: Micros | None = None
-    believed_alive: bool = True
-    """Whether it was believed alive at the request."""
+    liveness: Liveness = Liveness.ALIVE
+    """The liveness at the request."""
     failed_at: Micros | None = None
     holds_nothing: bool = False
+    recovered_end: int | None = None
+    """The end of its journal, if that is incomplete."""
 
 
 @dataclass(slots=True)
@@ -65,8 +75,10 @@ class SealCoordinator:
     known_watermark: int | None = None
     loss_accepted: bool = False
     blocked: SealBlocked | None = None
-    """What the last step waits for, if no replica answers and none has a termination proof."""
+    """What the last step waits for, if no replica answers, and none is gone with its journal."""
     _attempts: dict[str, _Attempt] = field(default_factory=dict)
+    _journal_watermark: int = 0
+    """The highest one that an incomplete journal mentions."""
     _filer: _Attempt = field(default_factory=_Attempt)
     _release_requested: set[str] = field(default_factory=set)
     """The incarnations that got one more seal request after the seal."""
@@ -79,7 +91,9 @@ class SealCoordinator:
 
         The first request goes to the primary. If it does not answer in time, or is not believed alive, the next
         request goes to the next replica. Requests to several replicas, or repeated ones, are harmless. An unresponsive
-        replica may never answer, so the request is repeated when the replica is back.
+        replica may never answer, so the request is repeated when the replica, or a process with its journal, is back.
+
+        An incomplete journal is used only when no replica is left that may have more.
         """
         step = self._next_step(now, liveness)
         self.blocked = step if isinstance(step, SealBlocked) else None
@@ -88,46 +102,72 @@ class SealCoordinator:
     def _next_step(self, now: Micros, liveness: Callable[[str], Liveness]) -> SealStep | None:
         if self.outcome is not None:
             return None
-        candidates = [r for r in self.segment.replicas if self._may_hold(r.incarnation, liveness)]
+        candidates = [r for r in self.segment.replicas if self._may_hold_all(r.incarnation, liveness)]
         stored = self.segment.durability is Durability.STORED
-        alive = any(liveness(r.incarnation) is Liveness.ALIVE for r in candidates)
-        if not candidates or (self.loss_accepted and not alive):
-            return self._from_filer(now)
+        reachable = any(liveness(r.incarnation).can_seal for r in candidates)
+        if not candidates or (self.loss_accepted and not reachable):
+            return self._with_loss(now, liveness)
         waiting = False
-        ordered = sorted(candidates, key=lambda r: liveness(r.incarnation) is not Liveness.ALIVE)
-        for replica in ordered:
+        for replica in sorted(candidates, key=lambda r: _PREFERENCE[liveness(r.incarnation)]):
             attempt = self._attempts[replica.incarnation]
-            believed_alive = liveness(replica.incarnation) is Liveness.ALIVE
+            state = liveness(replica.incarnation)
             if attempt.requested_at is not None:
                 waiting = True
-                if not believed_alive:
+                if not state.can_seal:
                     continue
                 elapsed = now - attempt.requested_at
-                if attempt.believed_alive and elapsed < REQUEST_TIMEOUT:
+                answers = attempt.liveness is state
+                if answers and elapsed < REQUEST_TIMEOUT:
                     return None
-                # Once the loss is accepted, nothing waits for a request that was sent to an unresponsive replica.
-                to_unresponsive = 0 if self.loss_accepted else REQUEST_TIMEOUT
-                if elapsed < (REQUEST_REPEAT_AFTER if attempt.believed_alive else to_unresponsive):
+                if elapsed < (REQUEST_REPEAT_AFTER if answers else self._repeat_after(state)):
                     continue
             if attempt.failed_at is not None and now - attempt.failed_at < RETRY_AFTER:
                 waiting = True
                 continue
-            attempt.requested_at, attempt.believed_alive = now, believed_alive
-            return RequestSeal(self.segment.name, replica)
+            attempt.requested_at, attempt.liveness = now, state
+            return RequestSeal(self.segment.name, replica, self._highest_watermark)
         if stored or self.loss_accepted:
-            return self._from_filer(now)
-        unresponsive = all(liveness(r.incarnation) is not Liveness.ALIVE for r in candidates)
+            return self._with_loss(now, liveness)
+        unresponsive = not any(liveness(r.incarnation).can_seal for r in candidates)
         if unresponsive or not waiting:
             return SealBlocked(self.segment.name, tuple(r.incarnation for r in candidates))
         return None
+
+    def _repeat_after(self, state: Liveness) -> Micros:
+        """When to repeat a request that was sent while the replica was in another state.
+
+        Once the loss is accepted, nothing waits for a request that was sent to an unresponsive replica. A request to
+        the process that has ended is lost.
+        """
+        return 0 if self.loss_accepted or state is Liveness.RECOVERED else REQUEST_TIMEOUT
+
+    def _with_loss(self, now: Micros, liveness: Callable[[str], Liveness]) -> SealStep | None:
+        """Seals with the longest incomplete journal, or from the filer if there is none."""
+        recovered = [
+            (attempt.recovered_end, replica)
+            for replica in self.segment.replicas
+            if (attempt := self._attempts[replica.incarnation]).recovered_end is not None
+            and not attempt.holds_nothing
+            and liveness(replica.incarnation) is Liveness.RECOVERED
+        ]
+        if not recovered:
+            return self._from_filer(now)
+        _, replica = max(recovered, key=lambda found: found[0])
+        attempt = self._attempts[replica.incarnation]
+        if attempt.requested_at is not None and now - attempt.requested_at < REQUEST_REPEAT_AFTER:
+            return None
+        if attempt.failed_at is not None and now - attempt.failed_at < RETRY_AFTER:
+            return None
+        attempt.requested_at = now
+        return RequestSeal(self.segment.name, replica, self._highest_watermark, accept_incomplete=True)
 
     def sealed(self, outcome: SealOutcome) -> None:
         """The seal chunk exists."""
         self.outcome, self.blocked = outcome, None
 
     def release_requests(self, liveness: Callable[[str], Liveness]) -> list[RequestSeal]:
-        """After the seal, one more request to each live replica: it finds the seal chunk and frees its tail."""
-        alive = [r for r in self.segment.replicas if liveness(r.incarnation) is Liveness.ALIVE]
+        """After the seal, one more request to each that can answer: it finds the seal chunk and frees its tail."""
+        alive = [r for r in self.segment.replicas if liveness(r.incarnation).can_seal]
         requests = [RequestSeal(self.segment.name, r) for r in alive if r.incarnation not in self._release_requested]
         self._release_requested.update(r.incarnation for r in alive)
         return requests
@@ -142,6 +182,12 @@ class SealCoordinator:
         attempt = self._attempts[incarnation]
         attempt.requested_at, attempt.holds_nothing = None, True
 
+    def journal_incomplete(self, incarnation: str, end: int, watermark: int = 0) -> None:
+        """The process that recovered this replica's journal cannot have all of it; its journal ends at ``end``."""
+        attempt = self._attempts[incarnation]
+        attempt.requested_at, attempt.recovered_end = None, end
+        self._journal_watermark = max(watermark, self._journal_watermark)
+
     def filer_seal_failed(self, now: Micros) -> None:
         self._filer.requested_at, self._filer.failed_at = None, now
 
@@ -152,8 +198,10 @@ class SealCoordinator:
         """
         self.loss_accepted = True
 
-    def _may_hold(self, incarnation: str, liveness: Callable[[str], Liveness]) -> bool:
-        return not self._attempts[incarnation].holds_nothing and liveness(incarnation) is not Liveness.GONE
+    def _may_hold_all(self, incarnation: str, liveness: Callable[[str], Liveness]) -> bool:
+        attempt, state = self._attempts[incarnation], liveness(incarnation)
+        incomplete = state is Liveness.RECOVERED and attempt.recovered_end is not None
+        return not attempt.holds_nothing and state is not Liveness.GONE and not incomplete
 
     def _from_filer(self, now: Micros) -> SealStep | None:
         if self._filer.requested_at is not None:
@@ -161,4 +209,8 @@ class SealCoordinator:
         if self._filer.failed_at is not None and now - self._filer.failed_at < RETRY_AFTER:
             return None
         self._filer.requested_at = now
-        return SealFromFiler(self.segment.name, self.known_watermark, self.segment.predecessors)
+        return SealFromFiler(self.segment.name, self._highest_watermark, self.segment.predecessors)
+
+    @property
+    def _highest_watermark(self) -> int | None:
+        return max(self.known_watermark or 0, self._journal_watermark) or self.known_watermark

@@ -1,4 +1,4 @@
-"""The seal of a segment in every state with every input."""
+"""The seal of a segment in every state with every input. For recovered journals see ``test_seals_from_journals.py``."""
 
 from __future__ import annotations
 
@@ -134,8 +134,8 @@ EVERYWHERE = tuple(STATES)
 INPUTS = {
     **{
         f"next step, primary {WORDS[p]}, follower {WORDS[f]}": lambda it, p=p, f=f: step(it, 1, p, f)
-        for p in Liveness
-        for f in Liveness
+        for p in WORDS
+        for f in WORDS
     },
     "next step after the retry delay": lambda it: step(it, RETRY_AFTER),
     "next step after the request timeout": lambda it: step(it, REQUEST_TIMEOUT),
