@@ -333,7 +333,7 @@ class OpenedSegment(_message.Message):
     def __init__(self, credit: _Optional[int] = ...) -> None: ...
 
 class SealSegment(_message.Message):
-    __slots__ = ("protocol", "topic", "uid", "segment", "incarnation", "reason", "successors", "only_flush")
+    __slots__ = ("protocol", "topic", "uid", "segment", "incarnation", "reason", "successors", "only_flush", "accept_incomplete", "known_watermark")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -342,6 +342,8 @@ class SealSegment(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
     ONLY_FLUSH_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_INCOMPLETE_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     topic: str
     uid: str
@@ -350,7 +352,9 @@ class SealSegment(_message.Message):
     reason: str
     successors: _containers.RepeatedCompositeFieldContainer[Segment]
     only_flush: bool
-    def __init__(self, protocol: _Optional[int] = ..., topic: _Optional[str] = ..., uid: _Optional[str] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., reason: _Optional[str] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., only_flush: _Optional[bool] = ...) -> None: ...
+    accept_incomplete: bool
+    known_watermark: int
+    def __init__(self, protocol: _Optional[int] = ..., topic: _Optional[str] = ..., uid: _Optional[str] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., reason: _Optional[str] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., only_flush: _Optional[bool] = ..., accept_incomplete: _Optional[bool] = ..., known_watermark: _Optional[int] = ...) -> None: ...
 
 class OutcomeRequest(_message.Message):
     __slots__ = ("topic", "uid", "segment", "producer")

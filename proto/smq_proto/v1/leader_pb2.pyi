@@ -12,7 +12,7 @@ class Empty(_message.Message):
     def __init__(self) -> None: ...
 
 class BrokerReport(_message.Message):
-    __slots__ = ("protocol", "broker", "incarnation", "address", "node", "zone", "status", "unresponsive", "leaving")
+    __slots__ = ("protocol", "broker", "incarnation", "address", "node", "zone", "status", "unresponsive", "leaving", "recovered")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -22,6 +22,7 @@ class BrokerReport(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     UNRESPONSIVE_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    RECOVERED_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     broker: str
     incarnation: str
@@ -31,7 +32,8 @@ class BrokerReport(_message.Message):
     status: _data_pb2.BrokerStatus
     unresponsive: _containers.RepeatedScalarFieldContainer[str]
     leaving: bool
-    def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., unresponsive: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ...) -> None: ...
+    recovered: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., unresponsive: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ..., recovered: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BrokerReportReply(_message.Message):
     __slots__ = ("may_leave", "assigned", "others_drain")
