@@ -345,6 +345,12 @@ class TopicReconciler:
         else:
             sealing.refused(incarnation, now)
 
+    def journal_incomplete(self, segment: str, incarnation: str, end: int, watermark: int = 0) -> None:
+        """The process that recovered this replica's journal cannot have all of it; the journal ends at ``end``."""
+        sealing = self._records.sealing(segment)
+        if sealing is not None:
+            sealing.journal_incomplete(incarnation, end, watermark)
+
     def filer_seal_failed(self, segment: str, now: Micros) -> None:
         sealing = self._records.sealing(segment)
         if sealing is not None:

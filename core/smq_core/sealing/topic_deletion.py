@@ -60,5 +60,9 @@ class TopicDeletion:
         else:
             self._sealings[segment].refused(incarnation, now)
 
+    def journal_incomplete(self, segment: str, incarnation: str, end: int, watermark: int = 0) -> None:
+        """The process that recovered this replica's journal cannot have all of the segment."""
+        self._sealings[segment].journal_incomplete(incarnation, end, watermark)
+
     def filer_seal_failed(self, segment: str, now: Micros) -> None:
         self._sealings[segment].filer_seal_failed(now)
