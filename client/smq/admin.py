@@ -43,8 +43,9 @@ class Condition:
 class SegmentInfo:
     """One segment, living or sealed. Times are in microseconds; ``end`` is None until it is sealed.
 
-    ``brokers`` are the names of its replicas, the primary first. ``lost`` is the range of offsets that a seal reported
-    as lost, ``(from, to)``.
+    ``brokers`` are the names of its replicas, the primary first. ``lost`` is the range of offsets that are lost,
+    ``(from, to)``; with ``lost_at_least`` messages from ``to`` on may be lost, too. If both are equal, it is not known
+    whether any message was lost.
     """
 
     name: str
@@ -63,6 +64,7 @@ class SegmentInfo:
     end: int | None
     bytes: int
     lost: tuple[int, int] | None
+    lost_at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,13 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """One consumer group of a topic; ``positions`` are the committed ones."""
+    """One consumer group of a topic; ``positions`` are the committed ones. ``unreadable``: their file is damaged."""
 
     name: str
     generation: int
     members: tuple[str, ...]
     positions: dict[str, int] = field(default_factory=dict)
+    unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,9 @@ class Admin:
     def groups(self, topic: str) -> list[GroupInfo]:
         """The consumer groups of a topic."""
         reply = self._leader.call("ListGroups", pb.LocateRequest(topic=self._topic(topic)))
-        return [GroupInfo(g.name, g.generation, tuple(g.members), dict(g.positions)) for g in reply.groups]
+        return [
+            GroupInfo(g.name, g.generation, tuple(g.members), dict(g.positions), g.unreadable) for g in reply.groups
+        ]
 
     def decisions(self) -> list[DecisionInfo]:
         """The leader's last decisions, oldest first."""
@@ -300,6 +305,7 @@ def _segment_info(s: pb.Segment) -> SegmentInfo:
         end=s.end if s.HasField("end") else None,
         bytes=s.bytes,
         lost=(s.lost_from, s.lost_to) if s.HasField("lost_from") else None,
+        lost_at_least=s.lost_open_ended,
     )
 
 

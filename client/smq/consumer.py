@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from smq.batch import Batch
-from smq.consuming.fetcher import Fetcher, FetchPlan, data_lost, join_all
+from smq.consuming.fetcher import Fetcher, FetchPlan, join_all
 from smq.consuming.group_membership import GroupMembership
-from smq.consuming.prefetch_buffer import FetchedItem, FetchedRows, FetchFailed, LostRange, PrefetchBuffer
+from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
+from smq.consuming.reader_losses import ReaderLosses, loss_for_reader
 from smq.consuming.start_positions import Start, check_start, seek_to_start
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model.entities import SealedSegment
@@ -73,11 +74,11 @@ class Consumer:
         self._ends: dict[str, int] = {}
         self._fetchers: dict[str, Fetcher] = {}
         self._stopping_fetchers: list[Fetcher] = []
-        self._lost: set[tuple[str, int, int | None]] = set()
-        self._losses: list[SmqError] = []
+        self._losses = ReaderLosses()
         self._unknown_predecessors: set[str] = set()
         self._losses_requested = group is not None
         self._losses_received = False
+        self._losses_to_acknowledge: dict[str, int] = {}
         self._uncommitted: dict[str, int] = {}
         self._processing_segment: str | None = None
         self._ordinal = random.randrange(1 << 16)
@@ -94,7 +95,9 @@ class Consumer:
         # Segments that count as read because of the start position; their losses are not reported.
         self._read_before_start: set[str] = set()
         if start != "earliest":
-            self._read_before_start = {s for s in self._sealed if self._reader.is_read(s)}
+            # A reader that comes back at a segment's end may have ended before it learned what the segment had lost.
+            named = start if isinstance(start, Mapping) else ()
+            self._read_before_start = {s for s in self._sealed if self._reader.is_read(s) and s not in named}
         self._membership: GroupMembership | None = None
         with self._changed:
             self._collect_reader_losses()
@@ -119,9 +122,7 @@ class Consumer:
             with self._changed:
                 if self._closed:
                     raise InvalidRequest("the consumer is closed")
-                if self._losses and not self._skip_losses:
-                    raise self._losses.pop(0)
-                self._losses.clear()
+                self._raise_next_loss()
                 found = self._buffer.take(self._max_bytes)
                 if found is None:
                     self._raise_terminal_error()
@@ -151,10 +152,15 @@ class Consumer:
             raise InvalidRequest("a consumer without a group cannot commit; pass group to client.consumer()")
         with self._changed:
             wanted = dict(self._uncommitted if positions is None else positions)
-        if not wanted:
+            reported = dict(self._losses_to_acknowledge)
+        if not wanted and not reported:
             return {}
-        committed = self._membership.commit(wanted)
+        done = self._membership.commit(wanted, reported)
+        committed = done.positions
         with self._changed:
+            for segment, upto in done.losses.items():
+                if self._losses_to_acknowledge.get(segment) == upto:
+                    del self._losses_to_acknowledge[segment]
             for segment, offset in wanted.items():
                 if self._uncommitted.get(segment, -1) <= offset:
                     self._uncommitted.pop(segment, None)
@@ -231,6 +237,15 @@ class Consumer:
 
     # ---- returning batches
 
+    def _raise_next_loss(self) -> None:
+        """Raises the next loss that the program does not know. If it skips losses, all count as reported."""
+        while (loss := self._losses.take()) is not None:
+            if self._group is not None:
+                known = self._losses_to_acknowledge.get(loss.segment, 0)
+                self._losses_to_acknowledge[loss.segment] = max(known, loss.start, loss.stop or 0)
+            if not self._skip_losses:
+                raise loss
+
     def _finish_last_batch(self) -> None:
         """Treats the last batch as done, because the program polls for more."""
         if self._membership is None:
@@ -269,8 +284,8 @@ class Consumer:
                     self._uncommitted[segment] = item.end
                     self._processing_segment = segment
                 return Batch(item.table, segment, item.first, self._reader.committed())
-            if isinstance(item, LostRange):
-                self._record_loss(segment, item.start, item.stop)
+            if isinstance(item, FetchedLoss):
+                self._record_loss(segment, item)
                 self._reader.advance(segment, item.stop if item.stop is not None else item.start)
                 return None
             self._on_segment_end(segment, item.end)
@@ -294,17 +309,16 @@ class Consumer:
     def _collect_reader_losses(self) -> None:
         for loss in self._reader.losses:
             # The end of a segment that is gone altogether is not known.
-            self._record_loss(loss.segment, loss.start, loss.stop if loss.stop > loss.start else None)
+            read = FetchedLoss(loss.start, loss.stop if loss.stop > loss.start else None)
+            sealed = self._sealed.get(loss.segment)
+            recorded = loss_for_reader(loss.stop, sealed.lost) if sealed is not None else None
+            self._record_loss(loss.segment, recorded if recorded is not None else read)
         self._reader.losses.clear()
 
-    def _record_loss(self, segment: str, start: int, stop: int | None) -> None:
-        """Records a loss once."""
-        if any(s == segment and a <= start and (b is None or (stop or a) <= b) for s, a, b in self._lost):
-            return
-        self._lost.add((segment, start, stop))
-        self._changed.notify_all()
-        log.warning("messages of %s are lost: %s..%s", segment, start, stop)
-        self._losses.append(data_lost(segment, start, stop))
+    def _record_loss(self, segment: str, loss: FetchedLoss) -> None:
+        """Records what of a loss is not recorded yet."""
+        if self._losses.record(segment, loss):
+            self._changed.notify_all()
 
     # ---- what to read
 
@@ -314,10 +328,11 @@ class Consumer:
             return
         with self._changed:
             for sealed in self._sealed.values():
-                # A segment that was lost completely has nothing to fetch.
-                whole = sealed.end == 0 and sealed.lost_from is not None
-                if whole and sealed.name not in self._read_before_start and self._reader.is_read(sealed.name):
-                    self._record_loss(sealed.name, 0, sealed.lost_to)
+                # A segment that was lost completely has nothing to fetch; one that was read may have lost more since.
+                loss = loss_for_reader(0, sealed.lost)
+                passed = sealed.name not in self._read_before_start and sealed.name not in self._fetchers
+                if loss is not None and passed and self._reader.is_read(sealed.name):
+                    self._record_loss(sealed.name, loss)
             for segment in self._reader.readable():
                 if segment not in self._fetchers and not self._closed:
                     self._fetch(segment)
@@ -389,16 +404,22 @@ class Consumer:
                     self._losses_requested, retry_at = True, now + REFRESH_RETRY_SECONDS
 
     def _load_group_losses(self) -> None:
-        """Records what retention removed before the group read it, except losses from before its last commit."""
+        """Records what the group has lost, except what it knew at its last commit.
+
+        That is what retention removed before the group read it, and what was lost with all replicas of segments that
+        the group has passed.
+        """
         request = lpb.PositionsRequest(topic=self._view.name, group=self._group or "")
         reply: lpb.GroupPositions = self._leader.call("GetPositions", request)
         with self._changed:
             for loss in reply.lost:
                 start = max(loss.start, self._position(loss.segment))
                 if loss.acknowledged and not self._losses_received:
-                    self._lost.add((loss.segment, loss.start, loss.stop))
+                    self._losses.ignore(loss.segment, FetchedLoss(loss.start, loss.stop))
                 elif start < loss.stop:
-                    self._record_loss(loss.segment, start, loss.stop)
+                    self._record_loss(loss.segment, FetchedLoss(start, loss.stop))
+            for loss in reply.lost_with_replicas:
+                self._record_loss(loss.segment, FetchedLoss(loss.start, loss.stop, loss.at_least))
             self._losses_received = True
 
     def _refresh(self) -> None:
@@ -422,6 +443,10 @@ class Consumer:
         nodes = build_nodes(sealed_history.sealed.values(), layout)
         with self._changed:
             self._ends = {**{name: s.end for name, s in self._sealed.items()}, **sealed_history.ends}
+            if {s.name: s.lost for s in self._sealed.values() if s.lost} != {
+                s.name: s.lost for s in sealed_history.sealed.values() if s.lost
+            }:
+                self._losses_requested = self._group is not None
             self._sealed = dict(sealed_history.sealed)
             for segment in [s for s in self._reader.nodes if s not in nodes]:
                 self._on_segment_removed(segment)

@@ -248,13 +248,23 @@ class JournalIncomplete(SmqError):
 
 @dataclass(eq=False, kw_only=True)
 class DataLost(SmqError):
-    """Messages are gone: removed by retention before they were read, or lost with all replicas."""
+    """Messages are gone: removed by retention before they were read, or lost with all replicas.
+
+    They are possibly gone if not ``certain``.
+    """
 
     segment: str
     start: int
     """The first offset that is gone."""
     stop: int | None = None
-    """The offset after the last one that is gone; None if all from ``start`` on are."""
+    """The offset after the last one that is known to be gone; None if all from ``start`` on are."""
+    at_least: bool = False
+    """Messages from ``stop`` on may be gone, too: nobody knows how many were acked."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether any message is known to be gone. If not, ``stop`` equals ``start``."""
+        return self.stop is None or self.stop > self.start
 
 
 @dataclass(eq=False, kw_only=True)

@@ -122,7 +122,8 @@ def build_leader(
         warm_up,
         clock,
     )
-    groups = GroupCoordinator(topics, sync, store, tasks, clock, retry_policy)
+    losses = LossRecorder(topics, decisions, queue, store, tasks, clock, retry_policy)
+    groups = GroupCoordinator(topics, sync, store, tasks, clock, retry_policy, losses.handle_positions)
     topic_deletions = TopicDeletionManager(
         topics, events, registry, platform, store, sealing, tasks, warm_up, clock, retry_policy
     )
@@ -156,7 +157,7 @@ def build_leader(
         liveness_probes,
         BrokerConnectivity(requests.separate),
         StaleSegments(topics, store, sealing, tasks),
-        LossRecorder(topics, decisions, queue, store, tasks, clock, retry_policy),
+        losses,
         topic_deletions,
         store_settings,
         clock,

@@ -97,7 +97,12 @@ class _LeaderMetrics(PrometheusCollector):
         blocked = GaugeMetricFamily("smq_topic_seals_blocked", "Seals that wait for replicas.", labels=["topic"])
         messages = GaugeMetricFamily("smq_topic_messages_per_second", "Messages written.", labels=["topic"])
         size = GaugeMetricFamily("smq_topic_bytes_per_second", "Bytes written.", labels=["topic"])
-        lost = GaugeMetricFamily("smq_topic_lost_messages", "Acked messages reported as lost.", labels=["topic"])
+        lost = GaugeMetricFamily("smq_topic_lost_messages", "Acked messages known to be lost.", labels=["topic"])
+        open_ended = GaugeMetricFamily(
+            "smq_topic_open_ended_losses",
+            "Sealed segments that may have lost more than smq_topic_lost_messages counts.",
+            labels=["topic"],
+        )
         for name, managed in sorted(self._topics.items()):
             phases = (
                 Counter(s.phase.value for s in managed.layout.segments) if managed.layout is not None else Counter()
@@ -109,11 +114,10 @@ class _LeaderMetrics(PrometheusCollector):
             rates = managed.rates()
             messages.add_metric([name], rates.messages)
             size.add_metric([name], rates.bytes)
-            gone = sum(
-                (e.lost_to or 0) - (e.lost_from or 0) for e in managed.sealed.values() if e.lost_from is not None
-            )
-            lost.add_metric([name], gone)
-        yield from (segments, blocked, messages, size, lost)
+            ranges = [e.lost for e in managed.sealed.values() if e.lost is not None]
+            lost.add_metric([name], sum(it.upto - it.first for it in ranges))
+            open_ended.add_metric([name], sum(it.open_ended for it in ranges))
+        yield from (segments, blocked, messages, size, lost, open_ended)
         decision_counts = CounterMetricFamily(
             "smq_leader_decisions", "Decisions by action.", labels=["topic", "action"]
         )

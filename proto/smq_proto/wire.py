@@ -29,6 +29,7 @@ from smq_core.model.entities import (
 )
 from smq_core.model.interval_set import IntervalSet
 from smq_core.model.keyspace import KeyRange
+from smq_core.model.lost_range import LostRange
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
@@ -99,6 +100,7 @@ def sealed_to_pb(segment: SealedSegment) -> pb.Segment:
         bytes=segment.bytes,
         lost_from=segment.lost_from,
         lost_to=segment.lost_to,
+        lost_open_ended=segment.lost_open_ended,
     )
 
 
@@ -118,6 +120,7 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
         bytes=message.bytes,
         lost_from=message.lost_from if message.HasField("lost_from") else None,
         lost_to=message.lost_to if message.HasField("lost_to") else None,
+        lost_open_ended=message.lost_open_ended,
     )
 
 
@@ -198,8 +201,9 @@ def outcome_to_pb(
         producers={name: producer_to_pb(state) for name, state in producers.items()},
         forgotten_upto=outcome.forgotten_upto,
         uninherited=outcome.uninherited,
-        lost_from=outcome.lost[0] if outcome.lost else None,
-        lost_to=outcome.lost[1] if outcome.lost else None,
+        lost_from=outcome.lost.first if outcome.lost else None,
+        lost_to=outcome.lost.upto if outcome.lost else None,
+        lost_open_ended=outcome.lost is not None and outcome.lost.open_ended,
         successors=[segment_to_pb(s) for s in successors],
     )
 
@@ -211,8 +215,15 @@ def outcome_from_pb(message: pb.SealOutcome) -> SealOutcome:
         producers={name: producer_from_pb(state) for name, state in message.producers.items()},
         forgotten_upto=message.forgotten_upto,
         uninherited=tuple(message.uninherited),
-        lost=(message.lost_from, message.lost_to) if message.HasField("lost_from") else None,
+        lost=lost_from_pb(message),
     )
+
+
+def lost_from_pb(message: pb.Segment | pb.SealOutcome) -> LostRange | None:
+    """The lost range in a message about a sealed segment."""
+    if not message.HasField("lost_from"):
+        return None
+    return LostRange(message.lost_from, message.lost_to, message.lost_open_ended)
 
 
 def producer_to_pb(state: ProducerState) -> pb.ProducerState:

@@ -16,7 +16,7 @@ from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_broker.segments.payloads import Compactor
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import Durability, Segment, Topic
-from smq_core.model.lost_range import LostOffsets, lost_range
+from smq_core.model.lost_range import LostRange, lost_range
 from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_storage.chunks.chain import ChunkChain
@@ -137,7 +137,7 @@ class HostedSegment:
         return segment_key(self.topic.uid, self.segment.name)
 
     @property
-    def lost(self) -> LostOffsets | None:
+    def lost(self) -> LostRange | None:
         """What the sealed segment has lost: as its seal chunk says, and all that was acked here beyond its end."""
         outcome = self.machine.outcome
         return lost_range(outcome.end, outcome.lost, self.machine.watermark) if outcome is not None else None
@@ -303,8 +303,9 @@ class HostedSegment:
         if state is ReplicaState.SEALED and self.acked_beyond_end and self.lost is not None:
             self.log.error(
                 "segment.sealed_below_watermark",
-                lost_from=self.lost[0],
-                lost_to=self.lost[1],
+                lost_from=self.lost.first,
+                lost_to=self.lost.upto,
+                lost_open_ended=self.lost.open_ended,
                 advice="it was sealed without this broker, so acked messages are lost; the leader records which",
             )
         self._call(self._on_change)

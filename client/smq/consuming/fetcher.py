@@ -10,13 +10,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.consuming.prefetch_buffer import FetchedRows, FetchFailed, LostRange, PrefetchBuffer, SegmentEnd
+from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
+from smq.consuming.reader_losses import loss_for_reader
 from smq.consuming.tail_stream import TailStream
 from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView
-from smq_core.errors import CorruptChunk, DataLost, SmqError, Unreachable
+from smq_core.errors import CorruptChunk, SmqError, Unreachable
 from smq_core.model.entities import SealedSegment, Segment
+from smq_core.model.lost_range import LostRange
 from smq_core.reading.segment_dag import is_removed
+from smq_proto.wire import lost_from_pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema
 from smq_storage.chunks.schemas import TIMESTAMP
@@ -155,8 +158,7 @@ class Fetcher:
                     if not self._put(frame.table, frame.first):
                         return self.position
                 if frame.sealed is not None:
-                    lost = frame.sealed.lost_from if frame.sealed.HasField("lost_from") else None
-                    self._report_end(frame.sealed.end, (lost, frame.sealed.lost_to) if lost is not None else None)
+                    self._report_end(frame.sealed.end, lost_from_pb(frame.sealed))
                     return None
                 if frame.trimmed_to is not None:
                     self._ordinal -= 1  # this replica is fine
@@ -181,8 +183,7 @@ class Fetcher:
             chain = self._chain = ChunkChain(self._view.store(), snapshot.topic.name, snapshot.topic.uid, self.segment)
         while not self._stop.is_set():
             if self._sealed is not None and self.position >= self._sealed.end:
-                lost = self._sealed.lost_from
-                self._report_end(self._sealed.end, (lost, self._sealed.lost_to or lost) if lost is not None else None)
+                self._report_end(self._sealed.end, self._sealed.lost)
                 return True
             first: int | None = self.position if self._at_boundary else chain.find(self.position)
             found = chain.read(first) if first is not None else None
@@ -224,7 +225,7 @@ class Fetcher:
 
     def _report_removed(self, end: int | None) -> bool:
         if end is None or end > self.position:
-            self._buffer.put(self, LostRange(self.position, end))
+            self._buffer.put(self, FetchedLoss(self.position, end))
         self._buffer.put(self, SegmentEnd(self.position if end is None else end))
         return True
 
@@ -253,10 +254,10 @@ class Fetcher:
             self._since = 0
         return table.slice(early)
 
-    def _report_end(self, end: int, lost: tuple[int, int] | None) -> None:
-        lost_range = lost_range_for_reader(self.position, end, lost)
-        if lost_range is not None:
-            self._buffer.put(self, LostRange(*lost_range))
+    def _report_end(self, end: int, lost: LostRange | None) -> None:
+        loss = loss_for_reader(self.position, lost)
+        if loss is not None:
+            self._buffer.put(self, loss)
         self._buffer.put(self, SegmentEnd(end))
 
 
@@ -265,26 +266,3 @@ def join_all(fetchers: list[Fetcher], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     for fetcher in fetchers:
         fetcher.join(max(0.0, deadline - time.monotonic()))
-
-
-def data_lost(segment: str, start: int, stop: int | None) -> DataLost:
-    """The error for lost messages ``start .. stop - 1`` of the segment; without ``stop``, all from ``start`` on."""
-    upto = f"{start}..{stop - 1}" if stop is not None else f"from {start} on"
-    return DataLost(
-        f"messages {upto} of {segment} are gone: retention removed them before they were read, or all replicas of the "
-        'segment were lost. Poll again to continue after them, or use on_loss="skip" to skip such messages silently',
-        segment=segment,
-        start=start,
-        stop=stop,
-    )
-
-
-def lost_range_for_reader(position: int, end: int, lost: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The lost range to report to a reader that has read everything below ``position``; ``lost`` is from the seal.
-
-    The seal may count fewer messages than the reader has read. Those are part of the same loss.
-    """
-    if lost is None or lost[1] <= max(lost[0], end):
-        return None
-    start, stop = lost
-    return start, max(stop, position)

@@ -11,6 +11,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from smq.transport.leader_client import LeaderClient
 from smq_core.errors import InvalidRequest, SmqError, StaleGeneration
@@ -23,6 +24,14 @@ RETRY_AFTER_SECONDS = 0.3
 
 OnAssignment = Callable[[Mapping[str, int]], bool]
 """Takes in the assignment, ``{segment: next offset}``. True: the program still works on a revoked segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit has made durable."""
+
+    positions: dict[str, int]
+    losses: dict[str, int]
 
 
 class GroupMembership:
@@ -71,26 +80,34 @@ class GroupMembership:
         """Sends a heartbeat now, without waiting for the interval."""
         self._wake.set()
 
-    def commit(self, positions: Mapping[str, int]) -> dict[str, int]:
-        """Returns what was committed, without the segments that now belong to other members. Raises Unavailable."""
-        uncommitted = dict(positions)
-        while uncommitted:
+    def commit(self, positions: Mapping[str, int], losses: Mapping[str, int] | None = None) -> Committed:
+        """Returns what was committed, without the segments that now belong to other members. Raises Unavailable.
+
+        ``losses`` are those that were reported to the program, ``{segment: upto}``; no later member gets them again.
+        """
+        uncommitted, reported = dict(positions), dict(losses or {})
+        while uncommitted or reported:
             with self._lock:
                 generation = self._generation
             request = lpb.CommitPositionsRequest(
-                topic=self._topic, group=self._group, member=self._member, generation=generation, positions=uncommitted
+                topic=self._topic,
+                group=self._group,
+                member=self._member,
+                generation=generation,
+                positions=uncommitted,
+                known_losses=reported,
             )
             try:
                 self._leader.call("CommitPositions", request)
-                return uncommitted
+                return Committed(uncommitted, reported)
             except StaleGeneration as error:
                 reassigned = error.segments
                 if not set(reassigned) & uncommitted.keys():
                     log.info("commit refused: %s", error.message)
                     self.heartbeat_now()
-                    return {}
+                    break
                 uncommitted = {s: offset for s, offset in uncommitted.items() if s not in reassigned}
-        return {}
+        return Committed({}, {})
 
     def leave(self) -> None:
         """Ends the heartbeats and leaves the group. If that call fails, the leader notices the missing heartbeats."""

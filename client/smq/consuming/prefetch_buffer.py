@@ -26,11 +26,15 @@ class FetchedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class LostRange:
-    """Offsets that were written and no longer exist; ``stop`` is None if their end is not known."""
+class FetchedLoss:
+    """Offsets that were written and no longer exist; ``stop`` is None if their end is not known.
+
+    ``at_least``: those from ``stop`` on may be lost, too. If it equals ``start``, it is not known whether any was lost.
+    """
 
     start: int
     stop: int | None
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class FetchFailed:
     error: SmqError
 
 
-FetchedItem = FetchedRows | LostRange | SegmentEnd | FetchFailed
+FetchedItem = FetchedRows | FetchedLoss | SegmentEnd | FetchFailed
 
 
 class FetchedItemSource(Protocol):

@@ -10,7 +10,7 @@ from typing import Literal
 from smq.transport.topic_view import TopicView
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model.entities import SealedSegment, Segment
-from smq_core.reading.segment_dag import LostRange, ReadProgress, highest_number
+from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, highest_number
 from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.catalog.paths import first_offset
@@ -60,7 +60,7 @@ def seek_to_start(
             if node is None and name in reader.positions:
                 reader.removed(name, ends.get(name))
             elif node is None:
-                reader.losses.append(LostRange(name, position, position))
+                reader.losses.append(ReaderLoss(name, position, position))
             elif node.end is not None and position > node.end:
                 reader.ended(name, node.end)
     elif start == "latest":

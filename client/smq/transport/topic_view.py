@@ -35,10 +35,11 @@ LOCATE_TIMEOUT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """A topic and its layout at one time."""
+    """A topic and its layout at one time. ``losses`` changes when the leader records a further loss; 0 if unknown."""
 
     topic: Topic
     layout: Layout
+    losses: int = 0
 
 
 class TopicView:
@@ -239,13 +240,13 @@ class TopicView:
                     self._settings = replace(
                         self.dialer.store(located), access_key=self._credentials[0], secret_key=self._credentials[1]
                     )
-        self._apply_snapshot(TopicSnapshot(topic_from_pb(reply.topic), layout_from_pb(reply.layout)))
+        self._apply_snapshot(TopicSnapshot(topic_from_pb(reply.topic), layout_from_pb(reply.layout), reply.losses))
 
     def _apply_snapshot(self, new: TopicSnapshot) -> None:
         with self._changed:
             old = self._snapshot
             self._failure = None
-            if old is not None and old.topic.uid == new.topic.uid and old.layout.version >= new.layout.version:
+            if old is not None and not _is_newer(new, old):
                 return
             self._snapshot = new
             listeners = list(self._listeners)
@@ -259,6 +260,12 @@ class TopicView:
                 self._failing_since = time.monotonic()
             self._failure = error
             self._changed.notify_all()
+
+
+def _is_newer(new: TopicSnapshot, old: TopicSnapshot) -> bool:
+    if old.topic.uid != new.topic.uid or new.layout.version > old.layout.version:
+        return True
+    return new.layout.version == old.layout.version and new.losses not in (0, old.losses)
 
 
 def _is_final(failure: SmqError | None) -> bool:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from smq_core.model.keyspace import KeyRange
+from smq_core.model.lost_range import LostRange
 
 Positions = Mapping[str, int]
 """How far a reader has come: ``{segment: next offset}``."""
@@ -171,7 +172,10 @@ def number_of(segment: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
-    """One entry of the index of sealed segments, for a segment that left the layout."""
+    """One entry of the index of sealed segments, for a segment that left the layout.
+
+    ``lost_from``, ``lost_to`` and ``lost_open_ended`` are its lost range, as the index stores it.
+    """
 
     name: str
     number: int
@@ -187,6 +191,15 @@ class SealedSegment:
     bytes: int = 0
     lost_from: int | None = None
     lost_to: int | None = None
+    lost_open_ended: bool = False
+
+    @property
+    def lost(self) -> LostRange | None:
+        """The acked messages that it has lost, or may have lost."""
+        if self.lost_from is None or self.lost_to is None:
+            return None
+        lost = LostRange(self.lost_from, self.lost_to, self.lost_open_ended)
+        return None if lost.is_empty else lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +306,7 @@ class SealOutcome:
     segment: str
     end: int
     producers: Producers = field(default_factory=dict)
-    lost: tuple[int, int] | None = None
+    lost: LostRange | None = None
     forgotten_upto: int = 0
     uninherited: tuple[str, ...] = ()
 
@@ -303,7 +316,7 @@ class ChunkInfo:
     """The metadata of one chunk. The next chunk begins at ``first + rows``; a seal chunk has no rows and is the last.
 
     ``nonce`` is unique for each attempt to write, so that a writer recognises its own object on reading back.
-    ``lost`` is the range of offsets that a seal from the filer reports as lost, if known. ``upload`` names the file
+    ``lost`` is what a seal without a replica reports as lost, or as possibly lost. ``upload`` names the file
     below ``_uploads/`` that holds the chunk's rows, if the chunk has none itself. Nothing writes such chunks yet, but
     garbage collection respects them.
 
@@ -319,7 +332,7 @@ class ChunkInfo:
     nonce: str
     sealed: bool = False
     producers: Producers = field(default_factory=dict)
-    lost: tuple[int, int] | None = None
+    lost: LostRange | None = None
     upload: str | None = None
     snapshot_at: int | None = None
     forgotten: tuple[str, ...] = ()

@@ -1,34 +1,51 @@
-"""What a sealed segment has lost: acked messages beyond its end.
+"""The acked messages that a sealed segment has lost, and how much of that is known.
 
-The seal records what the leader knew: the highest watermark that was reported to it. A replica that was cut off may
-have acked more until it found the seal, so a range grows when such a replica is heard of again. It never shrinks.
+The seal records what its sealer knew: the highest watermark that was reported. If the sealer cannot know that this is
+all, the range is open-ended. What shows later that more was acked (a replica that was cut off, a position that a group
+committed) raises the range. A range never shrinks, and an open-ended one stays so.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from smq_core.model.entities import SealedSegment
-
-LostOffsets = tuple[int, int]
-"""The first lost offset, and the one after the last."""
+from dataclasses import dataclass
 
 
-def lost_range(end: int, recorded: LostOffsets | None, watermark: int) -> LostOffsets | None:
-    """What a segment that was sealed at ``end`` has lost, if a replica of it had this watermark.
+@dataclass(frozen=True, slots=True)
+class LostRange:
+    """The acked messages at the offsets ``first`` to ``upto - 1`` are gone.
 
-    ``recorded`` is what is known to be lost already. A watermark up to ``end`` shows no loss.
+    ``open_ended``: messages after them may have been acked and are gone, too. An open-ended range with
+    ``first == upto`` is a possible loss: it is not known whether any message was lost.
     """
-    if watermark <= end:
+
+    first: int
+    upto: int
+    open_ended: bool = False
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether at least one acked message is known to be lost."""
+        return self.upto > self.first
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing: no message is known to be lost, and none can be."""
+        return self.upto <= self.first and not self.open_ended
+
+    def __str__(self) -> str:
+        if not self.is_certain:
+            return f"possibly offsets from {self.first} on"
+        return f"offsets {self.first} to {'at least ' if self.open_ended else ''}{self.upto}"
+
+
+def lost_range(end: int, recorded: LostRange | None, acked_upto: int) -> LostRange | None:
+    """What a segment that was sealed at ``end`` has lost, if messages up to offset ``acked_upto`` were acked.
+
+    ``recorded`` is what is known to be lost already. ``acked_upto`` up to ``end`` shows no loss. If nothing was
+    recorded, the sealer did not know of the loss, so nobody knows how far it goes.
+    """
+    if acked_upto <= end:
         return recorded
-    start, stop = recorded if recorded is not None else (end, end)
-    return start, max(stop, watermark)
-
-
-def raise_loss(entry: SealedSegment, watermark: int) -> SealedSegment:
-    """The entry with the loss that this watermark of a replica shows; the same object if it shows no more."""
-    recorded = (entry.lost_from, entry.lost_to) if entry.lost_from is not None and entry.lost_to is not None else None
-    lost = lost_range(entry.end, recorded, watermark)
-    if lost is None or lost == recorded:
-        return entry
-    return replace(entry, lost_from=lost[0], lost_to=lost[1])
+    if recorded is None:
+        return LostRange(end, acked_upto, open_ended=True)
+    return LostRange(recorded.first, max(recorded.upto, acked_upto), recorded.open_ended)

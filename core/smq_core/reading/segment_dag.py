@@ -26,7 +26,7 @@ class SegmentNode:
 
 
 @dataclass(frozen=True, slots=True)
-class LostRange:
+class ReaderLoss:
     """Offsets that were acked or delivered and are lost. ``stop`` equals ``start`` if their number is unknown."""
 
     segment: str
@@ -97,7 +97,7 @@ class ReadProgress:
 
     nodes: dict[str, SegmentNode] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
-    losses: list[LostRange] = field(default_factory=list)
+    losses: list[ReaderLoss] = field(default_factory=list)
     _implied_read: set[str] = field(default_factory=set)
     _newest_number: int = -1
 
@@ -118,7 +118,7 @@ class ReadProgress:
         self.nodes[segment] = SegmentNode(node.name, node.predecessors, end, node.opened_at)
         position = self.positions.get(segment, 0)
         if position > end:
-            self.losses.append(LostRange(segment, end, position))
+            self.losses.append(ReaderLoss(segment, end, position))
             self.positions[segment] = end
 
     def removed(self, segment: str, end: int | None) -> None:
@@ -132,10 +132,10 @@ class ReadProgress:
         end = node.end if end is None and node is not None else end
         position = self.positions.get(segment, 0)
         if end is not None and position > end:
-            self.losses.append(LostRange(segment, end, position))
+            self.losses.append(ReaderLoss(segment, end, position))
             self.positions[segment] = end
         elif not read and position != end:
-            self.losses.append(LostRange(segment, position, position if end is None else end))
+            self.losses.append(ReaderLoss(segment, position, position if end is None else end))
         self.nodes.pop(segment, None)
 
     def advance(self, segment: str, next_offset: int) -> None:

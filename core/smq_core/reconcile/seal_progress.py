@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from smq_core.model import layout_transitions as layouts
-from smq_core.model.entities import MILLISECOND, SECOND, Layout, Liveness, Micros, SealedSegment, Segment
+from smq_core.model.entities import (
+    MILLISECOND,
+    SECOND,
+    Layout,
+    Liveness,
+    Micros,
+    SealedSegment,
+    SealOutcome,
+    Segment,
+)
+from smq_core.model.sealed_losses import raise_loss
 from smq_core.reconcile.effects import Effect, FlushAhead
 from smq_core.reconcile.segment_record import SegmentRecords
 from smq_core.sealing.seal_coordinator import SealBlocked, SealCoordinator
@@ -43,8 +53,7 @@ def seal_effects(layout: Layout, records: SegmentRecords, now: Micros, liveness:
             continue
         if segment.loss_accepted:
             sealing.accept_loss()
-        known = (record.watermark, segment.known_watermark)
-        sealing.known_watermark = max((it for it in known if it is not None), default=None)
+        sealing.known_watermark = _known_watermark(segment, records)
         step = sealing.next_step(now, liveness)
         if step is not None and not isinstance(step, SealBlocked):
             effects.append(step)
@@ -106,5 +115,18 @@ def entries_to_index(layout: Layout, records: SegmentRecords, now: Micros) -> tu
     }
     leaving = [name for name in layouts.activatable(layout, releasable) if not records.of(name).indexed]
     outcomes = records.outcomes()
-    entries = [layouts.sealed_entry(layout.segment(name), outcomes[name], now) for name in leaving]
+    entries = [_sealed_entry(layout.segment(name), outcomes[name], records, now) for name in leaving]
     return tuple(sorted(entries, key=lambda e: e.number))
+
+
+def _sealed_entry(segment: Segment, outcome: SealOutcome, records: SegmentRecords, now: Micros) -> SealedSegment:
+    """The entry of a segment, with the loss that this leader knows: one that knew less may have sealed it."""
+    entry = layouts.sealed_entry(segment, outcome, now)
+    return raise_loss(entry, _known_watermark(segment, records) or 0)
+
+
+def _known_watermark(segment: Segment, records: SegmentRecords) -> int | None:
+    """The highest watermark that this leader or the layout knows."""
+    record = records.known(segment.name)
+    known = (record.watermark if record is not None else None, segment.known_watermark)
+    return max((it for it in known if it is not None), default=None)

@@ -12,6 +12,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from smq_core.model.entities import ChunkInfo, SealOutcome
+from smq_core.model.lost_range import LostRange
 from smq_core.replica.log_entries import MAX_CHUNK_BYTES, ChunkWrite, Entry
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.segment_replica import SegmentReplica
@@ -93,12 +94,18 @@ class UnsealedTail:
 
 
 def seal(
-    segment: str, held: UnsealedTail, *, known_watermark: int | None = None, max_chunk_bytes: int = MAX_CHUNK_BYTES
+    segment: str,
+    held: UnsealedTail,
+    *,
+    known_watermark: int | None = None,
+    open_ended: bool = False,
+    max_chunk_bytes: int = MAX_CHUNK_BYTES,
 ) -> Generator[StoreRequest, StoreReply, SealOutcome]:
     """Seals the segment and returns the outcome that the first seal chunk fixed.
 
-    A sealer that holds less than the chain seals at the chain's end. One that holds nothing may pass the highest
-    watermark that it knows (``known_watermark``): the messages between the chain's end and that are recorded as lost.
+    A sealer that holds less than the chain seals at the chain's end. One that does not hold all that was acked passes
+    the highest watermark that it knows (``known_watermark``): the messages between the segment's end and that are
+    recorded as lost. ``open_ended`` says that more may have been acked; then a possible loss is recorded in any case.
 
     It reads a chunk before it writes one of that name, except where only it can have written the chain. If such a PUT
     finds another object, it reads after all.
@@ -123,9 +130,11 @@ def seal(
             else:
                 must_read = True
             continue
-        lost = (at, known_watermark) if known_watermark is not None and known_watermark > at else None
+        lost = LostRange(at, max(at, known_watermark or 0), open_ended)
         uninherited = held.uninherited if at == 0 else ()
-        outcome = SealOutcome(segment, at, producers.snapshot(), lost, producers.forgotten_upto, uninherited)
+        outcome = SealOutcome(
+            segment, at, producers.snapshot(), None if lost.is_empty else lost, producers.forgotten_upto, uninherited
+        )
         if (yield WriteSeal(outcome)) is True:
             return outcome
         must_read = True

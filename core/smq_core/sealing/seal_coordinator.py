@@ -32,14 +32,15 @@ class RequestSeal:
 
 @dataclass(frozen=True, slots=True)
 class SealFromFiler:
-    """No replica can hold more messages: seal at the chain's end. ``known_watermark`` as in ``chain_sealer.seal``.
+    """No replica can hold more messages: seal at the chain's end.
 
-    ``predecessors`` are those of the segment.
+    ``known_watermark`` and ``open_ended`` are as in ``chain_sealer.seal``. ``predecessors`` are those of the segment.
     """
 
     segment: str
     known_watermark: int | None
     predecessors: tuple[str, ...] = ()
+    open_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,18 @@ class SealCoordinator:
         if self._filer.failed_at is not None and now - self._filer.failed_at < RETRY_AFTER:
             return None
         self._filer.requested_at = now
-        return SealFromFiler(self.segment.name, self._highest_watermark, self.segment.predecessors)
+        segment = self.segment
+        return SealFromFiler(segment.name, self._highest_watermark, segment.predecessors, self._may_have_lost())
+
+    def _may_have_lost(self) -> bool:
+        """Whether more may have been acked than is in the filer or known to the leader.
+
+        Acks of ``Stored`` segments wait for the filer. A message of a ``Replicated`` one is acked once every replica
+        has it, so a running replica that never hosted the segment proves that nothing was acked.
+        """
+        if self.segment.durability is Durability.STORED:
+            return False
+        return not any(it.holds_nothing and it.liveness is Liveness.ALIVE for it in self._attempts.values())
 
     @property
     def _highest_watermark(self) -> int | None:

@@ -132,9 +132,9 @@ class BrokerService:
             if (
                 reconciler is not None
                 and reconciler.layout is not None
-                and sent_version != (reconciler.etag, reconciler.topic)
+                and sent_version != (reconciler.etag, reconciler.topic, managed.loss_version())
             ):
-                sent_version = (reconciler.etag, reconciler.topic)
+                sent_version = (reconciler.etag, reconciler.topic, managed.loss_version())
                 yield self._located(managed)
                 continue
             await managed.wait_for_change()
@@ -142,7 +142,7 @@ class BrokerService:
     def _located(self, managed: ManagedTopic) -> pb.LocateReply:
         """One message per version of the layout, for any number of requests."""
         assert managed.reconciler is not None and managed.reconciler.layout is not None
-        key = (managed.reconciler.etag, managed.reconciler.topic)
+        key = (managed.reconciler.etag, managed.reconciler.topic, managed.loss_version())
         cached = self._locate_cache.get(managed.name)
         if cached is None or cached[0] != key:
             reply = pb.LocateReply(
@@ -150,6 +150,7 @@ class BrokerService:
                 layout=layout_to_pb(managed.reconciler.layout),
                 store_url=self.store_settings.url,
                 store_options=self.store_settings.to_public_options(),
+                losses=managed.loss_version(),
             )
             cached = self._locate_cache[managed.name] = (key, reply)
         return cached[1]

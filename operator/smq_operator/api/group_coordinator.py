@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import structlog
 
 from smq_core.errors import Conflict, StaleGeneration, StoreUnavailable, Unavailable, UnknownTopic
-from smq_core.model.entities import RemovedSegment, Topic
+from smq_core.model.entities import Positions, RemovedSegment, Topic
+from smq_core.model.lost_range import LostRange
 from smq_core.reading.consumer_group import Assignment, Group
-from smq_core.reading.segment_dag import ReadProgress
+from smq_core.reading.segment_dag import ReadProgress, is_removed
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.reconcile.topic_sync import TopicSync
@@ -64,7 +66,19 @@ class LoadedGroup:
     written_at: int = 0
     had_members: bool = False
     touch_due: bool = False
-    """Whether the file is written without a commit, to record that the group is active."""
+    """Whether the file is written without new positions, because the group is active or knows a further loss."""
+    known_losses: dict[str, int] = field(default_factory=dict)
+    """Losses that members' programs were told: the offset up to which, by segment."""
+
+    def learn(self, losses: Mapping[str, int]) -> bool:
+        """Adds losses that a member's program was told. False if the group knew them."""
+        new = {s: upto for s, upto in losses.items() if upto > self.known_losses.get(s, -1)}
+        self.known_losses.update(new)
+        return bool(new)
+
+
+OnPositions: TypeAlias = Callable[[ManagedTopic, str, Positions], object]
+"""Takes in the durable positions of a group, which may show that a segment has lost messages. It may be repeated."""
 
 
 class GroupCoordinator:
@@ -78,8 +92,10 @@ class GroupCoordinator:
         tasks: TaskRunner,
         clock: Clock,
         retry_policy: RetryPolicy,
+        on_positions: OnPositions,
     ) -> None:
         self._topics = topics
+        self._on_positions = on_positions
         self._sync = sync
         self._store = store
         self._tasks = tasks
@@ -112,10 +128,24 @@ class GroupCoordinator:
         if it is not None:  # a group that is not loaded has no members
             it.group.leave(member, self._now())
 
-    async def commit(self, topic: str, name: str, member: str, generation: int, positions: Mapping[str, int]) -> None:
-        """Returns when the positions are in the filer. Raises StaleGeneration, StoreUnavailable."""
+    async def commit(
+        self,
+        topic: str,
+        name: str,
+        member: str,
+        generation: int,
+        positions: Mapping[str, int],
+        known_losses: Mapping[str, int] | None = None,
+    ) -> None:
+        """Returns when the positions are in the filer. Raises StaleGeneration, StoreUnavailable.
+
+        ``known_losses`` are the losses that the member's program was told; the group is not told them again.
+        """
         it = await self._current(await self._ready_topic(topic), name, None, generation)
-        if not it.group.commit(member, generation, positions):
+        moved = it.group.commit(member, generation, positions)
+        if it.learn(known_losses or {}):
+            it.touch_due = True
+        elif not moved:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         it.waiters.append(done)
@@ -153,6 +183,25 @@ class GroupCoordinator:
                 topic.name,
             )
         return self._quarantines[topic.uid]
+
+    async def losses_with_replicas(self, topic: str, name: str) -> list[tuple[str, LostRange]]:
+        """What was lost in segments that the group has passed, by segment, as far as the group does not know it.
+
+        A member that reads such a segment to its end finds the loss there; this is for members that come later.
+        """
+        managed = await self._ready_topic(topic)
+        lossy = [(entry, entry.lost) for entry in managed.sealed.values() if entry.lost is not None]
+        it = self._groups.get((managed.name, name))
+        if not lossy or it is None:  # a group that is not loaded has no members
+            return []
+        self._refresh(it, self._now())
+        losses = []
+        for entry, lost in lossy:
+            known_upto = it.known_losses.get(entry.name)
+            if it.group.reader.is_read(entry.name) and (known_upto is None or known_upto < lost.upto):
+                first = lost.first if known_upto is None else max(lost.first, known_upto)
+                losses.append((entry.name, LostRange(first, lost.upto, lost.open_ended)))
+        return losses
 
     async def losses(self, topic: str, name: str) -> list[tuple[RemovedSegment, int, bool]]:
         """What retention removed before the group had read it.
@@ -254,8 +303,16 @@ class GroupCoordinator:
             for segment, watermark in managed.reconciler.watermarks.items() if managed.reconciler is not None else ():
                 group.reader.advance(segment, watermark)
         now = self._now()
+        known_losses = dict(kept.known_losses) if kept.known_losses is not None else {}
+        if kept.known_losses is None:
+            known_losses = _losses_before(managed, group, kept.committed_at if start != "latest" or found else now)
         mine = CommittedPositions(
-            generation, group.reader.committed(), uuid.uuid4().hex, committed_at=kept.committed_at, last_active_at=now
+            generation,
+            group.reader.committed(),
+            uuid.uuid4().hex,
+            committed_at=kept.committed_at,
+            last_active_at=now,
+            known_losses=known_losses,
         )
         etag = await self._store.run(
             files.put_positions,
@@ -267,7 +324,9 @@ class GroupCoordinator:
             self._retry_policy,
         )
         log.info("group.loaded", topic=topic.name, group=name, generation=generation, new=found is None)
-        return LoadedGroup(managed, topic, group, etag, committed_at=kept.committed_at, written_at=now)
+        return LoadedGroup(
+            managed, topic, group, etag, committed_at=kept.committed_at, written_at=now, known_losses=known_losses
+        )
 
     def _refresh(self, it: LoadedGroup, now: int) -> None:
         gone = it.group.expire(now)
@@ -280,6 +339,7 @@ class GroupCoordinator:
         if known != it.dag_version:
             it.group.update(it.managed.nodes(), now, it.managed.removed_intervals)
             it.dag_version = known
+            self._on_positions(it.managed, it.group.name, it.group.positions)
 
     def _drop(self, it: LoadedGroup, why: Exception) -> None:
         """Unloads the group; its members have to join again. A PUT in flight answers its commits when it is done."""
@@ -319,6 +379,7 @@ class GroupCoordinator:
             uuid.uuid4().hex,
             committed_at=committed_at,
             last_active_at=now,
+            known_losses={s: upto for s, upto in it.known_losses.items() if not is_removed(s, it.group.removed)},
         )
         try:
             await self._put(it, mine)
@@ -326,13 +387,15 @@ class GroupCoordinator:
             raise
         except Exception as error:
             it.group.flush_failed()
+            it.touch_due = True
             _resolve(it.waiters_in_flight, error)
             await asyncio.sleep(WRITE_RETRY_INTERVAL_SECONDS)
             return
         it.group.flushed(self._now())
         it.committed_at, it.written_at = committed_at, now
         _resolve(it.waiters_in_flight, None)
-        if not it.group.pending:
+        self._on_positions(it.managed, it.group.name, it.group.positions)
+        if not it.group.pending and not it.touch_due:
             # Commits that arrived during the PUT contain nothing but what it wrote.
             repeated, it.waiters = it.waiters, []
             _resolve(repeated, None)
@@ -402,6 +465,15 @@ def _read_all(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, Group
             else:
                 states[name] = GroupProgress(name, found[0].positions, found[0].last_active_at or None)
     return states
+
+
+def _losses_before(managed: ManagedTopic, group: Group, time: int) -> dict[str, int]:
+    """The losses of segments that the group had passed before this time: a group that starts later never had them."""
+    return {
+        entry.name: entry.lost.upto
+        for entry in managed.sealed.values()
+        if entry.lost is not None and entry.sealed_at < time and group.reader.is_read(entry.name)
+    }
 
 
 def _resolve(waiters: list[asyncio.Future[None]], error: Exception | None) -> None:

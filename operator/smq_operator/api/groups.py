@@ -54,7 +54,12 @@ class GroupService:
     async def CommitPositions(self, request: lpb.CommitPositionsRequest) -> lpb.Empty:
         _require_group_name(request.group)
         await self.groups.commit(
-            request.topic, request.group, request.member, request.generation, dict(request.positions)
+            request.topic,
+            request.group,
+            request.member,
+            request.generation,
+            dict(request.positions),
+            dict(request.known_losses),
         )
         return lpb.Empty()
 
@@ -69,6 +74,10 @@ class GroupService:
                 lpb.GroupPositions.Loss(segment=segment.name, start=start, stop=segment.end, acknowledged=acknowledged)
                 for segment, start, acknowledged in lost
             ],
+            lost_with_replicas=[
+                lpb.GroupPositions.Loss(segment=name, start=it.first, stop=it.upto, at_least=it.open_ended)
+                for name, it in await groups.losses_with_replicas(request.topic, request.group)
+            ],
         )
 
     @unary_handler
@@ -77,11 +86,12 @@ class GroupService:
         topic = self.topics.topic(request.topic).name
         entries = []
         for name in await groups.names(topic):
+            unreadable = False
             try:
                 positions = await groups.positions(topic, name)
             except CorruptDocument as error:  # the other groups are listed all the same
                 log.warning("group.positions_unreadable", topic=topic, group=name, message=error.message)
-                positions = {}
+                positions, unreadable = {}, True
             served = groups.loaded(topic, name)
             entries.append(
                 lpb.GroupList.Group(
@@ -89,6 +99,7 @@ class GroupService:
                     generation=served.generation if served is not None else 0,
                     members=sorted(served.members) if served is not None else (),
                     positions=positions,
+                    unreadable=unreadable,
                 )
             )
         return lpb.GroupList(groups=entries)

@@ -12,6 +12,7 @@ from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, outcome_from_pb, segment_to_pb
+from smq_storage.catalog import group_positions
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema
 from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
@@ -80,7 +81,7 @@ def _seal_from_filer(
     schema = chunk_schema(topic.spec.schema)
     tail = chain_sealer.UnsealedTail(_snapshot_offset(chain), uninherited=step.predecessors)
     steps: Generator[chain_sealer.StoreRequest, chain_sealer.StoreReply, SealOutcome] = chain_sealer.seal(
-        step.segment, tail, known_watermark=step.known_watermark
+        step.segment, tail, known_watermark=_acked_upto(store, topic, step), open_ended=step.open_ended
     )
     reply: ChunkInfo | bool | None = None
     try:
@@ -98,6 +99,14 @@ def _seal_from_filer(
     except StopIteration as done:
         outcome: SealOutcome = done.value
         return outcome
+
+
+def _acked_upto(store: Store, topic: Topic, step: SealFromFiler) -> int | None:
+    """Up to where messages are known to be acked: by replicas' reports, and by what groups have committed."""
+    if not step.open_ended:
+        return step.known_watermark
+    committed = group_positions.highest_positions(store, topic.name, topic.uid).get(step.segment)
+    return max((it for it in (step.known_watermark, committed) if it is not None), default=None)
 
 
 def _snapshot_offset(chain: ChunkChain) -> int:

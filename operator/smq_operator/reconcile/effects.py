@@ -6,13 +6,14 @@ answered: if one fails unexpectedly, it is logged and reported as failed, and co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import structlog
 
 from smq_core.errors import Conflict, CorruptDocument, InvalidRequest, NotHosted, Overloaded, SmqError, WrongIncarnation
 from smq_core.model.entities import Layout, Reason, SealedSegment, SealOutcome, Segment, Topic
+from smq_core.model.sealed_losses import raise_loss
 from smq_core.reading.segment_dag import index_is_stale
 from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.topic_reconciler import TopicReconciler
@@ -20,11 +21,12 @@ from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.runtime.log import lost_fields
 from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, segment_to_pb, topic_to_pb
-from smq_storage.catalog import layouts, sealed_index
+from smq_storage.catalog import group_positions, layouts, sealed_index
 from smq_storage.catalog.sealed_index import Index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -83,7 +85,7 @@ class EffectRunner:
     async def _read_layout(self, managed: ManagedTopic, reconciler: TopicReconciler) -> None:
         topic = reconciler.topic
         try:
-            found, known = await self._store.run(_read, topic)
+            found, known = await self._store.run(_read, topic, not managed.index_read, self._retry_policy)
         except Exception as error:
             self._log_failure("layout.read", topic, error)
             if isinstance(error, CorruptDocument):
@@ -207,8 +209,8 @@ class EffectRunner:
         if (
             reconciler.outcome(outcome.segment) is None
         ):  # every replica gets the request, to free its tail; only the first outcome is new
-            lost = {"lost_from": outcome.lost[0], "lost_to": outcome.lost[1]} if outcome.lost else {}
-            say = log.error if outcome.lost else log.info
+            lost = lost_fields(outcome.lost)
+            say = log.error if lost else log.info
             say("segment.sealed", topic=reconciler.topic.name, segment=outcome.segment, end=outcome.end, by=by, **lost)
         reconciler.sealed(outcome)
 
@@ -225,18 +227,37 @@ def _planned_seal(segment: Segment, layout: Layout | None) -> tuple[str, list[Se
     return reason, [layout.segment(name) for name in segment.successors if layout is not None and name in layout]
 
 
-def _read(store: Store, topic: Topic) -> tuple[tuple[Layout, str] | None, Index]:
+def _read(
+    store: Store, topic: Topic, first: bool, retry_policy: RetryPolicy
+) -> tuple[tuple[Layout, str] | None, Index]:
+    """The layout and the index. The first time, losses are raised to what groups committed under an earlier leader."""
     # The layout first: a segment that has left it is in the index already.
     found = layouts.read_layout(store, topic.name, topic.uid)
-    return found, sealed_index.load(store, topic.name, topic.uid)
+    index = sealed_index.load(store, topic.name, topic.uid)
+    committed = _committed(store, topic, index.entries) if first else {}
+    if any(entry.lost is not None and committed.get(entry.name, 0) > entry.lost.upto for entry in index.entries):
+        sealed_index.raise_losses(store, topic.name, topic.uid, committed, retry_policy)
+        index = sealed_index.load(store, topic.name, topic.uid)
+    return found, index
 
 
 def _append(
     store: Store, topic: Topic, entries: tuple[SealedSegment, ...], retry_policy: RetryPolicy
 ) -> list[SealedSegment]:
-    sized = [replace(entry, bytes=_bytes_of(store, topic, entry)) for entry in entries]
+    committed = _committed(store, topic, entries)
+    sized = [
+        replace(raise_loss(entry, committed.get(entry.name, 0)), bytes=_bytes_of(store, topic, entry))
+        for entry in entries
+    ]
     sealed_index.append(store, topic.name, topic.uid, sized, retry_policy)
     return sized
+
+
+def _committed(store: Store, topic: Topic, entries: Iterable[SealedSegment]) -> dict[str, int]:
+    """The highest positions of groups, if any of these segments lost messages; a group may have read some of them."""
+    if all(entry.lost is None for entry in entries):
+        return {}
+    return group_positions.highest_positions(store, topic.name, topic.uid)
 
 
 def _bytes_of(store: Store, topic: Topic, entry: SealedSegment) -> int:

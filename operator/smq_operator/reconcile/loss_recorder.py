@@ -3,6 +3,9 @@
 After an accepted loss a replica that the leader cannot reach may go on acking until it finds the seal chunk. When it
 reports again, its watermark is beyond the segment's end in the index, and the entry's lost range is raised to it.
 Brokers repeat such a report, so a report that could not be recorded, or came to a leader that ended, needs no memory.
+
+A position that a group commits beyond the end of a segment shows a loss in the same way: what is below it was acked.
+Positions are durable, and a later leader compares them with the index when it adopts the topic.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ from functools import partial
 import structlog
 
 from smq_core.errors import SmqError
-from smq_core.model.entities import SealedSegment, Topic
-from smq_core.model.lost_range import raise_loss
+from smq_core.model.entities import Positions, Topic
+from smq_core.model.sealed_losses import raise_loss
 from smq_core.reconcile.seal_planner import Decision
 from smq_operator.brokers.registry import Broker
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
+from smq_operator.runtime.log import lost_fields
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import sealed_index
@@ -64,40 +68,44 @@ class LossRecorder:
                 continue
             if report.watermark > report.end:
                 continue
-            entry = managed.sealed.get(report.segment)
-            if entry is not None and raise_loss(entry, report.watermark) is not entry:
+            if _shows_loss(managed, report.segment, report.watermark):
                 found.setdefault(report.topic, {})[report.segment] = report.watermark
         for name, watermarks in found.items():
-            managed = self._topics[name]
-            topic = managed.topic
-            assert topic is not None
-            if topic.uid not in self._recording:
-                done = partial(self._recording.discard, topic.uid)
-                self._tasks.spawn(self._record(managed, topic, watermarks, broker.replica.broker), done)
-                self._recording.add(topic.uid)
+            source = f"{broker.replica.broker} acked messages beyond the seal, which was completed without it"
+            self._start(self._topics[name], watermarks, source)
         return bool(found)
 
-    async def _record(self, managed: ManagedTopic, topic: Topic, watermarks: dict[str, int], broker: str) -> None:
+    def handle_positions(self, managed: ManagedTopic, group: str, positions: Positions) -> bool:
+        """Records what the positions of a group show. True until the index has all of it; then call it again later."""
+        found = {s: offset for s, offset in positions.items() if _shows_loss(managed, s, offset)}
+        if found:
+            self._start(managed, found, f"group {group} has read messages beyond the end of the segment")
+        return bool(found)
+
+    def _start(self, managed: ManagedTopic, acked: dict[str, int], source: str) -> None:
+        topic = managed.topic
+        if topic is None or topic.uid in self._recording:
+            return
+        self._tasks.spawn(self._record(managed, topic, acked, source), partial(self._recording.discard, topic.uid))
+        self._recording.add(topic.uid)
+
+    async def _record(self, managed: ManagedTopic, topic: Topic, acked: dict[str, int], source: str) -> None:
         try:
-            entries = await self._store.run(
-                sealed_index.raise_losses, topic.name, topic.uid, watermarks, self._retry_policy
-            )
+            entries = await self._store.run(sealed_index.raise_losses, topic.name, topic.uid, acked, self._retry_policy)
         except SmqError as error:
             log.warning("loss.record_failed", topic=topic.name, error=error.code, message=error.message)
             return
         if managed.topic is None or managed.topic.uid != topic.uid:
             return
         for entry in managed.losses_raised(entries):
-            assert entry.lost_from is not None and entry.lost_to is not None
-            about = {"topic": topic.name, "segment": entry.name, "broker": broker}
-            log.error("loss.raised", lost_from=entry.lost_from, lost_to=entry.lost_to, **about)
-            decision = Decision(self._now(), topic.name, "record loss", (entry.name,), _reason(entry, broker))
-            self._decisions.record(decision)
+            fields = lost_fields(entry.lost)
+            log.error("loss.raised", topic=topic.name, segment=entry.name, source=source, **fields)
+            reason = f"{source}: {entry.lost} are lost"
+            self._decisions.record(Decision(self._now(), topic.name, "record loss", (entry.name,), reason))
         self._queue.enqueue(managed)
 
 
-def _reason(entry: SealedSegment, broker: str) -> str:
-    return (
-        f"{broker} acked messages beyond the seal, which was completed without it: "
-        f"offsets {entry.lost_from} to {entry.lost_to} are lost"
-    )
+def _shows_loss(managed: ManagedTopic, segment: str, acked_upto: int) -> bool:
+    """Whether the index does not have all that is lost if messages up to this offset were acked."""
+    entry = managed.sealed.get(segment)
+    return entry is not None and raise_loss(entry, acked_upto) is not entry

@@ -7,6 +7,7 @@ import sys
 
 import structlog
 
+from smq_core.model.lost_range import LostRange
 from smq_storage.process.log_names import NamedLoggerFactory
 
 
@@ -30,3 +31,10 @@ def configure(level: str = "info") -> None:
         logger_factory=NamedLoggerFactory(sys.stdout),
         cache_logger_on_first_use=True,
     )
+
+
+def lost_fields(lost: LostRange | None) -> dict[str, int | bool]:
+    """A lost range as the fields of a log line; none if nothing is lost."""
+    if lost is None:
+        return {}
+    return {"lost_from": lost.first, "lost_to": lost.upto, "lost_open_ended": lost.open_ended}

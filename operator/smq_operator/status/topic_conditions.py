@@ -125,8 +125,17 @@ def _hot_partition(snapshot: TopicSnapshot) -> Condition:
 def _data_loss(snapshot: TopicSnapshot) -> Condition:
     if not snapshot.lost:
         return Condition("DataLoss", "False", "NoDataLoss", "no acked message was lost")
-    ranges = (f"{e.name}: offsets {e.lost_from} to {e.lost_to}" for e in sorted(snapshot.lost, key=lambda e: -e.number))
-    return _condition("DataLoss", "True", "ReplicasLost", _list(ranges))
+    newest_first = sorted(snapshot.lost, key=lambda e: -e.number)
+    certain = [e for e in newest_first if e.lost is not None and e.lost.is_certain]
+    if certain:
+        ranges = (f"{e.name}: {e.lost}" for e in certain)
+        return _condition("DataLoss", "True", "ReplicasLost", _list(ranges))
+    ranges = (f"{e.name}: {e.lost}" for e in newest_first)
+    message = (
+        "all replicas ended before their last messages were known to be in the filer, so it is not known whether acked "
+        f"messages were lost: {_list(ranges)}"
+    )
+    return _condition("DataLoss", "Unknown", "ReplicasEnded", message)
 
 
 def _seal_blocked(snapshot: TopicSnapshot, commands: Commands) -> Condition:

@@ -17,7 +17,7 @@ class Replica(_message.Message):
     def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost_from", "lost_to")
+    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost_from", "lost_to", "lost_open_ended")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class Segment(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LOST_FROM_FIELD_NUMBER: _ClassVar[int]
     LOST_TO_FIELD_NUMBER: _ClassVar[int]
+    LOST_OPEN_ENDED_FIELD_NUMBER: _ClassVar[int]
     name: str
     number: int
     start: int
@@ -52,7 +53,8 @@ class Segment(_message.Message):
     bytes: int
     lost_from: int
     lost_to: int
-    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ...) -> None: ...
+    lost_open_ended: bool
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., lost_open_ended: _Optional[bool] = ...) -> None: ...
 
 class Layout(_message.Message):
     __slots__ = ("topic", "uid", "partitions", "version", "segments")
@@ -126,7 +128,7 @@ class InheritedProducers(_message.Message):
     def __init__(self, producers: _Optional[_Mapping[str, ProducerState]] = ...) -> None: ...
 
 class SealOutcome(_message.Message):
-    __slots__ = ("segment", "end", "producers", "lost_from", "lost_to", "successors", "forgotten_upto", "uninherited")
+    __slots__ = ("segment", "end", "producers", "lost_from", "lost_to", "successors", "forgotten_upto", "uninherited", "lost_open_ended")
     class ProducersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +144,7 @@ class SealOutcome(_message.Message):
     SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
     FORGOTTEN_UPTO_FIELD_NUMBER: _ClassVar[int]
     UNINHERITED_FIELD_NUMBER: _ClassVar[int]
+    LOST_OPEN_ENDED_FIELD_NUMBER: _ClassVar[int]
     segment: str
     end: int
     producers: _containers.MessageMap[str, ProducerState]
@@ -150,7 +153,8 @@ class SealOutcome(_message.Message):
     successors: _containers.RepeatedCompositeFieldContainer[Segment]
     forgotten_upto: int
     uninherited: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, segment: _Optional[str] = ..., end: _Optional[int] = ..., producers: _Optional[_Mapping[str, ProducerState]] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., forgotten_upto: _Optional[int] = ..., uninherited: _Optional[_Iterable[str]] = ...) -> None: ...
+    lost_open_ended: bool
+    def __init__(self, segment: _Optional[str] = ..., end: _Optional[int] = ..., producers: _Optional[_Mapping[str, ProducerState]] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., successors: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., forgotten_upto: _Optional[int] = ..., uninherited: _Optional[_Iterable[str]] = ..., lost_open_ended: _Optional[bool] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("code", "message", "details")
@@ -395,7 +399,7 @@ class LocateRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class LocateReply(_message.Message):
-    __slots__ = ("topic", "layout", "store_url", "store_options")
+    __slots__ = ("topic", "layout", "store_url", "store_options", "losses")
     class StoreOptionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -407,11 +411,13 @@ class LocateReply(_message.Message):
     LAYOUT_FIELD_NUMBER: _ClassVar[int]
     STORE_URL_FIELD_NUMBER: _ClassVar[int]
     STORE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    LOSSES_FIELD_NUMBER: _ClassVar[int]
     topic: TopicInfo
     layout: Layout
     store_url: str
     store_options: _containers.ScalarMap[str, str]
-    def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., store_url: _Optional[str] = ..., store_options: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    losses: int
+    def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., store_url: _Optional[str] = ..., store_options: _Optional[_Mapping[str, str]] = ..., losses: _Optional[int] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("incarnation",)

@@ -125,8 +125,15 @@ class LeaveGroupRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ...) -> None: ...
 
 class CommitPositionsRequest(_message.Message):
-    __slots__ = ("topic", "group", "member", "generation", "positions")
+    __slots__ = ("topic", "group", "member", "generation", "positions", "known_losses")
     class PositionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class KnownLossesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -138,12 +145,14 @@ class CommitPositionsRequest(_message.Message):
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_LOSSES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     member: str
     generation: int
     positions: _containers.ScalarMap[str, int]
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    known_losses: _containers.ScalarMap[str, int]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ..., known_losses: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class PositionsRequest(_message.Message):
     __slots__ = ("topic", "group")
@@ -154,7 +163,7 @@ class PositionsRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class GroupPositions(_message.Message):
-    __slots__ = ("positions", "lost")
+    __slots__ = ("positions", "lost", "lost_with_replicas")
     class PositionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -163,26 +172,30 @@ class GroupPositions(_message.Message):
         value: int
         def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     class Loss(_message.Message):
-        __slots__ = ("segment", "start", "stop", "acknowledged")
+        __slots__ = ("segment", "start", "stop", "acknowledged", "at_least")
         SEGMENT_FIELD_NUMBER: _ClassVar[int]
         START_FIELD_NUMBER: _ClassVar[int]
         STOP_FIELD_NUMBER: _ClassVar[int]
         ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+        AT_LEAST_FIELD_NUMBER: _ClassVar[int]
         segment: str
         start: int
         stop: int
         acknowledged: bool
-        def __init__(self, segment: _Optional[str] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., acknowledged: _Optional[bool] = ...) -> None: ...
+        at_least: bool
+        def __init__(self, segment: _Optional[str] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., acknowledged: _Optional[bool] = ..., at_least: _Optional[bool] = ...) -> None: ...
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    LOST_WITH_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     positions: _containers.ScalarMap[str, int]
     lost: _containers.RepeatedCompositeFieldContainer[GroupPositions.Loss]
-    def __init__(self, positions: _Optional[_Mapping[str, int]] = ..., lost: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ...) -> None: ...
+    lost_with_replicas: _containers.RepeatedCompositeFieldContainer[GroupPositions.Loss]
+    def __init__(self, positions: _Optional[_Mapping[str, int]] = ..., lost: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ..., lost_with_replicas: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ...) -> None: ...
 
 class GroupList(_message.Message):
     __slots__ = ("groups",)
     class Group(_message.Message):
-        __slots__ = ("name", "generation", "members", "positions")
+        __slots__ = ("name", "generation", "members", "positions", "unreadable")
         class PositionsEntry(_message.Message):
             __slots__ = ("key", "value")
             KEY_FIELD_NUMBER: _ClassVar[int]
@@ -194,11 +207,13 @@ class GroupList(_message.Message):
         GENERATION_FIELD_NUMBER: _ClassVar[int]
         MEMBERS_FIELD_NUMBER: _ClassVar[int]
         POSITIONS_FIELD_NUMBER: _ClassVar[int]
+        UNREADABLE_FIELD_NUMBER: _ClassVar[int]
         name: str
         generation: int
         members: _containers.RepeatedScalarFieldContainer[str]
         positions: _containers.ScalarMap[str, int]
-        def __init__(self, name: _Optional[str] = ..., generation: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., positions: _Optional[_Mapping[str, int]] = ...) -> None: ...
+        unreadable: bool
+        def __init__(self, name: _Optional[str] = ..., generation: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., positions: _Optional[_Mapping[str, int]] = ..., unreadable: _Optional[bool] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[GroupList.Group]
     def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ...) -> None: ...

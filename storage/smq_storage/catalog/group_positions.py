@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from smq_core.errors import Conflict
+from smq_core.errors import Conflict, CorruptDocument
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_documents import read_document, write_document
@@ -19,7 +19,8 @@ class CommittedPositions:
     """``positions`` is {segment: next offset}. ``writer`` is unique for each write.
 
     ``committed_at`` is when a member last committed, ``last_active_at`` when the group last had a member, both in
-    microseconds; 0 if that is unknown.
+    microseconds; 0 if that is unknown. ``known_losses`` are the losses of segments that members' programs were told,
+    as the offset up to which; None in a document of an earlier version.
     """
 
     generation: int
@@ -27,6 +28,7 @@ class CommittedPositions:
     writer: str = ""
     committed_at: int = 0
     last_active_at: int = 0
+    known_losses: Mapping[str, int] | None = None
 
 
 def read_positions(store: Store, topic: str, uid: str, group: str) -> tuple[CommittedPositions, str] | None:
@@ -60,6 +62,22 @@ def put_positions(
     if new is None:
         raise Conflict(f"the positions of group {group!r} were changed by another leader: read them again")
     return new
+
+
+def highest_positions(store: Store, topic: str, uid: str) -> dict[str, int]:
+    """The highest position that any group has committed, by segment. Raises StoreUnavailable.
+
+    A position shows that the messages below it were acked. Files that cannot be read are left out.
+    """
+    highest: dict[str, int] = {}
+    for group in list_groups(store, topic, uid):
+        try:
+            found = read_positions(store, topic, uid, group)
+        except CorruptDocument:
+            continue
+        for segment, position in found[0].positions.items() if found is not None else ():
+            highest[segment] = max(position, highest.get(segment, 0))
+    return highest
 
 
 def list_groups(store: Store, topic: str, uid: str) -> list[str]:

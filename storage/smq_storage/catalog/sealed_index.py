@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import RemovedSegment, SealedSegment
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
-from smq_core.model.lost_range import raise_loss
+from smq_core.model.sealed_losses import raise_loss
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_documents import read_document, write_document
@@ -149,10 +149,12 @@ def raise_losses(
     store: Store,
     topic: str,
     uid: str,
-    watermarks: Mapping[str, int],
+    acked: Mapping[str, int],
     retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
 ) -> list[SealedSegment]:
-    """Records the losses that these watermarks of replicas show, by segment. It can be repeated, and lowers nothing.
+    """Records the losses that show because messages up to these offsets were acked, by segment.
+
+    ``acked`` comes from watermarks of replicas and positions of groups. It can be repeated, and lowers nothing.
 
     Returns the entries of these segments as the index has them now. A segment without an entry is left out.
     Raises StoreUnavailable.
@@ -160,8 +162,8 @@ def raise_losses(
     found: dict[str, SealedSegment] = {}
 
     def raised(page: IndexPage) -> IndexPage:
-        entries = tuple(raise_loss(entry, watermarks.get(entry.name, 0)) for entry in page.entries)
-        found.update({entry.name: entry for entry in entries if entry.name in watermarks})
+        entries = tuple(raise_loss(entry, acked.get(entry.name, 0)) for entry in page.entries)
+        found.update({entry.name: entry for entry in entries if entry.name in acked})
         return page if entries == page.entries else replace(page, entries=entries)
 
     _change(store, topic, uid, raised, retry_policy)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from itertools import accumulate, pairwise
 
 from smq_core.model.entities import ChunkInfo, Producers, ProducerState
+from smq_core.model.lost_range import LostRange
 from smq_storage.object_store.json_codec import from_json, to_json
 
 _StoredState = tuple[int, int, str, int, tuple[int, ...]]
@@ -17,7 +18,7 @@ _StoredState = tuple[int, int, str, int, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _StoredInfo:
-    """ChunkInfo with the states of producers as arrays."""
+    """ChunkInfo with the states of producers as arrays, and a lost range as its offsets and a flag."""
 
     segment: str
     first: int
@@ -32,14 +33,24 @@ class _StoredInfo:
     forgotten: tuple[str, ...] = ()
     forgotten_upto: int = 0
     uninherited: tuple[str, ...] = ()
+    lost_open_ended: bool = False
 
 
-_COPIED = [f.name for f in fields(_StoredInfo) if f.name != "producers"]
+_COPIED = [f.name for f in fields(_StoredInfo) if f.name not in ("producers", "lost", "lost_open_ended")]
 
 
 def encode_info(info: ChunkInfo) -> bytes:
     copied = {name: getattr(info, name) for name in _COPIED}
-    return to_json(_StoredInfo(**copied, producers={name: _pack(state) for name, state in info.producers.items()}))
+    producers = {name: _pack(state) for name, state in info.producers.items()}
+    lost = info.lost
+    return to_json(
+        _StoredInfo(
+            **copied,
+            producers=producers,
+            lost=(lost.first, lost.upto) if lost is not None else None,
+            lost_open_ended=lost is not None and lost.open_ended,
+        )
+    )
 
 
 def decode_info_json(text: bytes) -> ChunkInfo:
@@ -47,7 +58,8 @@ def decode_info_json(text: bytes) -> ChunkInfo:
     stored = from_json(_StoredInfo, text)
     copied = {name: getattr(stored, name) for name in _COPIED}
     producers: Producers = {name: _unpack(state) for name, state in stored.producers.items()}
-    return ChunkInfo(**copied, producers=producers)
+    lost = LostRange(*stored.lost, stored.lost_open_ended) if stored.lost is not None else None
+    return ChunkInfo(**copied, producers=producers, lost=lost)
 
 
 def _pack(state: ProducerState) -> _StoredState:

@@ -28,6 +28,7 @@ from smq_core.model.entities import (
     segment_name,
 )
 from smq_core.model.keyspace import KeyRange
+from smq_core.model.lost_range import LostRange
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
@@ -115,7 +116,7 @@ class TopicInMemory:
         times = pa.array(appended, pa.timestamp("us", "UTC"))
         self.chain(segment).put(info, [(batch_of(len(appended), segment.range.start), times)], chunk_schema())
 
-    def put_seal(self, segment: Segment, end: int, lost: tuple[int, int] | None = None) -> None:
+    def put_seal(self, segment: Segment, end: int, lost: LostRange | None = None) -> None:
         self.chain(segment).put_seal(ChunkInfo(segment.name, end, 0, "w", "seal", sealed=True, lost=lost))
 
 

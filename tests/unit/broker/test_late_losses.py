@@ -12,6 +12,7 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
 from smq_broker.streams.tail import tail_frames
 from smq_core.model.entities import ChunkInfo, Replica
+from smq_core.model.lost_range import LostRange
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
@@ -46,7 +47,8 @@ class CutOffPrimary:
 
     def seal_from_filer(self, lost: tuple[int, int] | None) -> None:
         """What the leader does once the loss is accepted."""
-        self.hosted.chain.put_seal(ChunkInfo(self.hosted.name, 0, 0, "leader", "n", sealed=True, lost=lost))
+        lost_range = LostRange(*lost, open_ended=True) if lost is not None else None
+        self.hosted.chain.put_seal(ChunkInfo(self.hosted.name, 0, 0, "leader", "n", sealed=True, lost=lost_range))
 
     def write_chunk(self) -> None:
         with self.hosted as machine:
@@ -107,7 +109,7 @@ def test_readers_of_this_replica_get_the_whole_lost_range(
     primary.check_for_seal()
     _, header = next(tail_frames(primary.hosted, 0, CallContext()))
     sealed = pb.TailBatch.FromString(header).sealed
-    assert (sealed.end, sealed.lost_from, sealed.lost_to) == (0, *lost)
+    assert (sealed.end, sealed.lost_from, sealed.lost_to, sealed.lost_open_ended) == (0, *lost, True)
 
 
 def test_without_a_loss_readers_get_none(primary: CutOffPrimary) -> None:

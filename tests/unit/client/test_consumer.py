@@ -11,7 +11,7 @@ import smq.consumer
 from smq.consumer import Consumer
 from smq.consuming import group_membership
 from smq.consuming.fetcher import FetchPlan
-from smq.consuming.prefetch_buffer import FetchedRows, FetchFailed, LostRange, PrefetchBuffer, SegmentEnd
+from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq_core.errors import CorruptChunk, DataLost, InvalidRequest, StaleGeneration, Unavailable, UnknownTopic
 from smq_core.model.entities import Segment
 from smq_proto.v1 import leader_pb2 as lpb
@@ -35,7 +35,7 @@ class FakeFetcher:
         """False: the consumer no longer reads this."""
         return self._buffer.put(self, FetchedRows(rows_of(count), first, count))
 
-    def put(self, item: SegmentEnd | LostRange | FetchFailed) -> bool:
+    def put(self, item: SegmentEnd | FetchedLoss | FetchFailed) -> bool:
         return self._buffer.put(self, item)
 
     def stop(self) -> None:
@@ -214,8 +214,8 @@ def test_it_is_at_the_end_only_when_a_replica_said_where_that_is(bench: Bench) -
 def test_a_loss_is_reported_once_and_reading_continues_after_it(bench: Bench) -> None:
     consumer = bench.open()
     (fetcher,) = bench.fetchers
-    fetcher.put(LostRange(0, 4))
-    fetcher.put(LostRange(0, 4))
+    fetcher.put(FetchedLoss(0, 4))
+    fetcher.put(FetchedLoss(0, 4))
     fetcher.rows(4, 1)
     with pytest.raises(DataLost) as caught:
         consumer.poll(0)
@@ -225,7 +225,7 @@ def test_a_loss_is_reported_once_and_reading_continues_after_it(bench: Bench) ->
 
 def test_losses_are_skipped_on_request(bench: Bench) -> None:
     consumer = bench.open(on_loss="skip")
-    bench.fetchers[0].put(LostRange(0, 4))
+    bench.fetchers[0].put(FetchedLoss(0, 4))
     bench.fetchers[0].rows(4, 1)
     assert offsets(consumer) == (4, 5)
 

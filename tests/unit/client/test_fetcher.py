@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from smq.consuming import fetcher as fetcher_module
-from smq.consuming.fetcher import Fetcher, FetchPlan, lost_range_for_reader
-from smq.consuming.prefetch_buffer import FetchedItem, FetchedRows, FetchFailed, LostRange, PrefetchBuffer, SegmentEnd
+from smq.consuming.fetcher import Fetcher, FetchPlan
+from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.tail_stream import TailFrame
 from smq_core.errors import CorruptChunk, NotHosted, SmqError, Unreachable
 from smq_core.model.entities import Replica
@@ -186,7 +186,7 @@ def test_large_chunks_are_handed_out_in_parts_of_consecutive_offsets(bench: Benc
 def test_what_a_seal_lost_is_reported_before_the_end(bench: Bench) -> None:
     seal_chunks(bench, [1, 2, 3], lost_from=3, lost_to=7)
     bench.fetch()
-    assert ranges(bench.rest()) == [(0, 3), LostRange(3, 7), SegmentEnd(3)]
+    assert ranges(bench.rest()) == [(0, 3), FetchedLoss(3, 7), SegmentEnd(3)]
 
 
 def test_chunks_that_retention_removed_are_reported_as_lost(bench: Bench) -> None:
@@ -194,7 +194,7 @@ def test_chunks_that_retention_removed_are_reported_as_lost(bench: Bench) -> Non
     bench.topic.sealed[bench.segment.name] = replace(bench.topic.sealed[bench.segment.name], end=9)
     bench.topic.files.delete(bench.topic.chain(bench.segment).path(0))
     bench.fetch(4)
-    assert bench.rest() == [LostRange(4, 9), SegmentEnd(9)]
+    assert bench.rest() == [FetchedLoss(4, 9), SegmentEnd(9)]
 
 
 def test_a_chunk_that_cannot_be_read_ends_reading_with_its_error(bench: Bench) -> None:
@@ -251,7 +251,7 @@ def test_a_loss_at_the_end_of_the_tail_is_reported(bench: Bench) -> None:
     outcome = pb.SealOutcome(segment=bench.segment.name, end=2, lost_from=2, lost_to=4)
     bench.tail.scripts = [[frame(0, 3, 3), frame(3, 0, 3, sealed=outcome)]]
     bench.fetch()
-    assert ranges(bench.rest()) == [(0, 3), LostRange(2, 4), SegmentEnd(2)]
+    assert ranges(bench.rest()) == [(0, 3), FetchedLoss(2, 4), SegmentEnd(2)]
 
 
 def test_the_watermark_is_known_only_when_a_replica_has_reported_it(bench: Bench) -> None:
@@ -296,22 +296,3 @@ def test_a_second_reader_of_a_segment_gets_nothing_of_the_first(bench: Bench) ->
     first.stop()
     bench.fetch(3)
     assert ranges(bench.rest()) == [(3, 5), SegmentEnd(5)]
-
-
-# ---- losses
-
-
-@pytest.mark.parametrize(
-    ("position", "end", "lost", "reported"),
-    [
-        (5, 5, None, None),
-        (5, 5, (5, 5), None),
-        (5, 5, (5, 9), (5, 9)),
-        (12, 5, (5, 9), (5, 12)),
-        (0, 0, (0, 0), None),
-    ],
-)
-def test_a_reader_learns_what_it_lost_with_what_it_had_read_beyond(
-    position: int, end: int, lost: tuple[int, int] | None, reported: tuple[int, int] | None
-) -> None:
-    assert lost_range_for_reader(position, end, lost) == reported

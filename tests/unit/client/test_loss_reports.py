@@ -1,24 +1,71 @@
-"""The loss that a reader reports for a segment whose seal says that offsets are lost."""
+"""The losses that a reader reports: as the segment's range says, and each part once."""
 
 from __future__ import annotations
 
 import pytest
 
-from smq.consuming.fetcher import lost_range_for_reader
+from smq.consuming.prefetch_buffer import FetchedLoss
+from smq.consuming.reader_losses import ReaderLosses, data_lost, loss_for_reader
+from smq_core.model.lost_range import LostRange
 
 
 @pytest.mark.parametrize(
-    ("position", "end", "lost", "reported"),
+    ("position", "lost", "reported"),
     [
-        (5, 5, None, None),
-        (5, 5, (5, 5), None),  # the end of the loss is unknown
-        (5, 5, (5, 7), (5, 7)),
-        (3, 5, (5, 7), (5, 7)),
-        (9, 5, (5, 7), (5, 9)),  # it received messages above the watermark that the leader knew
-        (2, 0, (0, 1), (0, 2)),
+        (5, None, None),
+        (5, LostRange(5, 5), None),
+        (5, LostRange(5, 7), FetchedLoss(5, 7)),
+        (3, LostRange(5, 7), FetchedLoss(5, 7)),
+        (9, LostRange(5, 7), FetchedLoss(5, 9)),  # it received messages above the watermark that the sealer knew
+        (2, LostRange(0, 1), FetchedLoss(0, 2)),
+        (5, LostRange(5, 7, True), FetchedLoss(5, 7, True)),
+        (5, LostRange(5, 5, True), FetchedLoss(5, 5, True)),
+        (6, LostRange(5, 5, True), FetchedLoss(5, 6, True)),
     ],
 )
-def test_losses_reported_to_a_reader(
-    position: int, end: int, lost: tuple[int, int] | None, reported: tuple[int, int] | None
+def test_losses_reported_to_a_reader(position: int, lost: LostRange | None, reported: FetchedLoss | None) -> None:
+    assert loss_for_reader(position, lost) == reported
+
+
+@pytest.mark.parametrize(
+    ("known", "loss", "reported"),
+    [
+        ([], FetchedLoss(5, 9), (5, 9, False)),
+        ([FetchedLoss(5, 9)], FetchedLoss(5, 9), None),
+        ([FetchedLoss(5, 9, True)], FetchedLoss(5, 9), None),
+        ([FetchedLoss(5, 9)], FetchedLoss(5, 12, True), (9, 12, True)),
+        ([FetchedLoss(5, 9)], FetchedLoss(5, 9, True), (9, 9, True)),
+        ([FetchedLoss(5, 9, True)], FetchedLoss(5, 12, True), (9, 12, True)),
+        ([FetchedLoss(5, 5, True)], FetchedLoss(5, 5, True), None),
+        ([FetchedLoss(5, 5, True)], FetchedLoss(5, 8, True), (5, 8, True)),
+        ([FetchedLoss(5, 5, True), FetchedLoss(5, 8, True)], FetchedLoss(5, 8, True), None),
+        ([FetchedLoss(5, None)], FetchedLoss(5, 8, True), None),
+        ([FetchedLoss(5, 8)], FetchedLoss(2, 8), (2, 8, False)),
+    ],
+)
+def test_each_part_of_a_loss_is_reported_once(
+    known: list[FetchedLoss], loss: FetchedLoss, reported: tuple[int, int, bool] | None
 ) -> None:
-    assert lost_range_for_reader(position, end, lost) == reported
+    losses = ReaderLosses()
+    for earlier in known:
+        losses.ignore("s", earlier)
+    assert losses.record("s", loss) == (reported is not None)
+    error = losses.take()
+    assert (None if error is None else (error.start, error.stop, error.at_least)) == reported
+    assert losses.take() is None and not losses.record("s", loss)
+    assert losses.record("other", loss), "another segment"
+
+
+@pytest.mark.parametrize(
+    ("loss", "certain", "text"),
+    [
+        (FetchedLoss(5, 9), True, "messages 5..8 of s are gone"),
+        (FetchedLoss(5, 9, True), True, "messages 5..8 of s, and possibly more after them, are gone"),
+        (FetchedLoss(5, None), True, "messages from 5 on of s are gone"),
+        (FetchedLoss(5, 5, True), False, "messages of s from offset 5 on may be lost"),
+    ],
+)
+def test_an_error_says_how_much_is_known(loss: FetchedLoss, certain: bool, text: str) -> None:
+    error = data_lost("s", loss)
+    assert (error.start, error.stop, error.at_least, error.certain) == (loss.start, loss.stop, loss.at_least, certain)
+    assert text in error.message

@@ -12,7 +12,7 @@ import pytest
 from smq.consuming import start_positions
 from smq.consuming.start_positions import Start, check_start, seek_to_start
 from smq_core.errors import InvalidRequest, Unavailable, Unreachable
-from smq_core.reading.segment_dag import LostRange, ReadProgress, build_nodes
+from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, build_nodes
 from smq_proto.v1 import data_pb2 as pb
 from support.in_memory.topic import PARTITIONS, REPLICAS, TopicInMemory
 
@@ -160,7 +160,7 @@ def test_a_position_beyond_the_end_of_a_segment_is_a_loss(topic: TopicInMemory) 
     child = topic.segment(1, predecessors=(topic.first.name,))
     topic.seal(topic.first, 5, child)
     reader, _ = seek(topic, {topic.first.name: 8})
-    assert reader.losses == [LostRange(topic.first.name, 5, 8)]
+    assert reader.losses == [ReaderLoss(topic.first.name, 5, 8)]
     assert reader.readable() == [child.name]
 
 
@@ -168,13 +168,13 @@ def test_what_retention_removed_after_a_position_is_a_loss(topic: TopicInMemory)
     child = topic.segment(1, predecessors=(topic.first.name,))
     topic.set_layout([child])
     reader, _ = seek(topic, {topic.first.name: 3}, {topic.first.name: 9})
-    assert reader.losses == [LostRange(topic.first.name, 3, 9)]
+    assert reader.losses == [ReaderLoss(topic.first.name, 3, 9)]
 
 
 def test_a_position_in_a_segment_that_never_was_marks_nothing_as_read(topic: TopicInMemory) -> None:
     reader, _ = seek(topic, {f"t-0-{PARTITIONS}-77": 3})
     assert reader.readable() == [topic.first.name] and reader.positions == {}
-    assert reader.losses == [LostRange(f"t-0-{PARTITIONS}-77", 3, 3)]
+    assert reader.losses == [ReaderLoss(f"t-0-{PARTITIONS}-77", 3, 3)]
 
 
 @pytest.mark.parametrize(

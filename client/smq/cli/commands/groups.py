@@ -36,7 +36,7 @@ def list_groups(
                 group.name,
                 str(len(group.members)),
                 str(group.generation),
-                f"{lag(admin.segments(name, all=True), group.positions, ends):,}",
+                "unreadable" if group.unreadable else f"{lag(admin.segments(name, all=True), group.positions, ends):,}",
             )
             for name, group in found
         ]

@@ -141,7 +141,15 @@ def format_offsets(segment: SegmentInfo, ends: dict[str, int]) -> str:
     """The readable offsets, such as ``0-1234``; of a living segment, those so far."""
     end = segment.end if segment.end is not None else ends.get(segment.name)
     text = f"0-{end}" if end is not None else "–"
-    return f"{text} (lost {segment.lost[0]}-{segment.lost[1]})" if segment.lost else text
+    return f"{text} ({format_loss(segment.lost, segment.lost_at_least)})" if segment.lost else text
+
+
+def format_loss(lost: tuple[int, int], at_least: bool) -> str:
+    """The lost offsets, such as ``lost 10-20``."""
+    first, upto = lost
+    if at_least and upto <= first:
+        return f"possibly lost from {first} on"
+    return f"lost {first}-{upto}{' or more' if at_least else ''}"
 
 
 def _find_segment(topics: Sequence[TopicInfo], name: str) -> tuple[str, str]:

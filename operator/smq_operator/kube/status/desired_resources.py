@@ -111,8 +111,10 @@ def _sealed(topic: TopicSnapshot, entry: SealedSegment, conditions: list[Resourc
         "openedAt": rfc3339(entry.opened_at),
         "sealedAt": rfc3339(entry.sealed_at),
     }
-    if entry.lost_from is not None and entry.lost_to is not None:
-        status["lost"] = {"from": entry.lost_from, "to": entry.lost_to}
+    if entry.lost is not None:
+        status["lost"] = {"from": entry.lost.first, "to": entry.lost.upto}
+        if entry.lost.open_ended:
+            status["lost"]["atLeast"] = True
     if conditions:
         status["conditions"] = conditions
     return DesiredSegment(entry.name, _spec(topic, entry) | {"replicas": []}, status, sealed=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from smq_core.errors import CorruptDocument
 from smq_core.model.entities import Layout, Phase, RemovedSegment, SealedSegment, Segment, Topic
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
-from smq_core.model.lost_range import raise_loss
+from smq_core.model.sealed_losses import merge_loss
 from smq_core.reading.segment_dag import SegmentNode, build_nodes
 from smq_core.reconcile.retention import Removal
 from smq_core.reconcile.topic_reconciler import TopicReconciler
@@ -61,6 +61,7 @@ class ManagedTopic:
     counted_layout: Layout | None = None
     """The layout whose assigned work is counted now."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _loss_version: tuple[int, int] = (-1, 0)
 
     @property
     def name(self) -> str:
@@ -106,7 +107,7 @@ class ManagedTopic:
         """Takes in an index that was read. Entries that this leader appended since stay; removed ones stay removed."""
         self.index_read = True
         before = (self.sealed, self.removed_intervals)
-        known = self.sealed | {entry.name: raise_loss(entry, self._lost_to(entry.name)) for entry in index.entries}
+        known = self.sealed | {it.name: merge_loss(it, self.sealed.get(it.name)) for it in index.entries}
         self.removed_intervals = union(self.removed_intervals, index.removed)
         self.sealed = {
             name: entry for name, entry in known.items() if not contains(self.removed_intervals, entry.number)
@@ -115,17 +116,20 @@ class ManagedTopic:
         if before != (self.sealed, self.removed_intervals):
             self.index_changes += 1
 
-    def _lost_to(self, segment: str) -> int:
-        """The end of the sealed segment's known loss; 0 if there is none. The index that was read may be older."""
-        entry = self.sealed.get(segment)
-        return entry.lost_to or 0 if entry is not None else 0
-
     def add_sealed(self, entries: Iterable[SealedSegment]) -> None:
         """Takes in entries that this leader appended to the index."""
         for entry in entries:
             if entry.name not in self.sealed and not contains(self.removed_intervals, entry.number):
                 self.sealed[entry.name] = entry
                 self.index_changes += 1
+
+    def loss_version(self) -> int:
+        """A number that grows with what the index says is lost, and is the same for every leader; 0 without a loss."""
+        if self._loss_version[0] != self.index_changes:
+            ranges = (entry.lost for entry in self.sealed.values())
+            total = sum(1 + it.upto - it.first + it.open_ended for it in ranges if it is not None)
+            self._loss_version = (self.index_changes, total)
+        return self._loss_version[1]
 
     def losses_raised(self, entries: Iterable[SealedSegment]) -> list[SealedSegment]:
         """Takes in entries whose losses were raised in the index; returns those that are new to this leader."""

@@ -223,7 +223,9 @@ class SimulatedLeader:
     def _seal_from_filer(self, effect: SealFromFiler) -> Steps:
         chain = SimulatedChain(self.store, self.process, effect.segment)
         held = UnsealedTail(uninherited=effect.predecessors)
-        steps = chain_sealer.seal(effect.segment, held, known_watermark=effect.known_watermark)
+        steps = chain_sealer.seal(
+            effect.segment, held, known_watermark=effect.known_watermark, open_ended=effect.open_ended
+        )
         try:
             outcome = yield from chain.drive(steps)
         except StoreUnavailable:

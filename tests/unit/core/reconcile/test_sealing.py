@@ -17,7 +17,7 @@ from smq_core.sealing.seal_coordinator import (
 )
 
 A, B, C = (Replica(n, f"i-{n}", f"{n}:1") for n in "abc")
-ALIVE, SUSPECT, GONE = Liveness.ALIVE, Liveness.SUSPECT, Liveness.GONE
+ALIVE, SUSPECT, GONE, RECOVERED = Liveness.ALIVE, Liveness.SUSPECT, Liveness.GONE, Liveness.RECOVERED
 
 
 def sealing(*replicas: Replica, durability: Durability = Durability.REPLICATED) -> SealCoordinator:
@@ -83,11 +83,18 @@ def test_a_living_replica_without_an_answer_gets_a_late_second_request():
 def test_when_all_are_gone_the_filer_decides():
     it = sealing()
     it.known_watermark = 7
-    assert it.next_step(0, are(a=GONE, b=GONE)) == SealFromFiler("s", 7)
+    assert it.next_step(0, are(a=GONE, b=GONE)) == SealFromFiler("s", 7, open_ended=True)
     assert it.next_step(1, are(a=GONE, b=GONE)) is None, "once at a time"
     it.filer_seal_failed(2)
     assert it.next_step(3, are(a=GONE, b=GONE)) is None
-    assert it.next_step(2 + RETRY_AFTER, are(a=GONE, b=GONE)) == SealFromFiler("s", 7)
+    assert it.next_step(2 + RETRY_AFTER, are(a=GONE, b=GONE)) == SealFromFiler("s", 7, open_ended=True)
+
+
+def test_a_recovered_journal_without_the_segment_does_not_prove_that_nothing_was_acked():
+    it = sealing()
+    it.next_step(0, are(a=GONE, b=RECOVERED))
+    it.not_hosted(B.incarnation)
+    assert it.next_step(1, are(a=GONE, b=RECOVERED)) == SealFromFiler("s", None, open_ended=True)
 
 
 def test_one_that_never_held_it_counts_as_little_as_one_that_is_gone():
@@ -115,7 +122,7 @@ def test_a_loss_can_be_accepted_manually():
     it = sealing()
     it.next_step(0, are(a=SUSPECT, b=SUSPECT))
     it.accept_loss()
-    assert it.next_step(1, are(a=SUSPECT, b=SUSPECT)) == SealFromFiler("s", None)
+    assert it.next_step(1, are(a=SUSPECT, b=SUSPECT)) == SealFromFiler("s", None, open_ended=True)
 
 
 def test_a_stored_segment_needs_no_proof():

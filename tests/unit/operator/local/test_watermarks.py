@@ -69,12 +69,12 @@ async def test_what_was_lost_with_the_machine_is_reported(tmp_path: Path):
     second = machine.leader()
     async with running_leader(second):
         await wait_until(lambda: TOPIC in second.topics and second.condition(TOPIC, "DataLoss").status == "True")
-        assert f"{segment}: offsets 0 to 5" in second.condition(TOPIC, "DataLoss").message
+        assert f"{segment}: offsets 0 to at least 5" in second.condition(TOPIC, "DataLoss").message
         await wait_until(lambda: uid not in json.loads(machine.recorded())["watermarks"], "it is history")
 
 
 @virtual_time
-async def test_what_the_brokers_wrote_before_they_ended_is_no_loss(tmp_path: Path):
+async def test_what_was_sealed_before_the_machine_ended_is_no_loss(tmp_path: Path):
     machine = Machine(tmp_path / "watermarks.json")
     first = machine.leader()
     async with running_leader(first):
@@ -86,8 +86,9 @@ async def test_what_the_brokers_wrote_before_they_ended_is_no_loss(tmp_path: Pat
     machine.start_brokers()
     second = machine.leader()
     async with running_leader(second):
-        await wait_until(lambda: TOPIC in second.topics and second.topics[TOPIC].is_stable)
-        assert second.condition(TOPIC, "DataLoss").status == "False"
+        await wait_until(lambda: TOPIC in second.topics and second.condition(TOPIC, "DataLoss").status == "Unknown")
+        message = second.condition(TOPIC, "DataLoss").message
+        assert f"{segment}:" not in message, "only of the segment that was open it is not known"
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"watermarks": {"u": {"s": "x"}}}'])
