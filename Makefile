@@ -26,6 +26,7 @@ WORKERS ?= 3
 
 # Nodes of Kubernetes, their base image, and cuts in the network between processes
 NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
+TRACE_PACKAGES = strace
 
 .PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench chaos e2e \
 	cluster-packages cluster-build pins clean
@@ -91,9 +92,10 @@ chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (cutti
 e2e: $(if $(filter kind,$(CLUSTER)),$(STAMP),cluster-build) ## real Pods on real nodes, on this machine (needs root and Go); or CLUSTER=kind
 	SMQ_E2E_CLUSTER=$(CLUSTER) $(PY) -m pytest tests/e2e $(if $(filter kind,$(CLUSTER)),--ignore=tests/e2e/test_cluster.py) $(ARGS)
 
-cluster-packages: ## install the Debian packages that nodes of Kubernetes need (needs root)
-	@dpkg -s $(NODE_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(NODE_PACKAGES); }
+cluster-packages: ## install the Debian packages that nodes of Kubernetes and traces need (needs root)
+	@dpkg -s $(NODE_PACKAGES) $(TRACE_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(NODE_PACKAGES) \
+		$(TRACE_PACKAGES); }
 
 cluster-build: $(STAMP) ## build Kubernetes for tests, once, in some minutes (needs Go)
 	$(PY) -m tests.e2e.cluster build
