@@ -159,6 +159,8 @@ def _issues(topic: TopicInfo) -> Iterator[str]:
                 yield condition.reason
         elif condition.type != "Ready" and condition.is_true:
             yield condition.type
+        elif condition.type == "DataLoss" and condition.status == "Unknown":
+            yield "DataLoss?"
 
 
 def _segments(snapshot: ClusterSnapshot, rates: SegmentRates, color: dict[str, str]) -> Table:

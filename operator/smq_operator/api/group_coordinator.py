@@ -78,7 +78,7 @@ class LoadedGroup:
 
 
 OnPositions: TypeAlias = Callable[[ManagedTopic, str, Positions], object]
-"""Takes in the durable positions of a group, which may show that a segment has lost messages. It may be repeated."""
+"""Takes in how far a group has read, which may show that a segment has lost messages. It is repeated."""
 
 
 class GroupCoordinator:
@@ -142,6 +142,9 @@ class GroupCoordinator:
         ``known_losses`` are the losses that the member's program was told; the group is not told them again.
         """
         it = await self._current(await self._ready_topic(topic), name, None, generation)
+        if member in it.group.members:
+            # It has read so far, also where the commit comes too late because the segment ended before that.
+            self._on_positions(it.managed, name, positions)
         moved = it.group.commit(member, generation, positions)
         if it.learn(known_losses or {}):
             it.touch_due = True
@@ -339,7 +342,6 @@ class GroupCoordinator:
         if known != it.dag_version:
             it.group.update(it.managed.nodes(), now, it.managed.removed_intervals)
             it.dag_version = known
-            self._on_positions(it.managed, it.group.name, it.group.positions)
 
     def _drop(self, it: LoadedGroup, why: Exception) -> None:
         """Unloads the group; its members have to join again. A PUT in flight answers its commits when it is done."""
@@ -394,7 +396,6 @@ class GroupCoordinator:
         it.group.flushed(self._now())
         it.committed_at, it.written_at = committed_at, now
         _resolve(it.waiters_in_flight, None)
-        self._on_positions(it.managed, it.group.name, it.group.positions)
         if not it.group.pending and not it.touch_due:
             # Commits that arrived during the PUT contain nothing but what it wrote.
             repeated, it.waiters = it.waiters, []
@@ -441,6 +442,7 @@ class GroupCoordinator:
             self._drop(it, UnknownTopic(f"topic {it.topic.name} was deleted"))
             return
         self._refresh(it, now)
+        self._on_positions(it.managed, it.group.name, it.group.positions)
         members = bool(it.group.members)
         if (it.had_members and not members) or (members and now - it.written_at > TOUCH_INTERVAL_US):
             it.touch_due = True

@@ -16,7 +16,7 @@ from smq_operator.status.topic_snapshot import TopicSnapshot
 MAX_MESSAGE_LENGTH = 1000
 """In characters; longer messages are cut."""
 WARNING_TYPES = ("HotPartition", "DataLoss", "SealBlocked", "SpecRejected")
-"""Types that are a warning when they are true."""
+"""Types that are a warning unless they are false."""
 OPTIONAL_TYPES = ("SpecRejected", "AutoscalingPaused", "RetentionBlocked")
 """Types that a resource shows only once they have been true."""
 

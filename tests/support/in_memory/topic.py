@@ -139,6 +139,7 @@ class GroupInMemory:
     calls: list[tuple[str, Any]] = field(default_factory=list)
     committed: dict[str, int] = field(default_factory=dict)
     lost: list[lpb.GroupPositions.Loss] = field(default_factory=list)
+    lost_with_replicas: list[lpb.GroupPositions.Loss] = field(default_factory=list)
 
     is_configured = True
 
@@ -162,7 +163,9 @@ class GroupInMemory:
                 case "CommitPositions":
                     self.committed |= dict(request.positions)
                 case "GetPositions":
-                    return lpb.GroupPositions(positions=self.positions, lost=self.lost)
+                    return lpb.GroupPositions(
+                        positions=self.positions, lost=self.lost, lost_with_replicas=self.lost_with_replicas
+                    )
             return None
 
     def assign(self, positions: Mapping[str, int]) -> None:

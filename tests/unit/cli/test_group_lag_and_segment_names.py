@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smq import SegmentInfo, TopicInfo
-from smq.cli.commands.segments import find_segments
+from smq.cli.commands.segments import find_segments, format_loss
 from smq.cli.lag import lag
 from smq_core.errors import UnknownSegment
 
@@ -96,3 +96,15 @@ def test_the_default_namespace_comes_first_and_others_are_named() -> None:
 def test_a_segment_that_is_not_there_is_answered_with_those_that_are() -> None:
     with pytest.raises(UnknownSegment, match=r"no open segment f-0-2\. The open ones are: f-0-4-1, f-4-8-2"):
         find_segments([topic("default/f", *DAG[1:])], ["f-0-2"])
+
+
+@pytest.mark.parametrize(
+    ("lost", "at_least", "text"),
+    [
+        ((10, 20), False, "lost 10-20"),
+        ((10, 20), True, "lost 10-20 or more"),
+        ((10, 10), True, "possibly lost from 10 on"),
+    ],
+)
+def test_a_loss_says_how_much_is_known(lost: tuple[int, int], at_least: bool, text: str) -> None:
+    assert format_loss(lost, at_least) == text

@@ -44,8 +44,8 @@ class PlayedLeader:
     def cancel(self) -> None:
         self.replies.put(None)
 
-    def show(self, layout: Layout, topic: Topic = TOPIC) -> None:
-        self.replies.put(pb.LocateReply(topic=topic_to_pb(topic), layout=layout_to_pb(layout)))
+    def show(self, layout: Layout, topic: Topic = TOPIC, losses: int = 0) -> None:
+        self.replies.put(pb.LocateReply(topic=topic_to_pb(topic), layout=layout_to_pb(layout), losses=losses))
 
 
 class Watched:
@@ -79,6 +79,18 @@ def test_a_topic_that_was_created_again_replaces_the_former_one(watched: Watched
     watched.leader.show(replace(LAYOUT, uid="new", version=1), replace(TOPIC, uid="new"))
     eventually(lambda: len(watched.seen) == 2)
     assert watched.versions == [("uid", 5), ("new", 1)]
+
+
+def test_a_further_loss_is_announced_although_the_layout_is_the_same(watched: Watched) -> None:
+    watched.leader.show(LAYOUT)
+    watched.leader.show(LAYOUT, losses=5)
+    watched.leader.show(LAYOUT, losses=5)
+    watched.leader.show(LAYOUT)  # a broker does not know
+    watched.leader.show(LAYOUT, losses=9)
+    watched.leader.show(replace(LAYOUT, version=4), losses=10)
+    watched.leader.show(replace(LAYOUT, version=6))
+    eventually(lambda: watched.versions[-1:] == [("uid", 6)])
+    assert [(s.layout.version, s.losses) for s in watched.seen] == [(5, 0), (5, 5), (5, 9), (6, 0)]
 
 
 def test_a_topic_without_a_layout_is_waited_for(watched: Watched) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from smq_core.model import layout_transitions as layouts
-from smq_core.model.entities import Durability, Layout, ProducerState, Reason, Replica, SealOutcome
+from smq_core.model.entities import Durability, Layout, ProducerState, Reason, Replica, SealedSegment, SealOutcome
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import SealPlan, Successor
+from smq_core.model.lost_range import LostRange
+from smq_core.model.sealed_losses import with_lost
 from smq_proto.wire import (
     layout_from_pb,
     layout_to_pb,
@@ -15,6 +17,8 @@ from smq_proto.wire import (
     outcome_to_pb,
     producer_from_pb,
     producer_to_pb,
+    sealed_from_pb,
+    sealed_to_pb,
 )
 
 REPLICAS = (Replica("b0", "b0.1", "h:1"), Replica("b1", "b1.1", "h:2"))
@@ -54,7 +58,15 @@ def test_a_producer_keeps_its_state_also_if_it_was_inherited(state: ProducerStat
 
 def test_an_outcome_for_one_producer_still_says_what_was_forgotten() -> None:
     states = {"a": ProducerState(1, 2, (5,), "i", 9), "b": ProducerState(0, 0, (1,))}
-    outcome = SealOutcome("s", 10, states, (10, 12), forgotten_upto=7, uninherited=("x", "y"))
+    lost = LostRange(10, 12, open_ended=True)
+    outcome = SealOutcome("s", 10, states, lost, forgotten_upto=7, uninherited=("x", "y"))
     assert outcome_from_pb(outcome_to_pb(outcome)) == outcome
     alone = outcome_from_pb(outcome_to_pb(outcome, only="c"))
     assert (alone.producers, alone.forgotten_upto) == ({}, 7)
+
+
+@pytest.mark.parametrize("lost", [None, LostRange(100, 120), LostRange(100, 120, True), LostRange(100, 100, True)])
+def test_a_sealed_segment_keeps_what_it_lost(lost: LostRange | None) -> None:
+    entry = SealedSegment("t-0-8-0", 0, KeyRange(0, 8), 100, (), (), Reason.CREATE, Reason.FAILOVER, 1, 2)
+    entry = with_lost(entry, lost)
+    assert sealed_from_pb(sealed_to_pb(entry)) == entry and entry.lost == lost

@@ -137,7 +137,7 @@ def new_warnings(before: Resource, after: Resource) -> list[KubeEvent]:
     for condition in (after.get("status") or {}).get("conditions") or []:
         old = known.get(condition["type"], {})
         same = (old.get("status"), old.get("message")) == (condition["status"], condition["message"])
-        is_warning = condition["type"] in WARNING_TYPES and condition["status"] == "True"
+        is_warning = condition["type"] in WARNING_TYPES and condition["status"] != "False"
         not_ready_reason = condition["type"] == "Ready" and condition["status"] == "False"
         if (is_warning or not_ready_reason) and not same:
             reason = "NotReady" if not_ready_reason else condition["type"]

@@ -314,3 +314,13 @@ def test_every_reason_is_one_that_the_definition_has() -> None:
     crd = yaml.safe_load((CRDS / "segments.yaml").read_text())
     status = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
     assert set(status["openedBecause"]["enum"]) == {reason.value for reason in Reason}
+
+
+def test_a_segment_says_what_it_lost_and_whether_that_may_be_more(resources: FakeResources) -> None:
+    after, (sealed, *_) = finished(split(new_layout(), NAME))
+    sealed = replace(sealed, lost_from=100, lost_to=120)
+    resources.apply_until_stable(snapshot(after, [sealed]))
+    assert resources.segments[NAME]["status"]["lost"] == {"from": 100, "to": 120}
+    sealed = replace(sealed, lost_to=130, lost_open_ended=True)
+    resources.apply_until_stable(snapshot(after, [sealed]))
+    assert resources.segments[NAME]["status"]["lost"] == {"from": 100, "to": 130, "atLeast": True}

@@ -58,8 +58,9 @@ def stored(layout: Layout) -> Layout:
     return replace(layout, segments=tuple(replace(s, durability=Durability.STORED) for s in layout.segments))
 
 
-def lossy() -> SealedSegment:
-    return replace(finished(split(new_layout(), NAME))[1][0], lost_from=10, lost_to=20)
+def lossy(lost_to: int = 20, open_ended: bool = False) -> SealedSegment:
+    entry = finished(split(new_layout(), NAME))[1][0]
+    return replace(entry, lost_from=10, lost_to=lost_to, lost_open_ended=open_ended)
 
 
 NO_LAYOUT = ("Unknown", "Waiting", "not known yet")
@@ -127,6 +128,18 @@ SITUATIONS = {
         expect={"HotPartition": ("True", "CannotSplit", f"partition 3 ({NAME})")},
     ),
     "lossy": situation(lost=(lossy(),), expect={"DataLoss": ("True", "ReplicasLost", "offsets 10 to 20")}),
+    "open-ended": situation(
+        lost=(lossy(open_ended=True),),
+        expect={"DataLoss": ("True", "ReplicasLost", f"{NAME}: offsets 10 to at least 20")},
+    ),
+    "possible": situation(
+        lost=(lossy(10, True),),
+        expect={"DataLoss": ("Unknown", "ReplicasEnded", f"{NAME}: possibly offsets from 10 on")},
+    ),
+    "certain and possible": situation(
+        lost=(lossy(), replace(lossy(10, True), number=99, name="t-0-8-99")),
+        expect={"DataLoss": ("True", "ReplicasLost", f"{NAME}: offsets 10 to 20")},
+    ),
     "rejected": situation(
         rejection="partitions cannot change",
         expect={"SpecRejected": ("True", "SpecRejected", "partitions cannot change")},
