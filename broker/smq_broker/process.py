@@ -7,18 +7,25 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
 from prometheus_client import CollectorRegistry
 
+from smq_broker.journal.folder import FormerIncarnation, JournalFolder
+from smq_broker.journal.metrics import JournalMetrics
+from smq_broker.journal.segment_journal import JournalMeter
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.leader_client.session import LeaderSession
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.trimmer import MemoryTrimmer
+from smq_broker.recovery.metrics import RecoveredCollector
+from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.runtime import logs
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.health import HealthServer, Readiness
@@ -39,7 +46,7 @@ from smq_broker.streams.producer_claims import ProducerClaims
 from smq_broker.streams.replication_out import FollowerLink
 from smq_broker.streams.server import BrokerServer
 from smq_core.errors import InvalidRequest, SmqError, StoreDenied, StoreUnavailable, StoreUnsupported
-from smq_storage.catalog.root_format import ensure_root_format
+from smq_storage.catalog.root_format import ensure_root_format, root_id
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.conformance_probe import check_conformance
 from smq_storage.object_store.store import Store
@@ -87,12 +94,19 @@ class Broker:
         accepting_batches.set()
         report_due.set()
         memory = MemoryAccounting(settings.memory)
+        journal_metrics = JournalMetrics()
+        journal, formers = self._open_journal(store, journal_metrics)
+        recovered = RecoveredLogs(formers, store, clock, on_change=report_due.set)
         registry = SegmentRegistry(self.incarnation, on_drain=report_due.set)
         collectors.register(SegmentCollector(registry, memory))
+        collectors.register(journal_metrics)
+        collectors.register(RecoveredCollector(recovered))
         sealer = SegmentSealer(registry, store, broker_metrics, threads)
         flusher = Flusher(registry.all, memory, broker_metrics, threads, on_chunk_taken=sealer.follow_seal)
         pauses = PauseCounter()
-        watcher = SealWatcher(registry.all, pauses, threads, on_seal_found=sealer.record_seal)
+        watcher = SealWatcher(
+            lambda: [*registry.all(), *recovered.unsealed()], pauses, threads, on_seal_found=sealer.record_seal
+        )
         opener = SegmentOpener(
             registry,
             store,
@@ -105,10 +119,11 @@ class Broker:
             threads,
             settings.producer_limits(),
             on_change=report_due.set,
+            journal=journal,
         )
-        reporter = BrokerStatusReporter(settings.name, registry, memory)
+        reporter = BrokerStatusReporter(settings.name, registry, memory, recovered)
         locator, claims = Locator(store, settings.store()), ProducerClaims(store, clock)
-        actions = Actions(registry, opener, sealer, reporter, locator, claims)
+        actions = Actions(registry, opener, sealer, reporter, locator, claims, recovered)
         server = BrokerServer(
             settings.listen, registry, actions, broker_metrics, threads, accepting_batches, settings.max_batch
         )
@@ -129,6 +144,7 @@ class Broker:
         preload_arrow()
         flusher.start()
         watcher.start()
+        recovered.start(threads)
         session.start()
         relay = self._relay(session, address, collectors, threads)
         tune_garbage_collector()
@@ -153,16 +169,35 @@ class Broker:
             registry,
             session,
             flusher,
-            sealer.seal_fenced,
+            lambda: self._seal_fenced(sealer, recovered),
             accepting_batches,
             bool(settings.leader),
             settings.leader_timeout,
             settings.grace,
             max_flush,
+            recovered=recovered,
         ).run()
         # The streams still send the last acks and outcomes.
         time.sleep(FINAL_REPLIES_SECONDS)
         return 1 if failure else 0
+
+    def _open_journal(
+        self, store: Store, meter: JournalMeter
+    ) -> tuple[JournalFolder | None, Sequence[FormerIncarnation]]:
+        """The journal and what former processes left in it. Raises InvalidRequest if the folder cannot be used."""
+        if not self.settings.journal:
+            return None, ()
+        root = root_id(store)
+        journal = JournalFolder(Path(self.settings.journal), self.incarnation, root, meter)
+        journal.lock()
+        formers = journal.recover()
+        journal.begin()
+        return journal, formers
+
+    @staticmethod
+    def _seal_fenced(sealer: SegmentSealer, recovered: RecoveredLogs) -> None:
+        sealer.seal_fenced()
+        recovered.seal_complete(sealer.start_at_exit)
 
     def _serve(self, registry: SegmentRegistry, threads: ThreadSupervisor) -> None:
         """Returns when the process is requested to end, or cannot do its work any more."""

@@ -32,6 +32,12 @@ class TailWriter(Protocol):
     def flush_all(self) -> list[str]: ...
 
 
+class RecoveredTails(Protocol):
+    """What a shutdown needs of the logs of former incarnations."""
+
+    def waiting(self) -> list[str]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerShutdown:
     """``run`` returns when the process may end. Times are seconds of ``clock``, a monotonic clock.
@@ -52,6 +58,8 @@ class BrokerShutdown:
     max_flush: float | None = None
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], object] = time.sleep
+    recovered: RecoveredTails | None = None
+    """What only this process can seal while there is no leader."""
 
     def run(self) -> None:
         log.info("broker.shutdown_started", segments=len(self.registry.all()))
@@ -83,7 +91,7 @@ class BrokerShutdown:
         while True:
             waiting: list[str] = []
             try:
-                waiting = self.flusher.flush_all()
+                waiting = self.flusher.flush_all() + (self.recovered.waiting() if self.recovered else [])
                 if not waiting:
                     return
                 if self.clock() >= seal_at:

@@ -10,8 +10,10 @@ PRODUCER = "broker/smq_broker/streams/producer.py"
 TEST_PRODUCER = "tests/unit/broker/test_producer_stream.py"
 REPLICATION = "broker/smq_broker/streams/replication_out.py"
 TEST_REPLICATION = "tests/unit/broker/test_replication_out.py"
+MESSAGES = "broker/smq_broker/segments/replication_messages.py"
 FOLLOWING = "broker/smq_broker/streams/replication_in.py"
 TEST_FOLLOWING = "tests/unit/broker/test_replication_in.py"
+TEST_JOURNAL = "tests/unit/broker/test_journal.py"
 FLUSHER = "broker/smq_broker/segments/flusher.py"
 TEST_FLUSHER = "tests/unit/broker/test_flusher.py"
 HOSTED = "broker/smq_broker/segments/hosted_segment.py"
@@ -100,7 +102,7 @@ MUTATIONS = (
     Mutation(
         "believe_the_row_counts_of_entries",
         "The entries of a message have as many rows as its batch.",
-        FOLLOWING,
+        MESSAGES,
         "if sum(rows) != batch.num_rows or not all(rows):",
         "if not all(rows):",
         (f"{TEST_FOLLOWING}::test_entries_that_do_not_have_the_rows_of_their_batch_are_refused",),
@@ -339,5 +341,62 @@ MUTATIONS = (
         "max(self.session.answered_at, began) if self.has_leader else began",
         "began",
         (f"{TEST_SHUTDOWN}::test_answers_of_the_leader_keep_it",),
+    ),
+    # ---- the journal
+    Mutation(
+        "answer_before_the_journal_is_written",
+        "A follower's answer counts only what is in its journal.",
+        FOLLOWING,
+        "                end, behind = machine.durable_end, is_journal_behind(hosted)",
+        "                end, behind = machine.end, False",
+        (f"{TEST_JOURNAL}::test_nothing_is_acked_before_both_journals_have_it[1]",),
+    ),
+    Mutation(
+        "forget_what_a_broken_stream_did_not_write",
+        "A primary writes to its journal what the follower has, although nothing is sent again.",
+        REPLICATION,
+        "                    if self._journals and is_journal_behind(hosted):",
+        "                    if False:",
+        (f"{TEST_JOURNAL}::test_a_stream_that_breaks_before_the_journal_is_written_leaves_no_gap[0]",),
+    ),
+    Mutation(
+        "take_a_failed_journal_for_complete",
+        "After a failed write a journal is never taken for complete.",
+        "broker/smq_broker/journal/segment_journal.py",
+        "                mark_broken(self.folder)",
+        "                pass",
+        (f"{TEST_JOURNAL}::test_a_full_disk_stops_nothing_and_is_reported",),
+    ),
+    Mutation(
+        "go_on_with_a_journal_that_is_not_marked",
+        "A replica that cannot mark its journal as incomplete acks nothing more.",
+        "broker/smq_broker/segments/journaling.py",
+        "            machine.fence()\n        return False",
+        "            machine.journal_failed()\n        return False",
+        (f"{TEST_JOURNAL}::test_a_replica_that_cannot_mark_its_journal_acks_nothing_more",),
+    ),
+    Mutation(
+        "trust_the_page_cache_of_another_boot",
+        "After a reboot no journal is complete.",
+        "broker/smq_broker/journal/folder.py",
+        "if not process.boot or process.boot != self._process.boot:",
+        "if not process.boot:",
+        (f"{TEST_JOURNAL}::test_after_a_reboot_no_journal_is_complete",),
+    ),
+    Mutation(
+        "seal_below_a_known_watermark",
+        "A journal that ends before a known watermark is incomplete.",
+        "broker/smq_broker/recovery/recovered_segment.py",
+        "elif max(log.end, chain_end) < known_watermark:",
+        "elif False:",
+        (f"{TEST_JOURNAL}::test_a_journal_that_ends_before_a_known_watermark_is_incomplete",),
+    ),
+    Mutation(
+        "take_a_damaged_length_for_a_torn_record",
+        "A flipped bit in a record's lengths is damage, and not the end of a crash.",
+        "broker/smq_broker/journal/record_format.py",
+        "    if lengths is None:\n        return FileState.DAMAGED",
+        "    if lengths is None:\n        return FileState.TORN",
+        ("tests/property/test_journal_files.py::test_no_flipped_bit_goes_unnoticed",),
     ),
 )

@@ -8,6 +8,7 @@ REGISTRY = "operator/smq_operator/brokers/registry.py"
 TEST_REGISTRY = "tests/unit/operator/brokers/test_registry.py"
 TEST_PAUSES = "tests/unit/operator/brokers/test_leader_pauses.py"
 EFFECTS = "operator/smq_operator/reconcile/effects.py"
+CHAIN = "storage/smq_storage/chunks/chain.py"
 SEALING = "operator/smq_operator/brokers/sealing.py"
 TEST_SEALING = "tests/unit/operator/brokers/test_sealing.py"
 GROUPS = "operator/smq_operator/api/group_coordinator.py"
@@ -94,8 +95,8 @@ MUTATIONS = (
     Mutation(
         "seal_in_the_middle_of_a_chain",
         "A seal is at the end of the chain, even if the chunk with the state of all producers is missing.",
-        SEALING,
-        "return info.snapshot_at if chain.info(info.snapshot_at) is not None else 0",
+        CHAIN,
+        "return info.snapshot_at if self.info(info.snapshot_at) is not None else 0",
         "return info.snapshot_at",
         (f"{TEST_SEALING}::test_the_seal_is_at_the_end_even_if_the_chunk_with_all_producers_is_missing",),
     ),
@@ -103,7 +104,7 @@ MUTATIONS = (
         "seal_with_the_producers_of_the_last_chunk",
         "A seal has the state of the producers of all chunks.",
         SEALING,
-        "chain_sealer.UnsealedTail(_snapshot_offset(chain), ",
+        "chain_sealer.UnsealedTail(chain.snapshot_hint(), ",
         "chain_sealer.UnsealedTail(chain.latest_hint(), ",
         (f"{TEST_SEALING}::test_the_seal_has_the_producers_of_all_chunks",),
     ),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry
+from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 
 
@@ -17,9 +20,11 @@ class BrokerStatusReporter:
     broker: str
     registry: SegmentRegistry
     memory: MemoryAccounting
+    recovered: RecoveredLogs
 
     def status(self) -> pb.BrokerStatus:
-        segments = [segment_report(hosted) for hosted in self.registry.all()]
+        hosted = self.registry.all()
+        segments = [segment_report(it) for it in (*hosted, *self.recovered.acked_beyond_end())]
         return pb.BrokerStatus(
             broker=self.broker,
             incarnation=self.registry.incarnation,
@@ -27,7 +32,20 @@ class BrokerStatusReporter:
             tail_bytes=sum(s.tail_bytes for s in segments),
             memory_limit=self.memory.limit,
             segments=segments,
+            journal_problem=_journal_problem(hosted),
         )
+
+    def recovered_incarnations(self) -> list[str]:
+        """The former incarnations in whose place this process seals segments."""
+        return self.recovered.incarnations()
+
+
+def _journal_problem(hosted: Iterable[HostedSegment]) -> str:
+    """Why segments have no journal, although they should; empty if all have theirs."""
+    problems = [
+        it.journal_problem for it in hosted if it.journal_problem and it.machine.state is not ReplicaState.SEALED
+    ]
+    return f"{len(problems)} segments continue without a journal: {problems[-1]}" if problems else ""
 
 
 def segment_report(hosted: HostedSegment) -> pb.SegmentReport:

@@ -116,6 +116,7 @@ class LeaderSession:
                 status=self._reporter.status(),
                 unresponsive=unresponsive,
                 leaving=self._leaving(),
+                recovered=self._reporter.recovered_incarnations(),
             )
             leader = self._leaders[self._leader_index % len(self._leaders)]
             try:

@@ -54,6 +54,9 @@ class BrokerSettings(BaseSettings):
     max_producers: int = Field(20_000, ge=1, description="how many disconnected producers a segment remembers")
     http: str = Field("127.0.0.1:0", description="host:port of /healthz, /readyz and /metrics")
     relay: str = Field("", description="host:port of the relay for clients outside the cluster; default: no relay")
+    journal: str = Field(
+        "", description="a folder on local disk in which tails outlive this process; default: no journal"
+    )
     node: str = Field("", description="the machine it runs on; replicas avoid sharing one")
     zone: str = Field("", description="the zone it runs in; replicas avoid sharing one")
     grace: float = Field(110.0, ge=0, description="seconds after SIGTERM in which a leader may delay the exit")

@@ -13,6 +13,7 @@ from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flush_scheduling import CpuPressure
 from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.journaling import trim_journal
 from smq_broker.segments.payloads import batches_with_append_times
 from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import ChunkInfo
@@ -159,6 +160,7 @@ class Flusher:
         hosted.log.debug("chunk.written", first=chunk.first, rows=chunk.rows)
         with hosted as machine:
             machine.chunk_written(chunk)
+        trim_journal(hosted)
 
 
 def chunk_info(hosted: HostedSegment, chunk: ChunkWrite) -> ChunkInfo:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import ParamSpec, Protocol
 
 import structlog
 
+from smq_broker.journal.segment_journal import SegmentJournal
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
@@ -15,10 +16,11 @@ from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, Wi
 from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_broker.segments.payloads import Compactor
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
-from smq_core.model.entities import Durability, Segment, Topic
+from smq_core.model.entities import Durability, SealOutcome, Segment, Topic
 from smq_core.model.lost_range import LostRange, lost_range
 from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
+from smq_core.sealing.chain_sealer import StoreReply, StoreRequest, UnsealedTail, seal
 from smq_storage.chunks.chain import ChunkChain
 
 P = ParamSpec("P")
@@ -75,6 +77,7 @@ class HostedSegment:
         *,
         pauses: PauseCounter,
         producer_limits: ProducerLimits = DEFAULT_PRODUCER_LIMITS,
+        journal: SegmentJournal | None = None,
         on_chunk_due: Callable[[HostedSegment], None],
         on_change: Callable[[], None],
     ) -> None:
@@ -87,7 +90,7 @@ class HostedSegment:
         self.compactor = Compactor()
         self.histogram = RangeHistogram(segment.range)
         self.log = structlog.get_logger(__name__).bind(segment=segment.name, topic=topic.name)
-        self.machine = SegmentReplica(
+        self.machine = self._new_replica(
             ReplicaConfig(
                 segment=segment.name,
                 range=segment.range,
@@ -98,8 +101,12 @@ class HostedSegment:
                 flush_bytes=topic.spec.flush_bytes,
                 flush_interval=topic.spec.flush_interval,
                 producer_limits=producer_limits,
+                journal=journal is not None,
             )
         )
+        self.journal = journal
+        self.journal_problem: str | None = None
+        """Why the segment continues without its journal."""
         self.is_primary = self.machine.config.is_primary
         self.stored = segment.durability is Durability.STORED
         self.lock = threading.Lock()
@@ -172,6 +179,18 @@ class HostedSegment:
             self._publish_changes()
         finally:
             self.lock.release()
+
+    def begin_seal(self) -> Generator[StoreRequest, StoreReply, SealOutcome]:
+        """The steps that seal this fenced segment with its tail."""
+        with self.lock:
+            return seal(self.name, UnsealedTail.of(self.machine))
+
+    def chain_hint(self) -> int | None:
+        """The name of a chunk near the chain's end, or where the next one will be; None if that is not known."""
+        return self.machine.chain_end
+
+    def _new_replica(self, config: ReplicaConfig) -> SegmentReplica:
+        return SegmentReplica(config)
 
     def discard(self) -> None:
         """Gives back what the constructor took, because the segment could not be opened."""

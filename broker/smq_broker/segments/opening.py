@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from smq_broker.journal.folder import JournalFolder
+from smq_broker.journal.segment_journal import SegmentJournal
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
+from smq_broker.segments.journaling import create_journal
 from smq_broker.segments.predecessors import StoredOutcomes, wait_for_predecessors
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.sealing import SegmentSealer
@@ -18,6 +21,8 @@ from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Durability, Replica, Segment, Topic
 from smq_core.replica.log_entries import ProducerLimits
 from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import segment_to_pb, topic_to_pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 
@@ -41,6 +46,7 @@ class SegmentOpener:
         threads: ThreadSupervisor,
         producer_limits: ProducerLimits,
         on_change: Callable[[], None],
+        journal: JournalFolder | None = None,
     ) -> None:
         self._registry = registry
         self._store = store
@@ -53,6 +59,7 @@ class SegmentOpener:
         self._threads = threads
         self._producer_limits = producer_limits
         self._on_change = on_change
+        self._journal = journal
 
     def open(self, topic: Topic, segment: Segment) -> HostedSegment:
         """Hosts the segment from now on, or leaves everything as it was. Repeating the call is harmless.
@@ -70,6 +77,7 @@ class SegmentOpener:
             )
         hosted, is_new = self._registry.add(topic.uid, segment.name, lambda: self._create(topic, segment))
         if is_new:
+            create_journal(hosted)
             hosted.log.info(
                 "segment.opened", primary=hosted.is_primary, state=hosted.machine.state.value, credit=hosted.credit
             )
@@ -87,6 +95,7 @@ class SegmentOpener:
             self._clock,
             pauses=self._pauses,
             producer_limits=self._producer_limits,
+            journal=self._segment_journal(topic, segment),
             on_chunk_due=self._flusher.enqueue,
             on_change=self._on_change,
         )
@@ -97,6 +106,15 @@ class SegmentOpener:
             hosted.discard()
             raise
         return hosted
+
+    def _segment_journal(self, topic: Topic, segment: Segment) -> SegmentJournal | None:
+        """Only ``Replicated`` segments have one: the filer has all acked messages of the others."""
+        if self._journal is None or segment.durability is Durability.STORED:
+            return None
+        incarnation = self._registry.incarnation
+        return self._journal.segment(
+            pb.OpenSegment(topic=topic_to_pb(topic), segment=segment_to_pb(segment), incarnation=incarnation)
+        )
 
     def _start_primary(self, hosted: HostedSegment) -> None:
         followers = hosted.segment.replicas[1:]

@@ -112,7 +112,7 @@ class SealWatcher:
         hosted = self._queue.get()
         try:
             pauses = self._pauses.read()
-            info = ChainEnd(hosted.chain, hosted.machine.chain_end).sealed()
+            info = ChainEnd(hosted.chain, hosted.chain_hint()).sealed()
             if info is not None:
                 self._on_seal_found(hosted, info)
             elif hosted.awaits_seal_check:

@@ -18,12 +18,13 @@ from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import chunk_info
 from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.journaling import remove_journal
 from smq_broker.segments.payloads import batches_with_append_times
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable, Unavailable
 from smq_core.model.entities import ChunkInfo, SealOutcome, Segment
 from smq_core.replica.segment_replica import ReplicaState
-from smq_core.sealing.chain_sealer import ReadChunk, StoreReply, StoreRequest, UnsealedTail, WriteChunk, WriteSeal, seal
+from smq_core.sealing.chain_sealer import ReadChunk, StoreReply, StoreRequest, WriteChunk, WriteSeal
 from smq_core.sealing.topic_deletion import REASON as TOPIC_DELETED
 from smq_storage.catalog.layouts import read_layout
 from smq_storage.chunks.chain import ChunkChain
@@ -143,7 +144,11 @@ class SegmentSealer:
         """Seals all fenced segments without waiting, if they are not being sealed."""
         for hosted in self._registry.all():
             if hosted.machine.state is ReplicaState.FENCED:
-                self.start(hosted, reason="the broker ends")
+                self.start_at_exit(hosted)
+
+    def start_at_exit(self, hosted: HostedSegment) -> None:
+        """Seals a fenced segment in the background, because the broker ends."""
+        self.start(hosted, reason="the broker ends")
 
     def outcome(self, topic: str, uid: str, segment: str) -> tuple[SealOutcome, tuple[Segment, ...]]:
         """The outcome and the known successors of any segment, from memory or from its seal chunk.
@@ -165,6 +170,7 @@ class SegmentSealer:
             if machine.state is not ReplicaState.SEALED:
                 hosted.successors = successors
                 machine.sealed(info.outcome)
+        remove_journal(hosted)
 
     def _run(self, hosted: HostedSegment, run: _SealRun) -> None:
         try:
@@ -176,14 +182,14 @@ class SegmentSealer:
                 while hosted.machine.chunk_in_flight:
                     hosted.capacity_freed.wait(0.02)
                 known_outcome = hosted.machine.outcome
-                sealer = seal(hosted.name, UnsealedTail.of(hosted.machine))
             if known_outcome is None:
-                outcome = self._drive(hosted, sealer)
+                outcome = self._drive(hosted, hosted.begin_seal())
                 successors = hosted.successors or tuple(self._find_successors(hosted))
                 with hosted as machine:
                     hosted.successors = hosted.successors or successors
                     if machine.state is not ReplicaState.SEALED:
                         machine.sealed(outcome)
+                remove_journal(hosted)
                 self._metrics.seals.inc()
                 hosted.log.info("seal.completed", end=outcome.end, producers=len(outcome.producers))
         except BaseException as error:

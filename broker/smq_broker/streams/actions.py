@@ -10,6 +10,8 @@ from google.protobuf.message import Message
 
 from smq_broker.leader_client.locator import Locator, full_name
 from smq_broker.leader_client.reports import BrokerStatusReporter
+from smq_broker.recovery.recovered_logs import RecoveredLogs
+from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.sealing import SegmentSealer
@@ -35,6 +37,7 @@ class Actions:
         reporter: BrokerStatusReporter,
         locator: Locator,
         claims: ProducerClaims,
+        recovered: RecoveredLogs,
     ) -> None:
         self._registry = registry
         self._opener = opener
@@ -42,6 +45,7 @@ class Actions:
         self._reporter = reporter
         self._locator = locator
         self._claims = claims
+        self._recovered = recovered
         self._by_name: dict[str, tuple[Action, str]] = {
             "open": (self._open, "OpenSegment -> OpenedSegment"),
             "seal": (self._seal, "SealSegment -> SealOutcome"),
@@ -79,15 +83,27 @@ class Actions:
             self._sealer.flush_ahead(self._registry.find(request.segment, request.uid, request.incarnation))
             return None
         successors = [segment_from_pb(s) for s in request.successors]
-        self._registry.check_incarnation(request.incarnation)
         try:
-            hosted = self._registry.get_or_refuse(request.uid, request.segment)
+            hosted = self._find_to_seal(request)
         except NotHosted:
             log.info("seal.not_hosted", segment=request.segment, topic=request.topic)
             raise
         outcome = self._sealer.seal(hosted, successors, request.reason, context.is_cancelled)
         # The leader needs the end and the loss. Thousands of producers would only make the reply large.
         return outcome_to_pb(outcome, only="", successors=hosted.successors)
+
+    def _find_to_seal(self, request: pb.SealSegment) -> HostedSegment:
+        """The segment of this incarnation, or of a former one whose journal this process holds."""
+        if not self._recovered.holds(request.incarnation):
+            self._registry.check_incarnation(request.incarnation)
+            return self._registry.get_or_refuse(request.uid, request.segment)
+        recovered = self._recovered.find(request.incarnation, request.uid, request.segment)
+        if recovered.machine.outcome is None:
+            if request.accept_incomplete:
+                recovered.accept_incomplete(request.known_watermark)
+            else:
+                recovered.check_complete(request.known_watermark)
+        return recovered
 
     def _outcome(self, body: object, _: Any) -> Message:
         request = parse(pb.OutcomeRequest, body)

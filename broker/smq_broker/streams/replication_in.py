@@ -7,14 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq_broker.segments.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES
+from smq_broker.segments.batches import COPY_BELOW_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import PayloadSpan, compact, split_block
+from smq_broker.segments.journaling import is_journal_behind, trim_journal, write_message, write_missing
+from smq_broker.segments.payloads import PayloadSpan, compact
+from smq_broker.segments.replication_messages import decode_entries
 from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
-from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
+from smq_core.replica.log_entries import Entry, ReplicationMessage
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb, producer_from_pb
+from smq_proto.wire import error_to_pb
 
 
 def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, writer: Any) -> None:
@@ -30,7 +32,7 @@ def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, wr
         )
     with hosted as machine:
         hosted.primary_stream_opened()
-        end = machine.end
+        end = machine.durable_end
     try:
         same_schema = hosted.wire.check_stream(reader.schema)
         writer.write(pb.ReplicationReply(end=end, credit=hosted.credit).SerializeToString())
@@ -39,17 +41,25 @@ def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, wr
                 chunk = reader.read_chunk()
             except StopIteration:
                 return
-            message = _decode_message(hosted, chunk, same_schema)
+            message, rows = _decode_message(hosted, chunk, same_schema)
             full = None
             with hosted as machine:
                 before = machine.end
-                end = machine.replicate(message)
+                grown = machine.replicate(message) > before
+                end, behind = machine.durable_end, is_journal_behind(hosted)
                 credit = hosted.adjust_credit(message.credit)
-                if before < end and chunk.data.get_total_buffer_size() < COPY_BELOW_BYTES:
+                if grown and chunk.data.get_total_buffer_size() < COPY_BELOW_BYTES:
                     full = hosted.compactor.add(_payload_spans(message))
+            if behind:
+                if rows is not None:
+                    write_message(hosted, message, bytes(chunk.app_metadata), rows)
+                else:
+                    write_missing(hosted)
+                end = machine.durable_end
             if full is not None:
                 compact(full)
             writer.write(pb.ReplicationReply(end=end, credit=credit).SerializeToString())
+            trim_journal(hosted)  # after the reply, which the primary waits for
     except SmqError as error:
         with suppress(OSError, pa.ArrowException):  # the primary may be gone already
             writer.write(pb.ReplicationReply(end=hosted.machine.end, error=error_to_pb(error)).SerializeToString())
@@ -62,37 +72,20 @@ def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, wr
             hosted.primary_stream_closed()
 
 
-def _decode_message(hosted: HostedSegment, chunk: Any, same_schema: bool) -> ReplicationMessage:
-    """Raises InvalidRequest or SchemaMismatch if the chunk is not a valid message."""
+def _decode_message(
+    hosted: HostedSegment, chunk: Any, same_schema: bool
+) -> tuple[ReplicationMessage, pa.RecordBatch | None]:
+    """The message and the rows of its entries. Raises InvalidRequest or SchemaMismatch if it is not valid."""
     header = parse(pb.ReplicationBatch, chunk.app_metadata or b"")
-    if chunk.data is None or not header.entries:
-        if header.entries or (chunk.data is not None and chunk.data.num_rows):
-            raise InvalidRequest("entries and rows of a replicated message belong together")
-        return ReplicationMessage(header.base_offset, (), header.watermark, header.chain_end, header.credit)
-    batch = hosted.wire.accept(chunk.data, same_schema)
-    rows = [entry.rows for entry in header.entries]
-    if sum(rows) != batch.num_rows or not all(rows):
-        raise InvalidRequest(f"entries with {sum(rows)} rows came with a batch of {batch.num_rows}")
-    payloads = split_block(batch, rows)
-    size = batch.get_total_buffer_size()
-    share = size / batch.num_rows
-    entries = []
-    first = header.base_offset
-    for entry, payload in zip(header.entries, payloads, strict=True):
-        incoming = IncomingBatch(
-            id=BatchId(entry.producer, entry.epoch, entry.sequence, entry.instance),
-            rows=entry.rows,
-            nbytes=int(share * entry.rows) + ENTRY_OVERHEAD_BYTES,
-            partition_min=entry.partition_min,
-            partition_max=entry.partition_max,
-            payload=payload,
-        )
-        inherited = None
-        if entry.HasField("inherited"):
-            inherited = {name: producer_from_pb(state) for name, state in entry.inherited.producers.items()}
-        entries.append(Entry(first, incoming, entry.appended, tuple(entry.forgotten), inherited))
-        first += entry.rows
-    return ReplicationMessage(header.base_offset, tuple(entries), header.watermark, header.chain_end, header.credit)
+    entries: tuple[Entry, ...] = ()
+    batch = None
+    if chunk.data is not None and header.entries:
+        batch = hosted.wire.accept(chunk.data, same_schema)
+        entries = decode_entries(header, batch)
+    elif header.entries or (chunk.data is not None and chunk.data.num_rows):
+        raise InvalidRequest("entries and rows of a replicated message belong together")
+    message = ReplicationMessage(header.base_offset, entries, header.watermark, header.chain_end, header.credit)
+    return message, batch
 
 
 def _payload_spans(message: ReplicationMessage) -> list[PayloadSpan]:

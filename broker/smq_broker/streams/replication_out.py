@@ -19,14 +19,16 @@ import pyarrow.flight as fl
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.batches import MAX_MESSAGE_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.journaling import is_journal_behind, write_message, write_missing
 from smq_broker.segments.payloads import rows_as_batch
+from smq_broker.segments.replication_messages import encode_header
 from smq_core.errors import NotHosted, SegmentSealed, SmqError, Unavailable, WrongIncarnation
 from smq_core.model.entities import Replica
-from smq_core.replica.log_entries import Entry, ReplicationMessage
+from smq_core.replica.log_entries import ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.flight import from_flight, parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, error_from_pb, producer_to_pb
+from smq_proto.wire import PROTOCOL, error_from_pb
 
 HEARTBEAT = 1.0
 UPDATE_DELAY_SECONDS = 0.02
@@ -56,6 +58,8 @@ def connect(address: str) -> Any:
 class FollowerLink:
     """Replicates one segment to one follower. ``on_fenced`` is called when the follower replies that it is fenced.
 
+    The link to the first follower writes the primary's own journal, too.
+
     ``connect_flight`` makes a Flight client of an address.
     """
 
@@ -72,6 +76,7 @@ class FollowerLink:
         self._on_fenced = on_fenced
         self._threads = threads
         self._connect_flight = connect_flight
+        self._journals = hosted.segment.replicas[1] == follower
         self._log = hosted.log.bind(follower=follower.broker)
         self._stream_error: SmqError | None = None
         self._follower_fenced = False
@@ -195,15 +200,27 @@ class FollowerLink:
                         ReplicaState.OPEN,
                     ):
                         return
+                    if self._journals and is_journal_behind(hosted):
+                        break
                     message = self._wait_for_message() or self._next_message()
-            if self._sent == self._answered:
-                self._unanswered_since = time.monotonic()
-            self._sent += 1
-            metadata = _encode(message)
-            if message.entries:
-                writer.write_with_metadata(rows_as_batch(message.entries), metadata)
+            if message is None:
+                write_missing(hosted)
             else:
-                writer.write_metadata(metadata)
+                self._send(writer, message)
+
+    def _send(self, writer: Any, message: ReplicationMessage) -> None:
+        """Sends a message. The journal is written while the follower writes its own."""
+        if self._sent == self._answered:
+            self._unanswered_since = time.monotonic()
+        self._sent += 1
+        header = encode_header(message)
+        if message.entries:
+            rows = rows_as_batch(message.entries)
+            writer.write_with_metadata(rows, header)
+            if self._journals:
+                write_message(self._hosted, message, header, rows)
+        else:
+            writer.write_metadata(header)
 
     def _next_message(self) -> ReplicationMessage | None:
         """The next message: entries at once, a new watermark alone 20 ms after the last message. Lock held."""
@@ -289,32 +306,3 @@ class FollowerLink:
 
 class _StreamEnded(Unavailable):
     """The stream ended without an error; closing it may return one."""
-
-
-def _encode_entry(entry: Entry) -> pb.ReplicationBatch.Entry:
-    inherited = None
-    if entry.inherited is not None:
-        states = {name: producer_to_pb(state) for name, state in entry.inherited.items()}
-        inherited = pb.InheritedProducers(producers=states)
-    return pb.ReplicationBatch.Entry(
-        producer=entry.batch.id.producer,
-        epoch=entry.batch.id.epoch,
-        sequence=entry.batch.id.sequence,
-        instance=entry.batch.id.instance,
-        rows=entry.batch.rows,
-        appended=entry.appended,
-        partition_min=entry.batch.partition_min,
-        partition_max=entry.batch.partition_max,
-        forgotten=entry.forgotten,
-        inherited=inherited,
-    )
-
-
-def _encode(message: ReplicationMessage) -> bytes:
-    return pb.ReplicationBatch(
-        base_offset=message.base_offset,
-        entries=[_encode_entry(entry) for entry in message.entries],
-        watermark=message.watermark,
-        chain_end=message.chain_end,
-        credit=message.credit,
-    ).SerializeToString()

@@ -319,6 +319,8 @@ class SegmentReplica:
                 break
             entries.append(entry)
             size += entry.batch.nbytes
+        if not entries:
+            return None  # it was sealed meanwhile
         return ReplicationMessage(entries[0].first, tuple(entries), self.watermark, self.chain_end)
 
     def journal_written(self, end: int) -> None:

@@ -79,7 +79,7 @@ def _seal_from_filer(
 ) -> SealOutcome:
     chain = ChunkChain(store, topic.name, topic.uid, step.segment)
     schema = chunk_schema(topic.spec.schema)
-    tail = chain_sealer.UnsealedTail(_snapshot_offset(chain), uninherited=step.predecessors)
+    tail = chain_sealer.UnsealedTail(chain.snapshot_hint(), uninherited=step.predecessors)
     steps: Generator[chain_sealer.StoreRequest, chain_sealer.StoreReply, SealOutcome] = chain_sealer.seal(
         step.segment, tail, known_watermark=_acked_upto(store, topic, step), open_ended=step.open_ended
     )
@@ -107,17 +107,6 @@ def _acked_upto(store: Store, topic: Topic, step: SealFromFiler) -> int | None:
         return step.known_watermark
     committed = group_positions.highest_positions(store, topic.name, topic.uid).get(step.segment)
     return max((it for it in (step.known_watermark, committed) if it is not None), default=None)
-
-
-def _snapshot_offset(chain: ChunkChain) -> int:
-    """Where to begin the walk: at the last chunk that has the state of all producers, or at offset 0."""
-    hint = chain.latest_hint()
-    info = chain.info(hint) if hint else None
-    if info is None:
-        return 0
-    if info.snapshot_at is None:
-        return info.first
-    return info.snapshot_at if chain.info(info.snapshot_at) is not None else 0
 
 
 def _find_seal(store: Store, topic: Topic, segment: str) -> SealOutcome | None:

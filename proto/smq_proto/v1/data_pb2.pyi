@@ -426,20 +426,22 @@ class DrainRequest(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ...) -> None: ...
 
 class BrokerStatus(_message.Message):
-    __slots__ = ("broker", "incarnation", "draining", "tail_bytes", "memory_limit", "segments")
+    __slots__ = ("broker", "incarnation", "draining", "tail_bytes", "memory_limit", "segments", "journal_problem")
     BROKER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     TAIL_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     broker: str
     incarnation: str
     draining: bool
     tail_bytes: int
     memory_limit: int
     segments: _containers.RepeatedCompositeFieldContainer[SegmentReport]
-    def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., tail_bytes: _Optional[int] = ..., memory_limit: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentReport, _Mapping]]] = ...) -> None: ...
+    journal_problem: str
+    def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., tail_bytes: _Optional[int] = ..., memory_limit: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentReport, _Mapping]]] = ..., journal_problem: _Optional[str] = ...) -> None: ...
 
 class SegmentReport(_message.Message):
     __slots__ = ("topic", "segment", "primary", "state", "end", "watermark", "chain_end", "tail_bytes", "messages", "bytes", "batches", "histogram", "uid")

@@ -43,6 +43,12 @@ def ensure_root_format(store: Store, retry_policy: RetryPolicy) -> None:
         raise StoreUnsupported(_rejection(store, f"format {found[0].version}"))
 
 
+def root_id(store: Store) -> str:
+    """Tells one root from another, after ``ensure_root_format``; empty if it is not known. Raises StoreUnavailable."""
+    found = read_document(store, paths.ROOT_FORMAT, RootFormat)
+    return found[0].writer if found is not None else ""
+
+
 def _find_topic_of_format_1(store: Store) -> str | None:
     for namespace in store.folders(""):
         for topic in store.folders(namespace) if not namespace.startswith("_") else ():

@@ -99,6 +99,16 @@ class ChunkChain:
         """The first offset of the last chunk in a listing, 0 if there is none. A hint, as listings may be old."""
         return max(self._listed(), default=0)
 
+    def snapshot_hint(self) -> int:
+        """Where a walk may begin that needs the state of all producers: at a chunk that has it, or at offset 0."""
+        hint = self.latest_hint()
+        info = self.info(hint) if hint else None
+        if info is None:
+            return 0
+        if info.snapshot_at is None:
+            return info.first
+        return info.snapshot_at if self.info(info.snapshot_at) is not None else 0
+
     def read_seal_chunk(self, from_hint: int | None = None) -> ChunkInfo | None:
         """The seal chunk, or None if the segment is not sealed.
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry
 
+from smq_broker.journal.folder import FormerIncarnation, JournalFolder
+from smq_broker.journal.metrics import JournalMetrics
+from smq_broker.leader_client.locator import Locator
+from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PauseCounter
@@ -20,13 +27,16 @@ from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_broker.segments.sealing import SegmentSealer
+from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.producer import ProducerStream
+from smq_broker.streams.producer_claims import ProducerClaims
 from smq_broker.streams.replication_in import serve_primary
 from smq_broker.streams.replication_out import FollowerLink
 from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
 from smq_core.replica.log_entries import ProducerLimits
 from smq_proto.v1 import data_pb2 as pb
+from smq_storage.object_store.store import StoreSettings
 from support.in_memory.flight_streams import CallContext, InMemoryFlightClient, PutStream
 from support.waiting import HANG_GUARD, eventually
 
@@ -45,7 +55,10 @@ class _StopRequest:
 
 
 class BrokerParts:
-    """One broker. ``network`` has all brokers by address; ``wrap`` may replace each callback between the parts."""
+    """One broker. ``network`` has all brokers by address; ``wrap`` may replace each callback between the parts.
+
+    With ``journal``, a folder, it begins with what former ones left there. ``start`` counts the broker's starts.
+    """
 
     def __init__(
         self,
@@ -56,8 +69,10 @@ class BrokerParts:
         memory: int = 1 << 30,
         spawn: Spawn | None = None,
         wrap: Wrap = unchanged,
+        journal: Path | None = None,
+        start: int = 1,
     ) -> None:
-        self.replica = Replica(name, f"i-{name}", f"{name}:1")
+        self.replica = Replica(name, f"i-{name}" if start == 1 else f"i-{name}-{start}", f"{name}:1")
         self.network = {} if network is None else network
         self.network[self.replica.address] = self
         self.metrics = BrokerMetrics(CollectorRegistry())
@@ -72,6 +87,15 @@ class BrokerParts:
         self.registry = SegmentRegistry(self.replica.incarnation, on_drain=wrap("on_drain", lambda: None))
         self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads)
         self.stopped = False
+        self.journal_metrics = JournalMetrics()
+        self.journal: JournalFolder | None = None
+        formers: list[FormerIncarnation] = []
+        if journal is not None:
+            self.journal = JournalFolder(journal, self.replica.incarnation, "root", self.journal_metrics)
+            self.journal.lock(wait=0.0)
+            formers = self.journal.recover()
+            self.journal.begin()
+        self.recovered = RecoveredLogs(formers, store, Clock(), on_change=lambda: None)
         self.flusher = Flusher(
             self._hosted,
             self.memory,
@@ -96,7 +120,22 @@ class BrokerParts:
             self.threads,
             ProducerLimits(),
             on_change=wrap("on_change", lambda: None),
+            journal=self.journal,
         )
+        self.reporter = BrokerStatusReporter(name, self.registry, self.memory, self.recovered)
+        self._store = store
+
+    def action(self, name: str, request: Message) -> Message | None:
+        """What the broker answers to a request of the leader."""
+        locator, claims = Locator(self._store, StoreSettings("memory://")), ProducerClaims(self._store, Clock())
+        actions = Actions(self.registry, self.opener, self.sealer, self.reporter, locator, claims, self.recovered)
+        return actions.run(name, request.SerializeToString(), CallContext())
+
+    def kill(self) -> None:
+        """Ends this broker as SIGKILL does: it serves nobody any more, and only its journal stays."""
+        del self.network[self.replica.address]
+        if self.journal is not None:
+            self.journal.unlock()
 
     def stop(self) -> None:
         """Ends the endless threads: those that poll, and those that wait for work."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.segments import registry as registry_module
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
@@ -63,8 +62,7 @@ class CutOffPrimary:
         eventually(lambda: self.hosted.machine.state is ReplicaState.SEALED, what="it has found the seal")
 
     def report(self) -> list[pb.SegmentReport]:
-        reporter = BrokerStatusReporter("b1", self.broker.registry, self.broker.memory)
-        return list(reporter.status().segments)
+        return list(self.broker.reporter.status().segments)
 
 
 @pytest.fixture

@@ -1,0 +1,180 @@
+"""The logs of former incarnations, which this process holds until they are sealed or nobody needs them any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from smq_broker.journal.folder import FormerIncarnation
+from smq_broker.journal.segment_files import segment_folder
+from smq_broker.journal.segment_journal import remove_folder
+from smq_broker.recovery.recovered_segment import RecoveredSegment
+from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.threads import Task, ThreadSupervisor
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_core.errors import NotHosted, SmqError
+from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.wire import segment_from_pb, topic_from_pb
+from smq_storage.catalog.layouts import read_layout
+from smq_storage.catalog.topics import read_topic
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store.store import Store
+
+POLL_SECONDS = 1.0
+CHECK_SECONDS = 10.0
+
+log = structlog.get_logger(__name__)
+
+Key = tuple[str, str, str]
+"""Incarnation, uid of the topic, segment."""
+
+
+@dataclass(slots=True)
+class _UnsealedLog:
+    segment: RecoveredSegment
+    former: FormerIncarnation
+    checked_at: float = float("-inf")
+
+
+class RecoveredLogs:
+    """Safe from many threads. ``on_change`` is called when the leader should get a report soon."""
+
+    def __init__(
+        self, formers: Iterable[FormerIncarnation], store: Store, clock: Clock, on_change: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._held: dict[Key, _UnsealedLog] = {}
+        self._sealed: dict[Key, RecoveredSegment] = {}
+        """They answer repeated requests, and say what was acked beyond their end."""
+        self._known: set[str] = set()
+        for former in formers:
+            self._known.add(former.incarnation)
+            self._add(former, clock)
+
+    def start(self, threads: ThreadSupervisor) -> None:
+        """Raises Unavailable if the system starts no more threads."""
+        if self._held:
+            threads.start(Task("recovered-logs", self._run, endless=True))
+
+    def incarnations(self) -> list[str]:
+        """The former incarnations with a log that is not sealed yet."""
+        return sorted({incarnation for incarnation, _, _ in self._unsealed()})
+
+    def unsealed(self) -> list[HostedSegment]:
+        return list(self._unsealed().values())
+
+    def acked_beyond_end(self) -> list[HostedSegment]:
+        """The sealed ones of which only this process knows that more messages were acked than the seal chunk says."""
+        with self._lock:
+            found = [*self._sealed.values(), *(held.segment for held in self._held.values())]
+        return [segment for segment in found if segment.acked_beyond_end]
+
+    def waiting(self) -> list[str]:
+        """The segments that this process can seal by itself, because their logs are complete."""
+        return [segment.name for segment in self._unsealed().values() if segment.complete]
+
+    def seal_complete(self, start: Callable[[HostedSegment], object]) -> None:
+        """Passes each unsealed segment to ``start`` that needs no leader's consent. Those that fail are tried again."""
+        for segment in self._unsealed().values():
+            try:
+                segment.check_complete()
+                start(segment)
+            except SmqError as error:
+                segment.log.warning("journal.not_sealed", error=error.message)
+
+    def holds(self, incarnation: str) -> bool:
+        """Whether this process found the journal of that incarnation when it started."""
+        return incarnation in self._known
+
+    def find(self, incarnation: str, uid: str, segment: str) -> RecoveredSegment:
+        """Raises NotHosted: this process has nothing of that segment and never will."""
+        key = incarnation, uid, segment
+        with self._lock:
+            found = self._held[key].segment if key in self._held else self._sealed.get(key)
+        if found is None:
+            raise NotHosted(f"the journal of {incarnation} has nothing of {segment}", segment=segment)
+        return found
+
+    def poll(self) -> None:
+        """Forgets logs that are sealed, and those of segments that are gone. The seal watcher finds seal chunks."""
+        now = time.monotonic()
+        with self._lock:
+            held = list(self._held.items())
+        for key, it in held:
+            if it.segment.machine.state is ReplicaState.SEALED:
+                self._drop(key, it, "it is sealed")
+            elif now - it.checked_at >= CHECK_SECONDS:
+                it.checked_at = now
+                try:
+                    reason = self._gone_reason(it)
+                except SmqError as error:
+                    it.segment.log.warning("journal.check_failed", error=error.message)
+                    continue
+                if reason is not None:
+                    self._drop(key, it, reason)
+
+    def _run(self) -> None:
+        while True:
+            self.poll()
+            time.sleep(POLL_SECONDS)
+
+    def _unsealed(self) -> dict[Key, RecoveredSegment]:
+        with self._lock:
+            held = list(self._held.items())
+        return {key: it.segment for key, it in held if it.segment.machine.state is not ReplicaState.SEALED}
+
+    def _add(self, former: FormerIncarnation, clock: Clock) -> None:
+        for recovered in former.logs:
+            try:
+                topic, segment = topic_from_pb(recovered.opened.topic), segment_from_pb(recovered.opened.segment)
+            except (ValueError, SmqError) as error:
+                log.error("journal.unusable", folder=str(recovered.folder), error=str(error))
+                continue
+            chain = ChunkChain(self._store, topic.name, topic.uid, segment.name)
+            hosted = RecoveredSegment(former.incarnation, topic, segment, recovered, chain, clock)
+            self._held[former.incarnation, topic.uid, segment.name] = _UnsealedLog(hosted, former)
+            report = hosted.log.info if recovered.complete else hosted.log.warning
+            report(
+                "journal.recovered",
+                incarnation=former.incarnation,
+                first=recovered.first,
+                end=recovered.end,
+                bytes=recovered.size,
+                problem=recovered.problem,
+            )
+
+    def _gone_reason(self, held: _UnsealedLog) -> str | None:
+        """Why nobody needs this log any more, or None. A seal chunk may be gone with the segment's other files."""
+        topic, segment = held.segment.topic, held.segment.segment
+        found = read_layout(self._store, topic.name, topic.uid)
+        if found is not None:
+            layout = found[0]
+            named = any(it.name == segment.name for it in layout.segments)
+            return "no layout has it any more" if layout.next_number > segment.number and not named else None
+        if held.former.same_root and read_topic(self._store, topic.name, topic.uid) is None:
+            return "its topic was deleted"
+        return None
+
+    def _drop(self, key: Key, held: _UnsealedLog, reason: str) -> None:
+        segment = held.segment
+        segment.log.info("journal.dropped", incarnation=segment.incarnation, reason=reason)
+        segment.release()
+        with self._lock:
+            del self._held[key]
+            if segment.machine.state is ReplicaState.SEALED:
+                self._sealed[key] = segment
+            is_last = all(it.former is not held.former for it in self._held.values())
+        try:
+            if is_last:
+                held.former.remove()
+            else:
+                remove_folder(segment_folder(held.former.folder, segment.topic.uid, segment.name))
+        except OSError as error:
+            segment.log.warning("journal.remove_failed", error=str(error))
+        self._on_change()

@@ -1,0 +1,123 @@
+"""One segment from the journal of a process that has ended, hosted in its place until it is sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pyarrow as pa
+
+from smq_broker.journal.recovery import RecoveredLog
+from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.runtime.clock import Clock
+from smq_broker.runtime.pauses import PauseCounter
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.replication_messages import decode_entries
+from smq_core.errors import InvalidRequest, JournalIncomplete
+from smq_core.model.entities import SealOutcome, Segment, Topic
+from smq_core.replica.log_entries import Entry, ReplicaConfig
+from smq_core.replica.segment_replica import SegmentReplica
+from smq_core.sealing.chain_sealer import StoreReply, StoreRequest, UnsealedTail, seal
+from smq_storage.chunks.chain import ChunkChain
+
+
+class RecoveredSegment(HostedSegment):
+    """A fenced replica with the incarnation of the former process.
+
+    Its tail is read from the files only when it is sealed, and costs page cache instead of memory.
+    """
+
+    def __init__(
+        self, incarnation: str, topic: Topic, segment: Segment, log: RecoveredLog, chain: ChunkChain, clock: Clock
+    ) -> None:
+        self._recovered = log
+        self._known_loss: int | None = None
+        super().__init__(
+            topic,
+            segment,
+            incarnation,
+            chain,
+            MemoryAccounting(1 << 40),  # nothing is reserved
+            clock,
+            pauses=PauseCounter(lambda: 0.0),
+            on_chunk_due=_ignore,
+            on_change=_ignore,
+        )
+        self.fenced.set()
+
+    @property
+    def complete(self) -> bool:
+        return self._recovered.complete
+
+    def check_complete(self, known_watermark: int = 0) -> None:
+        """Raises JournalIncomplete unless journal and filer have all that this replica counted for the watermark.
+
+        Messages below ``known_watermark`` were acked. May raise StoreUnavailable, CorruptChunk.
+        """
+        log = self._recovered
+        problem = log.problem
+        if problem is None and (log.first or log.end < known_watermark):
+            chain_end = self._chain_end()
+            if log.end > log.first > chain_end:
+                problem = log.problem = f"it begins at message {log.first}, and the filer ends at {chain_end}"
+            elif max(log.end, chain_end) < known_watermark:
+                problem = f"it ends at {log.end}, but messages below {known_watermark} were acked"
+        if problem is not None:
+            raise JournalIncomplete(
+                f"the journal of {self.name} at {self.incarnation} is incomplete: {problem}",
+                end=log.end,
+                watermark=log.watermark,
+            )
+
+    def accept_incomplete(self, known_watermark: int = 0) -> None:
+        """The next seal takes what there is, and records that messages beyond it may be lost.
+
+        May raise StoreUnavailable, CorruptChunk.
+        """
+        try:
+            self.check_complete(known_watermark)
+        except JournalIncomplete:
+            self._known_loss = max(known_watermark, self._recovered.watermark)
+
+    def begin_seal(self) -> Generator[StoreRequest, StoreReply, SealOutcome]:
+        """May raise StoreUnavailable, CorruptChunk, and JournalIncomplete if the rows cannot be decoded."""
+        replica = SegmentReplica.recovered(self.machine.config, self._entries(), self._recovered.watermark)
+        held = UnsealedTail.of_recovered(replica, self.chain.snapshot_hint())
+        return seal(self.name, held, known_watermark=self._known_loss, open_ended=self._known_loss is not None)
+
+    def chain_hint(self) -> int | None:
+        return None
+
+    def _new_replica(self, config: ReplicaConfig) -> SegmentReplica:
+        replica = SegmentReplica.recovered(config, (), self._recovered.watermark)
+        replica.end = max(self._recovered.end, replica.watermark)
+        return replica
+
+    def release(self) -> None:
+        """Frees the mapped files, after the seal."""
+        self._recovered.release()
+
+    def _entries(self) -> tuple[Entry, ...]:
+        log = self._recovered
+        found: list[Entry] = []
+        try:
+            for header, batch in log.messages(self.wire.message):
+                found.extend(decode_entries(header, batch))
+        except (pa.ArrowException, OSError, InvalidRequest) as error:
+            # The checksums were right, so the writer had another format.
+            log.problem, log.end = f"it cannot be decoded: {error}", found[-1].end if found else log.first
+            if self._known_loss is None:
+                self.check_complete()
+        return tuple(found)
+
+    def _chain_end(self) -> int:
+        end = 0
+        for start in dict.fromkeys((self.chain.latest_hint(), 0)):
+            for info in self.chain.walk(start):
+                end = info.end
+            if end:
+                break
+        return end
+
+
+def _ignore(*_: Any) -> None: ...

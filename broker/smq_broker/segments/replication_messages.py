@@ -1,0 +1,72 @@
+"""Messages between primary and follower: a protobuf header beside one Arrow batch with the rows of all entries.
+
+The journal keeps the same bytes.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES
+from smq_broker.segments.payloads import split_block
+from smq_core.errors import InvalidRequest
+from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import producer_from_pb, producer_to_pb
+
+
+def encode_header(message: ReplicationMessage) -> bytes:
+    """The header; ``payloads.rows_as_batch`` makes the batch."""
+    return pb.ReplicationBatch(
+        base_offset=message.base_offset,
+        entries=[_encode_entry(entry) for entry in message.entries],
+        watermark=message.watermark,
+        chain_end=message.chain_end,
+        credit=message.credit,
+    ).SerializeToString()
+
+
+def decode_entries(header: pb.ReplicationBatch, batch: pa.RecordBatch) -> tuple[Entry, ...]:
+    """The entries of a message, whose payloads share the batch. Raises InvalidRequest if their rows do not match."""
+    rows = [entry.rows for entry in header.entries]
+    if sum(rows) != batch.num_rows or not all(rows):
+        raise InvalidRequest(f"entries with {sum(rows)} rows came with a batch of {batch.num_rows}")
+    payloads = split_block(batch, rows)
+    size = batch.get_total_buffer_size()
+    share = size / batch.num_rows
+    entries = []
+    first = header.base_offset
+    for entry, payload in zip(header.entries, payloads, strict=True):
+        incoming = IncomingBatch(
+            id=BatchId(entry.producer, entry.epoch, entry.sequence, entry.instance),
+            rows=entry.rows,
+            nbytes=int(share * entry.rows) + ENTRY_OVERHEAD_BYTES,
+            partition_min=entry.partition_min,
+            partition_max=entry.partition_max,
+            payload=payload,
+        )
+        inherited = None
+        if entry.HasField("inherited"):
+            inherited = {name: producer_from_pb(state) for name, state in entry.inherited.producers.items()}
+        entries.append(Entry(first, incoming, entry.appended, tuple(entry.forgotten), inherited))
+        first += entry.rows
+    return tuple(entries)
+
+
+def _encode_entry(entry: Entry) -> pb.ReplicationBatch.Entry:
+    inherited = None
+    if entry.inherited is not None:
+        states = {name: producer_to_pb(state) for name, state in entry.inherited.items()}
+        inherited = pb.InheritedProducers(producers=states)
+    return pb.ReplicationBatch.Entry(
+        producer=entry.batch.id.producer,
+        epoch=entry.batch.id.epoch,
+        sequence=entry.batch.id.sequence,
+        instance=entry.batch.id.instance,
+        rows=entry.batch.rows,
+        appended=entry.appended,
+        partition_min=entry.batch.partition_min,
+        partition_max=entry.batch.partition_max,
+        forgotten=entry.forgotten,
+        inherited=inherited,
+    )

@@ -1,0 +1,283 @@
+"""What brokers acked survives their end in journals, and a later process seals from them."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smq_broker.journal import folder as folder_module
+from smq_broker.journal import segment_journal
+from smq_broker.journal.segment_journal import SegmentJournal
+from smq_core.errors import InvalidRequest, JournalIncomplete, NotHosted, Unavailable, WrongIncarnation
+from smq_core.model.lost_range import LostRange
+from smq_core.replica.segment_replica import ReplicaState
+from support.data.raw_flight import rows
+from support.in_memory.journaled_brokers import JournaledBrokers
+from support.waiting import HANG_GUARD, eventually
+
+VALUES = [b"a", b"bb", b"", b"dddd", b"e"]
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> JournaledBrokers:
+    return JournaledBrokers(tmp_path)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_either_of_two_killed_brokers_has_all_that_was_acked(brokers: JournaledBrokers, number: int) -> None:
+    brokers.write(VALUES)
+    brokers.restart()
+    assert brokers.brokers[number].recovered.incarnations() == [brokers.segment.replicas[number].incarnation]
+    outcome = brokers.seal_recovered(number, len(VALUES))
+    assert (outcome.end, outcome.lost) == (len(VALUES), None)
+    assert brokers.stored_values() == VALUES
+    assert outcome.producers == {} and brokers.chain.read_seal_chunk() is not None
+
+
+def test_the_producers_state_comes_from_chain_and_journal(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES[:2], "p")
+    brokers.flush()
+    brokers.write(VALUES[2:], "q")
+    brokers.restart()
+    brokers.seal_recovered(0)
+    seal = brokers.chain.read_seal_chunk()
+    assert seal is not None
+    assert {name: state.last_sequence for name, state in seal.outcome.producers.items()} == {"p": 1, "q": 2}
+    assert brokers.stored_values() == VALUES
+
+
+def test_a_stored_tail_needs_no_records_and_loses_nothing(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    brokers.flush()
+    for number in (0, 1):
+        eventually(lambda number=number: sum(it.stat().st_size for it in brokers.files(number)[:-1]) == 0)
+    brokers.restart()
+    for number in (0, 1):
+        outcome = brokers.seal_recovered(number, len(VALUES))
+        assert (outcome.end, outcome.lost) == (len(VALUES), None)
+
+
+def test_a_segment_without_messages_is_recovered(brokers: JournaledBrokers) -> None:
+    brokers.restart()
+    assert brokers.seal_recovered(0).end == 0
+
+
+def test_a_sealed_segment_leaves_nothing(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    for broker in brokers.brokers:
+        broker.seal(brokers.topic, brokers.segment)
+    assert brokers.files(0) == brokers.files(1) == []
+    assert all(it.journal_metrics.disk_bytes == 0 for it in brokers.brokers)
+    brokers.restart()
+    assert not brokers.brokers[0].recovered.incarnations()
+    with pytest.raises(WrongIncarnation):
+        brokers.seal_recovered(0)
+
+
+def test_a_restarted_broker_seals_nothing_that_its_former_process_did_not_have(brokers: JournaledBrokers) -> None:
+    brokers.restart()
+    with pytest.raises(NotHosted):
+        brokers.brokers[0].recovered.find(brokers.segment.replicas[0].incarnation, "another", brokers.segment.name)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_nothing_is_acked_before_both_journals_have_it(
+    brokers: JournaledBrokers, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_write, waits = threading.Event(), threading.Event()
+    slow = brokers.brokers[number].hosted(brokers.topic, brokers.segment).journal
+    append = SegmentJournal.append
+
+    def append_slowly(journal: SegmentJournal, *args: Any) -> None:
+        if journal is slow:
+            waits.set()
+            assert may_write.wait(HANG_GUARD)
+        append(journal, *args)
+
+    monkeypatch.setattr(SegmentJournal, "append", append_slowly)
+    producer = brokers.brokers[0].produce(brokers.topic, brokers.segment)
+    producer.send(0, rows([b"a"]))
+    assert waits.wait(HANG_GUARD)
+    follower = brokers.brokers[1].hosted(brokers.topic, brokers.segment)
+    eventually(lambda: follower.machine.end == 1, "the other replica has it")
+    machine = brokers.brokers[0].hosted(brokers.topic, brokers.segment).machine
+    assert (machine.end, machine.watermark) == (1, 0)
+    may_write.set()
+    assert producer.wait_acked(0) == 0
+
+
+def test_only_one_link_of_three_replicas_writes_the_journal(tmp_path: Path) -> None:
+    brokers = JournaledBrokers(tmp_path, count=3)
+    brokers.write(VALUES)
+    brokers.restart()
+    for number in range(3):
+        (recovered,) = brokers.brokers[number].recovered.unsealed()
+        assert recovered.machine.end == len(VALUES)
+    assert brokers.seal_recovered(2).end == len(VALUES)
+    assert brokers.stored_values() == VALUES
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_stream_that_breaks_before_the_journal_is_written_leaves_no_gap(
+    brokers: JournaledBrokers, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = brokers.brokers[number].hosted(brokers.topic, brokers.segment).journal
+    append = SegmentJournal.append
+    failures = [Unavailable("the stream breaks")] * 2
+
+    def fail_twice(it: SegmentJournal, *args: Any) -> None:
+        if it is journal and failures:
+            raise failures.pop()
+        append(it, *args)
+
+    monkeypatch.setattr(SegmentJournal, "append", fail_twice)
+    brokers.write(VALUES)
+    assert not failures
+    brokers.restart()
+    assert brokers.seal_recovered(number, len(VALUES)).end == len(VALUES)
+    assert brokers.stored_values() == VALUES
+
+
+# ---- damage
+
+
+def damage_last_record(brokers: JournaledBrokers, number: int) -> None:
+    file = [it for it in brokers.files(number) if it.suffix == ".log"][-1]
+    content = bytearray(file.read_bytes())
+    content[-70] ^= 1
+    file.write_bytes(content)
+
+
+def test_an_incomplete_journal_says_what_it_has(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    damage_last_record(brokers, 0)
+    brokers.restart()
+    with pytest.raises(JournalIncomplete, match="is damaged") as raised:
+        brokers.seal_recovered(0)
+    assert raised.value.end < len(VALUES)
+    assert brokers.chain.read_seal_chunk() is None
+    assert brokers.seal_recovered(1).end == len(VALUES), "the other one has all"
+
+
+def test_an_incomplete_journal_is_used_if_nobody_has_more(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    damage_last_record(brokers, 0)
+    brokers.restart()
+    outcome = brokers.seal_recovered(0, len(VALUES), accept_incomplete=True)
+    assert brokers.stored_values() == VALUES[: outcome.end]
+    assert outcome.end < len(VALUES)
+    assert outcome.lost == LostRange(outcome.end, len(VALUES), open_ended=True)
+
+
+def test_a_journal_that_ends_before_a_known_watermark_is_incomplete(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES[:3])
+    brokers.restart()
+    with pytest.raises(JournalIncomplete, match="messages below 4 were acked"):
+        brokers.seal_recovered(0, 4)
+    assert brokers.seal_recovered(0, 3).end == 3
+
+
+def test_a_journal_whose_beginning_is_missing_is_incomplete(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for broker in brokers.brokers:
+        journal = broker.hosted(brokers.topic, brokers.segment).journal
+        assert journal is not None
+        journal._file_bytes = 1
+    brokers.write(VALUES)
+    brokers.files(0)[0].unlink()
+    brokers.restart()
+    with pytest.raises(JournalIncomplete, match="the filer ends at 0"):
+        brokers.seal_recovered(0)
+    assert not brokers.brokers[0].recovered.waiting(), "this process does not seal it by itself"
+
+
+def test_after_a_reboot_no_journal_is_complete(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    brokers.write(VALUES)
+    monkeypatch.setattr(folder_module, "_read_boot_id", lambda _: "another boot")
+    brokers.restart()
+    with pytest.raises(JournalIncomplete, match="started again") as raised:
+        brokers.seal_recovered(0)
+    assert raised.value.end == len(VALUES)
+
+
+def test_a_full_disk_stops_nothing_and_is_reported(brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers.write(VALUES[:1])
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(segment_journal.os, "writev", fail)
+        brokers.write(VALUES, "q")
+    brokers.write(VALUES, "r")
+    for broker in brokers.brokers:
+        assert "No space left" in broker.reporter.status().journal_problem
+        assert broker.journal_metrics.failures == 1
+    brokers.restart()
+    with pytest.raises(JournalIncomplete, match="a write to this journal failed"):
+        brokers.seal_recovered(0)
+
+
+def test_a_disk_that_fails_while_a_segment_opens_leaves_it_without_a_journal(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(segment_journal, "write_definition", fail)
+    brokers.segment = brokers.open(*brokers.brokers, number=1)
+    brokers.write(VALUES)
+    brokers.restart()
+    with pytest.raises(NotHosted):
+        brokers.seal_recovered(0)
+
+
+def test_a_replica_that_cannot_mark_its_journal_acks_nothing_more(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(segment_journal.os, "writev", fail)
+    monkeypatch.setattr(segment_journal, "mark_broken", fail)
+    producer = brokers.brokers[0].produce(brokers.topic, brokers.segment)
+    producer.send(0, rows([b"a"]))
+    hosted = brokers.brokers[0].hosted(brokers.topic, brokers.segment)
+    eventually(lambda: hosted.machine.state is not ReplicaState.OPEN, "it is fenced")
+    assert not producer.acked
+
+
+# ---- the folder
+
+
+def test_two_processes_never_use_one_folder(brokers: JournaledBrokers) -> None:
+    with pytest.raises(InvalidRequest, match="used by another process"):
+        brokers.start("b1")
+
+
+def test_folders_of_others_are_left_alone(brokers: JournaledBrokers) -> None:
+    foreign = brokers.folder / "b1" / "lost+found"
+    foreign.mkdir()
+    brokers.restart()
+    assert foreign.exists()
+
+
+def test_a_process_that_starts_twice_recovers_both(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    first = brokers.segment
+    brokers.restart()
+    brokers.segment = brokers.open(*brokers.brokers, number=1)
+    brokers.write(VALUES[:2])
+    second = brokers.segment
+    brokers.restart()
+    assert brokers.brokers[0].recovered.incarnations() == ["i-b1", "i-b1-2"]
+    for segment, count in ((first, 5), (second, 2)):
+        brokers.segment = segment
+        assert brokers.seal_recovered(0).end == count
