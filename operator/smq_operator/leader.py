@@ -92,7 +92,7 @@ def build_leader(
     registry, warm_up = BrokerRegistry(platform), WarmUp(clock, warm_up_us)
     topics, events, queue, decisions = TopicDirectory(), TopicEvents(), WorkQueue(), DecisionLog()
     assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue)
-    sealing = SealExecutor(store, brokers, retry_policy, writer_id)
+    sealing = SealExecutor(store, brokers, registry.receiver, retry_policy, writer_id)
     effects = effect_runner(store, brokers, sealing, clock, retry_policy, tasks.problems)
     sync = TopicSync(
         platform,

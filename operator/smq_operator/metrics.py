@@ -44,10 +44,10 @@ class _LeaderMetrics(PrometheusCollector):
         )
         states: Counter[str] = Counter()
         for broker in self._brokers.all():
-            draining = broker.draining and broker.gone is None
+            draining = broker.draining and broker.terminated is None
             states["draining" if draining else broker.liveness(now).value] += 1
         brokers = GaugeMetricFamily("smq_leader_brokers", "Known broker incarnations.", labels=["state"])
-        for state in ("alive", "suspect", "gone", "draining"):
+        for state in ("alive", "suspect", "ended", "recovered", "gone", "draining"):
             brokers.add_metric([state], states[state])
         yield brokers
         yield from self._segments()

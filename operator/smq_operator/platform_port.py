@@ -37,6 +37,17 @@ class Problem:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class TerminationProof:
+    """Why an incarnation has certainly ended, as text for people.
+
+    ``journal_gone``: no later process can have its journal either, because it had none or the journal went with it.
+    """
+
+    text: str
+    journal_gone: bool = True
+
+
 class Platform(Protocol):
     """See the module's docstring."""
 
@@ -80,11 +91,11 @@ class Platform(Protocol):
         """
         ...
 
-    def termination_proof(self, incarnation: str, reporting: bool = False) -> str | None:
-        """Why this incarnation has certainly ended, or None. That it is unreachable proves nothing.
+    def termination_proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
+        """The proof that this incarnation has ended, or None. That it is unreachable proves nothing.
 
         ``reporting``: whether its reports still arrive. A live incarnation overrides proofs that rest on a manual
-        action (a forced Pod deletion, a Node removal).
+        action (a forced Pod deletion, a Node removal). A later proof may add that the journal is gone.
         """
         ...
 

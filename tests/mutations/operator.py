@@ -6,6 +6,8 @@ from .mutation import Mutation
 
 REGISTRY = "operator/smq_operator/brokers/registry.py"
 TEST_REGISTRY = "tests/unit/operator/brokers/test_registry.py"
+TEST_JOURNALS = "tests/unit/operator/brokers/test_journals.py"
+TEST_RECOVERED = "tests/unit/operator/reconcile/test_recovered_journals.py"
 TEST_PAUSES = "tests/unit/operator/brokers/test_leader_pauses.py"
 EFFECTS = "operator/smq_operator/reconcile/effects.py"
 CHAIN = "storage/smq_storage/chunks/chain.py"
@@ -39,8 +41,8 @@ MUTATIONS = (
         "register_an_incarnation_that_is_gone",
         "An incarnation that was declared gone stays gone, and its reports are refused.",
         REGISTRY,
-        "        if broker.gone is not None:\n            raise WrongIncarnation(",
-        "        if known is None and broker.gone is not None:\n            raise WrongIncarnation(",
+        "        if broker.terminated is not None:\n            raise WrongIncarnation(",
+        "        if known is None and broker.terminated is not None:\n            raise WrongIncarnation(",
         (f"{TEST_REGISTRY}::test_a_newer_incarnation_makes_the_older_one_gone_for_ever",),
     ),
     Mutation(
@@ -74,6 +76,49 @@ MUTATIONS = (
         "broker.draining = broker.draining or report.leaving or report.status.draining",
         "broker.draining = report.leaving or report.status.draining",
         (f"{TEST_REGISTRY}::test_draining_stays",),
+    ),
+    Mutation(
+        "take_a_process_that_ended_for_gone",
+        "A process that ended is not gone, because its journal may come back.",
+        REGISTRY,
+        "        if journal_gone:\n",
+        "        if why:\n",
+        (f"{TEST_JOURNALS}::test_a_process_that_ended_is_not_gone",),
+    ),
+    Mutation(
+        "wait_for_a_journal_that_the_next_process_lacks",
+        "A process that registers without the journal of a former one proves that it is gone.",
+        REGISTRY,
+        'registered without its journal", now, journal_gone=True)',
+        'registered without its journal", now, journal_gone=False)',
+        (f"{TEST_JOURNALS}::test_a_process_that_comes_back_without_the_journal_proves_that_it_is_gone",),
+    ),
+    Mutation(
+        "request_a_seal_of_the_process_that_ended",
+        "A replica whose journal was recovered is sealed by the process that has the journal.",
+        REGISTRY,
+        "return replica if holder is None else holder.replica",
+        "return replica",
+        (
+            f"{TEST_JOURNALS}::test_the_next_process_seals_for_the_one_whose_journal_it_has",
+            f"{TEST_RECOVERED}::test_one_journal_is_enough_and_a_later_leader_finds_it",
+        ),
+    ),
+    Mutation(
+        "let_a_broker_leave_with_recovered_journals",
+        "A broker stays until the journals that it recovered are sealed.",
+        "operator/smq_operator/api/brokers.py",
+        "held = (report.incarnation, *report.recovered)",
+        "held = (report.incarnation,)",
+        (f"{TEST_RECOVERED}::test_a_broker_stays_until_its_recovered_journals_are_sealed",),
+    ),
+    Mutation(
+        "repeat_requests_to_an_incomplete_journal",
+        "An incomplete journal is used only when nothing better is left.",
+        EFFECTS,
+        "            reconciler.journal_incomplete(name, replica.incarnation, error.end, error.watermark)\n",
+        "            reconciler.seal_refused(name, replica.incarnation, self._now())\n",
+        (f"{TEST_RECOVERED}::test_damaged_journals_are_used_if_there_is_nothing_better",),
     ),
     Mutation(
         "believe_a_probe_that_a_pause_interrupted",
@@ -255,6 +300,14 @@ MUTATIONS = (
         "        if listed is None or listed <= since:\n            return None\n",
         "",
         (f"{TEST_PROOFS}::test_an_unknown_pod_is_looked_up_and_only_then_missing",),
+    ),
+    Mutation(
+        "take_the_journal_of_a_container_for_gone",
+        "The journal of a container that ended is in its Pod.",
+        PROOFS,
+        "journal_gone=not _has_journal(pod)",
+        "journal_gone=True",
+        (f"{TEST_PROOFS}::test_the_journal_of_a_container_that_ended_is_in_its_pod_until_the_pod_is_gone",),
     ),
     # ---- the status on Kubernetes
     Mutation(

@@ -57,13 +57,14 @@ class Reason(StrEnum):
 class Liveness(StrEnum):
     """The leader's view of an incarnation.
 
-    An unreachable one is only SUSPECT. So is one whose process ended, as long as its journal may come back. RECOVERED
+    An unreachable one is only SUSPECT. ENDED means that its process has ended, but its journal may come back. RECOVERED
     means that a newer process of the same broker has its journal: it can seal, but nothing else. GONE needs a proof
     that process and journal are gone.
     """
 
     ALIVE = "alive"
     SUSPECT = "suspect"
+    ENDED = "ended"
     RECOVERED = "recovered"
     GONE = "gone"
 
@@ -75,7 +76,7 @@ class Liveness(StrEnum):
     @property
     def terminated(self) -> bool:
         """Whether this process certainly accepts nothing any more."""
-        return self in (Liveness.RECOVERED, Liveness.GONE)
+        return self in (Liveness.ENDED, Liveness.RECOVERED, Liveness.GONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,14 @@ class _PlanningPass:
         return True
 
 
+_UNAVAILABLE = {
+    Liveness.SUSPECT: "does not answer",
+    Liveness.ENDED: "has ended",
+    Liveness.RECOVERED: "was restarted",
+    Liveness.GONE: "is gone",
+}
+
+
 def _replica_problem(
     segment: Segment, brokers: Mapping[str, BrokerView], refused: set[tuple[str, str]]
 ) -> tuple[Reason, str] | None:
@@ -234,8 +242,8 @@ def _replica_problem(
         return None
     for replica, broker in zip(segment.replicas, replica_brokers, strict=True):
         if broker is None or broker.liveness is not Liveness.ALIVE:
-            problem = "is gone" if broker is not None and broker.liveness is Liveness.GONE else "does not answer"
-            return Reason.FAILOVER, f"broker {replica.broker} {problem}"
+            liveness = broker.liveness if broker is not None else Liveness.SUSPECT
+            return Reason.FAILOVER, f"broker {replica.broker} {_UNAVAILABLE[liveness]}"
         if (segment.name, replica.incarnation) in refused:
             return Reason.FAILOVER, f"broker {replica.broker} cannot serve it"
     for replica in segment.replicas:

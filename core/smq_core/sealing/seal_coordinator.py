@@ -53,7 +53,13 @@ class SealBlocked:
 
 SealStep = RequestSeal | SealFromFiler | SealBlocked
 
-_PREFERENCE = {Liveness.ALIVE: 0, Liveness.RECOVERED: 1, Liveness.SUSPECT: 2, Liveness.GONE: 3}
+_PREFERENCE = {
+    Liveness.ALIVE: 0,
+    Liveness.RECOVERED: 1,
+    Liveness.SUSPECT: 2,
+    Liveness.ENDED: 3,
+    Liveness.GONE: 4,
+}
 
 
 @dataclass(slots=True)
@@ -112,6 +118,8 @@ class SealCoordinator:
         for replica in sorted(candidates, key=lambda r: _PREFERENCE[liveness(r.incarnation)]):
             attempt = self._attempts[replica.incarnation]
             state = liveness(replica.incarnation)
+            if state is Liveness.ENDED:
+                continue  # nobody can answer before the journal is back
             if attempt.requested_at is not None:
                 waiting = True
                 if not state.can_seal:

@@ -177,7 +177,7 @@ class AdminService:
 
     @unary_handler
     async def DrainBroker(self, request: lpb.DrainBrokerRequest) -> lpb.Empty:
-        living = [b for b in self.registry.named(request.broker) if b.gone is None]
+        living = [b for b in self.registry.named(request.broker) if b.terminated is None]
         if not living:
             known = ", ".join(sorted({b.replica.broker for b in self.registry.alive(self.clock())})) or "none"
             raise InvalidRequest(f"there is no broker {request.broker} (known brokers: {known})")

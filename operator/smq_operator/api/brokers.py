@@ -78,21 +78,24 @@ class BrokerService:
             self.liveness_probes.report_unresponsive(report.incarnation, by=report.broker)
         assigned = self.assignments.segments_of(report.incarnation)
         unwritten = any(s.primary and s.state == "open" and s.end > s.chain_end for s in report.status.segments)
-        may_leave = broker.draining and not assigned and not unwritten and self._layouts_known(broker)
-        may_leave = may_leave and not unrecorded_loss
-        may_leave = may_leave and not self.topic_deletions.blocks_leaving(report.incarnation)
+        held = (report.incarnation, *report.recovered)
+        may_leave = broker.draining and not unwritten and not unrecorded_loss and self._layouts_known(broker)
+        may_leave = may_leave and not any(self.assignments.segments_of(incarnation) for incarnation in held)
+        may_leave = may_leave and not any(self.topic_deletions.blocks_leaving(incarnation) for incarnation in held)
         others = any(self._is_draining(other) for other in self.registry.all() if other is not broker)
         return lpb.BrokerReportReply(may_leave=may_leave, assigned=assigned, others_drain=others)
 
     def _is_draining(self, broker: Broker) -> bool:
         """Whether segments still have to move from it. A broker without segments has finished draining."""
-        if not broker.draining or broker.gone is not None:
+        if not broker.draining or broker.terminated is not None:
             return False
         return bool(self.assignments.segments_of(broker.replica.incarnation)) or not self._layouts_known(broker)
 
     def _layouts_known(self, broker: Broker) -> bool:
         """Whether the leader knows every layout that may assign a segment with messages to this broker."""
-        return self.topics.layouts_known_for({segment.topic for segment in broker.status.segments})
+        hosted = {segment.topic for segment in broker.status.segments}
+        # A report does not say which topics the journals of former incarnations belong to.
+        return self.topics.layouts_known_for(set(self.topics) if broker.recovered else hosted)
 
     async def _reject_duplicate_name(self, report: lpb.BrokerReport) -> None:
         """Rejects the second of two living processes with one name, which would make each other look gone."""

@@ -51,7 +51,7 @@ class LivenessProbes:
     def report_unresponsive(self, incarnation: str, by: str) -> None:
         """Starts to probe this incarnation, to which ``by`` has no connection."""
         broker = self._registry.get(incarnation)
-        if broker is None or broker.gone is not None or incarnation in self._probing:
+        if broker is None or broker.terminated is not None or incarnation in self._probing:
             return
         self._tasks.spawn(self._check(broker, by))
         self._probing.add(incarnation)
@@ -68,7 +68,7 @@ class LivenessProbes:
     async def _check(self, broker: Broker, by: str) -> None:
         incarnation = broker.replica.incarnation
         try:
-            while broker.gone is None:
+            while broker.terminated is None:
                 pauses = self._pauses
                 answered = await self.probe(broker)
                 self._now()  # notices a pause during the probe

@@ -1,8 +1,12 @@
 """The registry of brokers: one entry per incarnation, updated by reports, termination proofs and liveness probes.
 
 It exists in memory only. An incarnation is ALIVE while it reports. It is SUSPECT when its reports stop, or when a probe
-confirms a peer's report that it is unreachable. It is GONE, forever, only by proof: the platform has one, or a newer
-incarnation of the same broker has registered.
+confirms a peer's report that it is unreachable. A process that has ended, as the platform proves or a newer incarnation
+of the same broker by registering, never reports again. Its journal may outlive it:
+
+- It is ENDED until the next incarnation of the broker reports whether it has the journal.
+- It is RECOVERED while that one lists it, and can seal in its place. It is SUSPECT when that one is.
+- It is GONE, forever, when the next incarnation does not list it, or the platform proves that the journal is gone.
 
 If a SUSPECT incarnation reports again, it was only slow, so its report timeout doubles. Otherwise a cluster with too
 little CPU would fail over again and again, which costs the CPU that it lacks.
@@ -49,8 +53,16 @@ class Broker:
     timeout_changed_at: int = 0
     suspected: bool = False
     """A probe failed. Only a successful probe clears this; reports do not."""
+    ended: str | None = None
+    """Why its process has certainly ended, as text for people; None while there is no proof."""
+    ended_at: int = 0
+    """When the leader learned that."""
     gone: str | None = None
-    """The termination proof, as text for people; None while there is none."""
+    """Why its journal has certainly ended with it; None while the journal may come back."""
+    journal_holder: Broker | None = None
+    """The newer incarnation that reported that it has this one's journal."""
+    recovered: frozenset[str] = frozenset()
+    """The former incarnations whose journals this one has."""
     _accepting_segments: tuple[pb.BrokerStatus, frozenset[tuple[str, str]]] | None = None
 
     def holds(self, uid: str, segment: str) -> bool:
@@ -63,9 +75,28 @@ class Broker:
     def liveness(self, now: int) -> Liveness:
         if self.gone is not None:
             return Liveness.GONE
+        if self.ended is not None:
+            holder = self.journal_holder
+            if holder is None or holder.terminated is not None:
+                return Liveness.ENDED
+            return Liveness.RECOVERED if holder.liveness(now) is Liveness.ALIVE else Liveness.SUSPECT
         if self.suspected or now - self.last_report_at > self.report_timeout_us:
             return Liveness.SUSPECT
         return Liveness.ALIVE
+
+    @property
+    def terminated(self) -> str | None:
+        """Why this process certainly does nothing more; None while it may run."""
+        return self.gone or self.ended
+
+    def end(self, why: str, now: int, *, journal_gone: bool) -> bool:
+        """Takes a termination proof. True if it says something new."""
+        before = (self.ended, self.gone)
+        if self.ended is None:
+            self.ended, self.ended_at = why, now
+        if journal_gone:
+            self.gone = self.gone or why
+        return (self.ended, self.gone) != before
 
     def mark_alive(self, now: int) -> None:
         """It reported or answered a probe. If it was SUSPECT until now, that was wrong, and its timeout doubles."""
@@ -92,17 +123,17 @@ class BrokerRegistry:
     # ---- updates
 
     def report(self, report: lpb.BrokerReport, now: int) -> Broker:
-        """Takes a report. The first report of an incarnation registers it, and proves older ones of that broker gone.
+        """Takes a report. The first report of an incarnation registers it, and proves that older ones have ended.
 
-        Raises WrongIncarnation if the incarnation is gone, and InvalidRequest if the report lacks its name.
+        Raises WrongIncarnation if the incarnation has ended, and InvalidRequest if the report lacks its name.
         """
         if not (report.broker and report.incarnation and report.address):
             raise InvalidRequest("a report needs the broker's name, incarnation and address")
         known = self._brokers.get(report.incarnation)
-        broker = known or self._register(report)
-        if broker.gone is not None:
+        broker = known or self._register(report, now)
+        if broker.terminated is not None:
             raise WrongIncarnation(
-                f"incarnation {report.incarnation} of broker {report.broker} was declared gone ({broker.gone}). "
+                f"incarnation {report.incarnation} of broker {report.broker} was declared gone ({broker.terminated}). "
                 "Stop this process; a new process may register under this name"
             )
         if known is not None and not broker.suspected:
@@ -111,23 +142,43 @@ class BrokerRegistry:
         broker.status = report.status
         broker.node, broker.zone = report.node, report.zone
         broker.draining = broker.draining or report.leaving or report.status.draining
+        recovered = frozenset(report.recovered) - {report.incarnation}
+        if known is None or recovered != broker.recovered:
+            broker.recovered = recovered
+            self._update_former(broker, now)
         return broker
 
-    def _register(self, report: lpb.BrokerReport) -> Broker:
+    def _register(self, report: lpb.BrokerReport, now: int) -> Broker:
         replica = Replica(report.broker, report.incarnation, report.address)
         broker = self._brokers[report.incarnation] = Broker(replica)
         if self._platform.is_current_incarnation(report.broker, report.incarnation) is False:
-            broker.gone = "another process runs under its name"
-            return broker
-        for older in self.named(report.broker):
-            if older is not broker and older.gone is None:
-                older.gone = f"a newer incarnation of {report.broker} registered"
+            broker.end("another process runs under its name", now, journal_gone=False)
+            for other in self.named(report.broker):
+                current = self._platform.is_current_incarnation(report.broker, other.replica.incarnation)
+                if other is not broker and other.terminated is None and current:
+                    self._update_former(other, now)
         return broker
 
-    def apply_termination_proofs(self, layouts: Iterable[Layout], now: int) -> list[Broker]:
-        """Looks for a termination proof of every incarnation that is not gone; returns those that are gone now.
+    def _update_former(self, newest: Broker, now: int) -> None:
+        """All other incarnations of this broker have ended. It says which journals there still are."""
+        name = newest.replica.broker
+        for incarnation in newest.recovered - self._brokers.keys():
+            replica = Replica(name, incarnation, newest.replica.address)
+            self._brokers[incarnation] = Broker(replica, last_report_at=now)
+        for former in self.named(name):
+            if former is newest:
+                continue
+            if former.replica.incarnation in newest.recovered:
+                former.end(f"a newer incarnation of {name} has its journal", now, journal_gone=False)
+                former.journal_holder = newest
+            else:
+                former.end(f"a newer incarnation of {name} registered without its journal", now, journal_gone=True)
 
-        An incarnation that only a layout names is registered as gone if there is a proof.
+    def apply_termination_proofs(self, layouts: Iterable[Layout], now: int) -> list[Broker]:
+        """Looks for a termination proof of every incarnation that is not gone; returns those that have one now.
+
+        That is those whose processes are proved to have ended, and those whose journals are. An incarnation that only
+        a layout names is registered if there is a proof.
         """
         before, self._fully_known_layouts = self._fully_known_layouts, {}
         for layout in layouts:
@@ -138,45 +189,58 @@ class BrokerRegistry:
                 self._check_unregistered(replica, now)
             if not unknown:
                 self._fully_known_layouts[layout.uid] = layout
-        found = []
-        for broker in self._brokers.values():
-            if broker.gone is None:
-                reporting = broker.liveness(now) is Liveness.ALIVE
-                broker.gone = self._platform.termination_proof(broker.replica.incarnation, reporting)
-                if broker.gone is not None:
-                    found.append(broker)
+        return [broker for broker in self._brokers.values() if broker.gone is None and self._find_proof(broker, now)]
+
+    def _find_proof(self, broker: Broker, now: int) -> bool:
+        """Whether there is a new proof for this incarnation."""
+        reporting = broker.liveness(now) is Liveness.ALIVE
+        proof = self._platform.termination_proof(broker.replica.incarnation, reporting)
+        found = proof is not None and broker.end(proof.text, now, journal_gone=proof.journal_gone)
+        orphaned = broker.ended is not None and broker.journal_holder is None
+        if orphaned and broker.gone is None and self._reported_since(broker.replica, broker.ended_at):
+            found = broker.end(_without_journal(broker.replica), now, journal_gone=True)
         return found
 
     def _check_unregistered(self, replica: Replica, now: int) -> None:
         proof = self._platform.termination_proof(replica.incarnation)
         if proof is not None:
-            self._brokers[replica.incarnation] = Broker(replica, gone=proof)
+            broker = self._brokers[replica.incarnation] = Broker(replica)
+            broker.end(proof.text, now, journal_gone=proof.journal_gone)
         elif self.superseded(replica, now):
-            newer = f"a newer incarnation of {replica.broker} registered"
-            self._brokers[replica.incarnation] = Broker(replica, gone=newer)
+            broker = self._brokers[replica.incarnation] = Broker(replica)
+            broker.end(_without_journal(replica), now, journal_gone=True)
 
     def superseded(self, replica: Replica, now: int) -> bool:
         """Whether another incarnation of its broker reported after a layout named this one, which never reported.
 
-        Then this one is older, and gone. Before that it may be newer, and registered at another leader.
+        Then this one is older, and gone with its journal, since the other one would have listed it. Before that it may
+        be newer, and registered at another leader.
         """
-        seen_at = self._unregistered_since.setdefault(replica.incarnation, now)
+        return self._reported_since(replica, self._unregistered_since.setdefault(replica.incarnation, now))
+
+    def _reported_since(self, replica: Replica, at: int) -> bool:
+        """Whether another process of its broker runs and sent a report after ``at``."""
         others = self.named(replica.broker)
-        return any(other.gone is None and other.last_report_at - seen_at >= REPORT_IN_FLIGHT_US for other in others)
+        return any(o.terminated is None and o.last_report_at - at >= REPORT_IN_FLIGHT_US for o in others)
 
     def compensate_pause(self, microseconds: int) -> None:
         """This process was paused for so long, so missing reports in that time say nothing about the brokers."""
         for broker in self._brokers.values():
             broker.last_report_at += microseconds
+            broker.ended_at += microseconds
         for incarnation in self._unregistered_since:
             self._unregistered_since[incarnation] += microseconds
 
     def forget(self, named: Collection[str], now: int) -> list[str]:
-        """Drops incarnations that have long been gone and that no layout names; returns them."""
+        """Drops incarnations that ended long ago, and that no layout and no journal names; returns them."""
+        recovered = {name for broker in self._brokers.values() if broker.ended is None for name in broker.recovered}
         done = [
             incarnation
             for incarnation, broker in self._brokers.items()
-            if broker.gone is not None and incarnation not in named and now - broker.last_report_at > GONE_RETENTION_US
+            if broker.terminated is not None
+            and incarnation not in named
+            and incarnation not in recovered
+            and now - broker.last_report_at > GONE_RETENTION_US
         ]
         for incarnation in done:
             del self._brokers[incarnation]
@@ -193,6 +257,12 @@ class BrokerRegistry:
 
     def get(self, incarnation: str) -> Broker | None:
         return self._brokers.get(incarnation)
+
+    def receiver(self, replica: Replica) -> Replica:
+        """The process that answers for this replica: itself, or the newer one that has its journal."""
+        broker = self._brokers.get(replica.incarnation)
+        holder = broker.journal_holder if broker is not None and broker.terminated is not None else None
+        return replica if holder is None else holder.replica
 
     def holds(self, incarnation: str, uid: str, segment: str) -> bool:
         """See :meth:`Broker.holds`."""
@@ -234,6 +304,10 @@ class BrokerRegistry:
             )
             for incarnation, broker in self._brokers.items()
         }
+
+
+def _without_journal(replica: Replica) -> str:
+    return f"a newer incarnation of {replica.broker} reports without its journal"
 
 
 def assigned_work(layouts: Iterable[Layout]) -> Counter[str]:

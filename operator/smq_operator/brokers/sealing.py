@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from smq_core.model.entities import ChunkInfo, Replica, SealOutcome, Segment, Topic
 from smq_core.sealing import chain_sealer
-from smq_core.sealing.seal_coordinator import SealFromFiler
+from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
@@ -26,21 +26,37 @@ FLUSH_TIMEOUT_SECONDS = 5.0
 class SealExecutor:
     """Carries out seals; the caller decides which. Every method may be repeated, and raises SmqError if it fails.
 
+    ``receiver`` returns the process that answers for a replica, which has ended if a newer one has its journal.
     ``writer_id`` names this leader in the seal chunks that it writes itself.
     """
 
-    def __init__(self, store: StorePool, brokers: BrokerCalls, retry_policy: RetryPolicy, writer_id: str) -> None:
+    def __init__(
+        self,
+        store: StorePool,
+        brokers: BrokerCalls,
+        receiver: Callable[[Replica], Replica],
+        retry_policy: RetryPolicy,
+        writer_id: str,
+    ) -> None:
         self._store = store
         self._brokers = brokers
+        self._receiver = receiver
         self._retry_policy = retry_policy
         self._writer_id = writer_id
 
     async def request_seal(
-        self, topic: Topic, segment: str, replica: Replica, reason: str, successors: Iterable[Segment] = ()
+        self, topic: Topic, step: RequestSeal, reason: str, successors: Iterable[Segment] = ()
     ) -> SealOutcome:
-        """Lets a replica seal the segment, which writes its unsealed messages to the filer first."""
-        request = _seal_request(topic, segment, replica, reason, successors)
-        body = await self._brokers.call(replica, "seal", request, timeout=SEAL_TIMEOUT_SECONDS)
+        """Lets a replica seal the segment, which writes its unsealed messages to the filer first.
+
+        Raises JournalIncomplete if the replica's process has ended and its journal lacks messages.
+        """
+        request = _seal_request(topic, step.segment, step.replica, reason, successors)
+        request.accept_incomplete = step.accept_incomplete
+        if step.known_watermark is not None:
+            request.known_watermark = step.known_watermark
+        receiver = self._receiver(step.replica)
+        body = await self._brokers.call(receiver, "seal", request, timeout=SEAL_TIMEOUT_SECONDS)
         return outcome_from_pb(pb.SealOutcome.FromString(body))
 
     async def flush_ahead(

@@ -296,7 +296,7 @@ class GarbageCollector:
         hosted_uids = {
             segment.uid
             for broker in self._registry.all()
-            if broker.gone is None
+            if broker.terminated is None
             for segment in broker.status.segments
             if segment.state in UNSEALED_STATES
         }

@@ -12,6 +12,7 @@ import structlog
 
 from smq_core.errors import SmqError
 from smq_core.model.entities import Replica, Topic, TopicSpec
+from smq_core.sealing.seal_coordinator import RequestSeal
 from smq_core.sealing.topic_deletion import REASON
 from smq_operator.brokers.registry import Broker
 from smq_operator.brokers.sealing import SealExecutor
@@ -66,7 +67,7 @@ class StaleSegments:
             if current is None or current[0] == topic.uid:
                 return
             for segment in segments:
-                await self._sealing.request_seal(topic, segment.segment, replica, REASON)
+                await self._sealing.request_seal(topic, RequestSeal(segment.segment, replica), REASON)
                 log.info("stale_segment.sealed", segment=segment.segment, **about)
         except SmqError as error:
             log.warning("stale_segment.seal_failed", message=error.message, **about)

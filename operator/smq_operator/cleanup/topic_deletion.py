@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from smq_core.errors import Conflict, CorruptDocument, NotHosted, SmqError, Unavailable
+from smq_core.errors import Conflict, CorruptDocument, JournalIncomplete, NotHosted, SmqError, Unavailable
 from smq_core.model.entities import Layout, Liveness, Replica, Topic, TopicSpec
 from smq_core.model.layout_transitions import mark_deleted
 from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
@@ -224,12 +224,14 @@ class TopicDeletionManager:
             if isinstance(step, SealFromFiler):
                 outcome = await self._sealing.seal_from_filer(topic, step)
             else:
-                outcome = await self._sealing.request_seal(topic, name, step.replica, REASON)
+                outcome = await self._sealing.request_seal(topic, step, REASON)
         except Exception as error:  # every step is answered, so that it is tried again
             code = error.code if isinstance(error, SmqError) else type(error).__name__
             log.warning("segment.seal_failed", topic=topic.name, segment=name, error=code, message=str(error))
             if isinstance(step, SealFromFiler):
                 deletion.filer_seal_failed(name, self._now())
+            elif isinstance(error, JournalIncomplete):
+                deletion.journal_incomplete(name, step.replica.incarnation, error.end, error.watermark)
             else:
                 not_hosted = isinstance(error, NotHosted)
                 deletion.refused(name, step.replica.incarnation, self._now(), not_hosted=not_hosted)
@@ -247,7 +249,8 @@ class TopicDeletionManager:
         known = self._registry.get(replica.incarnation)
         if known is not None:
             return known.liveness(self._now())
-        if self._platform.termination_proof(replica.incarnation) is not None:
+        proof = self._platform.termination_proof(replica.incarnation)
+        if proof is not None and proof.journal_gone:
             return Liveness.GONE
         superseded = self._registry.superseded(replica, self._now())
         return Liveness.GONE if superseded else Liveness.SUSPECT
@@ -289,7 +292,7 @@ def _pending_reason(it: _PendingDeletion) -> str:
         unresponsive = sorted({name for blocked in it.deletion.blocked.values() for name in blocked.waiting_for})
         what += (
             f": {', '.join(sorted(it.deletion.blocked))} may still accept messages at replicas that do not respond "
-            f"and are not confirmed terminated ({', '.join(unresponsive)})"
+            f"and are not confirmed gone ({', '.join(unresponsive)})"
         )
     elif it.problem:
         what += f": {it.problem}"

@@ -23,7 +23,7 @@ from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.informer.list_watch import Informer
 from smq_operator.kube.settings import COMPONENT_LABEL, KubeSettings
 from smq_operator.kube.termination import TerminationTracker
-from smq_operator.platform_port import DesiredTopic, Problem
+from smq_operator.platform_port import DesiredTopic, Problem, TerminationProof
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.topic_manifests.parser import (
     AUTOSCALING_ANNOTATION,
@@ -212,7 +212,7 @@ class KubePlatform:
 
     # ---- termination of brokers
 
-    def termination_proof(self, incarnation: str, reporting: bool = False) -> str | None:
+    def termination_proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
         return self._termination_tracker.proof(incarnation, reporting)
 
     def is_current_incarnation(self, broker: str, incarnation: str) -> bool | None:

@@ -2,10 +2,12 @@
 
 An incarnation says which Pod it ran in and when it started (``smq_core.model.incarnation_ids``), so nothing need be
 remembered about it. An unreachable broker is not proved gone, nor is one whose Pod is missing from a cache that may be
-stale. These are proofs:
+stale. A container that terminates is restarted in its Pod. The next
+process finds the journal there, so the journal is gone only with the Pod, or if the Pod has none. These are proofs:
 
 - the Pod was deleted, and its last status says that its containers had terminated, or that it never ran;
-- the Pod exists, and its status says that the container in which this incarnation ran has terminated;
+- the Pod exists, and its status says that the container in which this incarnation ran has terminated (the one proof
+  that leaves the journal);
 - the Node of the Pod was removed from the cluster and has stayed away for ``node_grace_us``, and the incarnation has
   not reported in that time. A Node that registers again is no removed Node any more, so the other rules decide;
 - the Pod was deleted, but nobody saw its containers terminate (it was deleted by force, or no operator was watching),
@@ -27,12 +29,14 @@ from datetime import datetime
 from smq_core.model.incarnation_ids import PodIncarnation, parse_incarnation
 from smq_operator.kube.client.kinds import NODES, PODS, Key, Kind, Resource, key_of
 from smq_operator.kube.informer.cache import ResourceCache
+from smq_operator.platform_port import TerminationProof
 
 CLOCK_MARGIN_SECONDS = 60
 """A Node's clock may have been set back by up to this while a container was restarted."""
 LIST_INTERVAL_US = 10_000_000
 """How often a proof that waits for a newer list of Nodes requests one."""
 MAX_REMEMBERED = 20_000
+JOURNAL_VARIABLE = "SMQ_JOURNAL"
 BROKER = ("app.kubernetes.io/component", "broker")
 
 
@@ -72,8 +76,8 @@ class TerminationTracker:
         self._list_requested_at: int | None = None
         cache.on_change(self._on_resource_change)
 
-    def proof(self, incarnation: str, reporting: bool = False) -> str | None:
-        """The proof, as a sentence, that this incarnation has terminated, or None.
+    def proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
+        """The proof that this incarnation has terminated, or None.
 
         ``reporting``: whether its reports still arrive.
         """
@@ -88,9 +92,13 @@ class TerminationTracker:
         last_reporting = self._last_reporting.get(incarnation, 0)
         pod = self._pods_by_uid.get(start.pod)
         if pod is not None:
-            return self._proof_from_pod(pod, start) or self._proof_from_removed_node(pod, reporting, last_reporting)
+            ended = _final_end(pod) or self._proof_from_removed_node(pod, reporting, last_reporting)
+            return TerminationProof(ended) if ended else _ended_container(pod, start)
         deleted_pod = self._deleted_pods.get(start.pod) or self._missing(start.pod)
-        return None if deleted_pod is None else self._proof_from_deleted_pod(deleted_pod, reporting, last_reporting)
+        if deleted_pod is None:
+            return None
+        gone = self._proof_from_deleted_pod(deleted_pod, reporting, last_reporting)
+        return TerminationProof(gone) if gone else None
 
     # ---- what is known
 
@@ -142,21 +150,6 @@ class TerminationTracker:
 
     # ---- what it proves
 
-    def _proof_from_pod(self, pod: Resource, start: PodIncarnation) -> str | None:
-        name = key_of(pod)[1]
-        final = pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") in ("Succeeded", "Failed")
-        if final and _containers_terminated(pod):
-            return f"the containers of its Pod {name} have terminated"
-        for container in pod["status"].get("containerStatuses") or ():
-            now, before = container.get("state") or {}, container.get("lastState") or {}
-            began = _seconds((now.get("running") or {}).get("startedAt"))
-            finish_times = [_seconds((state.get("terminated") or {}).get("finishedAt")) for state in (now, before)]
-            finished = max((at for at in finish_times if at is not None), default=None)
-            in_earlier_container = began is None or start.at < began
-            if finished is not None and start.at + CLOCK_MARGIN_SECONDS < finished and in_earlier_container:
-                return f"its container in Pod {name} has terminated"
-        return None
-
     def _proof_from_removed_node(self, pod: Resource, reporting: bool, last_reporting: int) -> str | None:
         node = pod["spec"].get("nodeName", "")
         if reporting or not node or not self._is_removed(node, last_reporting):
@@ -199,6 +192,36 @@ class TerminationTracker:
         since = max([pod.at, last_reporting, *(since for since in nodes if since is not None)])
         where = f"its Node {pod.node} is" if pod.node else "all Nodes are"
         return f"{description}, and {where} Ready" if self._is_confirmed(since) else None
+
+
+def _final_end(pod: Resource) -> str | None:
+    """The proof that the Pod has ended and starts no container again."""
+    final = pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") in ("Succeeded", "Failed")
+    return (
+        f"the containers of its Pod {key_of(pod)[1]} have terminated" if final and _containers_terminated(pod) else None
+    )
+
+
+def _ended_container(pod: Resource, start: PodIncarnation) -> TerminationProof | None:
+    """The proof that the container in which this incarnation ran has terminated."""
+    for container in pod["status"].get("containerStatuses") or ():
+        now, before = container.get("state") or {}, container.get("lastState") or {}
+        began = _seconds((now.get("running") or {}).get("startedAt"))
+        finish_times = [_seconds((state.get("terminated") or {}).get("finishedAt")) for state in (now, before)]
+        finished = max((at for at in finish_times if at is not None), default=None)
+        in_earlier_container = began is None or start.at < began
+        if finished is not None and start.at + CLOCK_MARGIN_SECONDS < finished and in_earlier_container:
+            text = f"its container in Pod {key_of(pod)[1]} has terminated"
+            return TerminationProof(text, journal_gone=not _has_journal(pod))
+    return None
+
+
+def _has_journal(pod: Resource) -> bool:
+    """Whether a container of the Pod writes a journal, which the next process in that container finds."""
+    containers = pod["spec"].get("containers") or ()
+    return any(
+        each["name"] == JOURNAL_VARIABLE and each.get("value") for c in containers for each in c.get("env") or ()
+    )
 
 
 def _is_broker(pod: Resource) -> bool:

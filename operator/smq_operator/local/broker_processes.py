@@ -2,6 +2,8 @@
 
 The leader chooses the id of each incarnation and passes it to the process (SMQ_INCARNATION). So it has the id before
 the broker's first report, and the end of a process proves that exactly one incarnation has terminated.
+
+A broker that should not run, but left a journal, is started once more: it drains, and ends when its journal is empty.
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ from pathlib import Path
 import structlog
 
 from smq_operator.local.broker_records import BrokerRecord, boot_id, read_records
+from smq_operator.local.journals import BrokerJournals
 from smq_operator.local.pids import find_by_environment, open_pidfd, start_time
+from smq_operator.platform_port import TerminationProof
 
 log = structlog.get_logger(__name__)
 
 INCARNATION_VARIABLE, NAME_VARIABLE, LEADER_VARIABLE = "SMQ_INCARNATION", "SMQ_NAME", "SMQ_LEADER"
 FOLDER_VARIABLE = "SMQ_BROKER_OF"
 """The folder of the leader that started it, by which a broker is found if its record is lost."""
+JOURNAL_VARIABLE, DRAIN_VARIABLE = "SMQ_JOURNAL", "SMQ_DRAIN"
 LEADERLESS_TIMEOUT = "1.5"
 """Short, because on one machine a leader that does not answer is most likely stopping too."""
 INITIAL_BACKOFF_SECONDS = 0.2
@@ -43,7 +48,9 @@ class _BrokerProcess:
     process: subprocess.Popen[bytes] | None = None
     desired: bool = True
     terminating: bool = False
-    """Whether SIGTERM was sent: a second one would end the broker at once, with unwritten tails."""
+    """Whether it was told to drain and to end. A second SIGTERM would end it at once, with unwritten tails."""
+    emptied: bool = False
+    """Whether it drained and ended in order since it should run no more, so that its journal is of no use."""
     backoff: float = INITIAL_BACKOFF_SECONDS
     started_at: float = 0.0
     restart: asyncio.TimerHandle | None = None
@@ -60,6 +67,8 @@ class BrokerProcesses:
         command: Sequence[str],
         environment: dict[str, str],
         changed: Callable[[], None],
+        *,
+        journal: bool = True,
     ) -> None:
         self._folder = folder.resolve()
         self._records = folder / "brokers"
@@ -69,13 +78,15 @@ class BrokerProcesses:
         self._environment = environment
         self._changed = changed
         self._children: dict[str, _BrokerProcess] = {}
-        self._termination_proofs: dict[str, str] = {}
+        self._journals = BrokerJournals(self._records, enabled=journal)
+        self._termination_proofs: dict[str, TerminationProof] = {}
+        self._adopted = False
         self._stopping = False
         self._boot = boot_id()
 
     # ---- queries
 
-    def termination_proof(self, incarnation: str) -> str | None:
+    def termination_proof(self, incarnation: str) -> TerminationProof | None:
         return self._termination_proofs.get(incarnation)
 
     def current_incarnation(self, name: str) -> str | None:
@@ -86,7 +97,10 @@ class BrokerProcesses:
     # ---- starting
 
     def adopt(self) -> None:
-        """Takes over the brokers of an earlier leader: watches living ones, and proves the others terminated."""
+        """Takes over the brokers of an earlier leader: watches living ones, and proves the others terminated.
+
+        Nothing is started before ``set_desired``.
+        """
         self._records.mkdir(parents=True, exist_ok=True)
         self._logs.mkdir(parents=True, exist_ok=True)
         records, damaged = read_records(self._records)
@@ -99,7 +113,7 @@ class BrokerProcesses:
         for record in [*records, *self._unrecorded(records)]:
             child = self._children[record.name] = _BrokerProcess(record, desired=False)
             for incarnation in record.terminated:
-                self._termination_proofs[incarnation] = "its process had ended"
+                self._prove(record.name, incarnation, "its process had ended")
             self._watch(child, "its process had ended before this leader came")
             if child.pidfd is None:
                 continue
@@ -108,6 +122,9 @@ class BrokerProcesses:
                 # It cannot find this leader. SIGTERM lets it write its tails to the filer, and it is restarted.
                 log.warning("broker.replaced", broker=record.name, message=f"it reports to {record.leader}")
                 self._request_termination(child)
+        for name in self._journals.brokers():
+            self._children.setdefault(name, _BrokerProcess(BrokerRecord(name, ""), desired=False))
+        self._adopted = True
 
     def _unrecorded(self, records: Sequence[BrokerRecord]) -> list[BrokerRecord]:
         """Living brokers of this folder whose records were damaged or deleted."""
@@ -124,12 +141,16 @@ class BrokerProcesses:
         return found
 
     def set_desired(self, names: Sequence[str]) -> None:
-        """Starts and stops brokers until exactly these run."""
+        """Starts and stops brokers until exactly these run, and those that only empty their journals."""
         for name, child in self._children.items():
             child.desired = name in names
-            if not child.desired:
-                self._cancel(child)
-                self._request_termination(child)
+            if child.desired:
+                child.emptied = False
+                continue
+            self._cancel(child)
+            self._request_termination(child)
+            if child.pidfd is None and self._must_empty_journal(child):
+                self._start(child)
         for name in names:
             desired = self._children.get(name)
             if desired is None:
@@ -139,15 +160,15 @@ class BrokerProcesses:
 
     def _start(self, child: _BrokerProcess) -> None:
         child.restart = None
-        if self._stopping or not child.desired:
+        if self._stopping or not (child.desired or self._must_empty_journal(child)):
             return
-        old = child.record
+        old, journal = child.record, self._journals.path_for(child.record.name)
         terminated = [*old.terminated, old.incarnation] if old.incarnation else old.terminated
         record = child.record = BrokerRecord(
             old.name, uuid.uuid4().hex, boot=self._boot, leader=self._leader, terminated=terminated
         )
         child.ended = asyncio.Event()
-        child.terminating = False
+        child.terminating = not child.desired
         child.started_at = asyncio.get_running_loop().time()
         try:
             record.write(self._records)
@@ -164,6 +185,8 @@ class BrokerProcesses:
                         NAME_VARIABLE: record.name,
                         LEADER_VARIABLE: self._leader,
                         INCARNATION_VARIABLE: record.incarnation,
+                        JOURNAL_VARIABLE: str(journal or ""),
+                        DRAIN_VARIABLE: "" if child.desired else "true",
                     },
                     start_new_session=True,  # Ctrl-C is for the leader, which stops the brokers itself
                 )
@@ -181,7 +204,8 @@ class BrokerProcesses:
             log.error("broker.start_failed", broker=record.name, message=f"its process cannot be watched: {error}")
             self._give_up(child, "its process could not be watched, and was killed")
             return
-        log.info("broker.started", broker=record.name, pid=record.pid, incarnation=record.incarnation)
+        why = {} if child.desired else {"message": "it should not run, but its journal may have messages: it drains"}
+        log.info("broker.started", broker=record.name, pid=record.pid, incarnation=record.incarnation, **why)
         self._changed()
 
     def _give_up(self, child: _BrokerProcess, proof: str) -> None:
@@ -220,6 +244,7 @@ class BrokerProcesses:
         os.close(child.pidfd)
         child.pidfd = None
         code = self._reap(child)
+        child.emptied = child.terminating and code == 0 and not child.desired
         self._ended(
             child, f"process {child.record.pid} ended" + (f" ({_describe_exit(code)})" if code is not None else "")
         )
@@ -234,10 +259,12 @@ class BrokerProcesses:
     def _ended(self, child: _BrokerProcess, proof: str) -> None:
         record = child.record
         if record.incarnation:
-            self._termination_proofs[record.incarnation] = proof
+            self._prove(record.name, record.incarnation, proof)
+        for incarnation in record.terminated:  # this process may have emptied their journals
+            self._prove(record.name, incarnation)
         child.ended.set()
         loop = asyncio.get_running_loop()
-        if child.desired and not self._stopping:
+        if (child.desired or self._must_empty_journal(child)) and not self._stopping:
             if loop.time() - child.started_at > HEALTHY_AFTER_SECONDS:
                 child.backoff = INITIAL_BACKOFF_SECONDS
             log.warning("broker.terminated", broker=record.name, proof=proof, retry_in_seconds=child.backoff)
@@ -246,6 +273,17 @@ class BrokerProcesses:
         elif record.incarnation:
             log.info("broker.terminated", broker=record.name, proof=proof)
         self._changed()
+
+    def _prove(self, broker: str, incarnation: str, text: str = "its process had ended") -> None:
+        """Keeps the proof, and whether something of its journal is left."""
+        known = self._termination_proofs.get(incarnation)
+        if known is None or not known.journal_gone:
+            journal_gone = not self._journals.has(broker, incarnation)
+            self._termination_proofs[incarnation] = TerminationProof(known.text if known else text, journal_gone)
+
+    def _must_empty_journal(self, child: _BrokerProcess) -> bool:
+        """Whether it left a journal that only a process under its name can seal."""
+        return self._adopted and not child.emptied and self._journals.has_any(child.record.name)
 
     # ---- stopping
 

@@ -4,6 +4,7 @@
 
     DIR/topics/*.yaml        the desired topics
     DIR/brokers/<name>.json  which process runs, and which have terminated
+    DIR/brokers/<name>/      the broker's journal
     DIR/logs/<name>.log      output of brokers
     DIR/leader.lock          held by the one leader
     DIR/watermarks.json      up to where messages are acked
@@ -20,7 +21,7 @@ import structlog
 from smq_operator.local.broker_processes import BrokerProcesses, broker_command
 from smq_operator.local.settings import LocalSettings
 from smq_operator.local.topic_manifests import TopicManifests
-from smq_operator.platform_port import DesiredTopic, Problem
+from smq_operator.platform_port import DesiredTopic, Problem, TerminationProof
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.topic_manifests.parser import ManifestDocument
 
@@ -44,7 +45,9 @@ class LocalPlatform:
         self._settings = settings
         self._manifests = TopicManifests(settings.folder / "topics", clock)
         command = broker_command(settings.broker_memory, settings.broker_args, settings.broker_wrapper)
-        self._processes = BrokerProcesses(settings.folder, leader, command, environment, self._notify_changed)
+        self._processes = BrokerProcesses(
+            settings.folder, leader, command, environment, self._notify_changed, journal=settings.journal
+        )
         self._changed: Callable[[], None] = lambda: None
         self._tasks = tasks
         self._count = settings.brokers
@@ -119,7 +122,7 @@ class LocalPlatform:
         self._count, self._names = count, kept
         self._processes.set_desired(kept)
 
-    def termination_proof(self, incarnation: str, reporting: bool = False) -> str | None:
+    def termination_proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
         return self._processes.termination_proof(incarnation)
 
     def is_current_incarnation(self, broker: str, incarnation: str) -> bool | None:

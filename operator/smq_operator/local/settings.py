@@ -31,6 +31,9 @@ class LocalSettings(Settings):
         validation_alias="broker_wrapper",
         description="a command that runs each broker's command by exec, such as 'nice -n 5'; SMQ_NAME is the broker",
     )
+    journal: bool = Field(
+        True, description="do not write the tails of segments to DIR too, so that they outlive killed processes"
+    )
     keep_brokers: bool = Field(False, description="leave brokers running when the leader stops")
 
     @field_validator("folder")

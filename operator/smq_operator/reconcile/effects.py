@@ -11,7 +11,16 @@ from dataclasses import replace
 
 import structlog
 
-from smq_core.errors import Conflict, CorruptDocument, InvalidRequest, NotHosted, Overloaded, SmqError, WrongIncarnation
+from smq_core.errors import (
+    Conflict,
+    CorruptDocument,
+    InvalidRequest,
+    JournalIncomplete,
+    NotHosted,
+    Overloaded,
+    SmqError,
+    WrongIncarnation,
+)
 from smq_core.model.entities import Layout, Reason, SealedSegment, SealOutcome, Segment, Topic
 from smq_core.model.sealed_losses import raise_loss
 from smq_core.reading.segment_dag import index_is_stale
@@ -172,7 +181,10 @@ class EffectRunner:
         try:
             assert reconciler.layout is not None
             plan = _planned_seal(reconciler.layout.segment(name), reconciler.layout)
-            outcome = await self._sealing.request_seal(reconciler.topic, name, replica, *plan)
+            outcome = await self._sealing.request_seal(reconciler.topic, effect, *plan)
+        except JournalIncomplete as error:
+            self._log_failure("segment.seal", reconciler.topic, error, segment=name, broker=replica.broker)
+            reconciler.journal_incomplete(name, replica.incarnation, error.end, error.watermark)
         except Exception as error:
             self._log_failure("segment.seal", reconciler.topic, error, segment=name, broker=replica.broker)
             reconciler.seal_refused(name, replica.incarnation, self._now(), not_hosted=isinstance(error, NotHosted))

@@ -154,10 +154,10 @@ class LeaderLoop:
             self._sync.sync()
         for broker in self._registry.apply_termination_proofs(self._topics.layouts().values(), now):
             log.warning(
-                "broker.gone",
+                "broker.ended" if broker.gone is None else "broker.gone",
                 broker=broker.replica.broker,
                 incarnation=broker.replica.incarnation,
-                proof=broker.gone,
+                proof=broker.terminated,
             )
             self._effects.forget_broker(broker.replica.incarnation)
         if now - self._loads_updated_at >= SECOND:  # brokers report as often

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from smq_core.model.entities import Layout, Liveness, Replica
 from smq_core.scaling.autoscaler import Change, Merge
+from smq_core.sealing.seal_coordinator import SealBlocked
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 
@@ -39,6 +40,7 @@ class HealthIssues:
 
     ``unavailable``: replicas of living segments whose broker does not report. ``draining``: replicas on brokers that
     are being drained. ``hot``: (segment, partition). ``blocked``: (segment, the names of its unreachable brokers).
+    ``awaited``: those of these brokers whose process has ended, and whose journal may come back.
     ``withheld``: the splits and merges that load calls for while autoscaling is paused.
     """
 
@@ -46,6 +48,7 @@ class HealthIssues:
     draining: tuple[AffectedReplica, ...] = ()
     hot: tuple[tuple[str, int], ...] = ()
     blocked: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    awaited: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
 
 
@@ -125,12 +128,14 @@ class HealthTracker:
         names = {s.name for s in living}
         hot = ((name, found.partition) for name, found in reconciler.load.hot_partitions.items() if name in names)
         blocked = ((name, _brokers(layout, name, block.waiting_for)) for name, block in reconciler.blocked.items())
+        shown = self._blocked.update(blocked, now)
         unhealthy = [(s.name, r) for s in living for r in s.replicas if r.incarnation not in healthy]
         return HealthIssues(
             self._unavailable.update(_unavailable(unhealthy, registry, now), now),
             self._draining.update(_draining(unhealthy, registry), now),
             self._hot.update(hot, now),
-            self._blocked.update(blocked, now),
+            shown,
+            _awaited(reconciler.blocked.values(), registry) if shown else (),
             self._withheld.update(map(_describe, reconciler.load.withheld_changes), now),
         )
 
@@ -174,6 +179,12 @@ def _draining(unhealthy: _Replicas, registry: BrokerRegistry) -> Iterator[Affect
         broker = registry.get(replica.incarnation)
         if broker is not None and broker.draining:
             yield AffectedReplica(segment, replica.broker)
+
+
+def _awaited(blocked: Iterable[SealBlocked], registry: BrokerRegistry) -> tuple[str, ...]:
+    """The brokers whose process has ended, and whose journal is waited for."""
+    waiting = (registry.get(incarnation) for block in blocked for incarnation in block.waiting_for)
+    return tuple(sorted({b.replica.broker for b in waiting if b is not None and b.terminated is not None}))
 
 
 def _brokers(layout: Layout, name: str, incarnations: tuple[str, ...]) -> tuple[str, ...]:

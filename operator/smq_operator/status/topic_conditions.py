@@ -66,7 +66,7 @@ def segment_blocked(snapshot: TopicSnapshot, segment: str, commands: Commands) -
     if brokers is None:
         return Condition("SealBlocked", "False", "NotBlocked", "no unreachable broker blocks its seal")
     message = _blocked_message(snapshot, segment, brokers, commands)
-    return _condition("SealBlocked", "True", "ReplicasUnreachable", message)
+    return _condition("SealBlocked", "True", _blocked_reason(snapshot, brokers), message)
 
 
 def _ready(snapshot: TopicSnapshot, commands: Commands) -> Condition:
@@ -141,7 +141,8 @@ def _data_loss(snapshot: TopicSnapshot) -> Condition:
 def _seal_blocked(snapshot: TopicSnapshot, commands: Commands) -> Condition:
     if not snapshot.issues.blocked:
         return Condition("SealBlocked", "False", "NotBlocked", "no seal waits for an unreachable broker")
-    return _condition("SealBlocked", "True", "ReplicasUnreachable", _blocked_messages(snapshot, commands))
+    brokers = [broker for _, waiting_for in snapshot.issues.blocked for broker in waiting_for]
+    return _condition("SealBlocked", "True", _blocked_reason(snapshot, brokers), _blocked_messages(snapshot, commands))
 
 
 def _spec_rejected(snapshot: TopicSnapshot) -> Condition:
@@ -193,11 +194,28 @@ def _blocked_messages(snapshot: TopicSnapshot, commands: Commands) -> str:
     return _list(_blocked_message(snapshot, segment, brokers, commands) for segment, brokers in blocked)
 
 
+def _blocked_reason(snapshot: TopicSnapshot, brokers: Iterable[str]) -> str:
+    return "JournalsAwaited" if set(brokers) <= set(snapshot.issues.awaited) else "ReplicasUnreachable"
+
+
 def _blocked_message(snapshot: TopicSnapshot, segment: str, brokers: Sequence[str], commands: Commands) -> str:
     return (
-        f"{segment}: no replica responds, and none is confirmed terminated ({', '.join(brokers)}); {commands.restore}, "
+        f"{segment}: no replica responds, and none is confirmed gone ({', '.join(brokers)})"
+        f"{_awaited(snapshot, brokers)}; {commands.restore}, "
         f"or accept losing the messages that exist only there: {commands.accept_loss(snapshot.namespace, segment)}"
     )
+
+
+def _awaited(snapshot: TopicSnapshot, brokers: Iterable[str]) -> str:
+    """Which of these brokers only have to start again."""
+    match [broker for broker in brokers if broker in snapshot.issues.awaited]:
+        case []:
+            return ""
+        case [broker]:
+            ended, whose = f"the process of {broker} has", "its journal"
+        case several:
+            ended, whose = f"the processes of {' and '.join(several)} have", "their journals"
+    return f"; {ended} ended, and {whose} may have messages that are nowhere else, so the seal waits for a restart"
 
 
 def _list_replicas(replicas: Iterable[AffectedReplica]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from google.protobuf.message import Message
 
-from smq_core.errors import NotHosted, Unavailable, WrongIncarnation
+from smq_core.errors import JournalIncomplete, NotHosted, Unavailable, WrongIncarnation
 from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
@@ -31,13 +31,19 @@ _MESSAGES, _CHUNKS = message_schema(()), chunk_schema(())
 
 @dataclass
 class FakeBroker:
-    """One incarnation. ``answers`` False: it runs, but is unreachable."""
+    """One incarnation. ``answers`` False: it runs, but is unreachable.
+
+    ``recovered``: the former incarnations whose journals it has, which are what those held. ``journal_damaged``: what
+    this one held does not count as complete.
+    """
 
     replica: Replica
     store: Store
     living: bool = True
     answers: bool = True
     draining: bool = False
+    recovered: dict[str, FakeBroker] = field(default_factory=dict)
+    journal_damaged: bool = False
     held: dict[tuple[str, str], SegmentReplica] = field(default_factory=dict)
     never: set[tuple[str, str]] = field(default_factory=set)
     topics: dict[tuple[str, str], Topic] = field(default_factory=dict)
@@ -59,6 +65,8 @@ class FakeBroker:
         self.held[key], self.topics[key] = SegmentReplica(config), topic
 
     def seal(self, request: pb.SealSegment) -> SealOutcome:
+        if request.incarnation != self.replica.incarnation:
+            return self._seal_from_journal(request)
         key = (request.uid, request.segment)
         machine = self.held.get(key)
         if machine is None:
@@ -68,6 +76,20 @@ class FakeBroker:
         chain = ChunkChain(self.store, request.topic, request.uid, request.segment)
         outcome = _drive(chain, request.segment, chain_sealer.UnsealedTail.of(machine), self.replica.incarnation)
         machine.sealed(outcome)
+        return outcome
+
+    def _seal_from_journal(self, request: pb.SealSegment) -> SealOutcome:
+        former = self.recovered.get(request.incarnation)
+        machine = former.held.get((request.uid, request.segment)) if former is not None else None
+        if former is None or machine is None:
+            raise NotHosted(f"no journal of {request.segment} is here")
+        if former.journal_damaged and not request.accept_incomplete:
+            raise JournalIncomplete("damaged", end=machine.end, watermark=machine.watermark)
+        chain = ChunkChain(self.store, request.topic, request.uid, request.segment)
+        outcome = _drive(chain, request.segment, chain_sealer.UnsealedTail.of_recovered(machine, 0), "journal")
+        former.held.pop((request.uid, request.segment))
+        if not former.held:
+            del self.recovered[request.incarnation]
         return outcome
 
     def status(self) -> pb.BrokerStatus:
@@ -97,6 +119,7 @@ class FakeBroker:
             incarnation=self.replica.incarnation,
             address=self.replica.address,
             status=self.status(),
+            recovered=list(self.recovered),
         )
 
 
@@ -114,6 +137,14 @@ class FakeFleet:
         incarnation = f"{name}-{uuid.uuid4().hex[:6]}"
         made = FakeBroker(Replica(name, incarnation, f"{name}:1"), self.store)
         self.brokers[incarnation] = made
+        return made
+
+    def restart(self, former: FakeBroker, *, journal: bool = True) -> FakeBroker:
+        """The process ended. Starts a new one under its name, which has its journals, or none."""
+        former.living = False
+        made = self.add(former.replica.broker)
+        if journal:
+            made.recovered = {**former.recovered, former.replica.incarnation: former}
         return made
 
     async def call(self, replica: Replica, action: str, request: Message, *, timeout: float, **haste: bool) -> bytes:

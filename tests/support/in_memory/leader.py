@@ -17,7 +17,7 @@ from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.api.admin import condition_messages
 from smq_operator.leader import build_leader
 from smq_operator.leader_process import supervise_leader
-from smq_operator.platform_port import DesiredTopic, Problem
+from smq_operator.platform_port import DesiredTopic, Problem, TerminationProof
 from smq_operator.reconcile.effects import EffectRunner
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.cleanup_settings import CleanupSettings
@@ -41,6 +41,9 @@ class FakePlatform:
     def __init__(self, brokers: int = 3) -> None:
         self.topics: dict[str, DesiredTopic] = {}
         self.terminated: dict[str, str] = {}
+        """Incarnations that have ended with their journals, and why."""
+        self.ended: dict[str, str] = {}
+        """Incarnations that have ended, but whose journals may come back."""
         self.count = brokers
 
     async def start(self, changed: Callable[[], None]) -> None: ...
@@ -76,8 +79,10 @@ class FakePlatform:
     def scale_brokers(self, count: int, stop_first: str | None = None) -> None:
         self.count = count
 
-    def termination_proof(self, incarnation: str, reporting: bool = False) -> str | None:
-        return self.terminated.get(incarnation)
+    def termination_proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
+        if incarnation in self.terminated:
+            return TerminationProof(self.terminated[incarnation])
+        return TerminationProof(self.ended[incarnation], journal_gone=False) if incarnation in self.ended else None
 
     def is_current_incarnation(self, broker: str, incarnation: str) -> bool | None:
         return None

@@ -15,7 +15,7 @@ from smq_core.reconcile.seal_planner import ManualRequest
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.leader import build_leader
 from smq_operator.leader_process import fleet_reconciler
-from smq_operator.platform_port import DesiredTopic, Problem
+from smq_operator.platform_port import DesiredTopic, Problem, TerminationProof
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
@@ -71,9 +71,9 @@ class SimulatedPlatform:
         if self._deployment.reached_by(self.leader.process):
             self._deployment.scale(count, stop_first)
 
-    def termination_proof(self, incarnation: str, reporting: bool = False) -> str | None:
+    def termination_proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
         dead = self.leader.history.supervisor.proves_gone(self.leader.address, incarnation)
-        return "its process was reaped" if dead else None
+        return TerminationProof("its process was reaped") if dead else None
 
     def is_current_incarnation(self, broker: str, incarnation: str) -> bool | None:
         return None

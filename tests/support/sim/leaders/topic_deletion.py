@@ -26,6 +26,7 @@ from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topi
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
+from smq_operator.platform_port import TerminationProof
 from smq_operator.reconcile.topics.adoption import retire
 from smq_operator.reconcile.topics.events import TopicEvents
 from smq_operator.runtime.problems import LeaderProblems
@@ -224,7 +225,9 @@ class SimulatedTopicDeletion:
         self.store: Any = BlockingStore(leader.store, leader.process)
         self._retry_policy = self.store.retry_policy(5.0)
         self._pool = StorePool(self.store, None)
-        sealing = SealExecutor(self._pool, SimulatedCalls(self), self._retry_policy, leader.process.name)
+        sealing = SealExecutor(
+            self._pool, SimulatedCalls(self), lambda replica: replica, self._retry_policy, leader.process.name
+        )
         # For the manager, this object is the topic directory, registry, platform, task runner and warm-up in one.
         it: Any = self
         self.topic_deletions = TopicDeletionManager(
@@ -323,6 +326,6 @@ class SimulatedTopicDeletion:
         """False, because this leader relies on termination proofs alone."""
         return False
 
-    def termination_proof(self, incarnation: str, reporting: bool = False) -> str | None:
+    def termination_proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
         dead = self.leader.supervisor.proves_gone(self.leader.address, incarnation)
-        return "its process was reaped" if dead else None
+        return TerminationProof("its process was reaped") if dead else None

@@ -14,7 +14,7 @@ from smq_core.sealing.seal_coordinator import (
 )
 
 A, B = Replica("a", "i-a", "a:1"), Replica("b", "i-b", "b:1")
-ALIVE, SUSPECT, RECOVERED, GONE = Liveness.ALIVE, Liveness.SUSPECT, Liveness.RECOVERED, Liveness.GONE
+ALIVE, SUSPECT, ENDED, RECOVERED, GONE = Liveness
 
 
 def sealing() -> SealCoordinator:
@@ -40,6 +40,21 @@ def test_a_process_that_ended_is_waited_for_while_its_journal_may_come_back():
         found = step(it, now, SUSPECT, GONE)
     assert isinstance(found, SealBlocked)
     assert step(it, 5, RECOVERED, GONE) == RequestSeal("s", A), "the earlier request went to the process that ended"
+
+
+def test_a_process_that_ended_gets_no_requests():
+    it = sealing()
+    assert step(it, 0, ENDED, ENDED) == SealBlocked("s", ("i-a", "i-b"))
+    assert step(it, 1, ENDED, GONE) == SealBlocked("s", ("i-a",))
+    assert step(it, 2, ENDED, SUSPECT) == RequestSeal("s", B)
+    assert isinstance(step(it, 3, ENDED, SUSPECT), SealBlocked), "a may have more"
+    assert step(it, 4, RECOVERED, SUSPECT) == RequestSeal("s", A)
+
+
+def test_a_loss_that_is_accepted_does_not_wait_for_a_process_to_start_again():
+    it = sealing()
+    it.accept_loss()
+    assert isinstance(step(it, 0, ENDED, SUSPECT), SealFromFiler)
 
 
 def test_the_filer_decides_only_when_every_journal_is_gone():

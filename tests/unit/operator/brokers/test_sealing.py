@@ -20,7 +20,9 @@ class ChainOfDeadBrokers:
     def __init__(self) -> None:
         store = open_store("memory://")
         self.chain = ChunkChain(store, TOPIC.name, TOPIC.uid, SEGMENT)
-        self.executor = SealExecutor(StorePool(store, None), FakeFleet(store), RetryPolicy(2.0), "leader-1")
+        self.executor = SealExecutor(
+            StorePool(store, None), FakeFleet(store), lambda replica: replica, RetryPolicy(2.0), "leader-1"
+        )
 
     def write(self, first: int, count: int, producers: dict[str, ProducerState], snapshot_at: int | None) -> None:
         info = ChunkInfo(SEGMENT, first, count, "b", f"n{first}", producers=producers, snapshot_at=snapshot_at)

@@ -193,7 +193,7 @@ async def test_a_deletion_without_answers_reports_why_and_can_be_awaited_again(m
             broker.suspected = True
         for _ in range(2):
             with pytest.raises(
-                RpcAborted, match=r"is deleted, but not all .* not confirmed terminated .* repeat the command"
+                RpcAborted, match=r"is deleted, but not all .* not confirmed gone .* repeat the command"
             ):
                 await leader.call("DeleteTopic", DELETE)
         for incarnation, broker in deletable_topic.fleet.brokers.items():

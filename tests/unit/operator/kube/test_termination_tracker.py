@@ -15,6 +15,7 @@ from smq_operator.kube.termination import TerminationTracker
 
 SECOND = 1_000_000
 BEGAN = 1_700_000_000
+JOURNAL: dict[str, Any] = {"containers": [{"name": "broker", "env": [{"name": "SMQ_JOURNAL", "value": "/journal"}]}]}
 ENDED: dict[str, Any] = {"state": {"terminated": {"finishedAt": "2023-11-14T22:14:00Z"}}}
 
 
@@ -43,11 +44,12 @@ class CachedCluster:
         self.cache.put(NODES, node)
         return node
 
-    def pod(self, uid: str = "", node: str = "n1", **status: Any) -> Resource:
+    def pod(self, uid: str = "", node: str = "n1", *, journal: bool = False, **status: Any) -> Resource:
         uid = uid or str(uuid.uuid4())
         labels = {"app.kubernetes.io/component": "broker"}
         metadata = self._metadata(f"broker-{uid[:4]}", uid) | {"namespace": "ns", "labels": labels}
-        pod = {"metadata": metadata, "spec": {"nodeName": node} if node else {}, "status": status}
+        spec = ({"nodeName": node} if node else {}) | (JOURNAL if journal else {})
+        pod = {"metadata": metadata, "spec": spec, "status": status}
         self.cache.put(PODS, pod)
         return pod
 
@@ -59,7 +61,14 @@ class CachedCluster:
     def proof(self, pod: Resource) -> str | None:
         """The proof once a list that it requests has arrived."""
         self.deaths.proof(of(pod), of(pod) in self.reporting)
-        return self.deaths.proof(of(pod), of(pod) in self.reporting)
+        found = self.deaths.proof(of(pod), of(pod) in self.reporting)
+        assert found is None or found.journal_gone, "every end but that of a container takes the journal along"
+        return found.text if found is not None else None
+
+    def ended(self, incarnation: str) -> str | None:
+        """The proof that its process has ended, whatever became of the journal."""
+        found = self.deaths.proof(incarnation)
+        return found.text if found is not None else None
 
     def _list(self) -> None:
         self.listed.append(self.now)
@@ -80,7 +89,7 @@ def test_nothing_is_proved_of_a_pod_that_runs_or_of_a_foreign_incarnation() -> N
     cluster.node()
     pod = cluster.pod(phase="Running", containerStatuses=[{"state": {"running": {"startedAt": at(BEGAN)}}}])
     assert cluster.proof(pod) is None
-    assert cluster.deaths.proof("5e884898da28047151d0e56f8dc62927") is None
+    assert cluster.ended("5e884898da28047151d0e56f8dc62927") is None
 
 
 def test_a_deleted_pod_whose_containers_had_ended_is_proof_at_once() -> None:
@@ -230,11 +239,11 @@ def test_a_container_that_was_restarted_is_proof_for_the_one_before() -> None:
     crashed = {"terminated": {"finishedAt": at(BEGAN + 600)}}
     back = {"state": {"running": {"startedAt": at(BEGAN + 602)}}, "lastState": crashed}
     pod = cluster.pod(phase="Running", containerStatuses=[back])
-    assert "container" in (cluster.deaths.proof(of(pod, BEGAN)) or "")
-    assert cluster.deaths.proof(of(pod, BEGAN + 602)) is None
+    assert "container" in (cluster.ended(of(pod, BEGAN)) or "")
+    assert cluster.ended(of(pod, BEGAN + 602)) is None
     waits = cluster.pod(phase="Running", containerStatuses=[{"state": {"waiting": {}}, "lastState": crashed}])
-    assert cluster.deaths.proof(of(waits, BEGAN))
-    assert cluster.deaths.proof(of(waits, BEGAN + 590)) is None, "the Node's clock may have been set back"
+    assert cluster.ended(of(waits, BEGAN))
+    assert cluster.ended(of(waits, BEGAN + 590)) is None, "the Node's clock may have been set back"
 
 
 def test_an_unknown_pod_is_looked_up_and_only_then_missing() -> None:
@@ -242,15 +251,15 @@ def test_an_unknown_pod_is_looked_up_and_only_then_missing() -> None:
     cluster.node()
     cluster.now = 1000 * SECOND
     incarnation = format_incarnation(str(uuid.uuid4()), BEGAN, "0123abcd")
-    assert cluster.deaths.proof(incarnation) is None
+    assert cluster.ended(incarnation) is None
     assert cluster.listed == [cluster.now]
     cluster.now += 200 * SECOND
-    assert cluster.deaths.proof(incarnation) is None, "the cache may be old"
+    assert cluster.ended(incarnation) is None, "the cache may be old"
     cluster.cache.replace(PODS, [], 10**6, requested_at=cluster.now)
-    assert cluster.deaths.proof(incarnation) is None, "Nodes are listed, too"
-    assert "all Nodes are Ready" in (cluster.deaths.proof(incarnation) or "")
+    assert cluster.ended(incarnation) is None, "Nodes are listed, too"
+    assert "all Nodes are Ready" in (cluster.ended(incarnation) or "")
     cluster.node("n2", ready="False")
-    assert cluster.deaths.proof(incarnation) is None, "it may run on there"
+    assert cluster.ended(incarnation) is None, "it may run on there"
 
 
 def test_a_pod_whose_labels_were_changed_is_not_deleted() -> None:
@@ -262,3 +271,40 @@ def test_a_pod_whose_labels_were_changed_is_not_deleted() -> None:
     cluster.cache.drop(PODS, pod | {"metadata": metadata})
     cluster.now += 3600 * SECOND
     assert cluster.proof(pod) is None
+
+
+ENDED_LATER: dict[str, Any] = {"state": {"terminated": {"finishedAt": at(BEGAN + 600)}}}
+
+
+def test_the_journal_of_a_container_that_ended_is_in_its_pod_until_the_pod_is_gone() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    pod = cluster.pod(phase="Running", containerStatuses=[ENDED_LATER], journal=True)
+    found = cluster.deaths.proof(of(pod))
+    assert found is not None and "container" in found.text and not found.journal_gone
+    cluster.delete(pod)
+    assert "its containers had terminated" in (cluster.proof(pod) or "")
+
+
+def test_without_a_journal_the_end_of_the_container_is_all() -> None:
+    cluster = CachedCluster()
+    found = cluster.deaths.proof(of(cluster.pod(phase="Running", containerStatuses=[ENDED_LATER])))
+    assert found is not None and found.journal_gone
+
+
+def test_the_journal_of_a_container_that_ended_is_gone_with_its_node() -> None:
+    cluster = CachedCluster()
+    node = cluster.node()
+    pod = cluster.pod(phase="Running", containerStatuses=[ENDED_LATER], journal=True)
+    cluster.cache.drop(NODES, node | {"metadata": node["metadata"] | {"resourceVersion": "99"}})
+    cluster.now += NODE_GRACE_US
+    found = [cluster.deaths.proof(of(pod)) for _ in range(2)][-1]
+    assert found is not None and "Node n1" in found.text and found.journal_gone
+
+
+def test_a_pod_that_is_being_deleted_starts_no_container_that_would_find_the_journal() -> None:
+    cluster = CachedCluster()
+    pod = cluster.pod(phase="Running", containerStatuses=[ENDED_LATER], journal=True)
+    pod["metadata"]["deletionTimestamp"] = at(BEGAN)
+    found = cluster.deaths.proof(of(pod))
+    assert found is not None and found.journal_gone

@@ -77,7 +77,8 @@ async def test_a_killed_process_is_proved_dead_and_started_again_under_its_name(
     assert processes.termination_proof(old.incarnation) is None
     os.kill(old.pid or 0, signal.SIGKILL)
     await wait_until(lambda: processes.termination_proof(old.incarnation))
-    assert "SIGKILL" in (processes.termination_proof(old.incarnation) or "")
+    proof = processes.termination_proof(old.incarnation)
+    assert proof is not None and "SIGKILL" in proof.text and proof.journal_gone
     await wait_until(lambda: local_brokers.started(2))
     new = local_brokers.record()
     assert new.incarnation != old.incarnation and new.terminated == [old.incarnation]
@@ -253,7 +254,8 @@ async def test_a_broker_whose_process_cannot_be_watched_is_ended_and_started_aga
     processes.set_desired(["b"])
     await wait_until(lambda: local_brokers.record().terminated and len(local_brokers.record().terminated) == 2)
     for incarnation in local_brokers.record().terminated:
-        assert processes.termination_proof(incarnation) == "its process could not be watched, and was killed"
+        proof = processes.termination_proof(incarnation)
+        assert proof is not None and proof.text == "its process could not be watched, and was killed"
     await wait_until(local_brokers.started)
     assert not failures
     await processes.stop(5)

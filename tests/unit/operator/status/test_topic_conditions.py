@@ -99,8 +99,22 @@ SITUATIONS = {
     "seal blocked": situation(
         issues=HealthIssues(blocked=((NAME, ("b0", "b1")),), unavailable=(AffectedReplica(NAME, "b1"),)),
         expect={
-            "Ready": ("False", "SealBlocked", "none is confirmed terminated (b0, b1)"),
-            "SealBlocked": ("True", "ReplicasUnreachable", "none is confirmed terminated (b0, b1)"),
+            "Ready": ("False", "SealBlocked", "none is confirmed gone (b0, b1)"),
+            "SealBlocked": ("True", "ReplicasUnreachable", "none is confirmed gone (b0, b1)"),
+        },
+    ),
+    "seal blocked by a journal": situation(
+        issues=HealthIssues(blocked=((NAME, ("b0", "b1")),), awaited=("b1",)),
+        expect={
+            "Ready": ("False", "SealBlocked", "the process of b1 has ended"),
+            "SealBlocked": ("True", "ReplicasUnreachable", "the process of b1 has ended"),
+        },
+    ),
+    "seal blocked by all journals": situation(
+        issues=HealthIssues(blocked=((NAME, ("b0", "b1")),), awaited=("b0", "b1")),
+        expect={
+            "Ready": ("False", "SealBlocked", "the processes of b0 and b1 have ended"),
+            "SealBlocked": ("True", "JournalsAwaited", "their journals may have messages that are nowhere else"),
         },
     ),
     "draining": situation(

@@ -1,0 +1,177 @@
+"""The leader seals from the journals of processes that have ended, in failovers and deletions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from smq_core.model.entities import Liveness, SealedSegment, Segment
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.catalog import sealed_index
+from smq_storage.object_store.store import open_store
+from support.in_memory.brokers import FakeBroker, FakeFleet
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
+from support.virtual_time import virtual_time
+from support.waiting import wait_until
+
+TOPIC = "default/t"
+
+
+class Cluster:
+    """A topic of one segment with ten messages that only the two replicas have."""
+
+    def __init__(self) -> None:
+        self.store = open_store("memory://")
+        self.fleet, self.platform = FakeFleet(self.store), FakePlatform(3)
+        for number in range(3):
+            self.fleet.add(f"b{number}")
+        self.platform.add_topic(TOPIC)
+        self.leader = LeaderInMemory(self.platform, self.fleet, self.store)
+        self.uid = ""
+        self.segment: Segment
+
+    async def fill(self) -> None:
+        await wait_until(lambda: TOPIC in self.leader.topics and self.leader.topics[TOPIC].is_stable, what="it is open")
+        managed = self.leader.topics[TOPIC]
+        assert managed.layout is not None and managed.topic is not None
+        self.uid, (self.segment,) = managed.topic.uid, managed.layout.segments
+        await wait_until(lambda: all((self.uid, self.segment.name) in b.held for b in self.replicas))
+        self.fleet.write(self.uid, self.segment, 10)
+
+    @property
+    def replicas(self) -> list[FakeBroker]:
+        return [self.fleet.brokers[r.incarnation] for r in self.segment.replicas]
+
+    def kill(self, broker: FakeBroker) -> None:
+        """Its process is killed, and its journal stays."""
+        broker.living = False
+        self.platform.ended[broker.replica.incarnation] = "killed by the test"
+
+    def blocked_reason(self) -> str:
+        return self.leader.condition(TOPIC, "SealBlocked").reason
+
+    async def sealed(self) -> SealedSegment:
+        def entries() -> list[SealedSegment]:
+            found = sealed_index.read(self.store, TOPIC, self.uid)
+            return [entry for entry in found if entry.name == self.segment.name]
+
+        await wait_until(entries, what="it is sealed")
+        return entries()[0]
+
+
+@asynccontextmanager
+async def filled() -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    async with running_leader(cluster.leader):
+        await cluster.fill()
+        yield cluster
+
+
+@virtual_time
+async def test_nothing_is_lost_if_all_replicas_are_killed_and_started_again():
+    async with filled() as cluster:
+        replicas = cluster.replicas
+        for broker in replicas:
+            cluster.kill(broker)
+        await wait_until(lambda: cluster.blocked_reason() == "JournalsAwaited", what="the journals are waited for")
+        message = cluster.leader.condition(TOPIC, "SealBlocked").message
+        assert all(broker.replica.broker in message for broker in replicas) and "waits for a restart" in message
+        for broker in replicas:
+            cluster.fleet.restart(broker)
+        entry = await cluster.sealed()
+        assert (entry.end, entry.lost_from) == (10, None)
+
+
+@virtual_time
+async def test_one_journal_is_enough_and_a_later_leader_finds_it():
+    async with filled() as cluster:
+        for broker in cluster.replicas:
+            cluster.kill(broker)
+    cluster.fleet.restart(cluster.replicas[1])
+    cluster.leader = LeaderInMemory(cluster.platform, cluster.fleet, cluster.store)
+    async with running_leader(cluster.leader):
+        entry = await cluster.sealed()
+        assert (entry.end, entry.lost_from) == (10, None)
+
+
+@virtual_time
+async def test_a_failover_with_a_living_replica_does_not_wait_for_the_journal():
+    async with filled() as cluster:
+        cluster.kill(cluster.replicas[0])
+        entry = await cluster.sealed()
+        assert (entry.end, entry.lost_from) == (10, None)
+        incarnation = cluster.replicas[0].replica.incarnation
+        known = cluster.leader.registry.get(incarnation)
+        assert known is None or known.liveness(cluster.leader.parts.clock()) is Liveness.ENDED
+
+
+@virtual_time
+async def test_a_damaged_journal_waits_for_the_other_one():
+    async with filled() as cluster:
+        first, second = cluster.replicas
+        for broker in (first, second):
+            cluster.kill(broker)
+        first.journal_damaged = True
+        cluster.fleet.restart(first)
+        await wait_until(lambda: cluster.blocked_reason() == "JournalsAwaited", what="the other one may have all")
+        cluster.fleet.restart(second)
+        entry = await cluster.sealed()
+        assert (entry.end, entry.lost_from) == (10, None)
+
+
+@virtual_time
+async def test_damaged_journals_are_used_if_there_is_nothing_better():
+    async with filled() as cluster:
+        for broker in cluster.replicas:
+            cluster.kill(broker)
+            broker.journal_damaged = True
+            cluster.fleet.restart(broker)
+        assert (await cluster.sealed()).end == 10
+
+
+@virtual_time
+async def test_processes_that_come_back_without_journals_leave_what_the_filer_has():
+    async with filled() as cluster:
+        for broker in cluster.replicas:
+            cluster.kill(broker)
+            cluster.fleet.restart(broker, journal=False)
+        assert (await cluster.sealed()).end == 0
+
+
+@virtual_time
+async def test_a_broker_stays_until_its_recovered_journals_are_sealed():
+    async with filled() as cluster:
+        for broker in cluster.replicas:
+            cluster.kill(broker)
+        held = cluster.fleet.restart(cluster.replicas[0])
+        held.answers = False  # no seal request arrives
+        held.draining = True
+
+        async def may_leave() -> bool:
+            reply = await cluster.leader.call("Report", held.report())
+            assert isinstance(reply, lpb.BrokerReportReply)
+            return reply.may_leave
+
+        deletions = cluster.leader.topic_deletions
+        await wait_until(lambda: not deletions.blocks_leaving("another"), what="no deletion keeps a broker")
+        assert not await may_leave()
+        held.answers = True
+        await cluster.sealed()
+        while not await may_leave():
+            await asyncio.sleep(0.02)
+        assert not held.recovered
+
+
+@virtual_time
+async def test_a_deleted_topic_is_sealed_from_the_journals():
+    async with filled() as cluster:
+        first, second = cluster.replicas
+        for broker in (first, second):
+            cluster.kill(broker)
+        first.journal_damaged = True
+        for broker in (first, second):
+            cluster.fleet.restart(broker)
+        await cluster.leader.call("DeleteTopic", pb.LocateRequest(topic="t"))
+        assert not first.held or not second.held
