@@ -132,9 +132,9 @@ class FakeFleet:
         self.calls = 0
         self.forgotten: set[str] = set()
 
-    def add(self, name: str) -> FakeBroker:
+    def add(self, name: str, incarnation: str = "") -> FakeBroker:
         """A new incarnation of that broker name."""
-        incarnation = f"{name}-{uuid.uuid4().hex[:6]}"
+        incarnation = incarnation or f"{name}-{uuid.uuid4().hex[:6]}"
         made = FakeBroker(Replica(name, incarnation, f"{name}:1"), self.store)
         self.brokers[incarnation] = made
         return made

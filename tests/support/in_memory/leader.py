@@ -127,11 +127,19 @@ class FakeServicerContext:
 class LeaderInMemory:
     """One leader. Use ``running_leader`` to run it."""
 
-    def __init__(self, platform: FakePlatform, fleet: FakeFleet, store: Store, warm_up_us: int = 0) -> None:
+    def __init__(
+        self,
+        platform: FakePlatform,
+        fleet: FakeFleet,
+        store: Store,
+        warm_up_us: int = 0,
+        tasks: TaskRunner | None = None,
+        readiness: Readiness | None = None,
+    ) -> None:
         self.platform, self.fleet, self.store = platform, fleet, store
         self.pool = ThreadPoolExecutor(4)
         self.owner = ""
-        self.tasks = TaskRunner()
+        self.tasks = tasks or TaskRunner()
         self.parts = build_leader(
             platform,
             fleet,
@@ -139,7 +147,7 @@ class LeaderInMemory:
             StoreSettings(store.url),
             clock=virtual_time.now,
             retry_policy=RetryPolicy(2.0),
-            readiness=Readiness(),
+            readiness=readiness or Readiness(),
             tasks=self.tasks,
             owner=lambda: self.owner,
             writer_id=f"leader-{uuid.uuid4().hex[:12]}",
@@ -176,14 +184,14 @@ class LeaderInMemory:
 
 
 @asynccontextmanager
-async def running_leader(*leaders: LeaderInMemory) -> AsyncIterator[None]:
-    """Runs the leaders, with a report of each broker every 20 ms, until the block ends."""
+async def running_leader(*leaders: LeaderInMemory, report_seconds: float = 0.02) -> AsyncIterator[None]:
+    """Runs the leaders, with a report of each broker every ``report_seconds``, until the block ends."""
 
     async def reports() -> None:
         while True:
             for leader in leaders:
                 await leader.report_all()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(report_seconds)
 
     reporting = asyncio.create_task(reports())
     try:

@@ -50,7 +50,8 @@ class WatchScope:
 class ResourceWatcher:
     """Watches a scope from ``start`` to ``stop``. Calls ``on_listed`` on the leader's loop when a watch starts anew.
 
-    Deletions between two watches may have been missed, so the caller should list then.
+    Deletions between two watches may have been missed, so the caller should list then. The same holds for an event that
+    could not be handled.
     """
 
     def __init__(
@@ -153,9 +154,16 @@ class ResourceWatcher:
         return handle
 
     def _on_event(self, kind: Kind, event_type: str | None, resource: Resource) -> None:
-        """Runs on the leader's loop."""
+        """Runs on the leader's loop, whose exception handler gets every error."""
         if self._stop.is_set():
             return
+        try:
+            self._update_cache(kind, event_type, resource)
+        except Exception:
+            self._on_listed(kind)  # the change would be missed until the next list
+            raise
+
+    def _update_cache(self, kind: Kind, event_type: str | None, resource: Resource) -> None:
         resource.setdefault("apiVersion", kind.api_version)
         resource.setdefault("kind", kind.kind)
         if event_type == "DELETED":

@@ -124,7 +124,8 @@ class StatusReconciler:
     # ---- running
 
     async def run(self) -> None:
-        """Runs until it is cancelled."""
+        """Runs until it is cancelled. If it is run again after a failure, it compares every topic again."""
+        self._forget_comparisons()
         clock = asyncio.get_running_loop().time
         last_poll_at = clock() - POLL_INTERVAL_SECONDS
         try:
@@ -144,6 +145,11 @@ class StatusReconciler:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _forget_comparisons(self) -> None:
+        """Nothing else remembers a topic whose comparison was cancelled, and one that never began stays busy."""
+        for state in self._states.values():
+            state.busy, state.fingerprint = False, None
 
     def _poll(self) -> None:
         """Queues the topics whose facts have changed and those with pending requests."""
