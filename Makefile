@@ -27,9 +27,10 @@ WORKERS ?= 3
 # Nodes of Kubernetes, their base image, and cuts in the network between processes
 NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
 TRACE_PACKAGES = strace
+CHAOS_PACKAGES = iproute2 nftables util-linux
 
 .PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench chaos e2e \
-	cluster-packages cluster-build pins clean
+	chaos-packages cluster-packages cluster-build pins clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,11 +87,15 @@ demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all l
 bench: $(STAMP) ## measure
 	$(PY) -m benchmarks.run
 
-chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (cutting the network needs root)
+chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (as root also the network and clocks)
 	$(PY) -m pytest tests/chaos -s $(ARGS)
 
 e2e: $(if $(filter kind,$(CLUSTER)),$(STAMP),cluster-build) ## real Pods on real nodes, on this machine (needs root and Go); or CLUSTER=kind
 	SMQ_E2E_CLUSTER=$(CLUSTER) $(PY) -m pytest tests/e2e $(if $(filter kind,$(CLUSTER)),--ignore=tests/e2e/test_cluster.py) $(ARGS)
+
+chaos-packages: ## install the Debian packages with which chaos cuts the network and steps clocks (needs root)
+	@dpkg -s $(CHAOS_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(CHAOS_PACKAGES); }
 
 cluster-packages: ## install the Debian packages that nodes of Kubernetes and traces need (needs root)
 	@dpkg -s $(NODE_PACKAGES) $(TRACE_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \

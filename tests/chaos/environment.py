@@ -1,29 +1,37 @@
-"""Where a chaos run takes place: in a network of namespaces when this machine lets us, else on loopback."""
+"""Where a chaos run takes place: with a network of namespaces and clocks of its own, as far as this machine lets us."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import clocks
 from network_partitions import BROKERS, CLIENTS, FILER, LEADER, NODES, enter_broker
 
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.fault_injection.network_namespaces import NamespaceNetwork, unavailable_reason
 from support.processes.local_cluster import LocalCluster
 
-HERE = Path(__file__).parent
-
 
 class ChaosEnvironment:
-    """A context manager: SeaweedFS, a leader and its brokers run inside. ``network`` is None on loopback."""
+    """A context manager: SeaweedFS, a leader and its brokers run inside.
+
+    ``network`` and ``clocks`` are None where they are not possible; ``missing`` says why.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stack = ExitStack()
-        self.without_network = unavailable_reason()
-        self.network: NamespaceNetwork | None = None if self.without_network else NamespaceNetwork(NODES)
+        without_network, without_clocks = unavailable_reason(), clocks.unavailable_reason()
+        self.network = None if without_network else NamespaceNetwork(NODES)
+        self.clocks = None if without_clocks else clocks.SteppedClocks(folder / "clocks", [LEADER, *BROKERS])
+        self.missing: list[str] = []
+        if without_network:
+            self.missing.append(f"no network partitions: {without_network}")
+        if without_clocks:
+            self.missing.append(f"no stepped clocks: {without_clocks}")
 
     def __enter__(self) -> ChaosEnvironment:
         with ExitStack() as stack:
@@ -45,23 +53,22 @@ class ChaosEnvironment:
 
     def _cluster(self) -> LocalCluster:
         folder, store = self._folder / "cluster", self.seaweed.settings("chaos")
-        arguments: tuple[str, ...] = ("--broker-memory", "1Gi")
-        if self.network is None:
-            return LocalCluster(folder, store, brokers=len(BROKERS), arguments=arguments)
+        with_clocks = [] if self.clocks is None else [str(self.clocks.script)]
         script = self._folder / "enter-broker"
-        script.write_text(enter_broker(self.network))
+        script.write_text(enter_broker(self.network, with_clocks))
         script.chmod(0o755)
-        arguments += ("--broker-wrapper", str(script), "--broker-arg=--listen=0.0.0.0:0")
+        arguments = ["--broker-memory", "1Gi", "--broker-wrapper", str(script)]
+        if self.network is None:
+            return LocalCluster(folder, store, brokers=len(BROKERS), arguments=(*arguments,), wrapper=with_clocks)
         return LocalCluster(
             folder,
             store,
             brokers=len(BROKERS),
-            arguments=arguments,
+            arguments=(*arguments, "--broker-arg=--listen=0.0.0.0:0"),
             host=self.network.address(LEADER),
-            wrapper=self.network.inside(LEADER),
+            wrapper=[*self.network.inside(LEADER), *with_clocks],
         )
 
-    def client(self, script: str, *arguments: object) -> subprocess.Popen[bytes]:
-        """Starts a client's script of this folder."""
+    def start_client(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         wrapper = [] if self.network is None else self.network.inside(CLIENTS)
-        return subprocess.Popen([*wrapper, sys.executable, str(HERE / script), *map(str, arguments)])
+        return subprocess.Popen([*wrapper, *command])

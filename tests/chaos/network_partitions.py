@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from support.fault_injection.network_namespaces import NamespaceNetwork
@@ -21,12 +21,13 @@ esac
 """
 
 
-def enter_broker(network: NamespaceNetwork) -> str:
-    """A shell script for ``--broker-wrapper``."""
-    cases = [
-        f'{name}) exec {" ".join(network.inside(name))} env SMQ_ADVERTISE={network.address(name)} "$@" ;;'
-        for name in BROKERS
-    ]
+def enter_broker(network: NamespaceNetwork | None, wrapper: Sequence[str]) -> str:
+    """A shell script for ``--broker-wrapper``; ``wrapper`` is a further command that runs a command."""
+    cases = []
+    for name in BROKERS:
+        words = [*wrapper] if network is None else [*network.inside(name), *wrapper]
+        address = "" if network is None else f"env SMQ_ADVERTISE={network.address(name)} "
+        cases.append(f'{name}) exec {" ".join(words)} {address}"$@" ;;')
     return ENTER_BROKER.format(cases="\n".join(cases))
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -29,13 +30,12 @@ from support.processes.versions import (
     other_commit,
     running_version,
 )
-from support.waiting import HANG_GUARD, eventually
+from support.waiting import eventually
 
 sys.path.insert(0, str(Path(__file__).parent))
-import log_checker
-from faults import ChaosFaults
+from client_processes import ClientProcesses
+from layout_faults import LayoutFaults
 
-HERE = Path(__file__).parent
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
 
 THIS, OTHER = "this", "other"
@@ -90,7 +90,8 @@ class MixedCluster:
             arguments=("--broker-memory", "1Gi", "--broker-wrapper", str(self._chosen.script)),
             wrapper=[str(self._chosen.script)],
         )
-        self._faults = ChaosFaults(self.cluster, seaweed, TOPIC, 0, None)
+        self._layout = LayoutFaults(self.cluster, {TOPIC: 2})
+        self._random = random.Random(0)
 
     def version_of(self, process: str) -> str:
         return next(name for name, tree in self._trees.items() if tree == self._chosen[process])
@@ -105,10 +106,10 @@ class MixedCluster:
         self._restart_broker(name, signal.SIGKILL)
 
     def split(self) -> None:
-        self._change_layout(self._faults.split)
+        self._change_layout(lambda: self._layout.split(self._random))
 
     def merge(self) -> None:
-        self._change_layout(self._faults.merge)
+        self._change_layout(lambda: self._layout.merge(self._random))
 
     def _change_layout(self, request: Callable[[], str]) -> None:
         before = {segment.name for segment in self._segments()}
@@ -125,7 +126,7 @@ class MixedCluster:
         self.check_versions()
 
     def wait_until_stable(self, after: str) -> None:
-        eventually(self._faults.is_stable, what=f"the cluster is stable after: {after}", pause=0.2)
+        eventually(self._layout.is_stable, what=f"the cluster is stable after: {after}", pause=0.2)
         print(f"  {after}", flush=True)
 
     # ---- replacements
@@ -175,59 +176,15 @@ class Load:
     """Writers and readers as processes, one of each for each version; their logs are in ``folder``."""
 
     def __init__(self, folder: Path, address: str, clients: tuple[str, ...], versions: dict[str, SourceTree]) -> None:
-        self.acked = [folder / f"writer-{version}.log" for version in clients]
-        self.delivered = [folder / f"reader-{version}.log" for version in clients]
-        self._writers, self._readers = [], []
-        for version, acked, delivered in zip(clients, self.acked, self.delivered, strict=True):
-            writer = ("writer_process.py", address, TOPIC, f"w-{version}", PER_SECOND, acked)
-            self._writers.append(_client(versions[version], *writer))
-            self._readers.append(_client(versions[version], "reader_process.py", address, TOPIC, delivered))
+        self._version = versions[clients[0]]
+        self.clients = ClientProcesses(folder, address, TOPIC, self._start)
+        for version in clients:
+            self._version = versions[version]
+            self.clients.start_writer(f"w-{version}", PER_SECOND)
+            self.clients.start_reader(f"r-{version}")
 
-    def wait_for_progress(self) -> None:
-        """Every writer gets further acks."""
-        before = [self._lines(path) for path in self.acked]
-
-        def progress() -> bool:
-            return all(self._lines(path) > count for path, count in zip(self.acked, before, strict=True))
-
-        clients = [*self._writers, *self._readers]
-        eventually(lambda: _ended(clients) or progress(), what="further acks for every writer", pause=0.1)
-        assert not _ended(clients), "a client ended; its error is above"
-
-    def finish(self) -> None:
-        """Ends the writers when all their messages are acked, and the readers when they were given all of them."""
-        for writer in self._writers:
-            writer.send_signal(signal.SIGTERM)
-        for writer in self._writers:
-            assert writer.wait(HANG_GUARD) == 0, "a writer failed"
-        total = sum(self._lines(path) - 1 for path in self.acked)  # without "end"
-        eventually(
-            lambda: _ended(self._readers) or all(self._lines(path) >= total for path in self.delivered),
-            what=f"readers at the end of {total} messages",
-            pause=0.1,
-        )
-        assert not _ended(self._readers), "a reader ended; its error is above"
-        for reader in self._readers:
-            reader.send_signal(signal.SIGTERM)
-            assert reader.wait(HANG_GUARD) == 0, "a reader failed"
-
-    def kill(self) -> None:
-        for process in (*self._writers, *self._readers):
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-
-    @staticmethod
-    def _lines(path: Path) -> int:
-        return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-def _ended(processes: Sequence[subprocess.Popen[bytes]]) -> bool:
-    return any(process.poll() is not None for process in processes)
-
-
-def _client(version: SourceTree, script: str, *arguments: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, str(HERE / script), *map(str, arguments)], env=version.environment)
+    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, env=self._version.environment)
 
 
 @contextmanager
@@ -241,10 +198,10 @@ def running(mixed: MixedCluster, make_load: Callable[[], Load]) -> Iterator[Load
         mixed.wait_until_stable("the topic was created")
         load = make_load()
         try:
-            load.wait_for_progress()
+            load.clients.wait_for_acks()
             yield load
         finally:
-            load.kill()
+            load.clients.kill()
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
@@ -254,7 +211,9 @@ def test_two_versions_share_the_work(
     """A broker is killed, segments are split and merged, everything is upgraded and rolled back: nothing is lost."""
     deployment = DEPLOYMENTS[name]
     mixed = MixedCluster(tmp_path, seaweed, prefix, deployment, versions)
-    with running(mixed, lambda: Load(tmp_path, mixed.cluster.address, deployment.clients, versions)) as load:
+    with running(
+        mixed, lambda: Load(tmp_path / "clients", mixed.cluster.address, deployment.clients, versions)
+    ) as load:
         with mixed.cluster.connect() as client:
             uid = client.admin().topic(TOPIC).uid
         disturb(mixed, load, mixes=len(set(deployment.brokers)) > 1)
@@ -266,13 +225,9 @@ def test_two_versions_share_the_work(
             mixed.replace_broker(broker, OTHER)
         mixed.replace_leader(OTHER)
         disturb(mixed, load)
-        load.finish()
-    root = f"{seaweed.settings(prefix).url.removeprefix('s3://')}/default/{TOPIC}/{uid}"
-    findings = log_checker.check(seaweed.endpoint, root, load.acked, load.delivered)
-    print(f"{name}: {findings.messages} messages in {findings.segments} segments, {findings.acked} acked, ", end="")
-    print(f"{findings.delivered} delivered; {len(findings.problems)} problems")
-    assert findings.acked == findings.messages > 0
-    assert not findings.problems, "\n".join(findings.problems[:20])
+        load.clients.finish()
+        mixed.cluster.stop()
+        load.clients.check(seaweed.settings(prefix), uid)
 
 
 def disturb(mixed: MixedCluster, load: Load, *, mixes: bool = False) -> None:
@@ -284,7 +239,7 @@ def disturb(mixed: MixedCluster, load: Load, *, mixes: bool = False) -> None:
         if mixes:
             mixed.mix_replicas()
         mixed.kill_broker(broker)
-        load.wait_for_progress()
+        load.clients.wait_for_acks()
     for request in (mixed.split, mixed.merge):
         request()
-        load.wait_for_progress()
+        load.clients.wait_for_acks()
