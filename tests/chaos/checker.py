@@ -1,13 +1,16 @@
 """Decides from what clients wrote down whether messages were lost, doubled or reordered, or commits went back.
 
-``python checker.py FOLDER`` reads ``FOLDER/writers/*.log``, ``FOLDER/readers/*.log`` and ``FOLDER/groups/GROUP/*.log``
-(their lines: ``support.client_logs.records``). It needs nothing else: no cluster, no filer, and no code of the product.
+``python checker.py FOLDER [--complete]`` reads ``FOLDER/writers/*.log``, ``FOLDER/readers/*.log`` and
+``FOLDER/groups/GROUP/*.log`` (their lines: ``support.client_logs.records``). It needs nothing else: no cluster, no
+filer, and no code of the product. What an observer was told is lost is no problem, unless ``--complete`` says that
+nothing can have been lost.
 It prints its findings as JSON and exits with 0 if there is no problem, 1 if there is one, and 2 if it cannot tell,
 because nobody was acked or nobody read.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -18,8 +21,8 @@ from support.client_logs.findings import Findings
 from support.client_logs.message_rules import Log, ReaderCheck, read_writers
 
 
-def check(folder: Path) -> Findings:
-    """All logs of one topic."""
+def check(folder: Path, *, complete: bool = False) -> Findings:
+    """All logs of one topic. ``complete``: nothing can have been lost, so each report of a loss is a problem."""
     findings = Findings()
     log = Log()
     sent = read_writers((folder / "writers").glob("*.log"), findings)
@@ -27,13 +30,15 @@ def check(folder: Path) -> Findings:
         ReaderCheck(path.stem, sent, log, findings).read(path)
     for group in sorted((folder / "groups").glob("*/")):
         check_group(group.name, group.glob("*.log"), sent, log, findings)
+    if complete and (ranges := findings.counts["lost ranges"]):
+        findings.add("reported loss", f"{ranges} ranges, {findings.counts['reported as lost']} messages to readers")
     findings.counts["segments"] = len(log.places)
     findings.counts["messages"] = sum(map(len, log.places.values()))
     return findings
 
 
-def main(folder: Path) -> int:
-    findings = check(folder)
+def main(folder: Path, complete: bool) -> int:
+    findings = check(folder, complete=complete)
     print(json.dumps(findings.report(), indent=2))
     if not findings.counts["acked"] or not (findings.counts["readers"] or findings.counts["member runs"]):
         print(f"nothing to check in {folder}: no message was acked, or there is no reader", file=sys.stderr)
@@ -42,7 +47,8 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        print(__doc__, file=sys.stderr)
-        sys.exit(2)
-    sys.exit(main(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--complete", action="store_true")
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.folder, arguments.complete))

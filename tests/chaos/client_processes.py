@@ -109,16 +109,19 @@ class ClientProcesses:
         print(f"{self.topic}: nothing new for readers for {STALLED:.0f} s, and they were not given everything")
 
     def check(self, store: StoreSettings, uid: str) -> None:
-        """Runs the checker over what was written down. The files in the filer are one more reader's log.
+        """Runs the checker over what was written down; nothing may be lost. The chunks are one more reader's log.
 
-        All brokers must have ended in good order, so that these files are complete.
+        All brokers must have ended in good order, so that the chunks in the filer are complete.
         """
         root = f"{store.url.removeprefix('s3://')}/{NAMESPACE}/{self.topic}/{uid}"
         reader = [sys.executable, str(HERE / "chunk_reader.py"), str(store.endpoint), root]
         subprocess.run([*reader, str(self.folder / "readers")], check=True)
-        done = subprocess.run(
-            [sys.executable, str(HERE / "checker.py"), str(self.folder)], capture_output=True, text=True, check=False
-        )
+        self.check_logs("--complete")
+
+    def check_logs(self, *arguments: str) -> None:
+        """Runs the checker with these arguments over what was written down."""
+        command = [sys.executable, str(HERE / "checker.py"), str(self.folder), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         print(f"{self.topic}: {' '.join(done.stdout.split())}", flush=True)
         assert done.returncode == 0, f"see {self.folder}\n{done.stdout}{done.stderr}"
 

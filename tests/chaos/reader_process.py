@@ -33,7 +33,7 @@ def poll(consumer: smq.Consumer, log: LogWriter, stop: threading.Event) -> smq.B
     try:
         batch = consumer.poll(0.5)
     except smq.DataLost as loss:
-        log.lost(loss.segment, loss.start, loss.stop)
+        log.lost(loss.segment, loss.start, None if getattr(loss, "at_least", False) else loss.stop)
         return None
     except smq.SmqError as error:
         log.error(f"{error.code}: {error.message}")

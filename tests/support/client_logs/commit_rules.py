@@ -58,6 +58,7 @@ def check_group(name: str, paths: Iterable[Path], sent: Sent, log: Log, findings
     for member in members:
         check_deliveries(member, commits, lost, findings)
     check_complete(name, members, lost, sent, log, findings)
+    findings.counts["lost ranges"] += sum(map(len, lost.ranges.values()))
     findings.counts["member runs"] += len(members)
     findings.counts["commits"] += sum(commit.answered is not None for commit in commits)
 

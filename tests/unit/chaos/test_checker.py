@@ -288,6 +288,13 @@ def test_what_is_allowed_is_no_problem(checker: ModuleType, tmp_path: Path, chan
     assert checker.check(logs.write(tmp_path)).report()["problems"] == {}
 
 
+@pytest.mark.parametrize("change", [loss_with_an_end, open_ended_loss, loss_of_what_an_early_reader_was_given])
+def test_no_loss_may_be_reported_if_nothing_can_be_lost(checker: ModuleType, tmp_path: Path, change: Change) -> None:
+    logs = HandmadeLogs()
+    change(logs)
+    assert "reported loss" in checker.check(logs.write(tmp_path), complete=True).problems
+
+
 def test_half_a_line_of_a_killed_process_is_not_read(checker: ModuleType, tmp_path: Path) -> None:
     folder = HandmadeLogs().write(tmp_path)
     with (folder / "writers" / "w1.1.log").open("a") as log:
@@ -295,8 +302,9 @@ def test_half_a_line_of_a_killed_process_is_not_read(checker: ModuleType, tmp_pa
     assert checker.check(folder).report()["problems"] == {}
 
 
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-I", str(PATH), str(folder)], capture_output=True, text=True, check=False)
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", str(PATH), str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def test_the_program_says_what_it_found(tmp_path: Path) -> None:
@@ -307,3 +315,7 @@ def test_the_program_says_what_it_found(tmp_path: Path) -> None:
     bad = run(logs.write(tmp_path / "bad"))
     assert bad.returncode == 1 and json.loads(bad.stdout)["problems"]["lost"] == 2
     assert run(tmp_path / "nowhere").returncode == 2
+    reported = HandmadeLogs()
+    open_ended_loss(reported)
+    assert run(reported.write(tmp_path / "reported")).returncode == 0
+    assert run(tmp_path / "reported", "--complete").returncode == 1
