@@ -16,6 +16,8 @@ from support.waiting import HANG_GUARD, eventually
 HERE = Path(__file__).parent
 GROUP = "group"
 NAMESPACE = "default"
+LATE, LATE_POLLS = "late", 10
+"""A member that starts when all others have ended; what they have committed is not given to it in so many polls."""
 STALLED = 60.0
 """Seconds without anything new, after which readers are not waited for any longer: the checker says what is missing."""
 
@@ -24,6 +26,13 @@ Start = Callable[[Sequence[str]], "subprocess.Popen[bytes]"]
 
 def on_this_machine(command: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command)
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    for process in processes:
+        process.wait(HANG_GUARD)
 
 
 class ClientProcesses:
@@ -90,10 +99,11 @@ class ClientProcesses:
             process.wait(3 * HANG_GUARD)
         self.start_reader("fresh")
         self._wait_for_readers()
-        for process in [*self.readers.values(), *self.members.values()]:
-            process.send_signal(signal.SIGTERM)
-        for process in [*self.readers.values(), *self.members.values()]:
-            process.wait(HANG_GUARD)
+        end([*self.readers.values(), *self.members.values()])
+        if self.members:
+            self.start_member(LATE)
+            eventually(lambda: self.progress.polls(LATE) >= LATE_POLLS, what="a late member polls", pause=0.2)
+            end([self.members[LATE]])
 
     def _wait_for_readers(self) -> None:
         """Until every reader, and the group together, was given all that was acked; or nothing new comes any more."""

@@ -3,8 +3,8 @@
 Members repeat what was not committed, and a member that was paused may still be given what it had fetched. So there is
 no rule about repeats in general, but these:
 
-* A commit that begins after another one of the segment has succeeded is not below it.
-* A process is never given a message below what was committed before it started, or by itself before.
+* A process is never given a message below what was committed before it started, or by itself before: commits do not go
+  back. (To commit a lower position is allowed, and moves nothing.)
 * Where a member begins to read a segment is 0, a committed position, or the end of a lost range; from there on it is
   given every message.
 * At the end every acked message was delivered to a member, or is in a range that a member was told is lost.
@@ -54,7 +54,6 @@ def check_group(name: str, paths: Iterable[Path], sent: Sent, log: Log, findings
     for member in members:
         for segment, ranges in member.lost.ranges.items():
             lost.ranges[segment].extend(ranges)
-    check_commits(name, commits, findings)
     for member in members:
         check_deliveries(member, commits, lost, findings)
     check_complete(name, members, lost, sent, log, findings)
@@ -97,24 +96,6 @@ def _positions(words: list[str]) -> Positions:
     return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
 
-def check_commits(group: str, commits: Iterable[Commit], findings: Findings) -> None:
-    """No commit that began after another one had succeeded is below it."""
-    answered = [c for c in commits if c.answered is not None]
-    succeeded = sorted(answered, key=lambda c: c.answered or 0)
-    highest: dict[str, tuple[int, str]] = {}
-    at = 0
-    for commit in sorted(answered, key=lambda c: c.tried):
-        while at < len(succeeded) and (succeeded[at].answered or 0) < commit.tried:
-            for segment, position in succeeded[at].committed.items():
-                highest[segment] = max(highest.get(segment, (0, "")), (position, succeeded[at].member))
-            at += 1
-        for segment, position in commit.committed.items():
-            before, member = highest.get(segment, (0, ""))
-            if position < before:
-                text = f"{group}: {segment}: {commit.member} committed {position} after {member} had committed {before}"
-                findings.add("commit went back", text)
-
-
 def check_deliveries(member: MemberLog, commits: list[Commit], lost: LostRanges, findings: Findings) -> None:
     """One run of a member: where it began to read each segment, and that it read on from there."""
     floor: dict[str, int] = defaultdict(int)
@@ -133,7 +114,7 @@ def check_deliveries(member: MemberLog, commits: list[Commit], lost: LostRanges,
                 floor[name] = max(floor[name], position)
         counted = before
         if offset < floor[segment]:
-            findings.add("below a commit", f"{member.name}: {segment} {offset}, {floor[segment]} was committed")
+            findings.add("commit went back", f"{member.name}: {segment} {offset}, {floor[segment]} was committed")
         begins = offset == 0 or offset in tried[segment] or offset in lost.stops(segment)
         if offset != expected.get(segment) and not begins:
             last = expected.get(segment)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from support.client_logs.records import read_lines
+
 
 class Progress:
     """Reads what was appended since the last call."""
@@ -21,6 +23,11 @@ class Progress:
         """How many acks all runs of this writer got."""
         self._read()
         return self._acks[writer]
+
+    def polls(self, member: str) -> int:
+        """How often all runs of this member of any group have polled."""
+        found = (self._folder / "groups").glob(f"*/{member}.*.log")
+        return sum(words[0] == "at" for path in found for words in read_lines(path))
 
     def delivered(self) -> int:
         self._read()
