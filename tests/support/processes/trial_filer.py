@@ -39,8 +39,8 @@ class TrialFiler:
         """Host and port of S3."""
         return f"127.0.0.1:{self._ports['s3'][0]}"
 
-    def store(self) -> Store:
-        return StoreSettings("s3://smq", endpoint=f"http://{self.address}", timeout=HANG_GUARD).open()
+    def store(self, *, timeout: float = HANG_GUARD) -> Store:
+        return StoreSettings("s3://smq", endpoint=f"http://{self.address}", timeout=timeout).open()
 
     def start(self) -> None:
         """Returns once the container would be ready."""
@@ -94,7 +94,7 @@ class TrialFiler:
     def _is_serving(self) -> bool:
         assert self._process is not None and self._process.poll() is None, f"SeaweedFS ended; see {self.log}"
         try:
-            self.store().put("_probe", b"ready")
+            self.store(timeout=5).put("_probe", b"ready")
         except (StoreDenied, StoreUnavailable):
             return False
         return True
