@@ -136,9 +136,7 @@ class LeaderSession:
         self._log_connectivity(False, ",".join(self._leaders))
 
     def _try_next_leader(self, error: grpc.RpcError) -> None:
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        self._drop_channel()
         self._leader_index += 1
         failure = _failure_of(error)
         if isinstance(failure, WrongIncarnation):
@@ -150,6 +148,11 @@ class LeaderSession:
             if redirect not in self._leaders:
                 self._leaders.append(redirect)
             self._leader_index = self._leaders.index(redirect)
+
+    def _drop_channel(self) -> None:
+        channel, self._channel = self._channel, None  # first, because a call on a closed channel is an unexpected error
+        if channel is not None:
+            channel.close()
 
     def _log_connectivity(self, connected: bool, leader: str) -> None:
         if connected is not self._connected:
