@@ -32,6 +32,7 @@ REFRESH_RETRY_SECONDS = 0.5
 MAX_HISTORY_ATTEMPTS = 3
 HISTORY_RETRY_SECONDS = 0.15
 AUTO_COMMIT_INTERVAL_SECONDS = 1.0
+LOSSES_TIMEOUT_SECONDS = 5.0
 
 
 class Consumer:
@@ -78,6 +79,7 @@ class Consumer:
         self._unknown_predecessors: set[str] = set()
         self._losses_requested = group is not None
         self._losses_received = False
+        self._losses_awaited_since: float | None = None
         self._losses_to_acknowledge: dict[str, int] = {}
         self._uncommitted: dict[str, int] = {}
         self._processing_segment: str | None = None
@@ -123,12 +125,15 @@ class Consumer:
                 if self._closed:
                     raise InvalidRequest("the consumer is closed")
                 self._raise_next_loss()
-                found = self._buffer.take(self._max_bytes)
+                waits_for_losses = self._waits_for_losses()
+                found = None if waits_for_losses else self._buffer.take(self._max_bytes)
                 if found is None:
                     self._raise_terminal_error()
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         return None
+                    if waits_for_losses:
+                        left = MONITOR_INTERVAL_SECONDS if left is None else min(left, MONITOR_INTERVAL_SECONDS)
                     self._changed.wait(left)
                     continue
             batch = self._to_batch(*found)
@@ -236,6 +241,18 @@ class Consumer:
         self._close(commit=self._auto_commit and error is None)
 
     # ---- returning batches
+
+    def _waits_for_losses(self) -> bool:
+        """Whether a new member still has to learn what its group has lost, which comes before the next messages.
+
+        A leader that does not answer delays the messages for LOSSES_TIMEOUT_SECONDS only.
+        """
+        if self._group is None or self._losses_received or self._buffer.is_empty:
+            return False
+        now = time.monotonic()
+        if self._losses_awaited_since is None:
+            self._losses_awaited_since = now
+        return now - self._losses_awaited_since < LOSSES_TIMEOUT_SECONDS
 
     def _raise_next_loss(self) -> None:
         """Raises the next loss that the program does not know. If it skips losses, all count as reported."""
@@ -421,6 +438,7 @@ class Consumer:
             for loss in reply.lost_with_replicas:
                 self._record_loss(loss.segment, FetchedLoss(loss.start, loss.stop, loss.at_least))
             self._losses_received = True
+            self._changed.notify_all()
 
     def _refresh(self) -> None:
         """Builds the DAG from the layout and then the index, which has the segments that left the layout.

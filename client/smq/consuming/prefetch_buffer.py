@@ -85,6 +85,12 @@ class PrefetchBuffer(Generic[R]):
             self._ready = deque(it for it in self._ready if it is not reader)
             self.changed.notify_all()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether ``take`` returns nothing now."""
+        with self.changed:
+            return not self._ready
+
     def put(self, reader: R, item: FetchedItem) -> bool:
         """Waits for capacity, then puts the item in. False: the reader was dropped."""
         with self.changed:

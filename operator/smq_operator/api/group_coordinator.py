@@ -193,17 +193,17 @@ class GroupCoordinator:
         A member that reads such a segment to its end finds the loss there; this is for members that come later.
         """
         managed = await self._ready_topic(topic)
-        lossy = [(entry, entry.lost) for entry in managed.sealed.values() if entry.lost is not None]
+        lossy = managed.lost_ranges()
         it = self._groups.get((managed.name, name))
         if not lossy or it is None:  # a group that is not loaded has no members
             return []
         self._refresh(it, self._now())
         losses = []
-        for entry, lost in lossy:
-            known_upto = it.known_losses.get(entry.name)
-            if it.group.reader.is_read(entry.name) and (known_upto is None or known_upto < lost.upto):
+        for name_of_segment, lost in lossy.items():
+            known_upto = it.known_losses.get(name_of_segment)
+            if it.group.reader.is_read(name_of_segment) and (known_upto is None or known_upto < lost.upto):
                 first = lost.first if known_upto is None else max(lost.first, known_upto)
-                losses.append((entry.name, LostRange(first, lost.upto, lost.open_ended)))
+                losses.append((name_of_segment, LostRange(first, lost.upto, lost.open_ended)))
         return losses
 
     async def losses(self, topic: str, name: str) -> list[tuple[RemovedSegment, int, bool]]:

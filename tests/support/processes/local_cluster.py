@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import smq
@@ -117,6 +118,25 @@ class LocalCluster:
         for pid in pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def lose_brokers(self, names: Iterable[str]) -> None:
+        """These brokers are gone with all that they held, their journals too, before the leader can notice it."""
+        os.kill(self.leader_pid, signal.SIGSTOP)
+        try:
+            for name in names:
+                self.kill_broker(name)
+            self.delete_journals(names)
+        finally:
+            os.kill(self.leader_pid, signal.SIGCONT)
+
+    def lose_everything(self) -> None:
+        """The leader and all brokers end at once, and the brokers' journals are gone. ``start`` starts it again."""
+        self.kill_all()
+        self.delete_journals(path.stem for path in (self.folder / "brokers").glob("*.json"))
+
+    def delete_journals(self, names: Iterable[str]) -> None:
+        for name in names:
+            shutil.rmtree(self.folder / "brokers" / name / "journal", ignore_errors=True)
 
     def stop(self) -> None:
         process, self._process = self._process, None

@@ -75,6 +75,8 @@ class Bench:
         if group is not None:
             # It has acknowledged its first assignment, and does nothing by itself from now on.
             eventually(lambda: self.leader.acknowledged() == 1 and self.applied >= 2)
+            if not self.leader.failures.get("GetPositions"):
+                eventually(lambda: made._losses_received)
         return made
 
     def assign(self, consumer: Consumer, positions: dict[str, int]) -> None:
@@ -504,6 +506,24 @@ def test_a_member_learns_what_the_group_has_passed_and_confirms_it(bench: Bench)
     (request,) = bench.leader.requests("CommitPositions")
     assert dict(request.known_losses) == {"gone-0-8-9": 5}
     assert consumer.commit() == {} and len(bench.leader.requests("CommitPositions")) == 1, "once is enough"
+
+
+def test_a_new_member_learns_of_losses_before_it_gets_messages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)]
+    bench.leader.failures["GetPositions"] = [Unavailable("no leader")] * 1_000_000
+    monkeypatch.setattr(smq.consumer, "LOSSES_TIMEOUT_SECONDS", 1e9)
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 2)
+    bench.fetchers[0].rows(2, 1)
+    assert offsets(consumer) is None
+    monkeypatch.setattr(smq.consumer, "LOSSES_TIMEOUT_SECONDS", 0.0)
+    assert offsets(consumer) == (0, 3), "if the leader does not answer for long, reading goes on"
+    bench.fetchers[0].rows(3, 1)
+    monkeypatch.setattr(smq.consumer, "LOSSES_TIMEOUT_SECONDS", 1e9)
+    bench.leader.failures["GetPositions"].clear()
+    eventually(lambda: consumer._losses_received)
+    assert loss(consumer) == ("gone-0-8-9", 2, 5, True)
+    assert offsets(consumer) == (3, 4)
 
 
 def test_a_confirmation_that_failed_is_repeated_with_the_next_commit(bench: Bench) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from smq_core.errors import CorruptDocument
 from smq_core.model.entities import Layout, Phase, RemovedSegment, SealedSegment, Segment, Topic
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
+from smq_core.model.lost_range import LostRange
 from smq_core.model.sealed_losses import merge_loss
 from smq_core.reading.segment_dag import SegmentNode, build_nodes
 from smq_core.reconcile.retention import Removal
@@ -122,6 +123,15 @@ class ManagedTopic:
             if entry.name not in self.sealed and not contains(self.removed_intervals, entry.number):
                 self.sealed[entry.name] = entry
                 self.index_changes += 1
+
+    def lost_ranges(self) -> dict[str, LostRange]:
+        """What sealed segments have lost, also those that are not in the index yet."""
+        found = {name: entry.lost for name, entry in self.sealed.items() if entry.lost is not None}
+        for segment in self.layout.segments if self.layout is not None else ():
+            outcome = self.reconciler.outcome(segment.name) if self.reconciler is not None else None
+            if outcome is not None and outcome.lost is not None and segment.name not in self.sealed:
+                found[segment.name] = outcome.lost
+        return found
 
     def loss_version(self) -> int:
         """A number that grows with what the index says is lost, and is the same for every leader; 0 without a loss."""
