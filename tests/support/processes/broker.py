@@ -90,14 +90,20 @@ class BrokerProcess:
         return pb.OpenedSegment.FromString(call(self.flight, "open", request, timeout=HANG_GUARD))
 
     def seal(
-        self, topic: Topic, segment: Segment, successors: Sequence[Segment] = (), *, timeout: float = HANG_GUARD
+        self,
+        topic: Topic,
+        segment: Segment,
+        successors: Sequence[Segment] = (),
+        *,
+        incarnation: str = "",
+        timeout: float = HANG_GUARD,
     ) -> SealOutcome:
         request = pb.SealSegment(
             protocol=PROTOCOL,
             topic=topic.name,
             uid=topic.uid,
             segment=segment.name,
-            incarnation=self.incarnation,
+            incarnation=incarnation or self.incarnation,
             reason="test",
             successors=[segment_to_pb(s) for s in successors],
         )

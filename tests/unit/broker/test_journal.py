@@ -13,8 +13,11 @@ from smq_broker.journal import folder as folder_module
 from smq_broker.journal import segment_journal
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_core.errors import InvalidRequest, JournalIncomplete, NotHosted, Unavailable, WrongIncarnation
+from smq_core.model.entities import ChunkInfo, Layout, Segment
 from smq_core.model.lost_range import LostRange
 from smq_core.replica.segment_replica import ReplicaState
+from smq_storage.catalog.layouts import put_layout
+from smq_storage.catalog.topics import put_topic
 from support.data.raw_flight import rows
 from support.in_memory.journaled_brokers import JournaledBrokers
 from support.waiting import HANG_GUARD, eventually
@@ -281,3 +284,83 @@ def test_a_process_that_starts_twice_recovers_both(brokers: JournaledBrokers) ->
     for segment, count in ((first, 5), (second, 2)):
         brokers.segment = segment
         assert brokers.seal_recovered(0).end == count
+
+
+# ---- logs that nobody needs any more
+
+
+def recovered_after_poll(brokers: JournaledBrokers) -> list[str]:
+    recovered = brokers.brokers[0].recovered
+    recovered.poll()
+    return recovered.incarnations()
+
+
+def put_layout_with(brokers: JournaledBrokers, *segments: Segment, next_number: int) -> None:
+    topic = brokers.topic
+    layout = Layout(topic.name, topic.uid, topic.spec.partitions, 1, next_number, segments, writer="w")
+    put_layout(brokers.store, layout, None)
+
+
+def test_the_log_of_a_deleted_topic_is_dropped(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    brokers.restart()
+    assert recovered_after_poll(brokers) == []
+    assert not [it for it in brokers.files(0) if it.suffix == ".log"]
+
+
+def test_the_log_of_a_topic_that_is_not_in_this_filer_is_kept(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.write(VALUES)
+    process = next((brokers.folder / "b1").glob("*/process.json"))
+    process.write_text(process.read_text().replace('"root"', '"root" ').replace(':"root', ':"another'))
+    brokers.restart()
+    assert recovered_after_poll(brokers) == ["i-b1"]
+
+
+def test_the_log_of_a_known_topic_is_kept(brokers: JournaledBrokers) -> None:
+    put_topic(brokers.store, brokers.topic)
+    brokers.restart()
+    assert recovered_after_poll(brokers) == ["i-b1"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_log_is_kept_while_a_layout_names_its_segment(brokers: JournaledBrokers, named: bool) -> None:
+    put_layout_with(brokers, *([brokers.segment] if named else []), next_number=1)
+    brokers.restart()
+    assert recovered_after_poll(brokers) == (["i-b1"] if named else [])
+
+
+def test_a_log_is_kept_while_the_stored_layout_may_be_too_old(brokers: JournaledBrokers) -> None:
+    put_layout_with(brokers, next_number=0)
+    brokers.restart()
+    assert recovered_after_poll(brokers) == ["i-b1"]
+
+
+def test_a_log_is_dropped_when_another_process_has_sealed_its_segment(brokers: JournaledBrokers) -> None:
+    put_topic(brokers.store, brokers.topic)
+    brokers.write(VALUES)
+    brokers.restart()
+    brokers.seal_recovered(1)
+    (recovered,) = brokers.brokers[0].recovered.unsealed()
+    brokers.brokers[0].watcher.enqueue(recovered)
+    brokers.brokers[0].watcher.check_next()
+    assert recovered_after_poll(brokers) == []
+    assert brokers.seal_recovered(0).end == len(VALUES), "it still answers"
+    brokers.restart()
+    assert not brokers.brokers[0].recovered.holds("i-b1"), "nothing is left on the disk"
+
+
+def test_what_was_acked_beyond_a_seal_is_reported(brokers: JournaledBrokers) -> None:
+    put_topic(brokers.store, brokers.topic)
+    brokers.write(VALUES)
+    brokers.write(VALUES, "q")
+    brokers.restart()
+    brokers.chain.put_seal(ChunkInfo(brokers.segment.name, 0, 0, "leader", "n", sealed=True))
+    (recovered,) = brokers.brokers[0].recovered.unsealed()
+    brokers.brokers[0].watcher.enqueue(recovered)
+    brokers.brokers[0].watcher.check_next()
+    recovered_after_poll(brokers)
+    (report,) = brokers.brokers[0].reporter.status().segments
+    assert report.segment == brokers.segment.name and report.state == "sealed"
+    assert len(VALUES) <= report.watermark <= report.end
