@@ -2,7 +2,7 @@
 
 On one machine everything can end at once: the leader, all brokers and their memory. Without this file the next leader
 would seal the segments at the end of their files and know of no loss. With it the loss is recorded, and ``DataLoss``
-says which offsets are gone. The file is only a lower bound, about a second old.
+says which offsets are gone at least. The file is only a lower bound, as old as the leader's last write.
 """
 
 from __future__ import annotations

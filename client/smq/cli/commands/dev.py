@@ -37,7 +37,10 @@ def dev(
         str, typer.Option(metavar="HOST:PORT", help="The address on which the leader listens.")
     ] = "127.0.0.1:7070",
 ) -> None:
-    """Run SeaweedFS, a leader and brokers on this machine until Ctrl-C. The data stays for the next time."""
+    """Run SeaweedFS, a leader and brokers on this machine until Ctrl-C. The data stays for the next time.
+
+    What was acked survives the end of any process, but not a power failure, because nothing waits for the disk.
+    """
     from smq.cli.dev_cluster import DevCluster
 
     broker_limit = 2 * brokers if max_brokers is None else max_brokers
