@@ -84,3 +84,11 @@ affinity: {{- toYaml . | nindent 2 }}
   matchLabelKeys: [pod-template-hash]      # in a rollout, spread the new Pods independently of the old ones
 {{- end }}
 {{- end }}
+
+{{/* The default limit of a journal in bytes, from the memory of a broker: tails cannot be larger than that. */}}
+{{- define "smq.journalSize" -}}
+{{- $factors := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- $memory := kindIs "string" . | ternary . (int64 . | toString) }}
+{{- $factor := get $factors (regexFind "[A-Za-z]*$" $memory) | default 1 }}
+{{- add (mulf 2 (regexFind "^[0-9.]+" $memory | float64) (float64 $factor) | int64) 1073741824 }}
+{{- end }}

@@ -30,10 +30,12 @@ VALUES: dict[str, dict[str, Any]] = {
         "brokers": {
             "pools": {
                 "large": {"min": 1, "max": 4, "resources": {"limits": {"memory": "8Gi"}}, "tolerations": GPU},
-                "small": {"max": 2, "nodeSelector": {"disk": "none"}},
+                "small": {"max": 2, "nodeSelector": {"disk": "none"}, "journal": {"enabled": False}},
             }
         }
     },
+    "journals of a size": {"brokers": {"journal": {"size": "20Gi"}}},
+    "no journals": {"brokers": {"journal": {"enabled": False}}},
     "outside": {"external": {"enabled": True, "annotations": {"example.com/internal": "true"}}},
     "node ports": {"external": {"enabled": True, "type": "NodePort", "port": 7100}, "service": {"type": "NodePort"}},
     "placed": {
@@ -78,6 +80,7 @@ INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "no limit of memory": ({"brokers": {"resources": {"limits": {"memory": None}}}}, "limits.memory is needed"),
     "a capacity in words": ({"brokers": {"capacity": "much"}}, "capacity"),
     "a capacity of a pool in words": ({"brokers": {"pools": {"x": {"capacity": "much"}}}}, "capacity"),
+    "a journal of an odd size": ({"brokers": {"journal": {"size": "much"}}}, "size"),
     "an argument that is no flag": ({"operator": {"extraArgs": ["kube"]}}, "extraArgs"),
     "a pool in capitals": ({"brokers": {"pools": {"X": {}}}}, "does not match pattern"),
     "another level": ({"operator": {"logLevel": "loud"}}, "logLevel"),

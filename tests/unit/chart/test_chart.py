@@ -101,6 +101,43 @@ def test_a_brokers_environment_is_one_that_a_broker_understands() -> None:
     assert not unknown, "a variable that no setting reads"
 
 
+def journal_of(deployment: dict[str, Any]) -> tuple[str | None, dict[str, Any] | None]:
+    """Where the broker keeps its journal, and the volume that is mounted there."""
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    path = next((entry["value"] for entry in container["env"] if entry["name"] == "SMQ_JOURNAL"), None)
+    mounted = next((mount["name"] for mount in container["volumeMounts"] if mount["mountPath"] == path), None)
+    return path, next((volume["emptyDir"] for volume in pod["volumes"] if volume["name"] == mounted), None)
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [({}, str(3 * 2**30)), ({"size": "20Gi"}, "20Gi")],
+    ids=["of twice the memory", "of a given size"],
+)
+def test_a_broker_has_a_journal_in_its_pod(values: dict[str, Any], size: str) -> None:
+    deployment = of_kind(render({"brokers": {"journal": values}}), "Deployment")["smq-broker"]
+    assert journal_of(deployment) == ("/journal", {"sizeLimit": size})
+
+
+@pytest.mark.parametrize(
+    ("memory", "size"),
+    [("8Gi", 17 * 2**30), ("1.5G", 3 * 10**9 + 2**30), ("512Mi", 2**31), (1000000000, 2 * 10**9 + 2**30)],
+)
+def test_a_journal_has_room_for_what_the_memory_can_hold(memory: str | int, size: int) -> None:
+    values = {"brokers": {"resources": {"limits": {"memory": memory}}}}
+    found = journal_of(of_kind(render(values), "Deployment")["smq-broker"])
+    assert found == ("/journal", {"sizeLimit": str(size)})
+
+
+def test_brokers_without_journals_are_a_choice_of_each_pool() -> None:
+    deployments = of_kind(render(VALUES["pools"]), "Deployment")
+    assert journal_of(deployments["smq-broker-small"]) == (None, None)
+    assert journal_of(deployments["smq-broker"])[0] == journal_of(deployments["smq-broker-large"])[0] == "/journal"
+    assert journal_of(deployments["smq-broker-large"])[1] == {"sizeLimit": str(17 * 2**30)}
+    assert journal_of(of_kind(render(VALUES["no journals"]), "Deployment")["smq-broker"]) == (None, None)
+
+
 def test_an_upgrade_leaves_the_number_of_brokers_alone() -> None:
     for name, deployment in of_kind(render(VALUES["pools"]), "Deployment").items():
         assert ("replicas" in deployment["spec"]) == (name == "smq-operator")
