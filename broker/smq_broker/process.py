@@ -145,6 +145,8 @@ class Broker:
         flusher.start()
         watcher.start()
         recovered.start(threads)
+        if settings.drain:
+            self._stop.set()
         session.start()
         relay = self._relay(session, address, collectors, threads)
         tune_garbage_collector()
@@ -159,7 +161,8 @@ class Broker:
             incarnation=self.incarnation,
             pid=os.getpid(),
         )
-        self._serve(registry, threads)
+        if not settings.drain:
+            self._serve(registry, threads)
         self._not_ready = "leaving"
         report_due.set()
         failure = threads.process_failure

@@ -57,6 +57,7 @@ class BrokerSettings(BaseSettings):
     journal: str = Field(
         "", description="a folder on local disk in which tails outlive this process; default: no journal"
     )
+    drain: bool = Field(False, description="only seal what former processes left in the journal, then end")
     node: str = Field("", description="the machine it runs on; replicas avoid sharing one")
     zone: str = Field("", description="the zone it runs in; replicas avoid sharing one")
     grace: float = Field(110.0, ge=0, description="seconds after SIGTERM in which a leader may delay the exit")

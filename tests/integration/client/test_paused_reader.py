@@ -100,8 +100,7 @@ def test_a_loss_of_all_replicas_is_reported_after_a_pause(cluster: LocalCluster,
             process.send_signal(signal.SIGSTOP)
             # A report of the primary gives the leader the offset below which messages were durable.
             eventually(lambda: any(s.watermark == 2 for b in client.admin().brokers() for s in b.segments))
-            for broker in before.brokers:
-                cluster.kill_broker(broker)
+            cluster.lose_brokers(before.brokers)
             eventually(lambda: before.name not in names(client, topic), what="retention removed it")
             producer.send(b"after").result()
             resume_and_read(process)

@@ -62,7 +62,9 @@ def test_a_killed_broker_loses_nothing_that_was_acked(leader, rank):
     assert again != dead, "it runs again under its name, as another incarnation"
 
 
-def test_all_replicas_killed_at_once_are_proved_dead_and_the_loss_is_reported(leader):
+def test_all_replicas_killed_at_once_without_journals_are_proved_gone_and_the_loss_is_reported(new_leader):
+    leader = new_leader("--no-journal").start()
+    leader.wait_for_brokers()
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
     (segment,) = leader.wait_until_open()
     producer = write(leader.locate(), segment, 50)

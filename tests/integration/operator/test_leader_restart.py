@@ -43,7 +43,9 @@ def test_a_new_leader_adopts_the_brokers_and_changes_nothing(leader: LeaderProce
     producer.close()
 
 
-def test_a_broker_that_died_without_a_leader_is_proved_terminated(leader: LeaderProcess):
+def test_a_broker_that_died_without_a_leader_is_proved_gone(new_leader: Callable[..., LeaderProcess]):
+    leader = new_leader("--no-journal").start()
+    leader.wait_for_brokers()
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
     (segment,) = leader.wait_until_open()
     write(leader.locate(), segment, 10).close()
@@ -54,6 +56,18 @@ def test_a_broker_that_died_without_a_leader_is_proved_terminated(leader: Leader
     assert entry.end == 0, "both replicas are proved gone, so the filer alone decides"
     for incarnation in dead:
         leader.wait_until_open(without=incarnation)
+
+
+def test_the_journal_of_a_broker_that_died_without_a_leader_is_sealed(leader: LeaderProcess):
+    leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
+    (segment,) = leader.wait_until_open()
+    write(leader.locate(), segment, 10).close()
+    leader.kill()
+    for replica in segment.replicas:
+        leader.kill_broker(replica.broker)
+    leader.start()
+    entry = sealed_segments(leader, segment.name)
+    assert (entry.end, entry.HasField("lost_from")) == (10, False)
 
 
 def test_a_leader_killed_before_it_wrote_a_pid_down_finds_the_process(leader: LeaderProcess):

@@ -33,7 +33,8 @@ def manifest(name: str, **spec: object) -> str:
 class LocalCluster:
     """Use as a context manager. ``folder`` holds manifests, logs and the records of broker processes.
 
-    ``host`` is where the leader listens, ``wrapper`` a command that runs the leader's command.
+    ``brokers`` may be changed before the next start. ``host`` is where the leader listens, ``wrapper`` a command that
+    runs the leader's command.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class LocalCluster:
         self.store = store
         self.address = f"{host}:{free_port()}"
         self._wrapper = wrapper
-        self._brokers = brokers
+        self.brokers = brokers
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -61,7 +62,7 @@ class LocalCluster:
             self._process = subprocess.Popen(
                 [
                     *(*self._wrapper, sys.executable, "-m", "smq_operator.main", "local"),
-                    *("--dir", str(self.folder), "--listen", self.address, "--brokers", str(self._brokers)),
+                    *("--dir", str(self.folder), "--listen", self.address, "--brokers", str(self.brokers)),
                     *self._arguments,
                 ],
                 env=os.environ | self.store.to_env(),
@@ -74,8 +75,8 @@ class LocalCluster:
         with self.connect() as client:
             admin = client.admin()
             eventually(
-                lambda: sum(b.state == "alive" for b in admin.brokers()) >= self._brokers,
-                what=f"{self._brokers} brokers; see {self.folder}",
+                lambda: sum(b.state == "alive" for b in admin.brokers()) >= self.brokers,
+                what=f"{self.brokers} brokers; see {self.folder}",
             )
 
     def connect(self) -> smq.Client:
