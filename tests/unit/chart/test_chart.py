@@ -124,7 +124,7 @@ def test_a_broker_has_a_journal_in_its_pod(values: dict[str, Any], size: str) ->
     ("memory", "size"),
     [("8Gi", 17 * 2**30), ("1.5G", 3 * 10**9 + 2**30), ("512Mi", 2**31), (1000000000, 2 * 10**9 + 2**30)],
 )
-def test_a_journal_has_room_for_what_the_memory_can_hold(memory: str | int, size: int) -> None:
+def test_a_journal_may_be_as_large_as_what_the_memory_can_hold(memory: str | int, size: int) -> None:
     values = {"brokers": {"resources": {"limits": {"memory": memory}}}}
     found = journal_of(of_kind(render(values), "Deployment")["smq-broker"])
     assert found == ("/journal", {"sizeLimit": str(size)})
