@@ -164,7 +164,8 @@ class Client:
             positions ``{segment: next offset}`` as in ``Batch.positions``. A group starts at ``earliest`` or
             ``latest``, and only if it has committed nothing yet.
         on_loss: ``fail`` raises DataLost(segment, start, stop) once for each range of offsets that is gone; ``skip``
-            skips the range.
+            skips the range. ``stop`` is a lower bound if ``at_least`` is set. ``certain`` is false if nobody knows
+            whether any message is gone.
         auto_commit: commit finished batches every second and on close. A batch is finished when the program polls for
             the next one.
         max_bytes: the approximate size limit of one Batch.

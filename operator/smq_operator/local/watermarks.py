@@ -1,8 +1,9 @@
 """DIR/watermarks.json: up to where messages of each open segment are known to be acked.
 
-On one machine everything can end at once: the leader, all brokers and their memory. Without this file the next leader
-would seal the segments at the end of their files and know of no loss. With it the loss is recorded, and ``DataLoss``
-says which offsets are gone at least. The file is only a lower bound, as old as the leader's last write.
+On one machine everything can end at once: the leader, all brokers and their memory. If the brokers' journals are gone
+as well, the next leader seals the segments at the end of their files, and without this file it would know only that
+messages may be lost. The file says which ones certainly are. It is a lower bound, as old as the
+leader's last write.
 """
 
 from __future__ import annotations
