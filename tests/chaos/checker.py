@@ -32,6 +32,8 @@ def check(folder: Path, *, complete: bool = False) -> Findings:
         check_group(group.name, group.glob("*.log"), sent, log, findings)
     if complete and (ranges := findings.counts["lost ranges"]):
         findings.add("reported loss", f"{ranges} ranges, {findings.counts['reported as lost']} messages to readers")
+    if complete and (ranges := findings.counts["possibly lost ranges"]):
+        findings.add("reported possible loss", f"{ranges} ranges")
     findings.counts["segments"] = len(log.places)
     findings.counts["messages"] = sum(map(len, log.places.values()))
     return findings

@@ -33,7 +33,10 @@ def poll(consumer: smq.Consumer, log: LogWriter, stop: threading.Event) -> smq.B
     try:
         batch = consumer.poll(0.5)
     except smq.DataLost as loss:
-        log.lost(loss.segment, loss.start, None if getattr(loss, "at_least", False) else loss.stop)
+        if not getattr(loss, "certain", True):  # earlier versions know only certain ones
+            log.possibly_lost(loss.segment, loss.start)
+        else:
+            log.lost(loss.segment, loss.start, None if getattr(loss, "at_least", False) else loss.stop)
         return None
     except smq.SmqError as error:
         log.error(f"{error.code}: {error.message}")

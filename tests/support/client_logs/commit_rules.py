@@ -54,10 +54,11 @@ def check_group(name: str, paths: Iterable[Path], sent: Sent, log: Log, findings
     for member in members:
         for segment, ranges in member.lost.ranges.items():
             lost.ranges[segment].extend(ranges)
+        lost.possible += member.lost.possible
     for member in members:
         check_deliveries(member, commits, lost, findings)
     check_complete(name, members, lost, sent, log, findings)
-    findings.counts["lost ranges"] += sum(map(len, lost.ranges.values()))
+    lost.count(findings)
     findings.counts["member runs"] += len(members)
     findings.counts["commits"] += sum(commit.answered is not None for commit in commits)
 
@@ -72,8 +73,8 @@ def read_member(path: Path, group: str, sent: Sent, log: Log, findings: Findings
             if message not in sent.outcomes:
                 findings.add("never sent", f"{member.name}: {segment} {offset}: {message}")
             member.deliveries.append((len(member.commits), segment, offset))
-        elif event == "lost":
-            member.lost.add(words[0], int(words[1]), None if words[2] == "-" else int(words[2]))
+        elif event in ("lost", "possibly-lost"):
+            member.lost.read(event, words)
         elif event == "started":
             member.started = int(words[0])
         elif event == "trying":

@@ -13,9 +13,20 @@ class LostRanges:
     """The ranges that one observer was told are lost; ``stop`` None means open-ended."""
 
     ranges: dict[str, list[tuple[int, int | None]]] = field(default_factory=lambda: defaultdict(list))
+    possible: int = 0
+    """How many of them are not certain."""
 
-    def add(self, segment: str, start: int, stop: int | None) -> None:
+    def read(self, event: str, words: list[str]) -> None:
+        """A line of a log."""
+        segment, start = words[0], int(words[1])
+        certain = event == "lost"
+        stop = int(words[2]) if certain and words[2] != "-" else None
         self.ranges[segment].append((start, stop))
+        self.possible += not certain
+
+    def count(self, findings: Findings) -> None:
+        findings.counts["possibly lost ranges"] += self.possible
+        findings.counts["lost ranges"] += sum(map(len, self.ranges.values())) - self.possible
 
     def cover(self, segment: str, offset: int | None) -> bool:
         """Whether the offset is in a range; if it is not known, whether the segment has lost anything."""

@@ -103,8 +103,8 @@ class ReaderCheck:
         for event, *words in read_lines(path):
             if event == "got":
                 self._got(words[0], int(words[1]), words[2], int(words[3]), int(words[4]))
-            elif event == "lost":
-                self._lost.add(words[0], int(words[1]), None if words[2] == "-" else int(words[2]))
+            elif event in ("lost", "possibly-lost"):
+                self._lost.read(event, words)
             elif event == "end":
                 self._ended = True
             else:
@@ -152,4 +152,4 @@ class ReaderCheck:
             else:
                 self._problem("lost", f"{message}, acked at {segment} {place}")
         self._findings.counts["readers"] += 1
-        self._findings.counts["lost ranges"] += sum(map(len, self._lost.ranges.values()))
+        self._lost.count(self._findings)

@@ -6,7 +6,8 @@ this module knows how the lines look. It imports nothing of the product, because
 =========  =========================================================================
 a writer   ``sent KEY RUN NUMBER`` before the message is handed over, then its outcome:
            ``acked KEY RUN NUMBER SEGMENT OFFSET`` (``-``: the offset is not known) or ``failed KEY RUN NUMBER ERROR``
-a reader   ``got SEGMENT OFFSET KEY RUN NUMBER``, ``lost SEGMENT START STOP`` (``-``: open-ended), ``error ERROR``
+a reader   ``got SEGMENT OFFSET KEY RUN NUMBER``, ``possibly-lost SEGMENT START``,
+           ``lost SEGMENT START STOP`` (``-``: open-ended), ``error ERROR``
 a member   ``started T``, then a reader's lines, and ``at T`` before each batch. Before a commit it writes
            ``trying T SEGMENT POSITION …``, after it ``committed T SEGMENT POSITION …`` or ``refused T ERROR``
 =========  =========================================================================
@@ -64,6 +65,10 @@ class LogWriter:
 
     def lost(self, segment: str, start: int, stop: int | None) -> None:
         self._add("lost", segment, start, "-" if stop is None else stop)
+
+    def possibly_lost(self, segment: str, start: int) -> None:
+        """It is not known whether anything was lost."""
+        self._add("possibly-lost", segment, start)
 
     def error(self, error: str) -> None:
         self._add("error", error)

@@ -241,6 +241,10 @@ def open_ended_loss(logs: HandmadeLogs) -> None:
     logs.replace_everywhere(f"got {T} 1 a 1 2", f"lost {T} 1 -")
 
 
+def possible_loss(logs: HandmadeLogs) -> None:
+    logs.replace_everywhere(f"got {T} 1 a 1 2", f"possibly-lost {T} 1")
+
+
 def loss_of_what_an_early_reader_was_given(logs: HandmadeLogs) -> None:
     for observer in ("readers/r1.1", "groups/g/m1.1"):
         lines = logs.files[observer]
@@ -270,6 +274,7 @@ def lower_commit(logs: HandmadeLogs) -> None:
     [
         loss_with_an_end,
         open_ended_loss,
+        possible_loss,
         loss_of_what_an_early_reader_was_given,
         writer_killed_while_it_wrote,
         old_run_is_fenced,
@@ -288,6 +293,12 @@ def test_no_loss_may_be_reported_if_nothing_can_be_lost(checker: ModuleType, tmp
     logs = HandmadeLogs()
     change(logs)
     assert "reported loss" in checker.check(logs.write(tmp_path), complete=True).problems
+
+
+def test_no_possible_loss_may_be_reported_either(checker: ModuleType, tmp_path: Path) -> None:
+    logs = HandmadeLogs()
+    possible_loss(logs)
+    assert "reported possible loss" in checker.check(logs.write(tmp_path), complete=True).problems
 
 
 def test_half_a_line_of_a_killed_process_is_not_read(checker: ModuleType, tmp_path: Path) -> None:
