@@ -11,7 +11,9 @@ from smq_broker.journal.recovery import RecoveredLog
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
+from smq_broker.segments.batches import COPY_BELOW_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.payloads import Compactor, compact
 from smq_broker.segments.replication_messages import decode_entries
 from smq_core.errors import InvalidRequest, JournalIncomplete
 from smq_core.model.entities import SealOutcome, Segment, Topic
@@ -100,9 +102,16 @@ class RecoveredSegment(HostedSegment):
     def _entries(self) -> tuple[Entry, ...]:
         log = self._recovered
         found: list[Entry] = []
+        compactor = Compactor()
         try:
             for header, batch in log.messages(self.wire.message):
-                found.extend(decode_entries(header, batch))
+                entries = decode_entries(header, batch)
+                found.extend(entries)
+                if batch.get_total_buffer_size() < COPY_BELOW_BYTES:
+                    # A record batch per small record would cost more than its rows.
+                    small = compactor.add([(entry.batch.payload, entry.batch.rows) for entry in entries])  # type: ignore[misc]
+                    if small is not None:
+                        compact(small)
         except (pa.ArrowException, OSError, InvalidRequest) as error:
             # The checksums were right, so the writer had another format.
             log.problem, log.end = f"it cannot be decoded: {error}", found[-1].end if found else log.first
