@@ -273,7 +273,8 @@ class Producer:
             # A batch fails a moment after its timeout. Waiting for that gives the error of the message itself.
             self.flush(self._timeout + 1.0)
         finally:
-            self._sender_thread.join(5)
+            if self._sender_thread is not threading.current_thread():  # else a delivery callback closes the producer
+                self._sender_thread.join(5)
             self._engine.close()
 
     def _run_sender(self) -> None:

@@ -85,7 +85,7 @@ class ProducerEngine:
         self._on_resolved = on_resolved
         self._outcome_fetcher = OutcomeFetcher(
             view.name,
-            SealOutcomeClient(self._snapshot.topic.name, self._uid, producer_id, view.dialer),
+            lambda: SealOutcomeClient(self._snapshot.topic.name, self._uid, producer_id, view.dialer),
             self.lock,
             self._closing,
             self._senders,
@@ -157,7 +157,7 @@ class ProducerEngine:
         run_callbacks(callbacks)
 
     def close(self) -> None:
-        """Ends all threads and fails what is still in flight. Repeatable."""
+        """Ends all threads and fails what is still in flight. Repeatable. A delivery callback may call it."""
         self.view.remove_listener(self._on_layout_changed)
         with self.lock:
             self.stopping = True

@@ -22,14 +22,15 @@ OUTCOME_POLL_DELAY_SECONDS = 0.3
 class OutcomeFetcher:
     """Its thread runs from ``start`` until no outcome is missing, or until ``closing`` is set.
 
-    ``lock`` guards the senders. ``ended`` and ``addresses`` (which brokers to query for a segment's outcome, in order)
-    are called with the lock. ``on_outcome`` is called without it, with the outcome and the successors.
+    Each thread has a client of its own and closes it. ``lock`` guards the senders. ``ended`` and ``addresses`` (which
+    brokers to query for a segment's outcome, in order) are called with the lock. ``on_outcome`` is called without it,
+    with the outcome and the successors.
     """
 
     def __init__(
         self,
         name: str,
-        client: SealOutcomeClient,
+        make_client: Callable[[], SealOutcomeClient],
         lock: threading.Lock,
         closing: threading.Event,
         senders: Mapping[str, SegmentSender],
@@ -38,7 +39,7 @@ class OutcomeFetcher:
         on_outcome: Callable[[SealOutcome, tuple[Segment, ...]], None],
     ) -> None:
         self._name = name
-        self._client = client
+        self._make_client = make_client
         self._lock = lock
         self._closing = closing
         self._senders = senders
@@ -55,17 +56,24 @@ class OutcomeFetcher:
 
     def join(self, timeout: float) -> None:
         thread = self._thread
-        if thread is not None:
+        if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
 
     def _run(self) -> None:
+        client = self._make_client()
+        try:
+            self._fetch(client)
+        finally:
+            client.close()
+
+    def _fetch(self, client: SealOutcomeClient) -> None:
         while True:
             with self._lock:
                 missing = self._missing_outcomes()
             if missing is None:
                 return
             for segment, addresses in missing:
-                found = self._client.fetch(segment, addresses)
+                found = client.fetch(segment, addresses)
                 if found is not None:
                     self._on_outcome(*found)
             if self._closing.wait(OUTCOME_POLL_SECONDS):

@@ -47,7 +47,9 @@ class ProducerMonitor:
         self._thread.start()
 
     def join(self, timeout: float) -> None:
-        self._thread.join(timeout)
+        """Waits until the thread has ended, unless this is the thread: then a delivery callback closes the producer."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         while not self._closing.wait(MONITOR_INTERVAL_SECONDS):

@@ -14,6 +14,7 @@ import pytest
 import smq
 from smq.producer import Producer
 from smq.producing import engine as engine_module
+from smq.producing.outcome_fetcher import OutcomeFetcher
 from smq_core.model.entities import (
     Durability,
     Layout,
@@ -87,7 +88,8 @@ class DrivenStream:
 
 
 @pytest.fixture
-def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Producer]:
+def producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Producer]:
+    """Its timeout is the parameter, if the test has one."""
     monkeypatch.setattr(engine_module, "SegmentStream", DrivenStream)
     monkeypatch.setattr(DrivenStream, "opened_streams", [])
     topic = Topic("default/t", "uid", TopicSpec(partitions=8))
@@ -105,7 +107,7 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Producer]:
         linger=0,
         batch_bytes=1 << 20,
         max_in_flight=1 << 20,
-        timeout=HANG_GUARD,
+        timeout=getattr(request, "param", HANG_GUARD),
         producer_id=None,
         epoch=None,
     )
@@ -176,3 +178,65 @@ def test_a_stream_that_is_opened_again_has_the_same_identity(producer: Producer)
     stream(0).break_off()
     assert stream(1).identity == stream(0).identity
     assert len(stream(0).identity[2]) == 16
+
+
+@pytest.mark.parametrize("producer", [0.05], indirect=True)
+def test_a_delivery_callback_may_close_the_producer(producer: Producer) -> None:
+    """Here in the monitor's thread, which fails the batch."""
+    closed: list[BaseException | None] = []
+    done = threading.Event()
+
+    def close(_: object) -> None:
+        try:
+            producer.close()
+            closed.append(None)
+        except BaseException as error:
+            closed.append(error)
+        done.set()
+
+    delivery = producer.send(b"nobody answers")
+    delivery.add_done_callback(close)
+    assert done.wait(HANG_GUARD)
+    assert not isinstance(closed[0], RuntimeError), closed
+    assert producer._engine.failure is not None, "what was in flight has failed, and nothing can be sent any more"
+    eventually(lambda: not producer._engine._monitor._thread.is_alive())
+
+
+class OutcomeClientInMemory:
+    """Has one outcome. ``closed`` is set when its connections are closed."""
+
+    def __init__(self) -> None:
+        self.closed = threading.Event()
+
+    def fetch(self, segment: str, addresses: object) -> tuple[SealOutcome, tuple[Segment, ...]]:
+        assert not self.closed.is_set()
+        return SealOutcome(segment, 1), ()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_connections_for_outcomes_are_closed_when_no_outcome_is_missing() -> None:
+    lock, closing, clients = threading.Lock(), threading.Event(), list[OutcomeClientInMemory]()
+    moving: dict[str, Any] = {}
+
+    def make_client() -> Any:
+        clients.append(OutcomeClientInMemory())
+        return clients[-1]
+
+    found: list[str] = []
+
+    def on_outcome(outcome: SealOutcome, successors: object) -> None:
+        with lock:
+            found.append(outcome.segment)
+            moving.clear()
+
+    fetcher = OutcomeFetcher("t", make_client, lock, closing, moving, lambda: False, lambda _: ["a:1"], on_outcome)
+    for number in (1, 2):
+        with lock:
+            moving["t-0-8-0"] = SimpleNamespace(
+                replaced_at=0.0, acked_at=0.0, stream=None, send_queue=SimpleNamespace(idle=False, segment=SEGMENT)
+            )
+            fetcher.start()
+        eventually(lambda n=number: len(found) == n)  # type: ignore[misc]
+        eventually(lambda n=number: len(clients) == n and clients[-1].closed.is_set())  # type: ignore[misc]
