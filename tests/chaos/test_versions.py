@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 import smq
+from smq_proto.wire import PROTOCOL
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.processes.local_cluster import LocalCluster, manifest
 from support.processes.versions import (
@@ -69,6 +70,9 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SourceTree]:
     found = {THIS: THIS_VERSION, OTHER: extract_version(commit, tmp_path_factory.mktemp("other-version"))}
     for version in found.values():
         version.check()
+    protocol = found[OTHER].protocol()
+    if abs(protocol - PROTOCOL) > 1:
+        pytest.skip(f"{commit} has protocol {protocol} and this version {PROTOCOL}: they refuse each other")
     print(f"\nthe other version is {commit}")
     return found
 

@@ -19,7 +19,7 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
-from smq_core.errors import NotLeader, SmqError, WrongIncarnation
+from smq_core.errors import InvalidRequest, NotLeader, SmqError, WrongIncarnation
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as leader_pb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
@@ -69,6 +69,8 @@ class LeaderSession:
         self._channel: grpc.Channel | None = None
         self._unresponsive: list[str] = []
         self._connected: bool | None = None
+        self._rejection = ""
+        """The last message of a leader that does not accept this broker's reports, such as one of another protocol."""
         self.may_leave = threading.Event()
         self.others_drain: bool | None = None
         """Whether another broker drains, from the last answer of a leader; None before the first answer."""
@@ -124,7 +126,7 @@ class LeaderSession:
                     self._channel = grpc.insecure_channel(leader, _CHANNEL)
                 reply = LeaderStub(self._channel).Report(report, timeout=REPORT_TIMEOUT_SECONDS)
             except grpc.RpcError as error:
-                self._try_next_leader(error)
+                self._try_next_leader(leader, error)
                 continue
             self._log_connectivity(True, leader)
             self.answered_at = time.monotonic()
@@ -135,7 +137,7 @@ class LeaderSession:
             return
         self._log_connectivity(False, ",".join(self._leaders))
 
-    def _try_next_leader(self, error: grpc.RpcError) -> None:
+    def _try_next_leader(self, leader: str, error: grpc.RpcError) -> None:
         self._drop_channel()
         self._leader_index += 1
         failure = _failure_of(error)
@@ -143,6 +145,9 @@ class LeaderSession:
             # This process was declared gone, so its segments may have been sealed without it.
             log.error("leader.declared_gone", message=failure.message)
             self._watcher.set_assigned_segments(())
+        if isinstance(failure, InvalidRequest) and failure.message != self._rejection:
+            self._rejection = failure.message
+            log.error("leader.report_rejected", leader=leader, message=failure.message)
         redirect = failure.leader if isinstance(failure, NotLeader) else None
         if redirect:
             if redirect not in self._leaders:

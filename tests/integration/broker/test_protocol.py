@@ -26,6 +26,7 @@ from smq_core.model.entities import Column, Durability, Segment, Topic
 from smq_core.model.layout_transitions import Successor, create
 from smq_proto.flight import call, from_flight
 from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL
 from smq_storage.catalog.layouts import put_layout
 from smq_storage.catalog.topics import put_current, put_topic
 from smq_storage.chunks.parquet_codec import message_schema
@@ -65,7 +66,7 @@ def test_another_incarnation_is_refused_everywhere(broker: BrokerProcess, topic:
     with pytest.raises(fl.FlightError) as refused:
         RawReader(broker.address, topic, segment, incarnation="someone-else").next()
     assert isinstance(from_flight(refused.value), WrongIncarnation)
-    request = pb.SealSegment(protocol=1, topic=topic.name, uid=topic.uid, segment=segment.name, incarnation="x")
+    request = pb.SealSegment(protocol=PROTOCOL, topic=topic.name, uid=topic.uid, segment=segment.name, incarnation="x")
     with pytest.raises(WrongIncarnation):
         call(broker.flight, "seal", request, timeout=HANG_GUARD)
     assert broker.report(segment).state == "open"
@@ -215,7 +216,7 @@ def test_garbage_never_ends_a_broker(broker: BrokerProcess, topic: Topic, segmen
     with pytest.raises(InvalidRequest):
         call(client, "open", pb.OpenSegment(protocol=99), timeout=HANG_GUARD)
     with pytest.raises(WrongIncarnation):
-        call(client, "open", pb.OpenSegment(protocol=1), timeout=HANG_GUARD)
+        call(client, "open", pb.OpenSegment(protocol=PROTOCOL), timeout=HANG_GUARD)
     producer = RawProducer(broker.address, topic, segment)
     producer.send_raw(rows([b"v"]), b"\xff\xff garbage")
     assert isinstance(producer.wait_error(), InvalidRequest)
@@ -245,7 +246,7 @@ def test_only_the_primary_may_replicate(brokers: BrokerProcesses, topic: Topic):
     segment = make_segment(topic, one.replica, two.replica)
     two.open(topic, segment)
     hello = pb.PutOpen(
-        protocol=1,
+        protocol=PROTOCOL,
         segment=segment.name,
         uid=topic.uid,
         incarnation=two.incarnation,

@@ -13,6 +13,7 @@ import pytest
 from smq_core import errors
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import PROTOCOL
 from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.object_store.store import Store, StoreSettings
 from support.fault_injection.store_proxy import StoreFault, StoreProxy
@@ -85,7 +86,7 @@ REFUSED = [
         errors.StaleGeneration,
         "join",
     ),
-    ("Report", lpb.BrokerReport(protocol=1), errors.InvalidRequest, "name, incarnation and address"),
+    ("Report", lpb.BrokerReport(protocol=PROTOCOL), errors.InvalidRequest, "name, incarnation and address"),
     ("Report", lpb.BrokerReport(protocol=99), errors.InvalidRequest, "protocol version 99"),
 ]
 
@@ -107,7 +108,7 @@ def test_a_watch_of_no_topic_is_refused_too(shared: LeaderProcess):
 
 def test_two_brokers_of_one_name_are_not_mistaken_for_each_other(shared: LeaderProcess):
     name, incarnation = next(iter(shared.alive().items()))
-    imposter = lpb.BrokerReport(protocol=1, broker=name, incarnation="other", address="127.0.0.1:1")
+    imposter = lpb.BrokerReport(protocol=PROTOCOL, broker=name, incarnation="other", address="127.0.0.1:1")
     with pytest.raises(errors.InvalidRequest, match="start this one under a name of its own"):
         shared.call("Report", imposter)
     assert shared.alive()[name] == incarnation

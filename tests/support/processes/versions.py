@@ -47,6 +47,12 @@ class SourceTree:
         )
         assert all(path.startswith(f"{self.root}{os.sep}") for path in done.stdout.split()), done.stdout
 
+    def protocol(self) -> int:
+        """The version of the protocol of these packages."""
+        code = "from smq_proto import wire; print(wire.PROTOCOL)"
+        done = subprocess.run([sys.executable, "-c", code], env=self.environment, check=True, capture_output=True)
+        return int(done.stdout)
+
 
 THIS_VERSION = SourceTree(REPOSITORY)
 

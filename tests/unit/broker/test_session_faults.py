@@ -20,9 +20,10 @@ from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import RestartPolicy, ThreadSupervisor, spawn_daemon
 from smq_broker.streams import relay
 from smq_broker.streams.relay import Relay
-from smq_core.errors import Unavailable
+from smq_core.errors import InvalidRequest, Unavailable
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import error_to_pb
 from support.fault_injection.nth_failure import NthFailure
 from support.waiting import HANG_GUARD, eventually
 
@@ -229,3 +230,21 @@ class FaultyAsyncio:
     def __getattr__(self, name: str) -> Any:
         found = getattr(asyncio, name)
         return self._failure.wrap(name, found) if name in ("to_thread", "open_connection") else found
+
+
+class RpcRejected(grpc.RpcError, grpc.Call):  # type: ignore[misc]
+    """The answer of a leader of another protocol."""
+
+    __abstractmethods__: frozenset[str] = frozenset()
+
+    def trailing_metadata(self) -> Any:
+        return [(session.ERROR_TRAILER, error_to_pb(InvalidRequest("protocol version 3")).SerializeToString())]
+
+
+def test_a_broker_says_why_its_reports_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = SessionWithFault(NthFailure("", 0, unexpected), monkeypatch)
+    for attempt in range(2):
+        with capture_logs() as logs:
+            it.session._try_next_leader("one:1", RpcRejected())
+        rejected = [line["message"] for line in logs if line["event"] == "leader.report_rejected"]
+        assert rejected == (["protocol version 3"] if attempt == 0 else []), "it is said once"

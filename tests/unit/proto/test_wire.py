@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from smq_core.errors import InvalidRequest
 from smq_core.model import layout_transitions as layouts
 from smq_core.model.entities import Durability, Layout, ProducerState, Reason, Replica, SealedSegment, SealOutcome
 from smq_core.model.keyspace import KeyRange
@@ -11,6 +12,8 @@ from smq_core.model.layout_transitions import SealPlan, Successor
 from smq_core.model.lost_range import LostRange
 from smq_core.model.sealed_losses import with_lost
 from smq_proto.wire import (
+    PROTOCOL,
+    check_protocol,
     layout_from_pb,
     layout_to_pb,
     outcome_from_pb,
@@ -70,3 +73,16 @@ def test_a_sealed_segment_keeps_what_it_lost(lost: LostRange | None) -> None:
     entry = SealedSegment("t-0-8-0", 0, KeyRange(0, 8), 100, (), (), Reason.CREATE, Reason.FAILOVER, 1, 2)
     entry = with_lost(entry, lost)
     assert sealed_from_pb(sealed_to_pb(entry)) == entry and entry.lost == lost
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, PROTOCOL + 2])
+def test_versions_of_other_root_formats_are_refused(version: int) -> None:
+    """Both ways: versions of the format before this one accept 1 and 2 only."""
+    with pytest.raises(InvalidRequest, match=f"protocol version {version} is not supported here"):
+        check_protocol(version)
+    assert PROTOCOL > 2
+
+
+def test_this_version_and_the_next_one_are_accepted() -> None:
+    check_protocol(PROTOCOL)
+    check_protocol(PROTOCOL + 1)

@@ -13,6 +13,7 @@ from smq_core.model.entities import Layout, Phase
 from smq_operator.brokers.registry import Broker
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import PROTOCOL
 from smq_storage.object_store.store import open_store
 from support.in_memory.brokers import FakeBroker, FakeFleet
 from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
@@ -137,9 +138,9 @@ async def test_the_last_broker_that_is_not_draining_is_not_drained_even_when_it_
 
 
 REPORTS = {
-    "no name": lpb.BrokerReport(protocol=1, incarnation="x", address="h:1"),
-    "no incarnation": lpb.BrokerReport(protocol=1, broker="b", address="h:1"),
-    "no address": lpb.BrokerReport(protocol=1, broker="b", incarnation="x"),
+    "no name": lpb.BrokerReport(protocol=PROTOCOL, incarnation="x", address="h:1"),
+    "no incarnation": lpb.BrokerReport(protocol=PROTOCOL, broker="b", address="h:1"),
+    "no address": lpb.BrokerReport(protocol=PROTOCOL, broker="b", incarnation="x"),
     "nothing at all": lpb.BrokerReport(),
     "a protocol of the future": lpb.BrokerReport(protocol=99, broker="b", incarnation="x", address="h:1"),
 }
@@ -171,7 +172,7 @@ async def test_a_fenced_broker_is_ordered_to_exit() -> None:
 async def test_reports_of_an_unknown_broker_do_not_affect_other_segments() -> None:
     async with open_two_segments() as two_segments:
         segment = two_segments.layout.segments[0]
-        stranger = lpb.BrokerReport(protocol=1, broker="stranger", incarnation="s", address="h:1")
+        stranger = lpb.BrokerReport(protocol=PROTOCOL, broker="stranger", incarnation="s", address="h:1")
         stranger.status.segments.append(
             segment_report(two_segments, end=HUGE, watermark=HUGE, messages=10**12, state="open", primary=True)
         )
