@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,7 @@ class RunOptions:
     profile: bool
     quiet_timeout: float
     again: int
+    journal: bool
 
 
 def measure(case: Case, options: RunOptions, peers: Peers, results: Results) -> None:
@@ -99,7 +100,7 @@ def measure(case: Case, options: RunOptions, peers: Peers, results: Results) -> 
     console.print(f"\n[bold]{case.name}[/bold]: {case.about}")
     scale = options.scale
     failed: set[str] = set()
-    with cluster_of(case) as cluster:
+    with cluster_of(case, options.journal) as cluster:
         for run in range(1, (1 if case.once else options.runs) + 1):
             keep(results, case, OURS, run, partial(case.ours, cluster, scale), options)
             for name, function in case.peers.items():
@@ -116,8 +117,8 @@ def measure(case: Case, options: RunOptions, peers: Peers, results: Results) -> 
             results.path.with_suffix(f".{case.name}.profile.txt").write_text(profiler.report + "\n")
 
 
-def cluster_of(case: Case) -> BenchmarkCluster:
-    return BenchmarkCluster(WORK / "smq", case.cluster)
+def cluster_of(case: Case, journal: bool) -> BenchmarkCluster:
+    return BenchmarkCluster(WORK / "smq", replace(case.cluster, journal=journal))
 
 
 def keep(
@@ -159,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--quiet-timeout", type=float, default=20, help="seconds to wait for quiet before each run (20)"
     )
     parser.add_argument("--again", type=int, default=1, help="how often a noisy run is repeated (1)")
+    parser.add_argument("--no-journal", action="store_true", help="brokers without journals, to compare")
     parser.add_argument("--list", action="store_true", help="name the cases and stop")
     parser.add_argument("--show", type=Path, metavar="FILE", help="print the table of an earlier run and stop")
     parser.add_argument("--markdown", action="store_true", help="with --show: as Markdown")
@@ -181,7 +183,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     runs = args.runs or (1 if args.quick else 3)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exit by exception ends what was started
-    options = RunOptions(Scale(args.quick), runs, not args.no_profile, args.quiet_timeout, args.again)
+    options = RunOptions(
+        Scale(args.quick), runs, not args.no_profile, args.quiet_timeout, args.again, not args.no_journal
+    )
     with ExitStack() as ends, Peers(options.scale, not args.no_peers) as peers:
         ends.callback(LoadProcess.kill_all)
         for case in chosen:

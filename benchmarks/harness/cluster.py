@@ -47,6 +47,7 @@ class ClusterSpec:
 
     brokers: int = 2
     memory: str = "1Gi"
+    journal: bool = True
 
 
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -83,6 +84,7 @@ class BenchmarkCluster(WorkFolder):
         words = ["local", "--dir", str(self.folder / "local"), "--listen", self.leader]
         words += ["--filer-url", settings.url, "--filer-endpoint", self.seaweed.endpoint]
         words += ["--brokers", str(self.spec.brokers), "--broker-memory", self.spec.memory]
+        words += [] if self.spec.journal else ["--no-journal"]
         with (self.folder / "operator.log").open("ab") as log:
             self._operator = subprocess.Popen(
                 [sys.executable, "-m", "smq_operator.main", *words],

@@ -24,6 +24,7 @@ class _Pod:
         self._http = f"127.0.0.1:{free_port()}"
         settings = cluster.seaweed.settings("bench")
         words = ["--name", name, "--leader", cluster.leader, "--http", self._http, "--memory", cluster.spec.memory]
+        words += ["--journal", str(cluster.folder / f"{name}-journal")] if cluster.spec.journal else []
         with (cluster.folder / f"{name}.log").open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "smq_broker.main", *words],
