@@ -284,6 +284,10 @@ class BrokerRegistry:
         states = self.states(now)
         return {name for name, state in states.items() if state == (Liveness.ALIVE, False)}
 
+    def journal_problems(self, now: int) -> dict[str, str]:
+        """The incarnations that report that they continue without a journal, and why."""
+        return {b.replica.incarnation: b.status.journal_problem for b in self.alive(now) if b.status.journal_problem}
+
     def alive(self, now: int) -> list[Broker]:
         return [b for b in self._brokers.values() if b.liveness(now) is Liveness.ALIVE]
 

@@ -252,8 +252,9 @@ class TopicDeletionManager:
         proof = self._platform.termination_proof(replica.incarnation)
         if proof is not None and proof.journal_gone:
             return Liveness.GONE
-        superseded = self._registry.superseded(replica, self._now())
-        return Liveness.GONE if superseded else Liveness.SUSPECT
+        if self._registry.superseded(replica, self._now()):
+            return Liveness.GONE
+        return Liveness.SUSPECT if proof is None else Liveness.ENDED
 
 
 def _close_layout(store: Store, name: str, uid: str, retry_policy: RetryPolicy) -> tuple[Topic, Layout | None]:

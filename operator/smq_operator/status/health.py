@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from smq_core.model.entities import Layout, Liveness, Replica
+from smq_core.model.entities import Layout, Liveness, Replica, Segment
 from smq_core.scaling.autoscaler import Change, Merge
 from smq_core.sealing.seal_coordinator import SealBlocked
 from smq_operator.brokers.registry import BrokerRegistry
@@ -41,6 +41,7 @@ class HealthIssues:
     ``unavailable``: replicas of living segments whose broker does not report. ``draining``: replicas on brokers that
     are being drained. ``hot``: (segment, partition). ``blocked``: (segment, the names of its unreachable brokers).
     ``awaited``: those of these brokers whose process has ended, and whose journal may come back.
+    ``journals``: brokers that host the topic without a journal, and why.
     ``withheld``: the splits and merges that load calls for while autoscaling is paused.
     """
 
@@ -49,6 +50,7 @@ class HealthIssues:
     hot: tuple[tuple[str, int], ...] = ()
     blocked: tuple[tuple[str, tuple[str, ...]], ...] = ()
     awaited: tuple[str, ...] = ()
+    journals: tuple[tuple[str, str], ...] = ()
     withheld: tuple[str, ...] = ()
 
 
@@ -136,6 +138,7 @@ class HealthTracker:
             self._hot.update(hot, now),
             shown,
             _awaited(reconciler.blocked.values(), registry) if shown else (),
+            _journal_problems(living, registry, now),
             self._withheld.update(map(_describe, reconciler.load.withheld_changes), now),
         )
 
@@ -185,6 +188,15 @@ def _awaited(blocked: Iterable[SealBlocked], registry: BrokerRegistry) -> tuple[
     """The brokers whose process has ended, and whose journal is waited for."""
     waiting = (registry.get(incarnation) for block in blocked for incarnation in block.waiting_for)
     return tuple(sorted({b.replica.broker for b in waiting if b is not None and b.terminated is not None}))
+
+
+def _journal_problems(living: Iterable[Segment], registry: BrokerRegistry, now: int) -> tuple[tuple[str, str], ...]:
+    """The brokers of these segments that continue without a journal, and why."""
+    problems = registry.journal_problems(now)
+    if not problems:
+        return ()
+    hosts = {r.incarnation: r.broker for s in living for r in s.replicas}
+    return tuple(sorted((hosts[name], problem) for name, problem in problems.items() if name in hosts))
 
 
 def _brokers(layout: Layout, name: str, incarnations: tuple[str, ...]) -> tuple[str, ...]:

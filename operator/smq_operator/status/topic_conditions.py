@@ -15,9 +15,9 @@ from smq_operator.status.topic_snapshot import TopicSnapshot
 
 MAX_MESSAGE_LENGTH = 1000
 """In characters; longer messages are cut."""
-WARNING_TYPES = ("HotPartition", "DataLoss", "SealBlocked", "SpecRejected")
+WARNING_TYPES = ("HotPartition", "DataLoss", "SealBlocked", "JournalFailed", "SpecRejected")
 """Types that are a warning unless they are false."""
-OPTIONAL_TYPES = ("SpecRejected", "AutoscalingPaused", "RetentionBlocked")
+OPTIONAL_TYPES = ("JournalFailed", "SpecRejected", "AutoscalingPaused", "RetentionBlocked")
 """Types that a resource shows only once they have been true."""
 
 Status: TypeAlias = Literal["True", "False", "Unknown"]
@@ -54,6 +54,7 @@ def topic_conditions(snapshot: TopicSnapshot, commands: Commands) -> list[Condit
         _hot_partition(snapshot),
         _data_loss(snapshot),
         _seal_blocked(snapshot, commands),
+        _journal_failed(snapshot),
         _spec_rejected(snapshot),
         _autoscaling_paused(snapshot, commands),
         _retention_blocked(snapshot),
@@ -143,6 +144,17 @@ def _seal_blocked(snapshot: TopicSnapshot, commands: Commands) -> Condition:
         return Condition("SealBlocked", "False", "NotBlocked", "no seal waits for an unreachable broker")
     brokers = [broker for _, waiting_for in snapshot.issues.blocked for broker in waiting_for]
     return _condition("SealBlocked", "True", _blocked_reason(snapshot, brokers), _blocked_messages(snapshot, commands))
+
+
+def _journal_failed(snapshot: TopicSnapshot) -> Condition:
+    if not snapshot.issues.journals:
+        return Condition("JournalFailed", "False", "JournalsWritten", "no broker of the topic reports a failed journal")
+    problems = _list(f"{broker}: {problem}" for broker, problem in snapshot.issues.journals)
+    message = (
+        f"{problems}. The messages are replicated as before, but those that are not in the filer yet are lost if all "
+        "replicas end at once. Free or replace the disk of the journal; segments that open later have one again"
+    )
+    return _condition("JournalFailed", "True", "WriteFailed", message)
 
 
 def _spec_rejected(snapshot: TopicSnapshot) -> Condition:

@@ -44,6 +44,7 @@ class FakeBroker:
     draining: bool = False
     recovered: dict[str, FakeBroker] = field(default_factory=dict)
     journal_damaged: bool = False
+    journal_problem: str = ""
     held: dict[tuple[str, str], SegmentReplica] = field(default_factory=dict)
     never: set[tuple[str, str]] = field(default_factory=set)
     topics: dict[tuple[str, str], Topic] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class FakeBroker:
             broker=self.replica.broker,
             incarnation=self.replica.incarnation,
             draining=self.draining,
+            journal_problem=self.journal_problem,
             segments=[
                 pb.SegmentReport(
                     topic=self.topics[key].name,

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,12 @@ class RecordedCluster:
     """Stands for the processes. Records whether they were stopped."""
 
     stops = 0
+    more: Sequence[str] = ()
     address, brokers, max_brokers = "127.0.0.1:7070", 1, 2
 
-    def __init__(self, folder: Path, **_: Any) -> None:
+    def __init__(self, folder: Path, *, more: Sequence[str] = (), **_: Any) -> None:
         self.folder = folder
+        RecordedCluster.more = more
         self.seaweed: Any = dev_cluster.SeaweedProcess(folder)
 
     def start(self, on_progress: Callable[[str], None]) -> None:
@@ -229,3 +231,16 @@ def test_leftover_brokers_get_their_filer_at_its_ports(
     cluster.start(lambda _: None)
     assert reports == [ports, "leader"]
     assert json.loads((tmp_path / "dev.json").read_text())["seaweedfs_ports"] == ports
+
+
+@pytest.mark.parametrize(("flags", "more"), [([], ()), (["--no-journal"], ("--no-journal",))])
+def test_journals_can_be_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], more: Sequence[str]
+) -> None:
+    def stopped(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(dev_cluster, "DevCluster", RecordedCluster)
+    monkeypatch.setattr("smq.cli.commands.dev._print_decisions", stopped)
+    ran = CliRunner().invoke(app, ["dev", "--dir", str(tmp_path), *flags])
+    assert (ran.exit_code, RecordedCluster.more) == (0, more)

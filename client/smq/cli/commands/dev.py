@@ -36,6 +36,12 @@ def dev(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="The address on which the leader listens.")
     ] = "127.0.0.1:7070",
+    no_journal: Annotated[
+        bool,
+        typer.Option(
+            "--no-journal", help="Do not keep in the folder what brokers would lose if all were killed at once."
+        ),
+    ] = False,
 ) -> None:
     """Run SeaweedFS, a leader and brokers on this machine until Ctrl-C. The data stays for the next time.
 
@@ -46,7 +52,8 @@ def dev(
     broker_limit = 2 * brokers if max_brokers is None else max_brokers
     if broker_limit < brokers:
         raise typer.BadParameter(f"--max-brokers {broker_limit} is below --brokers {brokers}")
-    cluster = DevCluster(folder, listen=listen, brokers=brokers, max_brokers=broker_limit)
+    more = ("--no-journal",) if no_journal else ()
+    cluster = DevCluster(folder, listen=listen, brokers=brokers, max_brokers=broker_limit, more=more)
     stopping = _StopRequest()
     for number in stop_signals():
         signal.signal(number, stopping.on_signal)

@@ -175,3 +175,16 @@ async def test_a_deleted_topic_is_sealed_from_the_journals():
             cluster.fleet.restart(broker)
         await cluster.leader.call("DeleteTopic", pb.LocateRequest(topic="t"))
         assert not first.held or not second.held
+
+
+@virtual_time
+async def test_a_journal_that_failed_is_a_condition_of_the_topics_on_that_broker():
+    async with filled() as cluster:
+        cluster.leader.health.warm_up_us = 0
+        assert cluster.leader.condition(TOPIC, "JournalFailed").status == "False"
+        cluster.replicas[0].journal_problem = "1 segments continue without a journal: no space left on device"
+        await wait_until(lambda: cluster.leader.condition(TOPIC, "JournalFailed").status == "True")
+        name = cluster.replicas[0].replica.broker
+        assert f"{name}: 1 segments continue" in cluster.leader.condition(TOPIC, "JournalFailed").message
+        cluster.replicas[0].journal_problem = ""
+        await wait_until(lambda: cluster.leader.condition(TOPIC, "JournalFailed").status == "False")

@@ -29,6 +29,7 @@ HEALTHY = {
     "HotPartition": ("False", "NoHotPartition"),
     "DataLoss": ("False", "NoDataLoss"),
     "SealBlocked": ("False", "NotBlocked"),
+    "JournalFailed": ("False", "JournalsWritten"),
     "SpecRejected": ("False", "Accepted"),
     "AutoscalingPaused": ("False", "NotPaused"),
     "RetentionBlocked": ("False", "NotBlocked"),
@@ -116,6 +117,10 @@ SITUATIONS = {
             "Ready": ("False", "SealBlocked", "the processes of b0 and b1 have ended"),
             "SealBlocked": ("True", "JournalsAwaited", "their journals may have messages that are nowhere else"),
         },
+    ),
+    "a journal that failed": situation(
+        issues=HealthIssues(journals=(("b1", "2 segments continue without a journal: no space left on device"),)),
+        expect={"JournalFailed": ("True", "WriteFailed", "b1: 2 segments continue without a journal: no space left")},
     ),
     "draining": situation(
         issues=HealthIssues(draining=(AffectedReplica(NAME, "b0"),)),
