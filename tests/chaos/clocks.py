@@ -2,9 +2,10 @@
 
 The monotonic clock of each process begins anywhere (a time namespace; needs root). The wall clock of the leader and of
 each broker is stepped by a module that Python imports before the program: it adds an offset, which it reads from a
-file, to ``time.time`` and ``time.time_ns``, by which all of the product's code reads the wall clock. Debian's
-libfaketime is of no use here: without its fake of the monotonic clock, ``time.sleep`` fails. Only these processes have
-such clocks; SeaweedFS and the clients have the machine's.
+file, to ``time.time_ns``, by which the product's code reads the wall clock. It leaves ``time.time`` alone, because
+gRPC's Python part computes deadlines with it for a C library that has the machine's clock. Debian's libfaketime is of
+no use here: without its fake of the monotonic clock, ``time.sleep`` fails. Only these processes have such clocks;
+SeaweedFS and the clients have the machine's.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def time_ns():
         with open(_path) as file:
             _known[:] = now + 200_000_000, int(file.read()) * 1_000_000_000
     return now + _known[1]
-time.time_ns, time.time = time_ns, lambda: time_ns() / 1e9
+time.time_ns = time_ns
 """
 
 SCRIPT = """#!/bin/sh
