@@ -128,10 +128,10 @@ def _data_loss(snapshot: TopicSnapshot) -> Condition:
         return Condition("DataLoss", "False", "NoDataLoss", "no acked message was lost")
     newest_first = sorted(snapshot.lost, key=lambda e: -e.number)
     certain = [e for e in newest_first if e.lost is not None and e.lost.is_certain]
+    possible = [e for e in newest_first if e not in certain]
+    ranges = (f"{e.name}: {e.lost}" for e in [*certain, *possible])
     if certain:
-        ranges = (f"{e.name}: {e.lost}" for e in certain)
         return _condition("DataLoss", "True", "ReplicasLost", _list(ranges))
-    ranges = (f"{e.name}: {e.lost}" for e in newest_first)
     message = (
         "all replicas ended before their last messages were known to be in the filer, so it is not known whether acked "
         f"messages were lost: {_list(ranges)}"

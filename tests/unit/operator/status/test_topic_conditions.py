@@ -157,7 +157,9 @@ SITUATIONS = {
     ),
     "certain and possible": situation(
         lost=(lossy(), replace(lossy(10, True), number=99, name="t-0-8-99")),
-        expect={"DataLoss": ("True", "ReplicasLost", f"{NAME}: offsets 10 to 20")},
+        expect={
+            "DataLoss": ("True", "ReplicasLost", f"{NAME}: offsets 10 to 20, t-0-8-99: possibly offsets from 10 on")
+        },
     ),
     "rejected": situation(
         rejection="partitions cannot change",
