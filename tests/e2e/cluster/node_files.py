@@ -78,6 +78,9 @@ def kubelet_config(
         "nodeStatusUpdateFrequency": "5s",
         "syncFrequency": "10s",
         "maxPods": 110,
+        # Containers that tests kill start again soon; the usual delay grows to five minutes.
+        "featureGates": {"KubeletCrashLoopBackOffMax": True},
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
     }
 
 
