@@ -33,11 +33,11 @@ from smq_core.model.lost_range import LostRange
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
-PROTOCOL = 3
+PROTOCOL = 1
 """The next version accepts this one, and this one the next. Raise it by two when the format of a root changes: then the
-processes of both formats refuse each other. Version 1 belongs to roots of format 1, which have no ``_format.json``.
+processes of both formats refuse each other.
 """
-OLDEST_PROTOCOL = 3
+OLDEST_PROTOCOL = 1
 
 
 def check_protocol(version: int) -> None:
