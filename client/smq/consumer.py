@@ -82,6 +82,8 @@ class Consumer:
         self._losses_awaited_since: float | None = None
         self._losses_to_acknowledge: dict[str, int] = {}
         self._uncommitted: dict[str, int] = {}
+        self._committed: dict[str, int] = {}
+        """What this member has committed. A heartbeat may bring an assignment from before that."""
         self._processing_segment: str | None = None
         self._ordinal = random.randrange(1 << 16)
         self._stale = False
@@ -166,6 +168,8 @@ class Consumer:
             for segment, upto in done.losses.items():
                 if self._losses_to_acknowledge.get(segment) == upto:
                     del self._losses_to_acknowledge[segment]
+            for segment, offset in committed.items():
+                self._committed[segment] = max(self._committed.get(segment, 0), offset)
             for segment, offset in wanted.items():
                 if self._uncommitted.get(segment, -1) <= offset:
                     self._uncommitted.pop(segment, None)
@@ -372,7 +376,7 @@ class Consumer:
                 if segment in self._fetchers and position > self._position(segment):
                     self._stop_fetcher(segment)  # another member had it in between and read further
                 if segment not in self._fetchers and not self._closed and not self._is_read_to_end(segment):
-                    self._reader.positions[segment] = position
+                    self._reader.positions[segment] = max(position, self._committed.get(segment, 0))
                     self._fetch(segment)
             if self._auto_commit:
                 return any(segment not in positions for segment in self._uncommitted)
@@ -385,9 +389,11 @@ class Consumer:
         self._stopping_fetchers = [f for f in self._stopping_fetchers if f.alive] + [fetcher]
 
     def _is_read_to_end(self, segment: str) -> bool:
-        """Whether the segment is assigned only because its end is not committed yet."""
+        """Whether the segment is assigned only because its end was not committed yet."""
         node = self._reader.nodes.get(segment)
-        return node is not None and node.end is not None and self._uncommitted.get(segment) == node.end
+        if node is None or node.end is None:
+            return False
+        return self._uncommitted.get(segment) == node.end or self._committed.get(segment, -1) >= node.end
 
     def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
         self._stale = True

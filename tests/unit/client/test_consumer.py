@@ -368,6 +368,31 @@ def test_a_segment_that_was_read_to_its_end_is_not_read_again_before_its_commit(
     bench.leader.wait_for_heartbeat(before)
 
 
+def test_an_assignment_from_before_a_commit_has_nothing_read_again(bench: Bench) -> None:
+    """A heartbeat that the leader answered before the commit is applied after it."""
+    consumer = bench.open("g")
+    bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first))
+    refreshed(consumer, bench.topic.snapshot.layout.segments[0])
+    bench.fetchers[0].rows(0, 3)
+    bench.fetchers[0].put(SegmentEnd(3))
+    assert offsets(consumer) == (0, 3) and offsets(consumer) is None
+    before = len(bench.leader.requests("JoinGroup"))
+    assert consumer.commit() == {bench.first.name: 3}
+    bench.leader.wait_for_heartbeat(before)
+    consumer._on_assignment({bench.first.name: 0})
+    assert len(bench.fetchers) == 1, "its end is committed"
+
+
+def test_a_segment_that_comes_back_late_continues_at_its_own_last_commit(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    assert consumer.commit() == {bench.first.name: 3}
+    consumer._on_assignment({})
+    consumer._on_assignment({bench.first.name: 1})
+    assert bench.plans() == [(bench.first.name, 0), (bench.first.name, 3)]
+
+
 def test_only_what_was_returned_is_committed(bench: Bench) -> None:
     consumer = bench.open("g")
     bench.fetchers[0].rows(0, 3)
