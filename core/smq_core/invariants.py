@@ -3,7 +3,7 @@
 Each function checks observations of one kind and returns the violations; an empty list is a pass. The simulation, the
 tests with real processes and the chaos tests all use these functions.
 
-1. Every acked message is in the final log or in a reported loss.
+1. Every acked message is in the final log, or inside a range of lost messages that is reported.
 2. Each batch occurs once. Each message of a producer that did not crash occurs once in the whole DAG.
 3. The producer's order holds for each key. If one message was acked before another was sent, it is read before it.
    After a newer epoch of a producer, no older one writes. Two processes never write in one epoch to one segment, nor
@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 from smq_core.model.entities import ChunkInfo, Layout, Micros, Phase
 from smq_core.model.keyspace import KeyRange, covers_exactly
+from smq_core.model.lost_range import LostRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,35 @@ class Row(NamedTuple):
     message: Message
 
 
-def acked_is_kept(acked: Mapping[Message, Row], log: Iterable[Row], lost: Mapping[str, int]) -> list[Violation]:
-    """(1) ``lost`` has the first lost offset of each segment with a reported loss."""
+def acked_is_kept(acked: Mapping[Message, Row], log: Iterable[Row], lost: Mapping[str, LostRange]) -> list[Violation]:
+    """(1) ``lost`` has the reported loss of each segment that has one."""
     kept = {row.message for row in log}
     return [
-        Violation(1, row.segment, f"{_name(message)} was acked at {row.offset}, but is not in the log")
+        Violation(
+            1,
+            row.segment,
+            f"{_name(message)} was acked at {row.offset}, but is not in the log; reported is {lost.get(row.segment)}",
+        )
         for message, row in acked.items()
-        if message not in kept and not (row.segment in lost and row.offset >= lost[row.segment])
+        if message not in kept and not (row.segment in lost and _covers(lost[row.segment], row.offset))
     ]
+
+
+def loss_is_reported(segment: str, who: str, lost: LostRange | None, reported: LostRange | None) -> list[Violation]:
+    """(1) ``lost`` is what the seal says, ``reported`` what ``who`` reports. It may report more, but never less."""
+    if lost is None or lost.is_empty:
+        return []
+    open_ended = reported is not None and (reported.open_ended or not lost.open_ended)
+    if reported is not None and open_ended and reported.first <= lost.first and reported.upto >= lost.upto:
+        return []
+    return [Violation(1, segment, f"its seal has lost {lost}, but {who} reports {reported}")]
+
+
+def loss_is_true(segment: str, end: int, lost: LostRange, acked_upto: int) -> list[Violation]:
+    """(1) ``lost`` is recorded at the segment's ``end``. No watermark of a replica was ever above ``acked_upto``."""
+    if lost.first == end and lost.upto <= max(end, acked_upto):
+        return []
+    return [Violation(1, segment, f"it ends at {end} and acked at most {acked_upto}, but lost is {lost}")]
 
 
 def each_once(log: Iterable[Row], expected: Iterable[Message] = ()) -> list[Violation]:
@@ -282,6 +304,10 @@ def bounded(subject: str, what: str, size: int, limit: int) -> list[Violation]:
 def unfinished(waiting: Mapping[str, str]) -> list[Violation]:
     """(12) ``waiting`` has a description of each subject that has not finished, long after the faults ended."""
     return [Violation(12, subject, words) for subject, words in waiting.items()]
+
+
+def _covers(lost: LostRange, offset: int) -> bool:
+    return lost.first <= offset and (lost.open_ended or offset < lost.upto)
 
 
 def _name(message: Message) -> str:

@@ -263,10 +263,10 @@ def report_an_outcome_before_the_seal_chunk(patch: Patch) -> None:
 def seal_from_the_filer_while_a_replica_is_only_unreachable(patch: Patch) -> None:
     """Only a termination proof or a manual request allows a seal from the filer alone."""
 
-    def may_hold(self: SealCoordinator, incarnation: str, liveness: Any) -> bool:
+    def may_hold_all(self: SealCoordinator, incarnation: str, liveness: Any) -> bool:
         return not self._attempts[incarnation].holds_nothing and liveness(incarnation) is Liveness.ALIVE
 
-    patch.setattr(SealCoordinator, "_may_hold", may_hold)
+    patch.setattr(SealCoordinator, "_may_hold_all", may_hold_all)
 
 
 @mutation

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation import deletion_mutations, elastic_mutations, mutations, producer_mutations
+from simulation import deletion_mutations, elastic_mutations, journal_mutations, mutations, producer_mutations
 from support.sim.histories import elastic, protocol
 
 pytestmark = pytest.mark.simulation
@@ -22,6 +22,7 @@ FIRST = {
 RULES = [
     *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in mutations.MUTATIONS.items()),
     *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in producer_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in journal_mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
     *(pytest.param(rule, deletion_mutations.run, 500, id=name) for name, rule in deletion_mutations.MUTATIONS.items()),
 ]

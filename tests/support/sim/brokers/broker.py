@@ -1,17 +1,18 @@
 """A simulated broker process: its segments, the calls that it serves, its reports, and its shutdown.
 
-A restart is another, empty Broker with a new incarnation at the same address.
+A restart is another Broker with a new incarnation at the same address. It recovers the journals of former ones, if any.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smq_core.errors import NotHosted, Unavailable, WrongIncarnation
+from smq_core.errors import JournalIncomplete, NotHosted, SmqError, Unavailable, WrongIncarnation
 from smq_core.model.entities import Segment
 from smq_core.replica.segment_replica import ReplicaState
 from smq_core.scaling.segment_load import TrafficCounters
 from support.sim.brokers.hosted_segment import SimulatedSegment
+from support.sim.brokers.recovered_log import RecoveredLog
 from support.sim.brokers.replication import ReplicaServer
 from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND, Process, Steps
@@ -51,6 +52,10 @@ class SimulatedBroker:
         self.skew = 0
         self.hosted_segments: dict[str, SimulatedSegment] = {}
         self.tombs: set[str] = set()
+        self.disk = history.journals.disk_of(name)
+        self.recovered: dict[str, dict[str, RecoveredLog]] = {}
+        """The logs of former incarnations, by segment."""
+        self._recover()
         self.leaving = False
         self.takes_producers = True
         self._leader_seen_at = self.world.now
@@ -59,6 +64,19 @@ class SimulatedBroker:
         self.network.listening[address] = self.process
         self.process.start(self._tick())
         self.process.start(self._report())
+        if self.recovered:
+            self.process.start(self._drop_needless())
+
+    def _recover(self) -> None:
+        """Reads the journals of all former incarnations, before the first report."""
+        journals = self.disk.journals if self.disk is not None else {}
+        for incarnation, held in journals.items():
+            dice = self.history.journals.dice
+            logs = {name: RecoveredLog(self, it, it.recover(dice)) for name, it in held.items()}
+            self.recovered[incarnation] = logs
+            for log in logs.values():
+                words = f"recovers {log.machine.chain_end}..{log.machine.end} of {incarnation}"
+                self.world.note(self.process.name, log.name, words + ("" if log.complete else ", incomplete"))
 
     def clock(self) -> int:
         """This process's clock, which may jump."""
@@ -83,7 +101,11 @@ class SimulatedBroker:
         return self.settings.credit
         yield
 
-    def on_seal(self, segment: str, incarnation: str) -> Steps:
+    def on_seal(
+        self, segment: str, incarnation: str, known_watermark: int | None = None, accept_incomplete: bool = False
+    ) -> Steps:
+        if incarnation in self.recovered and incarnation != self.incarnation:
+            return (yield from self._seal_recovered(segment, incarnation, known_watermark, accept_incomplete))
         self._must_be(incarnation)
         hosted = self.hosted_segments.get(segment)
         if hosted is None:
@@ -92,6 +114,43 @@ class SimulatedBroker:
         outcome = hosted.machine.outcome or (yield hosted.seal())
         self.checker.record_outcome(outcome, self.process.name)
         return outcome
+
+    def _seal_recovered(
+        self, segment: str, incarnation: str, known_watermark: int | None, accept_incomplete: bool
+    ) -> Steps:
+        log = self.recovered[incarnation].get(segment)
+        if log is None:
+            assert self.disk is not None
+            if incarnation in self.disk.unrecorded:
+                raise JournalIncomplete(f"the journal of {incarnation} lacks segments", end=0)
+            raise NotHosted(f"{segment} was not held by {incarnation}")
+        outcome = log.outcome or (yield from log.seal(known_watermark, accept_incomplete=accept_incomplete))
+        self.checker.record_outcome(outcome, self.process.name)
+        self._drop(log)
+        return outcome
+
+    def _drop_needless(self) -> Steps:
+        """Drops recovered logs that nobody will ever request."""
+        while self.recovered:
+            yield self.world.between(2 * SECOND, 4 * SECOND)
+            layout = None
+            try:
+                found = yield self.store.get(self.process, LAYOUT)
+                layout = found[0] if found is not None else None
+            except SmqError:
+                continue
+            for logs in list(self.recovered.values()):
+                for log in list(logs.values()):
+                    if (yield from log.is_needless(layout)):
+                        self._drop(log)
+
+    def _drop(self, log: RecoveredLog) -> None:
+        logs = self.recovered.get(log.incarnation, {})
+        logs.pop(log.name, None)
+        if not logs:
+            self.recovered.pop(log.incarnation, None)
+        assert self.disk is not None
+        self.disk.drop(log.incarnation, log.name)
 
     def on_flush(self, segment: str, incarnation: str) -> Steps:
         self._must_be(incarnation)
@@ -185,6 +244,10 @@ class SimulatedBroker:
                 stream.close()
             hosted.pump(flush=True)
             unflushed = unflushed or machine.chain_end < machine.watermark or machine.state is ReplicaState.FENCED
+        for logs in list(self.recovered.values()):
+            for log in logs.values():
+                unflushed = True
+                self.process.start(self._seal_recovered(log.name, log.incarnation, None, False))
         if not unflushed:
             self._exit()
 
@@ -216,6 +279,7 @@ class SimulatedBroker:
                 unresponsive,
                 load,
                 self._has_unwritten(),
+                frozenset(self.recovered),
             )
             for leader in self._leaders:
                 self.network.call(self.process, leader, "report", report, timeout=SECOND).then(self._answered)

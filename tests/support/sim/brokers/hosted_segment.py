@@ -10,12 +10,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import SmqError, StoreUnavailable
-from smq_core.model.entities import Segment
+from smq_core.model.entities import Durability, Segment
 from smq_core.replica.log_entries import IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.chain_sealer import UnsealedTail
-from support.sim.brokers.replication import ReplicaLink
+from support.sim.brokers.journal import JournalWriter
+from support.sim.brokers.replication import ReplicaLink, ReplicaServer
 from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND, Future, Steps
@@ -98,8 +99,14 @@ class SimulatedSegment:
                 flush_bytes=settings.flush_bytes,
                 flush_interval=settings.flush_interval,
                 producer_limits=settings.limits,
+                journal=broker.disk is not None and segment.durability is Durability.REPLICATED,
             )
         )
+        self.journal: JournalWriter | None = None
+        if broker.disk is not None and self.machine.config.journal:
+            self.journal = JournalWriter(self, broker.disk)
+        self.replica_server: ReplicaServer | None = None
+        """The newest stream from the primary."""
         self.streams: list[SimulatedProducerStream] = []
         self.links: list[ReplicaLink] = []
         self.sealing: Future | None = None
@@ -137,6 +144,8 @@ class SimulatedSegment:
         for stream in list(self.streams):
             if stream.inbox:
                 stream.read_on()
+        if self.journal is not None and not self.links:
+            self.journal.pump()
         for ack in machine.take_acks():
             self.broker.checker.acked(self, ack)
             assert isinstance(ack.stream, SimulatedStream)
@@ -167,6 +176,17 @@ class SimulatedSegment:
         self._replicating = False
         for link in self.links:
             link.send()
+        if self.journal is not None:
+            self.journal.pump()
+            self.pump()
+
+    def journaled(self) -> None:
+        """More is in the journal, or it has failed."""
+        if self.journal is not None:
+            self.journal.pump()
+        if self.replica_server is not None:
+            self.replica_server.report_end()
+        self.pump()
 
     # ---- the chain
 
@@ -246,6 +266,8 @@ class SimulatedSegment:
             return
         self.machine.fence()
         self.machine.sealed(outcome)
+        if self.journal is not None:
+            self.journal.remove()
         self.report_outcome(outcome)
 
     def report_outcome(self, outcome: Any) -> None:

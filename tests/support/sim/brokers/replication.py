@@ -118,11 +118,13 @@ class ReplicaServer:
     def __init__(self, hosted: SimulatedSegment, stream: SimulatedStream) -> None:
         self.hosted = hosted
         self.stream = stream
+        self._owes_end = False
+        hosted.replica_server = self
         stream.on_server_message = self.on_message
         if hosted.machine.state in (ReplicaState.FENCED, ReplicaState.SEALED):
             self._fail(SegmentSealed(f"{hosted.name} is {hosted.machine.state}"))
         else:
-            stream.down(("hello", hosted.machine.end, hosted.broker.settings.credit))
+            stream.down(("hello", hosted.machine.durable_end, hosted.broker.settings.credit))
 
     def on_message(self, message: Any) -> None:
         hosted = self.hosted
@@ -131,16 +133,26 @@ class ReplicaServer:
             case ReplicationMessage():
                 before = hosted.machine.end
                 try:
-                    end = hosted.machine.replicate(message)
+                    hosted.machine.replicate(message)
                 except (OffsetMismatch, SegmentSealed) as error:
                     self._fail(error)
                     return
                 hosted.broker.checker.replicated(hosted, before)
-                self.stream.down(("end", end))
+                if hosted.journal is not None:
+                    hosted.journal.pump()
+                self._owes_end = True
+                self.report_end()
             case "ping":
-                self.stream.down(("end", hosted.machine.end))
+                self.stream.down(("end", hosted.machine.durable_end))
             case ("sealed",):
                 hosted.start_seal_search()
+
+    def report_end(self) -> None:
+        """Replies to the last message once the journal has its entries."""
+        machine = self.hosted.machine
+        if self._owes_end and machine.durable_end == machine.end:
+            self._owes_end = False
+            self.stream.down(("end", machine.durable_end))
 
     def _fail(self, error: SmqError) -> None:
         self.stream.down(error)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from smq_core import invariants as inv
 from smq_core.invariants import Row
 from smq_core.model.entities import Layout
+from smq_core.model.lost_range import LostRange
 from support.sim.checks.retention_checker import log_of
 from support.sim.clients.reader import SimulatedReader
-from support.sim.filer.chunk_chain import LAYOUT, folder
+from support.sim.filer.chunk_chain import INDEX, LAYOUT, folder
 
 if TYPE_CHECKING:
     from support.sim.histories.protocol import History
@@ -60,6 +61,8 @@ def waiting_for(history: History) -> dict[str, str]:
     for reader in history.readers:
         if reader.process.alive:
             waiting |= _behind(reader.name, reader.rows, ends)
+            if reader.from_start and (untold := _losses_to_report(history).keys() - reader.source.reported.keys()):
+                waiting[reader.name] = f"is not told what is lost of {sorted(untold)}"
             waiting.update((reader.name, words) for words in _unreported(history, reader))
     for group in history.groups:
         read = [row for member in history.members if member.group == group for row in member.rows]
@@ -83,7 +86,7 @@ def check_all(history: History) -> None:
         folder_ = folder(name)
         objects = {int(p.removeprefix(folder_)): history.store.truth(p).info for p in history.store.paths(folder_)}
         checker.must(inv.chain_is_whole(name, objects, sealed=name in checker.seals))
-    checker.must(inv.acked_is_kept(checker.acked_rows, log, checker.lost))
+    checker.must(inv.acked_is_kept(checker.acked_rows, log, checker.losses.reported))
     crashed = {p.name for p in history.producers if not p.process.alive or p.stopped}
     unknown = {m for p in history.producers for m in p.unknown}
     expected = [
@@ -91,16 +94,16 @@ def check_all(history: History) -> None:
         for m in checker.sent_messages
         if m.producer not in crashed
         and m not in unknown
-        and not (m in checker.acked_rows and checker.acked_rows[m].segment in checker.lost)
+        and not (m in checker.acked_rows and checker.acked_rows[m].segment in checker.losses.lost)
     ]
     checker.must(inv.each_once(log, expected))
     places = {row.message: row for row in log}
     for message, row in checker.acked_rows.items():
-        if row.segment not in checker.lost and row.offset >= 0 and places[message] != row:
+        if row.segment not in checker.losses.lost and row.offset >= 0 and places[message] != row:
             checker.must([inv.Violation(4, row.segment, f"{message} was acked at {row}, it is at {places[message]}")])
     for reader in history.readers:
         checker.must(inv.order_holds(_kept(history, reader.rows), checker.acked_at))
-        checker.must(inv.delivered_is_stable(reader.rows, log, checker.lost))
+        checker.must(inv.delivered_is_stable(reader.rows, log, checker.losses.lost))
         expected_rows = {(row.segment, row.offset) for row in log if row.segment not in checker.retained.rows}
         missed = expected_rows - {(row.segment, row.offset) for row in reader.rows}
         if reader.process.alive and missed:
@@ -109,20 +112,26 @@ def check_all(history: History) -> None:
         checker.must([inv.Violation(2, reader.name, f"{twice} rows were read twice")] if twice else [])
         checker.must([inv.Violation(1, reader.name, words) for words in _unreported(history, reader)])
         checker.must([inv.Violation(1, reader.name, words) for words in _untrue(history, reader)])
+        if reader.from_start and reader.process.alive:
+            for name, lost in _losses_to_report(history).items():
+                checker.must(inv.loss_is_reported(name, reader.name, lost, reader.source.reported.get(name)))
+    page = history.store.truth(INDEX)
+    for entry in page.entries if page is not None else ():
+        checker.must(inv.loss_is_reported(entry.name, "the index", checker.seals[entry.name].lost, entry.lost))
     checker.retained.check(history.readers)
     for member in history.members:
-        checker.must(inv.delivered_is_stable(member.rows, log, checker.lost))
+        checker.must(inv.delivered_is_stable(member.rows, log, checker.losses.lost))
 
 
 def _kept(history: History, read: Iterable[Row]) -> list[Row]:
     """Without what was lost after it was read: its producer may have sent it again."""
-    lost = history.checker.lost
+    lost = history.checker.losses.lost
     return [row for row in read if not (row.segment in lost and row.offset >= lost[row.segment])]
 
 
 def _untrue(history: History, reader: SimulatedReader) -> list[str]:
     """A reader says that something is lost to it only when that is so: after a loss, or unread when it was removed."""
-    lost, removed, read = history.checker.lost, history.checker.retained.rows, _read_to(reader)
+    lost, removed, read = history.checker.losses.lost, history.checker.retained.rows, _read_to(reader)
     return [
         f"{loss} is not true: it has read up to {read.get(loss.segment, 0)}"
         for loss in reader.reader.losses
@@ -134,10 +143,20 @@ def _untrue(history: History, reader: SimulatedReader) -> list[str]:
 def _unreported(history: History, reader: SimulatedReader) -> list[str]:
     """A reader that has read what is lost must say so, and one that was in the midst of a segment that was removed."""
     said = {loss.segment for loss in reader.reader.losses}
-    lost, removed, read = history.checker.lost, history.checker.retained.rows, _read_to(reader)
+    lost, removed, read = history.checker.losses.lost, history.checker.retained.rows, _read_to(reader)
     beyond = {name for name, upto in read.items() if name in lost and upto > lost[name]}
     short = {name for name, upto in read.items() if name in removed and upto < len(removed[name])}
     return [f"read {name} up to {read[name]} and never reported its loss" for name in sorted((beyond | short) - said)]
+
+
+def _losses_to_report(history: History) -> dict[str, LostRange]:
+    """The losses of all segments that are still there."""
+    removed = history.checker.retained.rows
+    return {
+        name: outcome.lost
+        for name, outcome in history.checker.seals.items()
+        if outcome.lost is not None and name not in removed
+    }
 
 
 def _read_to(reader: SimulatedReader) -> dict[str, int]:

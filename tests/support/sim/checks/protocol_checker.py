@@ -15,6 +15,7 @@ from smq_core.model.keyspace import KeyRange
 from smq_core.producing.send_queue import DeliveredSubBatch
 from smq_core.reading.consumer_group import Group
 from smq_core.replica.log_entries import Ack, Entry
+from support.sim.checks.loss_checker import LossChecker
 from support.sim.checks.producer_checker import ProducerChecker
 from support.sim.checks.retention_checker import RetentionChecker
 from support.sim.clients.messages import SimulatedSubBatch, rows
@@ -44,6 +45,7 @@ class ProtocolChecker:
         self.store = store
         self.retained = RetentionChecker(self)
         self.producers = ProducerChecker(self)
+        self.losses = LossChecker(self)
         self.hosted_segments: dict[str, list[SimulatedSegment]] = {}
         self.everyone: dict[str, tuple[str, ...]] = {}
         self.predecessors: dict[str, tuple[str, ...]] = {}
@@ -58,7 +60,6 @@ class ProtocolChecker:
         self.acked_rows: dict[Message, Row] = {}
         self.acked_at: dict[Message, int] = {}
         self.acked_ends: dict[str, int] = {}
-        self.lost: dict[str, int] = {}
         self.owners: dict[str, dict[tuple[int, str], str]] = {}
         self.committed: dict[str, dict[str, int]] = {}
         self.layouts: list[tuple[int, Layout]] = []
@@ -107,25 +108,12 @@ class ProtocolChecker:
             self.seals.setdefault(name, info.outcome)
             self.sealed_at.setdefault(name, self.world.now)
             self.accepted.pop(name, None)
-            self._check_loss(name, info.first)
+            self.losses.sealed(info)
             self.producers.sealed(info)
         elif info.first == self.chain_ends.get(name, 0):
             self.chain_ends[name] = info.end
             if name not in self.seals:
                 self.producers.chunk_stored(info)
-
-    def _check_loss(self, name: str, end: int) -> None:
-        """What was acked beyond the seal is lost; that may be only when every replica was dead before it."""
-        if self.acked_ends.get(name, 0) <= end:
-            return
-        hosted_segments = {h.broker.incarnation: h for h in self.hosted_segments.get(name, [])}
-        alive = [i for i in self.everyone[name] if i not in hosted_segments or hosted_segments[i].process.alive]
-        if self.durability[name] is Durability.REPLICATED and not alive:
-            self.lost[name] = end
-            self.world.note("checker", name, f"a loss: all replicas died before they were sealed, at {end}")
-            return
-        words = f"sealed at {end}, acked up to {self.acked_ends[name]}, alive: {alive}"
-        self.must([Violation(6, name, words)])
 
     # ---- brokers
 
@@ -160,19 +148,19 @@ class ProtocolChecker:
         if end is None:
             raise InvariantViolated(Violation(7, name, f"{hosted.process.name} acks {ack.id}, which it never took"))
         self.must(inv.ack_is_covered(name, end, self._hosted(name), self.chain_ends.get(name, 0)))
-        if name in self.seals and name not in self.lost:
+        if name in self.seals and name not in self.losses.lost:
             self.must(inv.one_end(name, [self.seals[name].end], [end]))
         self.acked_ends[name] = max(self.acked_ends.get(name, 0), end)
         self.world.note(hosted.process.name, name, f"acks {ack.id.producer}.{ack.id.epoch}#{ack.id.sequence}")
 
     def _hosted(self, name: str) -> dict[str, int]:
-        """The end of each replica's log; of dead ones as it was. Empty for ``StoredChunk``."""
+        """The end of each replica's log, in its journal if it has one; of dead ones as it was. Empty for ``Stored``."""
         if self.durability.get(name) is Durability.STORED:
             return {}
         ends = dict.fromkeys(self.everyone[name], 0)
         for hosted in self.hosted_segments.get(name, []):
             if hosted.broker.incarnation in ends:
-                ends[hosted.broker.incarnation] = hosted.machine.end
+                ends[hosted.broker.incarnation] = _durable_end(hosted)
         return ends
 
     def durable(self, name: str) -> int:
@@ -262,6 +250,12 @@ class ProtocolChecker:
             empty = name in self.seals and self.seals[name].end == 0
             found |= self._filled(name) if empty else {name}
         return found
+
+
+def _durable_end(hosted: SimulatedSegment) -> int:
+    if hosted.journal is None or hosted.journal.journal is None or hosted.journal.failed:
+        return hosted.machine.end
+    return max(hosted.journal.journal.end, hosted.machine.chain_end)
 
 
 def _batch(entry: Entry) -> str:

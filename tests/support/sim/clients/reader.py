@@ -26,6 +26,7 @@ class SimulatedReader:
         self.process.node = self
         self.reader = ReadProgress(positions=dict(start))
         self.source = SegmentReader(history, self.process, self.reader)
+        self.from_start = not start and not read
         self.rows = read
         self.checkpoint: Positions = dict(start)
         self.kept = len(read)

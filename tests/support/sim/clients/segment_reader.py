@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from smq.consuming.prefetch_buffer import FetchedLoss
+from smq.consuming.reader_losses import loss_for_reader
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.invariants import Row
 from smq_core.model.entities import Layout, SealOutcome
+from smq_core.model.lost_range import LostRange
 from smq_core.reading.segment_dag import ReadProgress, build_nodes, index_is_stale, is_removed
 from smq_storage.catalog.sealed_index import IndexPage
 from support.sim.clients.messages import rows
@@ -26,6 +29,8 @@ class SegmentReader:
         self.process = process
         self.reader = reader
         self.layout: Layout | None = None
+        self.reported: dict[str, LostRange] = {}
+        """What was reported to this reader as lost with all replicas."""
         self._chunk_at: dict[str, int] = {}
         self._resumed = list(reader.positions)
         """The segments with positions of an earlier start that are in neither layout nor index yet."""
@@ -54,6 +59,18 @@ class SegmentReader:
                 self._resumed.remove(name)
                 if name not in nodes:
                     self.reader.removed(name, ends.get(name))
+            for entry in index.entries:
+                if entry.lost is not None and self.reader.is_read(entry.name):
+                    self._report(entry.name, loss_for_reader(0, entry.lost))
+
+    def _report(self, segment: str, loss: FetchedLoss | None) -> None:
+        if loss is None:
+            return
+        assert loss.stop is not None
+        before = self.reported.get(segment, LostRange(loss.start, loss.stop))
+        self.reported[segment] = LostRange(
+            min(before.first, loss.start), max(before.upto, loss.stop), before.open_ended or loss.at_least
+        )
 
     def read(self, segment: str) -> Steps:
         """The rows that can be read now, from the position on, in order."""
@@ -71,7 +88,7 @@ class SegmentReader:
                     case ("rows", entries):
                         return self._rows(segment, entries, position)
                     case ("sealed", SealOutcome() as outcome):
-                        self._ended(segment, outcome.end)
+                        self._ended(segment, outcome.end, outcome.lost)
             except SmqError:
                 pass
         return (yield from self._from_chain(segment, position))
@@ -89,14 +106,15 @@ class SegmentReader:
             if stored is None:
                 return []
             if stored.info.sealed:
-                self._ended(segment, stored.info.first)
+                self._ended(segment, stored.info.first, stored.info.lost)
                 return []
             if stored.info.end > position:
                 return self._rows(segment, stored.entries, position)
             at = self._chunk_at[segment] = stored.info.end
 
-    def _ended(self, segment: str, end: int) -> None:
+    def _ended(self, segment: str, end: int, lost: LostRange | None) -> None:
         self.history.checker.seal_reported(segment, end)
+        self._report(segment, loss_for_reader(self.reader.positions.get(segment, 0), lost))
         self.reader.ended(segment, end)
 
     def _rows(self, segment: str, entries: Any, position: int) -> list[Row]:

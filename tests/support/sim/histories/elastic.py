@@ -125,6 +125,8 @@ class ElasticHistory(History):
     def __init__(self, seed: int) -> None:
         self.limits = retaining.draw(seed)
         self.deleting = TopicDeletionScenario(seed)
+        if self.deleting.drawn:
+            self.journal_share = 0
         self.loops: list[VirtualLoop] = []
         """The leaders' event loops, whose tasks are cancelled at the end."""
         super().__init__(seed)
@@ -328,9 +330,10 @@ class ElasticHistory(History):
         if address in self.deployment.slots:
             super().start_broker(address, name)
 
+    def kill_broker(self, broker: SimulatedBroker, *, gone: bool = False) -> None:
+        super().kill_broker(broker, gone=gone or broker.address not in self.deployment.slots)
+
     def broker_died(self, broker: SimulatedBroker) -> None:
-        self.world.note("!", "", f"{broker.incarnation} is dead")
-        self.supervisor.died(broker.incarnation)
         self.deployment.died(broker)
 
 

@@ -88,6 +88,7 @@ class FaultSchedule:
         for process in list(history.processes()):
             if process.paused:
                 process.resume()
+        history.journals.end()
         history.restart_all()
         self._log("faults end")
 
@@ -119,7 +120,7 @@ class FaultSchedule:
             self._log(f"kill {hosted.process.name}, pause another replica of {hosted.name}")
             for broker in self.history.brokers.values():
                 if broker.incarnation in names:
-                    self._pause(broker.process, 12 * SECOND)
+                    self.pause(broker.process, 12 * SECOND)
                     break
             self.history.kill_broker(hosted.broker)
 
@@ -131,24 +132,24 @@ class FaultSchedule:
             if any(h.links and h.machine.state is ReplicaState.OPEN for h in b.hosted_segments.values())
         ]
         if primaries:
-            self._pause(self.world.random.choice(primaries).process, 4 * SECOND)
+            self.pause(self.world.random.choice(primaries).process, 4 * SECOND)
 
     def pause_broker(self) -> None:
-        self._pause(self.world.random.choice(list(self.history.brokers.values())).process, 12 * SECOND)
+        self.pause(self.world.random.choice(list(self.history.brokers.values())).process, 12 * SECOND)
 
     def pause_leader(self) -> None:
-        self._pause(self.world.random.choice(list(self.history.leaders.values())).process, 12 * SECOND)
+        self.pause(self.world.random.choice(list(self.history.leaders.values())).process, 12 * SECOND)
 
     def pause_producer(self) -> None:
-        self._pause(self.world.random.choice(self.history.producers).process, 8 * SECOND)
+        self.pause(self.world.random.choice(self.history.producers).process, 8 * SECOND)
 
     def pause_reader(self) -> None:
-        self._pause(self.world.random.choice(self.history.readers).process, 8 * SECOND)
+        self.pause(self.world.random.choice(self.history.readers).process, 8 * SECOND)
 
     def pause_members(self, longest: int) -> None:
         """Pauses all members, so that their groups fall behind."""
         for member in self.history.members if not self.over else ():
-            self._pause(member.process, longest)
+            self.pause(member.process, longest)
 
     def cut(self) -> None:
         """Cuts one direction between two hosts, or both, or all connections of one host."""
@@ -202,7 +203,7 @@ class FaultSchedule:
         """A broker dies and another one starts at its address."""
         broker = self.world.random.choice(list(self.history.brokers.values()))
         self._log(f"{broker.incarnation} dies, another broker gets its address")
-        self.history.kill_broker(broker)
+        self.history.kill_broker(broker, gone=True)
         self._later(
             self.world.between(0, 300 * MS),
             lambda: self.history.start_broker(broker.address, self.world.unique("other")),
@@ -258,7 +259,7 @@ class FaultSchedule:
         """Runs the action later if the faults are not over by then; otherwise ``end`` has done it."""
         self.world.after(delay, lambda: None if self.over else action())
 
-    def _pause(self, process: Process, longest: int) -> None:
+    def pause(self, process: Process, longest: int) -> None:
         if process.alive and not process.paused:
             self._log(f"pause {process.name}")
             process.pause()

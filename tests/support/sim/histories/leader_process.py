@@ -36,6 +36,7 @@ class LeaderProcessFaultSchedule(ElasticFaultSchedule):
 
 class LeaderProcessHistory(ElasticHistory):
     faults_kind = LeaderProcessFaultSchedule
+    journal_share = 0
 
     def draw(self, dice: Random) -> None:
         super().draw(dice)

@@ -28,6 +28,7 @@ from support.sim.engine.world import MS, SECOND, Process, World
 from support.sim.filer.chunk_chain import LAYOUT
 from support.sim.filer.object_store import SimulatedStore
 from support.sim.histories.faults import FaultSchedule
+from support.sim.histories.journal_scenario import JournalScenario
 from support.sim.histories.producer_scenario import ProducerScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 
@@ -54,6 +55,8 @@ class History:
     tick = TICK
     leader_pause = 80 * MS, 160 * MS
     checker_kind = ProtocolChecker
+    journal_share = 0.5
+    """So many histories have journals."""
     faults: FaultSchedule
     settings: HistorySettings
     topic: Topic
@@ -76,8 +79,10 @@ class History:
         self.members: list[SimulatedMember] = []
         self._broker_names: dict[str, str] = {}
         self.producer_scenario = ProducerScenario(seed)
+        self.journals = JournalScenario(seed, self.journal_share)
         self.draw(world.random)
         self.producer_scenario.begin(self)
+        self.journals.begin(self)
 
     def draw(self, dice: Random) -> None:
         """Draws the settings of the history, and starts the processes."""
@@ -160,15 +165,18 @@ class History:
         self._broker_names[address] = name
         self.brokers[address] = SimulatedBroker(self, address, name)
 
-    def kill_broker(self, broker: SimulatedBroker) -> None:
+    def kill_broker(self, broker: SimulatedBroker, *, gone: bool = False) -> None:
+        """Kills the process; with ``gone`` nothing is left of its Pod."""
         if broker.process.alive:
             broker.process.kill()
+            self.world.note("!", "", f"{broker.incarnation} is dead")
+            self.journals.ended(broker)
             self.broker_died(broker)
+        if gone:
+            self.journals.lose_disk(broker)
 
     def broker_died(self, broker: SimulatedBroker) -> None:
-        """The broker was killed, or has exited."""
-        self.world.note("!", "", f"{broker.incarnation} is dead")
-        self.supervisor.died(broker.incarnation)
+        """The broker was killed, or has exited. Another process replaces it."""
         self.world.after(self.world.between(SECOND, 8 * SECOND), lambda: self.start_broker(broker.address))
 
     def start_leader(self, address: str) -> None:

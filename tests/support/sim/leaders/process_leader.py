@@ -168,7 +168,7 @@ class ProcessLeader:
     # ---- calls
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
-        name, incarnation, address, leaving, _, _, unresponsive, status, _ = report
+        name, incarnation, address, leaving, _, _, unresponsive, status, _, _ = report
         message = lpb.BrokerReport(
             protocol=PROTOCOL,
             broker=name,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from smq_core.errors import NotHosted, SmqError, StoreUnavailable, WrongIncarnation
+from smq_core.errors import JournalIncomplete, NotHosted, SmqError, StoreUnavailable, WrongIncarnation
 from smq_core.model.entities import Liveness, Replica
 from smq_core.model.interval_set import contains
 from smq_core.reconcile.effects import AppendIndex, FlushAhead, OpenReplica, PutLayout, ReadLayout
@@ -41,6 +41,8 @@ class LastReport:
     at: int
     leaving: bool
     held: int
+    recovered: frozenset[str] = frozenset()
+    """The former incarnations whose journals it has."""
     unresponsive: bool = False
 
 
@@ -71,8 +73,10 @@ class SimulatedLeader:
 
     def on_report(self, report: tuple[Any, ...]) -> Steps:
         """Takes a broker's report. Returns whether the broker may leave, and the segments of the layout."""
-        name, incarnation, address, leaving, held, watermarks, unresponsive, _, unwritten = report
-        self.last_reports[incarnation] = LastReport(Replica(name, incarnation, address), self.clock(), leaving, held)
+        name, incarnation, address, leaving, held, watermarks, unresponsive, _, unwritten, recovered = report
+        self.last_reports[incarnation] = LastReport(
+            Replica(name, incarnation, address), self.clock(), leaving, held, recovered
+        )
         for segment, watermark in watermarks.items():
             self.machine.observe_watermark(segment, watermark)
         for peer in unresponsive:
@@ -81,7 +85,7 @@ class SimulatedLeader:
         layout = self.machine.layout
         if layout is None:  # no segments, or not known yet; then a leaving broker that holds nothing may go, too
             return leaving and not held, None
-        holds = any(r.incarnation == incarnation for s in layout.segments for r in s.replicas)
+        holds = any(r.incarnation in {incarnation, *recovered} for s in layout.segments for r in s.replicas)
         # The layout may be one that was read late. The leader process does not let such a broker leave either.
         return leaving and not holds and not unwritten, {s.name for s in layout.segments}
         yield
@@ -103,6 +107,8 @@ class SimulatedLeader:
         for effect in self.machine.step(self.clock(), self.views()):
             if not isinstance(effect, ReadLayout):
                 self.world.note(self.process.name, "", _words(effect))
+            if isinstance(effect, RequestSeal):
+                self.checker.losses.seal_requested(effect, self.machine.watermarks.get(effect.segment))
             self.process.start(self._do(effect))
 
     def enqueue(self) -> None:
@@ -120,7 +126,7 @@ class SimulatedLeader:
             replicas[incarnation] = last.replica
         for incarnation, replica in replicas.items():
             last_report = self.last_reports.get(incarnation)
-            liveness = self._liveness(incarnation, last_report)
+            liveness = self._liveness(replica, last_report)
             if liveness is None:
                 continue
             views[incarnation] = self.view(replica, liveness, last_report)
@@ -132,14 +138,39 @@ class SimulatedLeader:
             replica, liveness, draining=leaving, segments=last_report.held if last_report is not None else 0
         )
 
-    def _liveness(self, incarnation: str, last_report: LastReport | None) -> Liveness | None:
-        if self.supervisor.proves_gone(self.address, incarnation):
+    def _liveness(self, replica: Replica, last_report: LastReport | None) -> Liveness | None:
+        if self.supervisor.proves_gone(self.address, replica.incarnation):
             return Liveness.GONE
+        newest = self._newest_process(replica)
+        if newest is not None:
+            if replica.incarnation not in newest.recovered:
+                return Liveness.GONE
+            alive = self._liveness(newest.replica, newest) is Liveness.ALIVE
+            return Liveness.RECOVERED if alive else Liveness.ENDED
+        if self.supervisor.proves_ended(self.address, replica.incarnation):
+            return Liveness.ENDED
         if last_report is None:
             return None
         if last_report.unresponsive or self.clock() - last_report.at > SUSPECT_AFTER:
             return Liveness.SUSPECT
         return Liveness.ALIVE
+
+    def _newest_process(self, replica: Replica) -> LastReport | None:
+        """The last report of the newest process of this broker that is newer than this one, if there is any.
+
+        It has all journals of former processes that are left.
+        """
+        if not self.history.journals.on:
+            return None
+        reports = self.last_reports.values()
+        found = max((it for it in reports if it.replica.broker == replica.broker), key=_age_order, default=None)
+        newer = found is not None and started_at(found.replica.incarnation) > started_at(replica.incarnation)
+        return found if newer else None
+
+    def _seal_address(self, replica: Replica) -> str:
+        """The address of the process, or of the one that has its journal."""
+        newest = self._newest_process(replica)
+        return newest.replica.address if newest is not None else replica.address
 
     def _request_status(self, last: LastReport) -> None:
         def answered(answer: Any) -> None:
@@ -211,10 +242,19 @@ class SimulatedLeader:
     def _request_seal(self, effect: RequestSeal) -> Steps:
         name, replica = effect.segment, effect.replica
         call = self.network.call(
-            self.process, replica.address, "seal", name, replica.incarnation, timeout=SEAL_DEADLINE
+            self.process,
+            self._seal_address(replica),
+            "seal",
+            name,
+            replica.incarnation,
+            effect.known_watermark,
+            effect.accept_incomplete,
+            timeout=SEAL_DEADLINE,
         )
         try:
             outcome = yield call
+        except JournalIncomplete as error:
+            self.machine.journal_incomplete(name, replica.incarnation, error.end, error.watermark)
         except SmqError as error:
             self.machine.seal_refused(name, replica.incarnation, self.clock(), not_hosted=isinstance(error, NotHosted))
         else:
@@ -256,6 +296,15 @@ class SimulatedLeader:
             self.machine.indexed(names)
 
 
+def _age_order(report: LastReport) -> int:
+    return started_at(report.replica.incarnation)
+
+
+def started_at(incarnation: str) -> int:
+    """The order in which the processes of a broker started."""
+    return int(incarnation.rpartition(".")[2])
+
+
 def _words(effect: Any) -> str:
     match effect:
         case PutLayout(layout):
@@ -267,8 +316,9 @@ def _words(effect: Any) -> str:
             return f"puts layout {layout.version}: {parts}"
         case OpenReplica(segment, replica):
             return f"asks {replica.incarnation} to open {segment.name}"
-        case RequestSeal(segment, replica):
-            return f"asks {replica.incarnation} to seal {segment}"
+        case RequestSeal(segment, replica, _, accept_incomplete):
+            incomplete = ", even if its journal is incomplete" if accept_incomplete else ""
+            return f"asks {replica.incarnation} to seal {segment}{incomplete}"
         case SealFromFiler(segment):
             return f"seals {segment} from the filer"
         case FlushAhead(segment):

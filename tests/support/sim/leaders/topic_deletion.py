@@ -181,14 +181,14 @@ class TopicDeletionScenario:
     def check(self) -> None:
         history, checker = self.history, self.history.checker
         log = [row for name in checker.everyone for row in self._log(name)]
-        checker.must(inv.acked_is_kept(checker.acked_rows, log, checker.lost))
+        checker.must(inv.acked_is_kept(checker.acked_rows, log, checker.losses.reported))
         checker.must(inv.each_once(log, []))
         if not self.data:
             for name in checker.everyone.keys() - checker.retained.rows.keys():
                 objects = {stored.info.first: stored.info for stored in self.stored(name)}
                 checker.must(inv.chain_is_whole(name, objects, sealed=True))
         for reader in history.readers:
-            checker.must(inv.delivered_is_stable(reader.rows, log, checker.lost))
+            checker.must(inv.delivered_is_stable(reader.rows, log, checker.losses.lost))
 
     def _files(self) -> list[str]:
         store = self.history.store
@@ -320,7 +320,7 @@ class SimulatedTopicDeletion:
         last_report = self.leader.last_reports.get(incarnation)
         if last_report is None:
             return None
-        return SimpleNamespace(liveness=lambda now: self.leader._liveness(incarnation, last_report))
+        return SimpleNamespace(liveness=lambda now: self.leader._liveness(last_report.replica, last_report))
 
     def superseded(self, replica: Replica, now: int) -> bool:
         """False, because this leader relies on termination proofs alone."""

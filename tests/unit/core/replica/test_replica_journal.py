@@ -59,6 +59,13 @@ def test_what_is_due_for_the_journal_follows_what_was_written():
     assert replica.unjournaled() is None
 
 
+def test_a_sealed_replica_has_nothing_left_for_the_journal():
+    replica = primary()
+    replica.journal_written(2)
+    replica.sealed(SealOutcome("s", 6))
+    assert replica.unjournaled() is None
+
+
 def test_a_primary_whose_journal_failed_goes_on_without_it():
     replica = primary()
     replica.follower_acked("f", 6)
