@@ -95,19 +95,21 @@ def main(leader: str, topic: str, name: str, per_second: int, folder: Path, with
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     run = next_run(folder, name)
     log = LogWriter(log_path(folder, name, run))
-    with smq.connect(leader, timeout=OUTAGE) as client:
-        producer = connect_producer(client, topic, name if with_id else None)
-        writer = Writer(producer, log, Numbers(folder, name, run), run)
-        while not stop.is_set() and not writer.fenced:
-            began = time.monotonic()
-            writer.send(max(1, per_second // 100))
-            writer.record()
-            stop.wait(max(0.0, 0.01 - (time.monotonic() - began)))
-        writer.record(wait=True)
-        if not writer.fenced:
-            producer.close()
-    log.close()
-    return FENCED_EXIT if writer.fenced else 0
+    try:
+        with smq.connect(leader, timeout=OUTAGE) as client:
+            writer = Writer(
+                connect_producer(client, topic, name if with_id else None), log, Numbers(folder, name, run), run
+            )
+            while not stop.is_set() and not writer.fenced:
+                began = time.monotonic()
+                writer.send(max(1, per_second // 100))
+                writer.record()
+                stop.wait(max(0.0, 0.01 - (time.monotonic() - began)))
+            writer.record(wait=True)
+            log.close()
+    except smq.ProducerFenced:  # from the end of the block, which closes the producer
+        return FENCED_EXIT
+    return 0
 
 
 def connect_producer(client: smq.Client, topic: str, producer_id: str | None) -> smq.Producer:
