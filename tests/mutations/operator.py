@@ -174,7 +174,7 @@ MUTATIONS = (
         "answer_a_commit_before_it_is_written",
         "A commit is answered when its positions are in the filer.",
         GROUPS,
-        "        if not it.group.pending:\n            # Commits",
+        "        if not it.group.pending and not it.touch_due:\n            # Commits",
         "        if it.waiters:\n            # Commits",
         (f"{TEST_GROUPS}::test_a_repeated_commit_with_a_new_position_waits_for_the_write_of_that",),
     ),
