@@ -126,6 +126,10 @@ class BlockingChain:
     def latest_hint(self) -> int | None:
         return None
 
+    def snapshot_hint(self) -> int:
+        """A walk begins at offset 0, because listings give no hint."""
+        return 0
+
     def path(self, first: int) -> str:
         return path(self._segment, first)
 
