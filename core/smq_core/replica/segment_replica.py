@@ -24,6 +24,7 @@ from typing import Literal
 
 from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.model.entities import Durability, Micros, SealOutcome
+from smq_core.replica.followers import Follower, PendingAck
 from smq_core.replica.log_entries import (
     MAX_CHUNK_BYTES,
     Ack,
@@ -44,23 +45,6 @@ class ReplicaState(StrEnum):
     OPEN = "open"
     FENCED = "fenced"
     SEALED = "sealed"
-
-
-@dataclass(slots=True)
-class _Follower:
-    """A follower as its primary sees it. ``sent`` is None while no stream is open."""
-
-    acked: int = 0
-    sent: int | None = None
-    sent_watermark: int = -1
-    sent_chain_end: int = -1
-    credit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingAck:
-    end: int
-    ack: Ack
 
 
 @dataclass(slots=True)
@@ -94,9 +78,9 @@ class SegmentReplica:
     _snapshot_at: int | None = None
     _chunks_since_snapshot: int = 0
     _journaled: bool = field(init=False)
-    _followers: dict[str, _Follower] = field(default_factory=dict)
-    _pending_acks: deque[_PendingAck] = field(default_factory=deque)
-    _repeat_acks: list[_PendingAck] = field(default_factory=list)
+    _followers: dict[str, Follower] = field(default_factory=dict)
+    _pending_acks: deque[PendingAck] = field(default_factory=deque)
+    _repeat_acks: list[PendingAck] = field(default_factory=list)
     _chunk_in_flight: ChunkWrite | None = None
     _flush_requested_at: Micros | None = None
     _last_appended: Micros = 0
@@ -104,7 +88,7 @@ class SegmentReplica:
     def __post_init__(self) -> None:
         self.sessions = ProducerSessions(self.config)
         self._journaled = self.config.journal
-        self._followers = {name: _Follower() for name in self.config.followers if self.config.is_primary}
+        self._followers = {name: Follower() for name in self.config.followers if self.config.is_primary}
         if self.config.is_primary and self.config.predecessors:
             self.state = ReplicaState.WAITING
 
@@ -189,7 +173,7 @@ class SegmentReplica:
         forgotten = self.sessions.take_forgotten(id_.producer, self._last_appended, self.watermark)
         entry = Entry(self.end, batch, self._last_appended, forgotten, self.sessions.take_inherited())
         self._append_entry(entry)
-        self._pending_acks.append(_PendingAck(entry.end, Ack(stream, id_, entry.first)))
+        self._pending_acks.append(PendingAck(entry.end, Ack(stream, id_, entry.first)))
         self._advance_watermark()
         return entry
 
@@ -499,7 +483,7 @@ class SegmentReplica:
         # The end of a repeat is unknown, but the first offset of the producer's next batch is an upper bound.
         following = state.first_offset(id_.sequence + 1)
         end = following if following is not None else self.end
-        self._repeat_acks.append(_PendingAck(end, Ack(stream, id_, first)))
+        self._repeat_acks.append(PendingAck(end, Ack(stream, id_, first)))
 
     def _advance_watermark(self) -> None:
         if self.state is not ReplicaState.OPEN or not self.config.is_primary:
