@@ -12,9 +12,14 @@ from smq_core.sealing.chain_sealer import UnsealedTail
 from support.sim.brokers.journal import RecoveredRecords, SimulatedJournal
 from support.sim.engine.world import MS, Future, Steps
 from support.sim.filer.chunk_chain import SimulatedChain
+from support.sim.filer.object_store import SimulatedStoreFaults
 
 if TYPE_CHECKING:
     from support.sim.brokers.broker import SimulatedBroker
+
+
+STALE = SimulatedStoreFaults().stale + 500 * MS
+"""Longer than an answer of the store may be old."""
 
 
 class RecoveredLog:
@@ -42,16 +47,24 @@ class RecoveredLog:
 
     def _seal(self, known_watermark: int | None, accept_incomplete: bool) -> Steps:
         chain_end, outcome = yield from self._walk()
+        if outcome is None and self._has_gap(chain_end):
+            yield STALE  # the store may have shown an older chain
+            chain_end, outcome = yield from self._walk()
         if outcome is None:
             known = max(known_watermark or 0, self.machine.watermark)
-            if not accept_incomplete:
+            incomplete = False
+            try:
                 self.check_complete(chain_end, known)
-            self.broker.checker.losses.sealing(self, known_watermark, accept_incomplete)
+            except JournalIncomplete:
+                if not accept_incomplete:
+                    raise
+                incomplete = True
+            self.broker.checker.losses.sealing(self, known_watermark, incomplete)
             words = f"seals from the journal of {self.incarnation}, which ends at {self.machine.end}"
             self.broker.world.note(self.broker.process.name, self.name, words)
             tail = UnsealedTail.of_recovered(self.machine, 0)
             outcome = yield from self._chain.drive(
-                chain_sealer.seal(self.name, tail, known_watermark=known, open_ended=accept_incomplete)
+                chain_sealer.seal(self.name, tail, known_watermark=known, open_ended=incomplete)
             )
         self.outcome = outcome
         return outcome
@@ -59,12 +72,15 @@ class RecoveredLog:
     def check_complete(self, chain_end: int, known_watermark: int) -> None:
         """Raises JournalIncomplete if the former process had more than journal and chain have together."""
         machine = self.machine
-        gap = bool(machine.tail) and machine.chain_end > chain_end
+        gap = self._has_gap(chain_end)
         end = chain_end if gap else max(chain_end, machine.end)
         if gap or not self.complete or end < known_watermark:
             raise JournalIncomplete(
                 f"the journal of {self.incarnation} lacks a part of {self.name}", end=end, watermark=machine.watermark
             )
+
+    def _has_gap(self, chain_end: int) -> bool:
+        return bool(self.machine.tail) and self.machine.chain_end > chain_end
 
     def _walk(self) -> Steps:
         """The chain's end, and the outcome if the chain is sealed."""

@@ -40,9 +40,9 @@ class LossChecker:
         if request.segment not in self._checker.seals and (known or 0) > (request.known_watermark or 0):
             self._broken(request.segment, f"the leader knows {known}, and tells {request.known_watermark}")
 
-    def sealing(self, log: RecoveredLog, known_watermark: int | None, accept_incomplete: bool) -> None:
-        """A process begins to seal from a recovered log."""
-        if log.journal.rolled_back and not accept_incomplete:
+    def sealing(self, log: RecoveredLog, known_watermark: int | None, incomplete: bool) -> None:
+        """A process begins to seal from a recovered log, and knows whether it is incomplete."""
+        if log.journal.rolled_back and not incomplete:
             sealers = self._rolled_back.setdefault(log.name, [])
             sealers.append((log.broker.process.name, known_watermark or 0))
 
