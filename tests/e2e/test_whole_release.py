@@ -82,9 +82,13 @@ def test_when_all_processes_are_killed_at_once_nothing_is_lost(release: Release,
             print(f"\n  {number + 1}: {acked} acks, {kill_processes(release, clients)}", flush=True)
             eventually(lambda: condition(release.kube.get(topic), "Ready") == "True", what="the topic is Ready")
         clients.finish()
-    clients.check_logs("--complete")
-    assert condition(release.kube.get(topic), "DataLoss") == "False"
-    assert not lost_by_segment(release, name)
+    clients.check_logs()
+    assert not missing_messages(tmp_path)
+    # A segment that was planned, but not yet opened when all were killed, is in no journal: it may be a possible loss.
+    possible = lost_by_segment(release, name)
+    print(f"  nothing lost; possible losses: {possible}")
+    assert all(lost["from"] == lost["to"] for lost in possible.values())
+    assert condition(release.kube.get(topic), "DataLoss") != "True"
 
 
 @pytest.mark.parametrize("also", [(), ("operator",)], ids=["brokers", "brokers and operators"])
@@ -152,23 +156,29 @@ def lost_by_segment(release: Release, topic: str) -> dict[str, dict[str, Any]]:
     return {s["metadata"]["name"]: lost for s in release.segments(topic, "Sealed") if (lost := s["status"].get("lost"))}
 
 
-def check_reports(release: Release, name: str, topic: dict[str, Any], folder: Path) -> None:
-    """The Topic and its Segments report at least what a reader that starts afterwards was not given."""
+def missing_messages(folder: Path) -> dict[str, list[int]]:
+    """The acked messages that a reader that started afterwards was not given: known offsets by segment."""
     acked = read_writers((folder / "writers").glob("*.log"), Findings()).acked
-    fresh = list(read_lines(log_path(folder / "readers", "fresh", 1)))
+    fresh = read_lines(log_path(folder / "readers", "fresh", 1))
     given = {" ".join(words[3:6]) for words in fresh if words[0] == "got"}
     missing: dict[str, list[int]] = defaultdict(list)
     for message, (segment, offset) in acked.items():
         if message not in given:
-            assert offset is not None, message
-            missing[segment].append(offset)
+            missing[segment] += [] if offset is None else [offset]
+    return missing
+
+
+def check_reports(release: Release, name: str, topic: dict[str, Any], folder: Path) -> None:
+    """The Topic and its Segments report at least what a reader that starts afterwards was not given."""
+    missing = missing_messages(folder)
     reported = lost_by_segment(release, name)
+    fresh = read_lines(log_path(folder / "readers", "fresh", 1))
     notified = {words[1]: int(words[2]) for words in fresh if words[0] in ("lost", "possibly-lost")}
     count = sum(map(len, missing.values()))
-    print(f"  {len(acked)} acked, {count} lost; reader: {notified}; Segments: {reported}")
+    print(f"  {count} lost; reader: {notified}; Segments: {reported}")
     for segment, offsets in missing.items():
         lost = reported[segment]
-        assert lost["from"] <= min(offsets) and (lost.get("atLeast") or max(offsets) < lost["to"]), (segment, lost)
+        assert all(lost["from"] <= it and (lost.get("atLeast") or it < lost["to"]) for it in offsets), (segment, lost)
     assert {segment: lost["from"] for segment, lost in reported.items()} == notified
     found = release.kube.get(topic)["status"]["conditions"]
     shown = next(c for c in found if c["type"] == "DataLoss")
