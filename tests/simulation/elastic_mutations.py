@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smq_core.model.entities import Liveness
+from smq_core.model.entities import Liveness, SealOutcome
 from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile import retention, seal_planner
 from smq_core.reconcile.retention import plan_retention
@@ -191,9 +191,9 @@ def a_merged_segment_opens_after_one_of_its_predecessors(patch: Patch) -> None:
     """A segment accepts nothing before all its predecessors are sealed."""
     original = SegmentReplica.predecessor_sealed
 
-    def predecessor_sealed(self: SegmentReplica, name: str) -> None:
+    def predecessor_sealed(self: SegmentReplica, outcome: SealOutcome) -> None:
         for other in list(self.unread_predecessors):
-            original(self, other)
+            original(self, replace(outcome, segment=other))
 
     patch.setattr(SegmentReplica, "predecessor_sealed", predecessor_sealed)
 
