@@ -84,7 +84,7 @@ def _recover_segment(folder: Path, problem: str | None) -> RecoveredLog | None:
             problem = problem or "a write to this journal failed"
         break
     if opened is None:
-        if any(first_offset(path) is not None for path in folder.iterdir()):
+        if any(first_offset(path) is not None and path.stat().st_size for path in folder.iterdir()):
             log.error(
                 "journal.unusable",
                 folder=str(folder),
@@ -105,6 +105,8 @@ def _read_files(recovered: RecoveredLog) -> None:
     contiguous = True
     if files:
         recovered.first = recovered.end = files[0][0]
+    else:
+        _damaged(recovered, "its files are missing")
     for number, (first, path) in enumerate(files):
         # The file is read and not only mapped, because a failing disk would end the process when the mapping is used.
         data = path.read_bytes()

@@ -68,6 +68,9 @@ class SegmentJournal:
         """Records that this process hosts the segment. Repeating it is harmless."""
         with self.lock:
             if not self._created and not self.ended:
+                # A folder with a definition always has a file of records, so that a missing one is noticed.
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._begin_file(0)
                 write_definition(self.folder, self._opened)
                 self._created = True
 

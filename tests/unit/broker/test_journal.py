@@ -92,6 +92,7 @@ def test_nothing_is_acked_before_both_journals_have_it(
     brokers: JournaledBrokers, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_write, waits = threading.Event(), threading.Event()
+    brokers.write([b"before"], "another")  # the follower is connected from now on
     slow = brokers.brokers[number].hosted(brokers.topic, brokers.segment).journal
     append = SegmentJournal.append
 
@@ -106,11 +107,11 @@ def test_nothing_is_acked_before_both_journals_have_it(
     producer.send(0, rows([b"a"]))
     assert waits.wait(HANG_GUARD)
     follower = brokers.brokers[1].hosted(brokers.topic, brokers.segment)
-    eventually(lambda: follower.machine.end == 1, "the other replica has it")
+    eventually(lambda: follower.machine.end == 2, "the other replica has it")
     machine = brokers.brokers[0].hosted(brokers.topic, brokers.segment).machine
-    assert (machine.end, machine.watermark) == (1, 0)
+    assert (machine.end, machine.watermark) == (2, 1)
     may_write.set()
-    assert producer.wait_acked(0) == 0
+    assert producer.wait_acked(0) == 1
 
 
 def test_only_one_link_of_three_replicas_writes_the_journal(tmp_path: Path) -> None:
@@ -191,12 +192,23 @@ def test_a_journal_whose_beginning_is_missing_is_incomplete(
         journal = broker.hosted(brokers.topic, brokers.segment).journal
         assert journal is not None
         journal._file_bytes = 1
-    brokers.write(VALUES)
+    for number, value in enumerate(VALUES):
+        brokers.write([value], f"p{number}")  # a record each
     brokers.files(0)[0].unlink()
     brokers.restart()
     with pytest.raises(JournalIncomplete, match="the filer ends at 0"):
         brokers.seal_recovered(0)
     assert not brokers.brokers[0].recovered.waiting(), "this process does not seal it by itself"
+
+
+def test_a_journal_without_any_file_is_incomplete(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    for path in brokers.files(0):
+        if path.suffix == ".log":
+            path.unlink()
+    brokers.restart()
+    with pytest.raises(JournalIncomplete, match="its files are missing"):
+        brokers.seal_recovered(0)
 
 
 def test_after_a_reboot_no_journal_is_complete(
