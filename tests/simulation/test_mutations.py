@@ -12,6 +12,7 @@ pytestmark = pytest.mark.simulation
 Run = Callable[[int], object]
 FIRST = {
     "an_older_stream_goes_on_writing": 400,
+    "a_new_nonce_for_each_attempt": 450,
     "take_sequences_of_before_for_new_ones": 380,
     "a_leader_never_reads_the_layout_again": 1690,
     "let_a_broker_go_while_a_deleted_topic_is_sealed": 450,
