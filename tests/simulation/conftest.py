@@ -18,13 +18,13 @@ CHUNK = 100
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("simulation")
     group.addoption("--sim-seeds", type=int, default=1200, help="how many histories to try (default: 1200)")
-    group.addoption("--sim-elastic", type=int, default=900, help="how many elastic histories (default: 900)")
+    group.addoption("--sim-elastic", type=int, default=1000, help="how many elastic histories (default: 1000)")
     group.addoption("--sim-first", type=int, default=0, help="the first seed (default: 0)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Divides the seeds among test cases: one with a ``seeds`` or ``elastic_seeds`` argument runs one part."""
-    for name, option, default in (("seeds", "--sim-seeds", 1200), ("elastic_seeds", "--sim-elastic", 900)):
+    for name, option, default in (("seeds", "--sim-seeds", 1200), ("elastic_seeds", "--sim-elastic", 1000)):
         if name in metafunc.fixturenames:
             first = metafunc.config.getoption("--sim-first", 0)
             stop = first + metafunc.config.getoption(option, default)

@@ -88,6 +88,8 @@ class SimulatedDeployment:
         self.world.note("!", "", f"{broker.incarnation} is to go")
         if not broker.process.alive:
             del self.history.brokers[broker.address]
+            if self.history.journals.on:
+                self.history.journals.lose_disk(broker)  # no process starts again in the deleted Pod
             return
         broker.process.run(broker.leave)
         in_peace = self.history.faults.over

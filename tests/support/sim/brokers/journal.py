@@ -134,6 +134,8 @@ class SimulatedDisk:
 
     def __init__(self, slowness: int = 0) -> None:
         self.journals: dict[str, dict[str, SimulatedJournal]] = {}
+        self.ended: list[str] = []
+        """The processes that ended with a journal on it, which may have been removed since."""
         self.slowness = slowness
         self.full = False
         self.unrecorded: set[str] = set()

@@ -77,6 +77,7 @@ class JournalScenario:
             supervisor.died(broker.incarnation)
         else:
             supervisor.ended(broker.incarnation)
+            disk.ended.append(broker.incarnation)
         if state in DAMAGES and broker.incarnation in disk.journals:
             for name, journal in disk.journals[broker.incarnation].items():
                 self._history.world.note("!", name, f"the journal of {broker.incarnation} is {state}")
@@ -88,7 +89,7 @@ class JournalScenario:
         self._history.supervisor.died(broker.incarnation)
         if disk is not None:
             self._history.world.note("!", "", f"the disk of {broker.name} is gone")
-            for incarnation in disk.journals:
+            for incarnation in dict.fromkeys([*disk.journals, *disk.ended]):
                 self._history.supervisor.died(incarnation)
             disk.destroy()
 
