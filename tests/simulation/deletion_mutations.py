@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
+from simulation.mutation_table import MutationTable, Patch
 from smq_operator.cleanup import deleted_topics, orphaned_files
 from smq_operator.cleanup import topic_deletion as deletions
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
@@ -17,18 +15,13 @@ from support.sim.histories.protocol import HistoryFailure
 from support.sim.leaders import topic_deletion as deleting
 from support.sim.leaders.topic_deletion import TopicDeletionScenario
 
-Patch = pytest.MonkeyPatch
-MUTATIONS: dict[str, Callable[[Patch], None]] = {}
+MUTATIONS = MutationTable()
+mutation = MUTATIONS.add
 
 
 def run(seed: int) -> HistoryFailure | None:
     """The elastic histories with a deletion, and the first ones, because some of these have orphaned files."""
     return elastic.run(seed) if seed < 20 or TopicDeletionScenario(seed).drawn else None
-
-
-def mutation(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
-    MUTATIONS[break_it.__name__] = break_it
-    return break_it
 
 
 @mutation

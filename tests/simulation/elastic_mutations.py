@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
+from simulation.mutation_table import MutationTable, Patch
 from smq_core.model.entities import Liveness, SealOutcome
 from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile import retention, seal_planner
@@ -26,13 +24,8 @@ from smq_operator.cleanup.filer_clock import ClockReading
 from smq_storage.catalog import sealed_index
 from support.sim.leaders.elastic_leader import ElasticLeader
 
-Patch = pytest.MonkeyPatch
-MUTATIONS: dict[str, Callable[[Patch], None]] = {}
-
-
-def mutation(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
-    MUTATIONS[break_it.__name__] = break_it
-    return break_it
+MUTATIONS = MutationTable()
+mutation = MUTATIONS.add
 
 
 # ---- splits and merges

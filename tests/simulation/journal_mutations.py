@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
+from simulation.mutation_table import MutationTable, Patch
 from smq_core.model import layout_transitions
 from smq_core.model.entities import Liveness
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
@@ -24,13 +22,8 @@ from support.sim.brokers.replication import ReplicaServer
 from support.sim.histories.journal_scenario import JournalScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 
-Patch = pytest.MonkeyPatch
-MUTATIONS: dict[str, Callable[[Patch], None]] = {}
-
-
-def mutation(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
-    MUTATIONS[break_it.__name__] = break_it
-    return break_it
+MUTATIONS = MutationTable()
+mutation = MUTATIONS.add
 
 
 # ---- when entries count

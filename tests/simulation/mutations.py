@@ -6,11 +6,9 @@ Each mutation is a function that takes pytest's ``monkeypatch``. Its docstring i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-
+from simulation.mutation_table import MutationTable, Patch
 from smq_core.errors import OffsetMismatch, SequenceGap
 from smq_core.model.entities import Durability, Liveness, ProducerState, SealOutcome
 from smq_core.producing.send_queue import SendQueue, SendQueueState
@@ -32,13 +30,8 @@ from support.sim.filer.chunk_chain import LAYOUT, SimulatedChain
 from support.sim.filer.object_store import ConditionFailed, SimulatedStore
 from support.sim.leaders import group_host
 
-Patch = pytest.MonkeyPatch
-MUTATIONS: dict[str, Callable[[Patch], None]] = {}
-
-
-def mutation(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
-    MUTATIONS[break_it.__name__] = break_it
-    return break_it
+MUTATIONS = MutationTable()
+mutation = MUTATIONS.add
 
 
 # ---- acks and replication

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
+from simulation.mutation_table import MutationTable, Patch
 from smq_core.model.entities import CONFLICTING_INSTANCES, ChunkInfo, Producers, ProducerState, SealOutcome
 from smq_core.producing.producer_claim import claim_producer
 from smq_core.producing.send_queue import Resolution, SendQueue
@@ -23,13 +22,8 @@ from smq_core.sealing import chain_sealer
 from support.sim.filer import claims
 from support.sim.filer.object_store import ConditionFailed
 
-Patch = pytest.MonkeyPatch
-MUTATIONS: dict[str, Callable[[Patch], None]] = {}
-
-
-def mutation(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
-    MUTATIONS[break_it.__name__] = break_it
-    return break_it
+MUTATIONS = MutationTable()
+mutation = MUTATIONS.add
 
 
 # ---- forgetting
