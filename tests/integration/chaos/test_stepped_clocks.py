@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-PATH = Path(__file__).parents[2] / "chaos" / "clocks.py"
+from support.programs import load_chaos_program
+
 DAY = 86400
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("chaos_clocks", PATH)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-clocks = load()
+clocks = load_chaos_program("clocks")
 pytestmark = pytest.mark.skipif(clocks.unavailable_reason() is not None, reason=str(clocks.unavailable_reason()))
 
 PROGRAM = """

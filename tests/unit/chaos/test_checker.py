@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -12,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from support.programs import load_chaos_program
+
 PATH = Path(__file__).parents[2] / "chaos" / "checker.py"
 S, T = "t-0-64-0", "t-0-64-1"
 Change = Callable[["HandmadeLogs"], None]
@@ -19,11 +20,7 @@ Change = Callable[["HandmadeLogs"], None]
 
 @pytest.fixture(scope="module")
 def checker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("client_log_checker", PATH)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_chaos_program("checker")
 
 
 class HandmadeLogs:

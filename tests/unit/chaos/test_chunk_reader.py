@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -12,17 +11,14 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-PATH = Path(__file__).parents[2] / "chaos" / "chunk_reader.py"
+from support.programs import load_chaos_program
+
 OLD, LEFT, RIGHT = "t-0-64-9", "t-0-32-10", "t-32-64-11"
 
 
 @pytest.fixture(scope="module")
 def reader() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("chunk_reader", PATH)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_chaos_program("chunk_reader")
 
 
 class HandmadeTopic:

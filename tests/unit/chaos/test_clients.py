@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -11,18 +9,12 @@ import pytest
 
 from support.client_logs.progress import Progress
 from support.client_logs.records import LogWriter, log_path, next_run, read_lines
-
-PATH = Path(__file__).parents[2] / "chaos" / "writer_process.py"
+from support.programs import load_chaos_program
 
 
 @pytest.fixture(scope="module")
 def writer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("writer_process", PATH)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_chaos_program("writer_process")
 
 
 def test_a_writer_continues_with_what_had_no_ack(writer: ModuleType, tmp_path: Path) -> None:
