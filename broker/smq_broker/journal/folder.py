@@ -20,10 +20,10 @@ from smq_broker.journal.segment_files import folder_name, name_of, segment_folde
 from smq_broker.journal.segment_journal import JournalMeter, SegmentJournal
 from smq_core.errors import InvalidRequest
 from smq_proto.v1 import data_pb2 as pb
+from smq_storage.process.boot import boot_id
 
 LOCK = "lock"
 PROCESS = "process.json"
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LOCK_WAIT_SECONDS = 5.0
 LOCK_CHECK_SECONDS = 0.05
 
@@ -54,11 +54,11 @@ class FormerIncarnation:
 class JournalFolder:
     """One process's journal. ``root`` identifies the filer's root."""
 
-    def __init__(self, folder: Path, incarnation: str, root: str, meter: JournalMeter, boot_id: Path = BOOT_ID) -> None:
+    def __init__(self, folder: Path, incarnation: str, root: str, meter: JournalMeter) -> None:
         self._folder = folder
         self._incarnation = incarnation
         self._meter = meter
-        self._process = _Process(boot=_read_boot_id(boot_id), root=root)
+        self._process = _Process(boot=boot_id(), root=root)
         self._own = folder / folder_name(incarnation)
         self._lock_fd: int | None = None
 
@@ -139,13 +139,6 @@ def _try_lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _read_boot_id(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def _read_process(folder: Path) -> _Process | None:

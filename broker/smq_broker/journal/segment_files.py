@@ -58,8 +58,7 @@ def first_offset(path: Path) -> int | None:
 
 
 def write_definition(folder: Path, opened: pb.OpenSegment) -> None:
-    """Creates the folder with ``segment.json``, which appears whole or not at all. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes ``segment.json``, which appears whole or not at all. Raises OSError."""
     text = json_format.MessageToJson(opened, indent=None, preserving_proto_field_name=True)
     document = _Document(checksum=_checksum(text), opened=text)
     unfinished = folder / f"{DEFINITION}.tmp"

@@ -81,7 +81,7 @@ class SegmentJournal:
                 return
             self.create()
             parts = record_parts(header, body)
-            if self._fd is None or self._files[-1].size >= self._file_bytes:
+            if self._files[-1].size >= self._file_bytes:
                 self._begin_file(first)
             current = self._files[-1]
             began = time.perf_counter()

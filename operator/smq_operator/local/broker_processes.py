@@ -21,10 +21,11 @@ from pathlib import Path
 
 import structlog
 
-from smq_operator.local.broker_records import BrokerRecord, boot_id, read_records
+from smq_operator.local.broker_records import BrokerRecord, read_records
 from smq_operator.local.journals import BrokerJournals
 from smq_operator.local.pids import find_by_environment, open_pidfd, start_time
 from smq_operator.platform_port import TerminationProof
+from smq_storage.process.boot import boot_id
 
 log = structlog.get_logger(__name__)
 

@@ -50,11 +50,3 @@ def read_records(folder: Path) -> tuple[list[BrokerRecord], list[str]]:
         except (ValueError, OSError):
             damaged.append(path.name)
     return records, damaged
-
-
-def boot_id() -> str:
-    """The id of this boot. Processes of another boot have terminated, whatever their pids."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

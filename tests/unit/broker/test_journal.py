@@ -215,7 +215,7 @@ def test_after_a_reboot_no_journal_is_complete(
     brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     brokers.write(VALUES)
-    monkeypatch.setattr(folder_module, "_read_boot_id", lambda _: "another boot")
+    monkeypatch.setattr(folder_module, "boot_id", lambda: "another boot")
     brokers.restart()
     with pytest.raises(JournalIncomplete, match="started again") as raised:
         brokers.seal_recovered(0)
