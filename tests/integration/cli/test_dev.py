@@ -159,11 +159,7 @@ def read_back(dev: DevProcess, count: int) -> list[str]:
     return ran.lines
 
 
-# In the foreground the test has hung once: the signal of the terminal's end did not arrive. It runs with `make chaos`.
-@pytest.mark.parametrize(
-    "controlling",
-    [pytest.param(True, id="foreground", marks=pytest.mark.chaos), pytest.param(False, id="background")],
-)
+@pytest.mark.parametrize("controlling", [True, False], ids=["foreground", "background"])
 def test_nothing_is_lost_when_the_terminal_goes_away(start: Start, tmp_path: Path, controlling: bool) -> None:
     dev = TerminalDev(tmp_path / "data", "--brokers", "2", controlling=controlling)
     try:

@@ -123,6 +123,7 @@ class TerminalDev(DevProcess):
         self._hung_up = threading.Event()
 
         def take_terminal() -> None:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests that run under nohup pass on that it is ignored
             if controlling:
                 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
