@@ -25,11 +25,13 @@ from smq_core.model.entities import (
     SealOutcome,
     Segment,
     Topic,
+    TopicSchema,
     TopicSpec,
 )
 from smq_core.model.interval_set import IntervalSet
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.lost_range import LostRange
+from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
@@ -38,6 +40,10 @@ PROTOCOL = 1
 processes of both formats refuse each other.
 """
 OLDEST_PROTOCOL = 1
+
+_REPLACEMENT_REASONS = {Reason.SCHEMA: Reason.ROLL}
+"""What a peer that does not know a reason is told in its place."""
+_REASONS = frozenset(reason.value for reason in Reason)
 
 
 def check_protocol(version: int) -> None:
@@ -59,9 +65,12 @@ def segment_to_pb(segment: Segment) -> pb.Segment:
         replicas=[pb.Replica(broker=r.broker, incarnation=r.incarnation, address=r.address) for r in segment.replicas],
         predecessors=segment.predecessors,
         successors=segment.successors,
-        opened_because=segment.opened_because.value,
-        sealed_because=segment.sealed_because.value if segment.sealed_because else "",
+        opened_because=_known_reason(segment.opened_because),
+        sealed_because=_known_reason(segment.sealed_because),
         opened_at=segment.opened_at,
+        schema_version=segment.schema_version,
+        new_opened_because=_new_reason(segment.opened_because),
+        new_sealed_because=_new_reason(segment.sealed_because),
     )
 
 
@@ -77,9 +86,12 @@ def segment_from_pb(message: pb.Segment) -> Segment:
             replicas=tuple(Replica(r.broker, r.incarnation, r.address) for r in message.replicas),
             predecessors=tuple(message.predecessors),
             successors=tuple(message.successors),
-            opened_because=Reason(message.opened_because),
-            sealed_because=Reason(message.sealed_because) if message.sealed_because else None,
+            opened_because=_reason(message.opened_because, message.new_opened_because),
+            sealed_because=_reason(message.sealed_because, message.new_sealed_because)
+            if message.sealed_because
+            else None,
             opened_at=message.opened_at,
+            schema_version=message.schema_version,
         )
     except ValueError as error:
         raise InvalidRequest(f"not a segment: {error}") from error
@@ -95,8 +107,8 @@ def sealed_to_pb(segment: SealedSegment) -> pb.Segment:
         durability=segment.durability.value,
         predecessors=segment.predecessors,
         successors=segment.successors,
-        opened_because=segment.opened_because.value,
-        sealed_because=segment.sealed_because.value,
+        opened_because=_known_reason(segment.opened_because),
+        sealed_because=_known_reason(segment.sealed_because),
         opened_at=segment.opened_at,
         end=segment.end,
         sealed_at=segment.sealed_at,
@@ -104,6 +116,10 @@ def sealed_to_pb(segment: SealedSegment) -> pb.Segment:
         lost_from=segment.lost_from,
         lost_to=segment.lost_to,
         lost_open_ended=segment.lost_open_ended,
+        schema_version=segment.schema_version,
+        new_opened_because=_new_reason(segment.opened_because),
+        new_sealed_because=_new_reason(segment.sealed_because),
+        manifest=segment.manifest,
     )
 
 
@@ -115,8 +131,8 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
         end=message.end,
         predecessors=tuple(message.predecessors),
         successors=tuple(message.successors),
-        opened_because=Reason(message.opened_because),
-        sealed_because=Reason(message.sealed_because),
+        opened_because=_reason(message.opened_because, message.new_opened_because),
+        sealed_because=_reason(message.sealed_because, message.new_sealed_because),
         opened_at=message.opened_at,
         sealed_at=message.sealed_at,
         durability=Durability(message.durability),
@@ -124,7 +140,24 @@ def sealed_from_pb(message: pb.Segment) -> SealedSegment:
         lost_from=message.lost_from if message.HasField("lost_from") else None,
         lost_to=message.lost_to if message.HasField("lost_to") else None,
         lost_open_ended=message.lost_open_ended,
+        schema_version=message.schema_version,
+        manifest=message.manifest,
     )
+
+
+def _known_reason(reason: Reason | None) -> str:
+    """The reason, or the one that every release knows in its place; empty if there is none."""
+    return "" if reason is None else _REPLACEMENT_REASONS.get(reason, reason).value
+
+
+def _new_reason(reason: Reason | None) -> str:
+    """The reason if not every release knows it, otherwise nothing."""
+    return reason.value if reason in _REPLACEMENT_REASONS else ""
+
+
+def _reason(known: str, new: str) -> Reason:
+    """Raises ValueError if ``known`` is no reason. A new reason of a later release is replaced by the known one."""
+    return Reason(new if new in _REASONS else known)
 
 
 def removed_to_pb(numbers: IntervalSet, segments: Iterable[RemovedSegment]) -> lpb.HistoryReply.Removed:
@@ -146,6 +179,7 @@ def layout_to_pb(layout: Layout) -> pb.Layout:
         partitions=layout.partitions,
         version=layout.version,
         segments=[segment_to_pb(s) for s in layout.segments],
+        schemas=[schema_to_pb(s) for s in layout.schemas],
     )
 
 
@@ -158,17 +192,36 @@ def layout_from_pb(message: pb.Layout) -> Layout:
         version=message.version,
         next_number=1 + max((s.number for s in message.segments), default=-1),
         segments=tuple(segment_from_pb(s) for s in message.segments),
+        schemas=tuple(schema_from_pb(s) for s in message.schemas),
     )
 
 
-def topic_to_pb(topic: Topic) -> pb.TopicInfo:
+def schema_to_pb(schema: TopicSchema) -> pb.TopicSchema:
+    return pb.TopicSchema(version=schema.version, columns=columns_to_pb(schema.columns), dropped=schema.dropped)
+
+
+def schema_from_pb(message: pb.TopicSchema) -> TopicSchema:
+    return TopicSchema(message.version, columns_from_pb(message.columns), tuple(message.dropped))
+
+
+def columns_to_pb(columns: Iterable[Column]) -> list[pb.Column]:
+    return [pb.Column(name=c.name, type=c.type, nullable=c.nullable) for c in columns]
+
+
+def columns_from_pb(columns: Iterable[pb.Column]) -> tuple[Column, ...]:
+    return tuple(Column(c.name, c.type, c.nullable) for c in columns)
+
+
+def topic_to_pb(topic: Topic, schema: TopicSchema | None = None) -> pb.TopicInfo:
+    """The topic with this version of its schema; None stands for version 0 with the columns of the topic's spec."""
     spec = topic.spec
     return pb.TopicInfo(
         name=topic.name,
         uid=topic.uid,
         partitions=spec.partitions,
         key=spec.key or "",
-        schema=[pb.Column(name=c.name, type=c.type, nullable=c.nullable) for c in spec.schema],
+        schema=columns_to_pb(spec.schema if schema is None else schema.columns),
+        schema_version=0 if schema is None else schema.version,
         durability=spec.durability.value,
         flush_bytes=spec.flush_bytes,
         flush_interval=spec.flush_interval,
@@ -176,14 +229,17 @@ def topic_to_pb(topic: Topic) -> pb.TopicInfo:
 
 
 def topic_from_pb(message: pb.TopicInfo) -> Topic:
-    """The topic as far as brokers and clients need it; fields that the message lacks have their defaults."""
+    """The topic as far as brokers and clients need it; fields that the message lacks have their defaults.
+
+    ``spec.schema`` has the columns of the message's ``schema_version``.
+    """
     return Topic(
         message.name,
         message.uid,
         TopicSpec(
             partitions=message.partitions,
             key=message.key or None,
-            schema=tuple(Column(c.name, c.type, c.nullable) for c in message.schema),
+            schema=columns_from_pb(message.schema),
             durability=Durability(message.durability),
             flush_bytes=message.flush_bytes,
             flush_interval=message.flush_interval,
@@ -227,6 +283,14 @@ def lost_from_pb(message: pb.Segment | pb.SealOutcome) -> LostRange | None:
     if not message.HasField("lost_from"):
         return None
     return LostRange(message.lost_from, message.lost_to, message.lost_open_ended)
+
+
+def reference_to_pb(reference: Reference) -> pb.Reference:
+    return pb.Reference(**dataclasses.asdict(reference))
+
+
+def reference_from_pb(message: pb.Reference) -> Reference:
+    return Reference(**{field.name: getattr(message, field.name) for field in dataclasses.fields(Reference)})
 
 
 def producer_to_pb(state: ProducerState) -> pb.ProducerState:

@@ -17,7 +17,7 @@ class Replica(_message.Message):
     def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost_from", "lost_to", "lost_open_ended")
+    __slots__ = ("name", "number", "start", "stop", "phase", "durability", "replicas", "predecessors", "successors", "opened_because", "sealed_because", "opened_at", "end", "sealed_at", "bytes", "lost_from", "lost_to", "lost_open_ended", "schema_version", "new_opened_because", "new_sealed_because", "manifest")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,10 @@ class Segment(_message.Message):
     LOST_FROM_FIELD_NUMBER: _ClassVar[int]
     LOST_TO_FIELD_NUMBER: _ClassVar[int]
     LOST_OPEN_ENDED_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NEW_OPENED_BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    NEW_SEALED_BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
     name: str
     number: int
     start: int
@@ -54,21 +58,37 @@ class Segment(_message.Message):
     lost_from: int
     lost_to: int
     lost_open_ended: bool
-    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., lost_open_ended: _Optional[bool] = ...) -> None: ...
+    schema_version: int
+    new_opened_because: str
+    new_sealed_because: str
+    manifest: str
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., start: _Optional[int] = ..., stop: _Optional[int] = ..., phase: _Optional[str] = ..., durability: _Optional[str] = ..., replicas: _Optional[_Iterable[_Union[Replica, _Mapping]]] = ..., predecessors: _Optional[_Iterable[str]] = ..., successors: _Optional[_Iterable[str]] = ..., opened_because: _Optional[str] = ..., sealed_because: _Optional[str] = ..., opened_at: _Optional[int] = ..., end: _Optional[int] = ..., sealed_at: _Optional[int] = ..., bytes: _Optional[int] = ..., lost_from: _Optional[int] = ..., lost_to: _Optional[int] = ..., lost_open_ended: _Optional[bool] = ..., schema_version: _Optional[int] = ..., new_opened_because: _Optional[str] = ..., new_sealed_because: _Optional[str] = ..., manifest: _Optional[str] = ...) -> None: ...
+
+class TopicSchema(_message.Message):
+    __slots__ = ("version", "columns", "dropped")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    columns: _containers.RepeatedCompositeFieldContainer[Column]
+    dropped: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., dropped: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Layout(_message.Message):
-    __slots__ = ("topic", "uid", "partitions", "version", "segments")
+    __slots__ = ("topic", "uid", "partitions", "version", "segments", "schemas")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMAS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     uid: str
     partitions: int
     version: int
     segments: _containers.RepeatedCompositeFieldContainer[Segment]
-    def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., version: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ...) -> None: ...
+    schemas: _containers.RepeatedCompositeFieldContainer[TopicSchema]
+    def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., version: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., schemas: _Optional[_Iterable[_Union[TopicSchema, _Mapping]]] = ...) -> None: ...
 
 class Column(_message.Message):
     __slots__ = ("name", "type", "nullable")
@@ -81,7 +101,7 @@ class Column(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., nullable: _Optional[bool] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
-    __slots__ = ("name", "uid", "partitions", "key", "schema", "durability", "flush_bytes", "flush_interval")
+    __slots__ = ("name", "uid", "partitions", "key", "schema", "durability", "flush_bytes", "flush_interval", "schema_version")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +110,7 @@ class TopicInfo(_message.Message):
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
     FLUSH_BYTES_FIELD_NUMBER: _ClassVar[int]
     FLUSH_INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     partitions: int
@@ -98,7 +119,8 @@ class TopicInfo(_message.Message):
     durability: str
     flush_bytes: int
     flush_interval: int
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[str] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ...) -> None: ...
+    schema_version: int
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[str] = ..., schema: _Optional[_Iterable[_Union[Column, _Mapping]]] = ..., durability: _Optional[str] = ..., flush_bytes: _Optional[int] = ..., flush_interval: _Optional[int] = ..., schema_version: _Optional[int] = ...) -> None: ...
 
 class ProducerState(_message.Message):
     __slots__ = ("epoch", "last_sequence", "recent", "instance", "appended")
@@ -198,25 +220,62 @@ class ReplicaHello(_message.Message):
     primary_incarnation: str
     def __init__(self, primary_incarnation: _Optional[str] = ...) -> None: ...
 
+class Reference(_message.Message):
+    __slots__ = ("upload", "etag", "first_row", "rows", "bytes", "partition_min", "partition_max", "timestamp_min", "timestamp_max", "schema_version")
+    UPLOAD_FIELD_NUMBER: _ClassVar[int]
+    ETAG_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_MIN_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_MAX_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MIN_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MAX_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    upload: str
+    etag: str
+    first_row: int
+    rows: int
+    bytes: int
+    partition_min: int
+    partition_max: int
+    timestamp_min: int
+    timestamp_max: int
+    schema_version: int
+    def __init__(self, upload: _Optional[str] = ..., etag: _Optional[str] = ..., first_row: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., timestamp_min: _Optional[int] = ..., timestamp_max: _Optional[int] = ..., schema_version: _Optional[int] = ...) -> None: ...
+
 class ProducerBatch(_message.Message):
-    __slots__ = ("sequence",)
+    __slots__ = ("sequence", "reference", "rejections")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    REFERENCE_FIELD_NUMBER: _ClassVar[int]
+    REJECTIONS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
-    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+    reference: Reference
+    rejections: int
+    def __init__(self, sequence: _Optional[int] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ..., rejections: _Optional[int] = ...) -> None: ...
 
 class ProducerReply(_message.Message):
-    __slots__ = ("opened", "acks", "sealed", "error", "heartbeat")
+    __slots__ = ("opened", "acks", "sealed", "error", "heartbeat", "rejected")
     class Opened(_message.Message):
-        __slots__ = ("last_sequence", "max_batch_bytes", "end", "forgotten_upto")
+        __slots__ = ("last_sequence", "max_batch_bytes", "end", "forgotten_upto", "references")
         LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
         MAX_BATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
         END_FIELD_NUMBER: _ClassVar[int]
         FORGOTTEN_UPTO_FIELD_NUMBER: _ClassVar[int]
+        REFERENCES_FIELD_NUMBER: _ClassVar[int]
         last_sequence: int
         max_batch_bytes: int
         end: int
         forgotten_upto: int
-        def __init__(self, last_sequence: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ..., end: _Optional[int] = ..., forgotten_upto: _Optional[int] = ...) -> None: ...
+        references: bool
+        def __init__(self, last_sequence: _Optional[int] = ..., max_batch_bytes: _Optional[int] = ..., end: _Optional[int] = ..., forgotten_upto: _Optional[int] = ..., references: _Optional[bool] = ...) -> None: ...
+    class Rejected(_message.Message):
+        __slots__ = ("sequence", "error")
+        SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        sequence: int
+        error: Error
+        def __init__(self, sequence: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
     class Acks(_message.Message):
         __slots__ = ("first_sequence", "first_offsets")
         FIRST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -234,17 +293,19 @@ class ProducerReply(_message.Message):
     SEALED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
     opened: ProducerReply.Opened
     acks: ProducerReply.Acks
     sealed: SealOutcome
     error: Error
     heartbeat: ProducerReply.Heartbeat
-    def __init__(self, opened: _Optional[_Union[ProducerReply.Opened, _Mapping]] = ..., acks: _Optional[_Union[ProducerReply.Acks, _Mapping]] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., heartbeat: _Optional[_Union[ProducerReply.Heartbeat, _Mapping]] = ...) -> None: ...
+    rejected: ProducerReply.Rejected
+    def __init__(self, opened: _Optional[_Union[ProducerReply.Opened, _Mapping]] = ..., acks: _Optional[_Union[ProducerReply.Acks, _Mapping]] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., heartbeat: _Optional[_Union[ProducerReply.Heartbeat, _Mapping]] = ..., rejected: _Optional[_Union[ProducerReply.Rejected, _Mapping]] = ...) -> None: ...
 
 class ReplicationBatch(_message.Message):
     __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit")
     class Entry(_message.Message):
-        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited")
+        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited", "reference")
         PRODUCER_FIELD_NUMBER: _ClassVar[int]
         EPOCH_FIELD_NUMBER: _ClassVar[int]
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -255,6 +316,7 @@ class ReplicationBatch(_message.Message):
         INSTANCE_FIELD_NUMBER: _ClassVar[int]
         FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
         INHERITED_FIELD_NUMBER: _ClassVar[int]
+        REFERENCE_FIELD_NUMBER: _ClassVar[int]
         producer: str
         epoch: int
         sequence: int
@@ -265,7 +327,8 @@ class ReplicationBatch(_message.Message):
         instance: str
         forgotten: _containers.RepeatedScalarFieldContainer[str]
         inherited: InheritedProducers
-        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., instance: _Optional[str] = ..., forgotten: _Optional[_Iterable[str]] = ..., inherited: _Optional[_Union[InheritedProducers, _Mapping]] = ...) -> None: ...
+        reference: Reference
+        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., instance: _Optional[str] = ..., forgotten: _Optional[_Iterable[str]] = ..., inherited: _Optional[_Union[InheritedProducers, _Mapping]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ...) -> None: ...
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
@@ -279,56 +342,64 @@ class ReplicationBatch(_message.Message):
     def __init__(self, base_offset: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[ReplicationBatch.Entry, _Mapping]]] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class ReplicationReply(_message.Message):
-    __slots__ = ("end", "credit", "error")
+    __slots__ = ("end", "credit", "error", "references")
     END_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    REFERENCES_FIELD_NUMBER: _ClassVar[int]
     end: int
     credit: int
     error: Error
-    def __init__(self, end: _Optional[int] = ..., credit: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    references: bool
+    def __init__(self, end: _Optional[int] = ..., credit: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., references: _Optional[bool] = ...) -> None: ...
 
 class TailTicket(_message.Message):
-    __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid")
+    __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid", "references")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    REFERENCES_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     segment: str
     incarnation: str
     from_offset: int
     uid: str
-    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., from_offset: _Optional[int] = ..., uid: _Optional[str] = ...) -> None: ...
+    references: bool
+    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., from_offset: _Optional[int] = ..., uid: _Optional[str] = ..., references: _Optional[bool] = ...) -> None: ...
 
 class TailBatch(_message.Message):
-    __slots__ = ("first_offset", "rows", "appended", "watermark", "sealed", "trimmed_to")
+    __slots__ = ("first_offset", "rows", "appended", "watermark", "sealed", "trimmed_to", "reference")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     APPENDED_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
     TRIMMED_TO_FIELD_NUMBER: _ClassVar[int]
+    REFERENCE_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     rows: _containers.RepeatedScalarFieldContainer[int]
     appended: _containers.RepeatedScalarFieldContainer[int]
     watermark: int
     sealed: SealOutcome
     trimmed_to: int
-    def __init__(self, first_offset: _Optional[int] = ..., rows: _Optional[_Iterable[int]] = ..., appended: _Optional[_Iterable[int]] = ..., watermark: _Optional[int] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., trimmed_to: _Optional[int] = ...) -> None: ...
+    reference: Reference
+    def __init__(self, first_offset: _Optional[int] = ..., rows: _Optional[_Iterable[int]] = ..., appended: _Optional[_Iterable[int]] = ..., watermark: _Optional[int] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., trimmed_to: _Optional[int] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ...) -> None: ...
 
 class OpenSegment(_message.Message):
-    __slots__ = ("protocol", "topic", "segment", "incarnation")
+    __slots__ = ("protocol", "topic", "segment", "incarnation", "max_upload_age")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    MAX_UPLOAD_AGE_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     topic: TopicInfo
     segment: Segment
     incarnation: str
-    def __init__(self, protocol: _Optional[int] = ..., topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    max_upload_age: int
+    def __init__(self, protocol: _Optional[int] = ..., topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., segment: _Optional[_Union[Segment, _Mapping]] = ..., incarnation: _Optional[str] = ..., max_upload_age: _Optional[int] = ...) -> None: ...
 
 class OpenedSegment(_message.Message):
     __slots__ = ("credit",)

@@ -232,6 +232,24 @@ class ApplyTopicReply(_message.Message):
     result: str
     def __init__(self, topic: _Optional[str] = ..., result: _Optional[str] = ...) -> None: ...
 
+class AlterTopicRequest(_message.Message):
+    __slots__ = ("topic", "columns", "schema_version", "preview")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    columns: _containers.RepeatedCompositeFieldContainer[_data_pb2.Column]
+    schema_version: int
+    preview: bool
+    def __init__(self, topic: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[_data_pb2.Column, _Mapping]]] = ..., schema_version: _Optional[int] = ..., preview: _Optional[bool] = ...) -> None: ...
+
+class AlterTopicReply(_message.Message):
+    __slots__ = ("schema",)
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    schema: _data_pb2.TopicSchema
+    def __init__(self, schema: _Optional[_Union[_data_pb2.TopicSchema, _Mapping]] = ...) -> None: ...
+
 class PauseTopicRequest(_message.Message):
     __slots__ = ("topic", "paused")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

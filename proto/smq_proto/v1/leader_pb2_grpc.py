@@ -85,6 +85,11 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_leader__pb2.ApplyTopicRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.ApplyTopicReply.FromString,
                 _registered_method=True)
+        self.AlterTopic = channel.unary_unary(
+                '/smq.v1.Leader/AlterTopic',
+                request_serializer=smq_dot_v1_dot_leader__pb2.AlterTopicRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.AlterTopicReply.FromString,
+                _registered_method=True)
         self.DeleteTopic = channel.unary_unary(
                 '/smq.v1.Leader/DeleteTopic',
                 request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
@@ -203,6 +208,13 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterTopic(self, request, context):
+        """changes the columns of a topic with a schema
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteTopic(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -312,6 +324,11 @@ def add_LeaderServicer_to_server(servicer, server):
                     servicer.ApplyTopic,
                     request_deserializer=smq_dot_v1_dot_leader__pb2.ApplyTopicRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.ApplyTopicReply.SerializeToString,
+            ),
+            'AlterTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterTopic,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.AlterTopicRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.AlterTopicReply.SerializeToString,
             ),
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopic,
@@ -629,6 +646,33 @@ class Leader:
             '/smq.v1.Leader/ApplyTopic',
             smq_dot_v1_dot_leader__pb2.ApplyTopicRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.ApplyTopicReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/AlterTopic',
+            smq_dot_v1_dot_leader__pb2.AlterTopicRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.AlterTopicReply.FromString,
             options,
             channel_credentials,
             insecure,
