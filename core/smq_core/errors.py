@@ -9,7 +9,8 @@
     │   ├── SpecRejected          names the field of the Topic spec
     │   ├── SchemaMismatch        carries the columns that are expected
     │   ├── MessageTooLarge       carries the limit
-    │   └── WrongPartition        rows outside the segment's range
+    │   ├── WrongPartition        rows outside the segment's range
+    │   └── ReferenceRejected     names the upload, and what is wrong with a reference to it
     ├── Unavailable (retry)       not now: the same call may succeed later
     │   ├── Unreachable           the other side of this call did not answer
     │   ├── NotLeader             carries the leader's address, if it is known
@@ -112,6 +113,8 @@ class SchemaMismatch(InvalidRequest):
     topic: str = ""
     expected: str = ""
     """The columns that the topic has."""
+    difference: tuple[str, ...] = ()
+    """What differs, an entry for each column, if the topic's schema changed while the messages were on their way."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -129,6 +132,16 @@ class WrongPartition(InvalidRequest):
     """A batch has rows outside the segment's range of partitions."""
 
     segment: str = ""
+
+
+@dataclass(eq=False, kw_only=True)
+class ReferenceRejected(InvalidRequest):
+    """A reference to an upload is not published. Nothing of it is in the log."""
+
+    upload: str = ""
+    """The file's name below ``_uploads/<topic uid>/``."""
+    field: str = ""
+    """What is wrong: a field of the reference or of the upload's footer, or ``age``."""
 
 
 class Unavailable(SmqError):
@@ -159,6 +172,11 @@ class NotHosted(Unavailable):
     segment: str = ""
     primary: str = ""
     """The address of the segment's primary, if this broker is a follower."""
+    certain: bool | None = None
+    """In answers to seal requests: whether this replica certainly acked nothing that is in no chunk.
+
+    False if it may have hosted the segment, and its journal would not show it. None if an older broker answered.
+    """
 
 
 @dataclass(eq=False, kw_only=True)

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.lost_range import LostRange
+from smq_core.model.reference import Reference
 
 Positions = Mapping[str, int]
 """How far a reader has come: ``{segment: next offset}``."""
@@ -52,6 +53,7 @@ class Reason(StrEnum):
     ROLL = "Roll"
     REBALANCE = "Rebalance"
     MANUAL = "Manual"
+    SCHEMA = "Schema"
 
 
 class Liveness(StrEnum):
@@ -86,6 +88,21 @@ class Column:
     name: str
     type: str
     nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSchema:
+    """One version of a topic's schema. ``dropped`` names the columns of former versions; no column is named so again.
+
+    Versions count from 0. ``schema_evolution.py`` has the rules by which one version follows another. ``generation`` is
+    that of the desired state that the version comes from, so that a leader with an older one does not undo it; 0 if the
+    platform counts none.
+    """
+
+    version: int
+    columns: tuple[Column, ...]
+    dropped: tuple[str, ...] = ()
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +172,8 @@ class Segment:
     """An administrator lets its seal go on, although unreachable replicas may hold more messages."""
     known_watermark: int | None = None
     """The highest known watermark at that moment, from which the leader that seals the segment reports the loss."""
+    schema_version: int = 0
+    """The version of the topic's schema that all its messages have."""
 
     @property
     def primary(self) -> Replica:
@@ -175,7 +194,8 @@ def number_of(segment: str) -> int:
 class SealedSegment:
     """One entry of the index of sealed segments, for a segment that left the layout.
 
-    ``lost_from``, ``lost_to`` and ``lost_open_ended`` are its lost range, as the index stores it.
+    ``lost_from``, ``lost_to`` and ``lost_open_ended`` are its lost range, as the index stores it. ``manifest`` is the
+    file name of its segment manifest; empty while none is named, so that readers walk its chunk chain.
     """
 
     name: str
@@ -193,6 +213,8 @@ class SealedSegment:
     lost_from: int | None = None
     lost_to: int | None = None
     lost_open_ended: bool = False
+    schema_version: int = 0
+    manifest: str = ""
 
     @property
     def lost(self) -> LostRange | None:
@@ -207,6 +229,7 @@ class SealedSegment:
 class RemovedSegment:
     """A segment that retention removed from the index. ``files`` is true until its files are deleted.
 
+    ``manifest`` is the file name of its manifest, as its entry had it.
     ``unread`` has the groups that had not read it to its end, ``{group: next offset}``. They learn from it what they
     lost.
     """
@@ -218,6 +241,7 @@ class RemovedSegment:
     bytes: int = 0
     files: bool = True
     unread: Mapping[str, int] = field(default_factory=dict)
+    manifest: str = ""
 
 
 @dataclass(frozen=True)
@@ -226,6 +250,8 @@ class Layout:
 
     ``version`` counts the changes. ``writer`` is unique for each PUT, so that its writer recognises it on reading back
     when the answer was lost. ``deleted`` means that the topic is deleted and no segment opens again.
+    ``schemas`` has every version of the topic's schema, oldest first; new segments have the last one. It is empty for a
+    topic without a schema, and in layouts of former releases: there version 0 is the stored topic's schema.
     """
 
     topic: str
@@ -236,6 +262,7 @@ class Layout:
     segments: tuple[Segment, ...] = ()
     writer: str = ""
     deleted: bool = False
+    schemas: tuple[TopicSchema, ...] = ()
 
     def segment(self, name: str) -> Segment:
         """The segment of that name. Raises KeyError when the layout has none."""
@@ -317,13 +344,17 @@ class ChunkInfo:
     """The metadata of one chunk. The next chunk begins at ``first + rows``; a seal chunk has no rows and is the last.
 
     ``nonce`` is unique for each attempt to write, so that a writer recognises its own object on reading back.
-    ``lost`` is what a seal without a replica reports as lost, or as possibly lost. ``upload`` names the file
-    below ``_uploads/`` that holds the chunk's rows, if the chunk has none itself. Nothing writes such chunks yet, but
-    garbage collection respects them.
+    ``lost`` is what a seal without a replica reports as lost, or as possibly lost.
+
+    A *reference chunk* has a ``reference``: its file has no rows, and the rows are in the upload. All of them were
+    appended at the time ``appended``, which other chunks store for each row. Its producer is the one whose last batch
+    begins at ``first``. ``upload`` named the upload before there were references; garbage collection respects it.
 
     ``producers`` is the state of producers at the chunk's end. If ``snapshot_at`` is None, it has all of them.
     Otherwise it has those that changed in this chunk, ``forgotten`` names those that were dropped, and the chunk at
     offset ``snapshot_at`` is the last one that has all. ``forgotten_upto`` and ``uninherited`` are as in SealOutcome.
+
+    ``schema_version`` is the segment's; 0 also in chunks that a process of a former release wrote.
     """
 
     segment: str
@@ -339,6 +370,9 @@ class ChunkInfo:
     forgotten: tuple[str, ...] = ()
     forgotten_upto: int = 0
     uninherited: tuple[str, ...] = ()
+    schema_version: int = 0
+    reference: Reference | None = None
+    appended: Micros | None = None
 
     @property
     def end(self) -> int:

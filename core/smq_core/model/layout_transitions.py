@@ -3,7 +3,8 @@
 The invariant, true of every layout these functions return: the open and sealing segments cover the ring exactly.
 
 * ``create`` makes the first segments.
-* ``plan`` turns segments to ``sealing`` and adds their successors as ``pending``.
+* ``plan`` turns segments to ``sealing`` and adds their successors as ``pending``. The successors have the newest
+  version of the topic's schema, which may enter the layout in the same step.
 * ``activate`` takes sealed segments out and turns their successors to ``open``.
 * ``accept_losses`` records that an administrator lets seals go on without their replicas.
 * ``mark_deleted`` makes the last layout of a deleted topic.
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from smq_core.model.entities import (
+    Column,
     Durability,
     Layout,
     Micros,
@@ -27,6 +29,7 @@ from smq_core.model.entities import (
     SealedSegment,
     SealOutcome,
     Segment,
+    TopicSchema,
     segment_name,
 )
 from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges
@@ -51,19 +54,42 @@ class SealPlan:
     because: str = ""
 
 
-def create(topic: str, uid: str, partitions: int, parts: Sequence[Successor], *, now: Micros, writer: str) -> Layout:
-    """The first layout of a topic. Raises ValueError when the parts do not cover the ring."""
-    empty = Layout(topic, uid, partitions)
+def create(
+    topic: str,
+    uid: str,
+    partitions: int,
+    parts: Sequence[Successor],
+    *,
+    columns: tuple[Column, ...] = (),
+    now: Micros,
+    writer: str,
+) -> Layout:
+    """The first layout of a topic, with ``columns`` as version 0 of its schema, if it has one.
+
+    Raises ValueError when the parts do not cover the ring.
+    """
+    empty = Layout(topic, uid, partitions, schemas=(TopicSchema(0, columns),) if columns else ())
     segments = _new_segments(empty, 0, parts, Phase.OPEN, (), Reason.CREATE, now)
     return validated(replace(empty, version=1, next_number=len(segments), segments=segments, writer=writer))
 
 
-def plan(layout: Layout, plans: Sequence[SealPlan], *, now: Micros, writer: str) -> Layout:
-    """Applies several decisions in one step.
+def plan(
+    layout: Layout,
+    plans: Sequence[SealPlan],
+    *,
+    schemas: tuple[TopicSchema, ...] = (),
+    now: Micros,
+    writer: str,
+) -> Layout:
+    """Applies several decisions in one step. ``schemas``, if any, is the layout's history of schemas from now on.
 
     Raises ValueError when a plan names a segment that is not there or already has successors, or when its
-    successors do not cover its partitions exactly.
+    successors do not cover its partitions exactly, or when the history forgets or changes a version.
     """
+    if schemas:
+        if schemas[: len(layout.schemas)] != layout.schemas:
+            raise ValueError(f"the schema history of {layout.topic} can only grow")
+        layout = replace(layout, schemas=schemas)
     segments = list(layout.segments)
     places = {segment.name: i for i, segment in enumerate(segments)}
     number = layout.next_number
@@ -170,6 +196,7 @@ def _new_segments(
             predecessors=tuple(name for name in predecessors if layout.segment(name).range.overlaps(part.range)),
             opened_because=reason,
             opened_at=now,
+            schema_version=layout.schemas[-1].version if layout.schemas else 0,
         )
         for i, part in enumerate(parts)
     )
@@ -192,4 +219,5 @@ def sealed_entry(segment: Segment, outcome: SealOutcome, now: Micros) -> SealedS
         lost_from=outcome.lost.first if outcome.lost else None,
         lost_to=outcome.lost.upto if outcome.lost else None,
         lost_open_ended=outcome.lost is not None and outcome.lost.open_ended,
+        schema_version=segment.schema_version,
     )

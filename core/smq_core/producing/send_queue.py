@@ -16,8 +16,8 @@ States::
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from smq_core.errors import ProducerFenced, SequenceGap
@@ -34,10 +34,11 @@ class SendQueueState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SentSubBatch:
-    """A sub-batch with its sequence."""
+    """A sub-batch with its sequence. ``rejections`` is how many the producer had seen on the stream when it sent it."""
 
     sequence: int
     sub_batch: object
+    rejections: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +74,26 @@ class SendQueue:
     in_flight: deque[SentSubBatch] = field(default_factory=deque)
     to_resend: int = 0
     """How many of ``in_flight``, counted from the end, have to be sent again on the current stream."""
+    rejections: int = 0
+    """How many sub-batches were rejected on the current stream."""
     log_start: int = 0
     """Batches in flight that are in the log begin at this offset or above."""
 
-    def next_to_send(self) -> SentSubBatch | None:
-        """The next sub-batch to send. None if nothing waits, the stream is closed, or enough is in flight."""
+    def next_to_send(self, fits: Callable[[object], bool] = lambda _: True) -> SentSubBatch | None:
+        """The next sub-batch to send. None if nothing waits, the stream is closed, or enough is in flight.
+
+        ``fits`` says whether the segment takes a sub-batch that was not sent yet. One that has a newer schema than the
+        segment does not fit: it waits for the successors, and so does everything behind it.
+        """
         if self.state is not SendQueueState.STREAMING:
             return None
         if self.to_resend:
             resend = self.in_flight[len(self.in_flight) - self.to_resend]
             self.to_resend -= 1
-            return resend
-        if not self.queue or len(self.in_flight) >= MAX_IN_FLIGHT:
+            return replace(resend, rejections=self.rejections)
+        if not self.queue or len(self.in_flight) >= MAX_IN_FLIGHT or not fits(self.queue[0]):
             return None
-        sent = SentSubBatch(self.next_sequence, self.queue.popleft())
+        sent = SentSubBatch(self.next_sequence, self.queue.popleft(), self.rejections)
         self.next_sequence += 1
         self.in_flight.append(sent)
         return sent
@@ -129,7 +136,26 @@ class SendQueue:
             self.log_start = end
         self.state = SendQueueState.STREAMING
         self.to_resend = len(self.in_flight)
+        self.rejections = 0
         return unknown
+
+    def rejected(self, sequence: int) -> object | None:
+        """The primary rejected this batch on the current stream. Returns its sub-batch, which will never be in the log.
+
+        The sequence stays free. The primary drops the batches that were sent after it, until it gets one whose
+        ``rejections`` counts this rejection. So they move up by one sequence, and are sent again. None, and nothing
+        changes, if the batch is not in flight.
+        """
+        at = next((at for at, sent in enumerate(self.in_flight) if sent.sequence == sequence), None)
+        if at is None or self.state is not SendQueueState.STREAMING:
+            return None
+        sent = list(self.in_flight)
+        later = [SentSubBatch(it.sequence - 1, it.sub_batch) for it in sent[at + 1 :]]
+        self.in_flight = deque([*sent[:at], *later])
+        self.next_sequence -= 1
+        self.to_resend = len(later)
+        self.rejections += 1
+        return sent[at].sub_batch
 
     def acked(self, first_sequence: int, first_offsets: Sequence[int | None]) -> list[DeliveredSubBatch]:
         """Batches from ``first_sequence`` on are durable. Repeated and late acks are ignored."""

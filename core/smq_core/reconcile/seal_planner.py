@@ -9,9 +9,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from smq_core.model.entities import Durability, Layout, Liveness, Micros, Phase, Reason, Replica, Segment, TopicSpec
+from smq_core.model.entities import (
+    Durability,
+    Layout,
+    Liveness,
+    Micros,
+    Phase,
+    Reason,
+    Replica,
+    Segment,
+    TopicSchema,
+    TopicSpec,
+)
 from smq_core.model.keyspace import KeyRange, merge_ranges, split_evenly
 from smq_core.model.layout_transitions import SealPlan, Successor
+from smq_core.model.schema_evolution import summary
 from smq_core.scaling.autoscaler import Change, HotPartition, Merge, Roll, Split
 from smq_core.scaling.placement import BrokerView, Placer
 from smq_core.scaling.rebalancing import Move
@@ -80,12 +92,14 @@ def plan_seals(
     refused: Iterable[tuple[str, str]] = (),
     cooling_down: Collection[str] = (),
     changes: Sequence[Change | Move | Roll] = (),
+    schemas: Sequence[TopicSchema] = (),
     now: Micros,
 ) -> tuple[list[SealPlan], list[Decision], RequestOutcome]:
     """One planning pass. Returns the plans, a decision for each, and the outcome of the other requests.
 
     ``refused`` has pairs of segment and incarnation: that broker will never open that segment. Incarnations in
-    ``cooling_down`` receive no segment now, but keep those they have. ``changes`` come from load and age.
+    ``cooling_down`` receive no segment now, but keep those they have. ``changes`` come from load and age. ``schemas``
+    is the history of the topic's schema, oldest first: segments of any version but the last are sealed.
     """
     refused_pairs = set(refused)
     available = {name: broker for name, broker in brokers.items() if name not in cooling_down}
@@ -94,10 +108,14 @@ def plan_seals(
     )
     planning_pass.plan_failovers_and_drains(brokers, refused_pairs)
     waiting, rejected = planning_pass.plan_requests(requests)
+    planning_pass.plan_schema_change(schemas)
     planning_pass.plan_replica_restores(available)
     planning_pass.change(changes)
     plans = planning_pass.plans
-    decisions = [Decision(now, layout.topic, p.reason.value.lower(), p.segments, p.because) for p in plans]
+    decisions = [
+        Decision(now, layout.topic, reason.value.lower(), segments, because)
+        for reason, segments, because in _decided(plans)
+    ]
     return plans, decisions, RequestOutcome(waiting, rejected)
 
 
@@ -162,6 +180,12 @@ class _PlanningPass:
             return False
         return all(len(names) > 1 if request.action == "split" else len(names) == 1 for names in successor_sets)
 
+    def plan_schema_change(self, schemas: Sequence[TopicSchema]) -> None:
+        """Plans to seal every segment of an older version at once, pending ones too, so that writers move together."""
+        for segment in list(self._free.values()) if schemas else ():
+            if segment.schema_version < schemas[-1].version:
+                self._seal([segment], [segment.range], Reason.SCHEMA, summary(schemas, segment.schema_version))
+
     def plan_replica_restores(self, brokers: Mapping[str, BrokerView]) -> None:
         for segment in self._open():
             if _degraded(self._spec, segment, brokers):
@@ -223,6 +247,18 @@ class _PlanningPass:
         for segment in segments:
             del self._free[segment.name]
         return True
+
+
+def _decided(plans: Iterable[SealPlan]) -> list[tuple[Reason, tuple[str, ...], str]]:
+    """Reason, segments and text of each decision. A change of the schema is one decision for all of its segments."""
+    found: list[tuple[Reason, tuple[str, ...], str]] = []
+    changed: dict[str, tuple[str, ...]] = {}
+    for plan in plans:
+        if plan.reason is Reason.SCHEMA:
+            changed[plan.because] = changed.get(plan.because, ()) + plan.segments
+        else:
+            found.append((plan.reason, plan.segments, plan.because))
+    return found + [(Reason.SCHEMA, segments, because) for because, segments in changed.items()]
 
 
 _UNAVAILABLE = {

@@ -15,6 +15,7 @@ from smq_core.model import layout_transitions as layouts
 from smq_core.model.entities import (
     MILLISECOND,
     SECOND,
+    Column,
     Durability,
     Layout,
     Liveness,
@@ -22,9 +23,11 @@ from smq_core.model.entities import (
     Phase,
     SealOutcome,
     Topic,
+    TopicSchema,
 )
 from smq_core.model.keyspace import KeyRange, split_evenly
 from smq_core.model.layout_transitions import Successor
+from smq_core.model.schema_evolution import evolve, schema_history
 from smq_core.reconcile.effects import AppendIndex, Effect, OpenReplica, PutLayout, ReadLayout
 from smq_core.reconcile.open_backoff import OpenBackoff
 from smq_core.reconcile.seal_planner import Decision, ManualRequest, plan_seals, validate_request
@@ -51,7 +54,8 @@ class TopicReconciler:
     """See the module's docstring. ``unique`` returns a text that no other PUT of any leader has.
 
     A new leader decides nothing before ``warm_up_until``, unless every replica is registered, because the brokers need
-    a moment to report to it.
+    a moment to report to it. ``topic.spec.schema`` is version 0 of the schema; ``columns`` are the desired ones, and
+    ``generation`` counts the desired states where the platform does.
     """
 
     topic: Topic
@@ -62,6 +66,11 @@ class TopicReconciler:
     requests: list[ManualRequest] = field(default_factory=list)
     load: TopicLoad = field(default_factory=TopicLoad)
     warm_up_until: Micros = 0
+    columns: tuple[Column, ...] | None = None
+    """None as long as the schema is to stay as it is."""
+    generation: int = 0
+    schema_problem: str | None = None
+    """Why the desired columns cannot follow the newest version of the schema."""
     _layout_known: bool = False
     _layout_read_pending: bool = False
     _read_at: Micros = 0
@@ -145,7 +154,15 @@ class TopicReconciler:
                 return []
             parts.append(Successor(part, placed.replicas, placed.durability))
         self._layout_put_pending = True
-        made = layouts.create(self.topic.name, self.topic.uid, spec.partitions, parts, now=now, writer=self.unique())
+        made = layouts.create(
+            self.topic.name,
+            self.topic.uid,
+            spec.partitions,
+            parts,
+            columns=spec.schema,
+            now=now,
+            writer=self.unique(),
+        )
         self._record_decision(now, "create", tuple(s.name for s in made.segments), "the topic is new")
         return [PutLayout(made, None)]
 
@@ -217,6 +234,7 @@ class TopicReconciler:
             if opening.refused
         ]
         requested = self.requests
+        schemas = self._desired_schemas(layout)
         plans, decisions, followed = plan_seals(
             self.topic.spec,
             layout,
@@ -225,13 +243,14 @@ class TopicReconciler:
             refused=refused,
             cooling_down=self._open_backoff.cooling_down(now),
             changes=self.load.changes(self.topic.spec, layout, brokers, now),
+            schemas=schemas,
             now=now,
         )
         self.requests = followed.waiting
         for request, why in followed.rejected.items():
             self._reject_request(now, request, why)
         if plans:
-            layout = layouts.plan(layout, plans, now=now, writer=self.unique())
+            layout = layouts.plan(layout, plans, schemas=schemas, now=now, writer=self.unique())
             for decision in decisions:
                 self.decisions.append(replace(decision, topic=self.topic.name))
             del self.decisions[:-100]
@@ -336,20 +355,22 @@ class TopicReconciler:
         if sealing is not None:
             sealing.sealed(outcome)
 
-    def seal_refused(self, segment: str, incarnation: str, now: Micros, *, not_hosted: bool = False) -> None:
+    def seal_refused(self, segment: str, incarnation: str, now: Micros) -> None:
         sealing = self._records.sealing(segment)
-        if sealing is None:
-            return
-        if not_hosted:
-            sealing.not_hosted(incarnation)
-        else:
+        if sealing is not None:
             sealing.refused(incarnation, now)
 
-    def journal_incomplete(self, segment: str, incarnation: str, end: int, watermark: int = 0) -> None:
+    def not_hosted(self, segment: str, incarnation: str, *, certain: bool | None) -> None:
+        """The replica that should seal the segment does not host it. ``certain`` is as in NotHosted."""
+        sealing = self._records.sealing(segment)
+        if sealing is not None:
+            sealing.not_hosted(incarnation, certain=certain)
+
+    def journal_incomplete(self, segment: str, incarnation: str, now: Micros, end: int, watermark: int = 0) -> None:
         """The process that recovered this replica's journal cannot have all of it; the journal ends at ``end``."""
         sealing = self._records.sealing(segment)
         if sealing is not None:
-            sealing.journal_incomplete(incarnation, end, watermark)
+            sealing.journal_incomplete(incarnation, now, end, watermark)
 
     def filer_seal_failed(self, segment: str, now: Micros) -> None:
         sealing = self._records.sealing(segment)
@@ -415,6 +436,20 @@ class TopicReconciler:
         return self._records.outcome(segment)
 
     # ---- inside
+
+    def _desired_schemas(self, layout: Layout) -> tuple[TopicSchema, ...]:
+        """The history of the topic's schema with the version that is desired now; empty if it has no schema."""
+        history = schema_history(layout, self.topic.spec.schema)
+        newest = history[-1]
+        self.schema_problem = None
+        if self.columns is not None:
+            try:
+                newest = evolve(newest, self.columns, self.topic.spec.key, self.generation)
+            except ValueError as error:
+                self.schema_problem = str(error)
+        if not newest.columns:
+            return ()
+        return history if newest is history[-1] else (*history, newest)
 
     def _reject_request(self, now: Micros, request: ManualRequest, why: str) -> None:
         self.rejected[request] = why

@@ -5,11 +5,12 @@ All are frozen, and payloads are opaque. Offsets count the messages of one segme
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from smq_core.model.entities import SECOND, ChunkInfo, Durability, Micros, Producers
 from smq_core.model.keyspace import KeyRange
+from smq_core.model.reference import Reference
 
 MAX_CHUNK_BYTES = 64 * 1024 * 1024
 """A chunk takes at most this many bytes from the tail, or ``flush_bytes`` if that is more."""
@@ -47,7 +48,10 @@ class BatchId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IncomingBatch:
-    """A batch as a producer sent it. ``payload`` is opaque."""
+    """A batch as a producer sent it. ``payload`` is opaque.
+
+    With a ``reference`` the rows are in an upload, and ``nbytes`` does not count them.
+    """
 
     id: BatchId
     rows: int
@@ -55,6 +59,7 @@ class IncomingBatch:
     partition_min: int
     partition_max: int
     payload: object
+    reference: Reference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,8 @@ class ReplicationMessage:
 class ChunkWrite:
     """The next chunk. ``entries`` are contiguous from ``first``; ``producers`` is the whole state at the chunk's end.
 
+    An entry with a reference is alone in its chunk, whose file has no rows.
+
     ``snapshot_at`` is the first offset of the last chunk that contains the whole state; None if this one should.
     """
 
@@ -120,6 +127,11 @@ class ChunkWrite:
         return self.end - self.first
 
     @property
+    def reference(self) -> Reference | None:
+        """What a reference chunk refers to; None for a chunk with rows."""
+        return self.entries[0].batch.reference
+
+    @property
     def changed(self) -> set[str]:
         """The producers whose state changed in this chunk."""
         names = {entry.batch.id.producer for entry in self.entries}
@@ -128,24 +140,28 @@ class ChunkWrite:
             names.update(entry.inherited or ())
         return names
 
-    def info(self, segment: str, writer: str, nonce: str) -> ChunkInfo:
+    def info(self, segment: str, writer: str, nonce: str, schema_version: int = 0) -> ChunkInfo:
         """The chunk's metadata."""
-        if self.snapshot_at is None:
-            return ChunkInfo(
-                segment, self.first, self.rows, writer, nonce,
-                producers=self.producers, forgotten_upto=self.forgotten_upto,
-            )  # fmt: skip
-        changed = self.changed
-        return ChunkInfo(
+        info = ChunkInfo(
             segment,
             self.first,
             self.rows,
             writer,
             nonce,
+            producers=self.producers,
+            forgotten_upto=self.forgotten_upto,
+            reference=self.reference,
+            appended=self.entries[0].appended if self.reference is not None else None,
+            schema_version=schema_version,
+        )
+        if self.snapshot_at is None:
+            return info
+        changed = self.changed
+        return replace(
+            info,
             producers={name: self.producers[name] for name in changed if name in self.producers},
             snapshot_at=self.snapshot_at,
             forgotten=tuple(sorted(name for name in changed if name not in self.producers)),
-            forgotten_upto=self.forgotten_upto,
         )
 
 

@@ -19,11 +19,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Literal
 
 from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.model.entities import Durability, Micros, SealOutcome
+from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.followers import Follower, PendingAck
 from smq_core.replica.log_entries import (
     MAX_CHUNK_BYTES,
@@ -49,7 +50,10 @@ class ReplicaState(StrEnum):
 
 @dataclass(slots=True)
 class ReplicaCounters:
-    """Totals since the segment opened on this broker."""
+    """Totals since the segment opened on this broker, from which its load is computed.
+
+    A reference counts as one batch, and its messages do not count, because they cost the broker nothing.
+    """
 
     messages: int = 0
     bytes: int = 0
@@ -83,6 +87,8 @@ class SegmentReplica:
     _repeat_acks: list[PendingAck] = field(default_factory=list)
     _chunk_in_flight: ChunkWrite | None = None
     _flush_requested_at: Micros | None = None
+    _reference_ends: deque[int] = field(default_factory=deque)
+    """Where the tail's entries with references end."""
     _last_appended: Micros = 0
 
     def __post_init__(self) -> None:
@@ -176,6 +182,10 @@ class SegmentReplica:
         self._pending_acks.append(PendingAck(entry.end, Ack(stream, id_, entry.first)))
         self._advance_watermark()
         return entry
+
+    def is_new(self, id_: BatchId) -> bool:
+        """Whether this is the producer's next batch: not a repeat, which is in the log already, nor one after a gap."""
+        return id_.sequence == self._producers.expected(id_.producer, id_.epoch)
 
     def take_acks(self) -> list[Ack]:
         """The acks that became due since the last call. A fenced replica has none; the outcome resolves the rest."""
@@ -330,6 +340,7 @@ class SegmentReplica:
         due = (
             stored
             or force
+            or self.has_reference_to_write
             or self.tail_bytes >= self.flush_threshold()
             or now - self.tail[0].appended >= self.config.flush_interval
         )
@@ -353,15 +364,16 @@ class SegmentReplica:
 
     def _next_entries(self, upto: int) -> tuple[Entry, ...]:
         """The first entries of the tail up to ``upto``, as many as fit into one chunk."""
-        most = max(MAX_CHUNK_BYTES, self.config.flush_bytes)
-        found: list[Entry] = []
-        size = 0
-        for entry in self.tail:
-            size += entry.batch.nbytes
-            if entry.end > upto or (found and size > most):
-                break
-            found.append(entry)
-        return tuple(found)
+        ready = takewhile(lambda entry: entry.end <= upto, self.tail)
+        return entries_of_next_chunk(ready, max(MAX_CHUNK_BYTES, self.config.flush_bytes))
+
+    @property
+    def has_reference_to_write(self) -> bool:
+        """Whether a reference below the watermark is not in the chain yet. It and the entries before it are due.
+
+        So the collection of uploads finds it soon in the chain, and a seal has few chunks to write.
+        """
+        return bool(self._reference_ends) and self._reference_ends[0] <= self.watermark
 
     def flush_threshold(self) -> int:
         """The tail's size at which a chunk is written: ``flush_bytes``, or less if a follower's credit is small."""
@@ -406,6 +418,7 @@ class SegmentReplica:
         self.outcome = outcome
         self.tail.clear()
         self.tail_bytes = 0
+        self._reference_ends.clear()
         self.keep_recent_bytes(0)
         self._pending_acks.clear()
         self._repeat_acks.clear()
@@ -471,8 +484,11 @@ class SegmentReplica:
         self.end = entry.end
         self._last_appended = entry.appended
         self.tail_bytes += batch.nbytes
+        if batch.reference is not None:
+            self._reference_ends.append(entry.end)
         self._producers.apply(entry)
-        self.counters.messages += batch.rows
+        if batch.reference is None:
+            self.counters.messages += batch.rows
         self.counters.bytes += batch.nbytes
         self.counters.batches += 1
 
@@ -502,4 +518,6 @@ class SegmentReplica:
             self.chain_end = entry.end
             gone.append(entry)
             self.recent.add(entry)
+        while self._reference_ends and self._reference_ends[0] <= self.chain_end:
+            self._reference_ends.popleft()
         self._chain_producers.apply_all(gone)

@@ -8,11 +8,14 @@ first seal chunk in the chain is authoritative. The caller resolves PUTs of unkn
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from smq_core.model.entities import ChunkInfo, SealOutcome
 from smq_core.model.lost_range import LostRange
+from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.log_entries import MAX_CHUNK_BYTES, ChunkWrite, Entry
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.segment_replica import SegmentReplica
@@ -38,7 +41,7 @@ class WriteSeal:
 
     outcome: SealOutcome
 
-    def info(self, writer: str, nonce: str) -> ChunkInfo:
+    def info(self, writer: str, nonce: str, schema_version: int = 0) -> ChunkInfo:
         """The seal chunk's metadata."""
         fixed = self.outcome
         return ChunkInfo(
@@ -52,6 +55,7 @@ class WriteSeal:
             lost=fixed.lost,
             forgotten_upto=fixed.forgotten_upto,
             uninherited=fixed.uninherited,
+            schema_version=schema_version,
         )
 
 
@@ -145,15 +149,7 @@ def _entries_from(entries: Sequence[Entry], offset: int, max_bytes: int) -> tupl
 
     None if the entries begin later, which happens if the first part of a journal is missing.
     """
-    taken: list[Entry] = []
-    size = 0
-    for entry in entries:
-        if entry.first < offset:
-            continue
-        if not taken and entry.first > offset:
-            break
-        if taken and size + entry.batch.nbytes > max_bytes:
-            break
-        taken.append(entry)
-        size += entry.batch.nbytes
-    return tuple(taken)
+    begin = bisect_left(entries, offset, key=lambda entry: entry.first)
+    if begin == len(entries) or entries[begin].first > offset:
+        return ()
+    return entries_of_next_chunk(islice(entries, begin, None), max_bytes)

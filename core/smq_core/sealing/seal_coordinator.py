@@ -69,6 +69,8 @@ class _Attempt:
     """The liveness at the request."""
     failed_at: Micros | None = None
     holds_nothing: bool = False
+    acked_nothing: bool = False
+    """It proved that it acked nothing that is not in the filer: it never hosted the segment, and never will."""
     recovered_end: int | None = None
     """The end of its journal, if that is incomplete."""
 
@@ -151,7 +153,7 @@ class SealCoordinator:
         return 0 if self.loss_accepted or state is Liveness.RECOVERED else REQUEST_TIMEOUT
 
     def _with_loss(self, now: Micros, liveness: Callable[[str], Liveness]) -> SealStep | None:
-        """Seals with the longest incomplete journal, or from the filer if there is none."""
+        """Seals with the longest incomplete journal, or from the filer if there is none or nothing was acked."""
         recovered = [
             (attempt.recovered_end, replica)
             for replica in self.segment.replicas
@@ -159,7 +161,7 @@ class SealCoordinator:
             and not attempt.holds_nothing
             and liveness(replica.incarnation) is Liveness.RECOVERED
         ]
-        if not recovered:
+        if not recovered or self._nothing_acked:
             return self._from_filer(now)
         _, replica = max(recovered, key=lambda found: found[0])
         attempt = self._attempts[replica.incarnation]
@@ -186,15 +188,20 @@ class SealCoordinator:
         attempt = self._attempts[incarnation]
         attempt.requested_at, attempt.failed_at = None, now
 
-    def not_hosted(self, incarnation: str) -> None:
-        """The replica does not host the segment, and will never open it."""
+    def not_hosted(self, incarnation: str, *, certain: bool | None = None) -> None:
+        """The replica does not host the segment, and will never open it.
+
+        ``certain`` is as in NotHosted. An older broker does not say it; then only the replica itself can prove it.
+        """
         attempt = self._attempts[incarnation]
         attempt.requested_at, attempt.holds_nothing = None, True
+        is_proof = attempt.liveness is Liveness.ALIVE if certain is None else certain
+        attempt.acked_nothing = attempt.acked_nothing or is_proof
 
-    def journal_incomplete(self, incarnation: str, end: int, watermark: int = 0) -> None:
+    def journal_incomplete(self, incarnation: str, now: Micros, end: int, watermark: int = 0) -> None:
         """The process that recovered this replica's journal cannot have all of it; its journal ends at ``end``."""
         attempt = self._attempts[incarnation]
-        attempt.requested_at, attempt.recovered_end = None, end
+        attempt.requested_at, attempt.failed_at, attempt.recovered_end = None, now, end
         self._journal_watermark = max(watermark, self._journal_watermark)
 
     def filer_seal_failed(self, now: Micros) -> None:
@@ -219,17 +226,18 @@ class SealCoordinator:
             return None
         self._filer.requested_at = now
         segment = self.segment
-        return SealFromFiler(segment.name, self._highest_watermark, segment.predecessors, self._may_have_lost())
+        # Acks of Stored segments wait for the filer.
+        may_have_lost = segment.durability is Durability.REPLICATED and not self._nothing_acked
+        return SealFromFiler(segment.name, self._highest_watermark, segment.predecessors, may_have_lost)
 
-    def _may_have_lost(self) -> bool:
-        """Whether more may have been acked than is in the filer or known to the leader.
+    @property
+    def _nothing_acked(self) -> bool:
+        """Whether nothing was acked that is not in the filer.
 
-        Acks of ``Stored`` segments wait for the filer. A message of a ``Replicated`` one is acked once every replica
-        has it, so a running replica that never hosted the segment proves that nothing was acked.
+        A message of a ``Replicated`` segment is acked once every replica has it. So one replica that never hosted the
+        segment proves that nothing was, unless a watermark shows that its journal is an older copy.
         """
-        if self.segment.durability is Durability.STORED:
-            return False
-        return not any(it.holds_nothing and it.liveness is Liveness.ALIVE for it in self._attempts.values())
+        return not self._highest_watermark and any(it.acked_nothing for it in self._attempts.values())
 
     @property
     def _highest_watermark(self) -> int | None:

@@ -53,16 +53,17 @@ class TopicDeletion:
         """The seal chunk exists."""
         self._sealings[outcome.segment].sealed(outcome)
 
-    def refused(self, segment: str, incarnation: str, now: Micros, *, not_hosted: bool) -> None:
-        """The call failed. With ``not_hosted`` the replica does not host the segment, and never will."""
-        if not_hosted:
-            self._sealings[segment].not_hosted(incarnation)
-        else:
-            self._sealings[segment].refused(incarnation, now)
+    def refused(self, segment: str, incarnation: str, now: Micros) -> None:
+        """The call failed, with unknown effect."""
+        self._sealings[segment].refused(incarnation, now)
 
-    def journal_incomplete(self, segment: str, incarnation: str, end: int, watermark: int = 0) -> None:
+    def not_hosted(self, segment: str, incarnation: str, *, certain: bool | None) -> None:
+        """The replica does not host the segment, and never will. ``certain`` is as in NotHosted."""
+        self._sealings[segment].not_hosted(incarnation, certain=certain)
+
+    def journal_incomplete(self, segment: str, incarnation: str, now: Micros, end: int, watermark: int = 0) -> None:
         """The process that recovered this replica's journal cannot have all of the segment."""
-        self._sealings[segment].journal_incomplete(incarnation, end, watermark)
+        self._sealings[segment].journal_incomplete(incarnation, now, end, watermark)
 
     def filer_seal_failed(self, segment: str, now: Micros) -> None:
         self._sealings[segment].filer_seal_failed(now)

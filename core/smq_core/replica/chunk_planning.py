@@ -1,0 +1,26 @@
+"""Which entries the next chunk takes. Primaries and sealers cut the log into chunks by the same rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from smq_core.replica.log_entries import Entry
+
+
+def entries_of_next_chunk(entries: Iterable[Entry], max_bytes: int) -> tuple[Entry, ...]:
+    """The first of these contiguous entries, at least one, as many as fit into ``max_bytes``.
+
+    An entry with a reference is a chunk of its own, because its rows are in another file. So the entries before it are
+    one chunk, and the next one begins after it.
+    """
+    taken: list[Entry] = []
+    size = 0
+    for entry in entries:
+        size += entry.batch.nbytes
+        is_reference = entry.batch.reference is not None
+        if taken and (is_reference or size > max_bytes):
+            break
+        taken.append(entry)
+        if is_reference:
+            break
+    return tuple(taken)
