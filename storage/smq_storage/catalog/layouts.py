@@ -1,6 +1,14 @@
-"""_layout.json: the segments of a topic, changed only by compare-and-swap."""
+"""_layout.json: the segments of a topic, changed only by compare-and-swap.
+
+A layout with several versions of the topic's schema is stored inside a field of its own. A release that does not know
+versions cannot read it then. It would forget them with its next PUT otherwise, and open segments with columns of one
+version for messages of another.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, cast
 
 from smq_core.errors import Conflict
 from smq_core.model.entities import Layout
@@ -12,9 +20,19 @@ from smq_storage.object_store.store import Store
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
 
+@dataclass(frozen=True, slots=True)
+class _EvolvedLayout:
+    layout_with_schema_versions: Layout
+
+
+_Document: TypeAlias = Layout | _EvolvedLayout
+_KIND = cast("type[_Document]", _Document)
+
+
 def read_layout(store: Store, topic: str, uid: str) -> tuple[Layout, str] | None:
     """The layout and its etag, or None when the topic has none yet. Raises StoreUnavailable."""
-    return read_document(store, paths.layout(topic, uid), Layout)
+    found = read_document(store, paths.layout(topic, uid), _KIND)
+    return (_layout(found[0]), found[1]) if found is not None else None
 
 
 def put_layout(store: Store, layout: Layout, etag: str | None, retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY) -> str:
@@ -26,9 +44,20 @@ def put_layout(store: Store, layout: Layout, etag: str | None, retry_policy: Ret
     if not layout.writer:
         raise ValueError("a layout needs a writer, by which it is recognised")
     path = paths.layout(layout.topic, layout.uid)
+    document: _Document = _EvolvedLayout(layout) if len(layout.schemas) > 1 else layout
     new = write_document(
-        store, path, layout, etag, is_mine=lambda it: it.writer == layout.writer, retry_policy=retry_policy
+        store,
+        path,
+        document,
+        etag,
+        kind=_KIND,
+        is_mine=lambda it: _layout(it).writer == layout.writer,
+        retry_policy=retry_policy,
     )
     if new is None:
         raise Conflict(f"the layout of {layout.topic} was changed by another leader: read it again")
     return new
+
+
+def _layout(document: _Document) -> Layout:
+    return document.layout_with_schema_versions if isinstance(document, _EvolvedLayout) else document

@@ -7,6 +7,7 @@
       _topic.json
       _layout.json
       _index/<8 digits>.json
+      _manifests/<segment>.<version, 8 digits>.json
       _groups/<group>.json
       _producers/<producer id>.json
       <segment>/<first offset, 20 digits>.parquet
@@ -36,6 +37,8 @@ DELETED = "_deleted"
 _GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _PRODUCER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
+_MANIFEST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
+_UPLOAD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.parquet")
 _DELETED_TOPIC = re.compile(rf"{DELETED}/([^/]+)\.json")
 
 
@@ -81,12 +84,57 @@ def chunk(topic: str, uid: str, segment: str, first: int) -> str:
     return f"{topic}/{uid}/{segment}/{first:020d}.parquet"
 
 
+def manifests_folder(topic: str, uid: str) -> str:
+    return f"{topic}/{uid}/_manifests"
+
+
+def manifest(topic: str, uid: str, name: str) -> str:
+    """The path of the segment manifest with this :func:`manifest_name`."""
+    return f"{topic}/{uid}/_manifests/{name}"
+
+
+def manifest_name(segment: str, version: int, nonce: str = "") -> str:
+    """The file name of a segment manifest, as the index has it. ``nonce`` distinguishes writers of later versions."""
+    return f"{segment}.{version:08d}{f'-{nonce}' if nonce else ''}.json"
+
+
+def manifest_segment(path: str) -> str | None:
+    """The segment in the path or the file name of a manifest, or None for any other path."""
+    match = _MANIFEST.fullmatch(path.rsplit("/", 1)[-1])
+    return match[1] if match else None
+
+
+def manifest_version(path: str) -> int | None:
+    """The version in the path or the file name of a manifest, or None for any other path."""
+    match = _MANIFEST.fullmatch(path.rsplit("/", 1)[-1])
+    return int(match[2]) if match else None
+
+
 def uploads_folder(uid: str) -> str:
     return f"{UPLOADS}/{uid}"
 
 
 def upload(uid: str, name: str) -> str:
     return f"{UPLOADS}/{uid}/{name}.parquet"
+
+
+def uploaded_file(uid: str, file_name: str) -> str:
+    """The path of the upload of that file name. Raises InvalidRequest if the name would lead out of the folder."""
+    if not _UPLOAD.fullmatch(file_name):
+        raise InvalidRequest(
+            f"an upload's name has up to 200 letters, digits, '.', '_', '-', no leading '.', and ends with .parquet, "
+            f"not {file_name!r}"
+        )
+    return f"{UPLOADS}/{uid}/{file_name}"
+
+
+def is_upload(path: str) -> bool:
+    return path.startswith(f"{UPLOADS}/")
+
+
+def topic_uid_of_chunk(path: str) -> str:
+    """The uid of the topic in a chunk's path."""
+    return path.rsplit("/", 3)[-3]
 
 
 def upload_name(path: str) -> str:

@@ -116,7 +116,9 @@ def remove(
     by_name = {removal.name: removal for removal in removals}
 
     def without(page: IndexPage) -> IndexPage:
-        removing = [by_name[entry.name] for entry in page.entries if entry.name in by_name]
+        removing = [
+            replace(by_name[entry.name], manifest=entry.manifest) for entry in page.entries if entry.name in by_name
+        ]
         if not removing:
             return page
         return replace(
@@ -170,16 +172,57 @@ def raise_losses(
     return list(found.values())
 
 
+def name_manifest(
+    store: Store,
+    topic: str,
+    uid: str,
+    segment: str,
+    expected: str,
+    new: str,
+    retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+) -> bool:
+    """Names the segment manifest ``new`` in place of ``expected`` (empty: none so far). It can be repeated.
+
+    True if the entry names ``new`` when this returns. False if the index has no such entry (retention removed the
+    segment meanwhile) or names another manifest: then nobody reads ``new``. Raises StoreUnavailable.
+    """
+    return name_manifests(store, topic, uid, {segment: (expected, new)}, retry_policy).get(segment) == new
+
+
+def name_manifests(
+    store: Store,
+    topic: str,
+    uid: str,
+    swaps: Mapping[str, tuple[str, str]],
+    retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+) -> dict[str, str]:
+    """:func:`name_manifest` for several segments, ``{segment: (expected, new)}``.
+
+    Returns what the index names now for each of them. One that retention removed is left out. Raises StoreUnavailable.
+    """
+
+    def swapped(page: IndexPage) -> IndexPage:
+        entries = tuple(_with_manifest(entry, swaps.get(entry.name)) for entry in page.entries)
+        return page if entries == page.entries else replace(page, entries=entries)
+
+    pages = _change(store, topic, uid, swapped, retry_policy)
+    return {entry.name: entry.manifest for page in pages for entry in page.entries if entry.name in swaps}
+
+
+def _with_manifest(entry: SealedSegment, swap: tuple[str, str] | None) -> SealedSegment:
+    return entry if swap is None or entry.manifest != swap[0] else replace(entry, manifest=swap[1])
+
+
 def _change(
     store: Store, topic: str, uid: str, change: Callable[[IndexPage], IndexPage], retry_policy: RetryPolicy
-) -> None:
-    """Writes every page that ``change`` returns changed, until it changes none."""
+) -> list[IndexPage]:
+    """Writes every page that ``change`` returns changed, until it changes none. Returns the pages as they are then."""
     deadline = retry_policy.clock() + retry_policy.timeout_seconds
     while True:
-        changed_pages = [(n, page, change(page), etag) for n, page, etag in _pages(store, topic, uid)]
-        changed_pages = [it for it in changed_pages if it[1] is not it[2]]
+        pages = [(n, page, change(page), etag) for n, page, etag in _pages(store, topic, uid)]
+        changed_pages = [it for it in pages if it[1] is not it[2]]
         if not changed_pages:
-            return
+            return [page for _, page, _, _ in pages]
         for number, _, changed, etag in changed_pages:
             _put(store, paths.index_page(topic, uid, number), changed, etag, retry_policy)
         if retry_policy.clock() > deadline:

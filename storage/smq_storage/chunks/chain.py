@@ -8,8 +8,10 @@ every chunk before it. So a name from a listing is a hint, and a GET of it decid
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk
 from smq_core.model.entities import ChunkInfo
@@ -17,9 +19,10 @@ from smq_storage.catalog import paths
 from smq_storage.chunks.parquet_codec import (
     TAIL_BYTES,
     Times,
-    decode_info,
+    decode_footer,
     encode_chunk,
     footer_bytes,
+    info_of,
     read_chunk,
 )
 from smq_storage.chunks.schemas import chunk_schema
@@ -27,12 +30,21 @@ from smq_storage.object_store.conditional_writes import (
     ReadBackResult,
     RetryPolicy,
     WriteConflict,
-    WriteSucceeded,
     create,
 )
 from smq_storage.object_store.store import ObjectInfo, ObjectMissing, Store
 
 DEFAULT_RETRY_POLICY = RetryPolicy()
+
+
+class StoredChunk(NamedTuple):
+    """A chunk as it is in the filer: path, size in bytes, etag and Parquet footer of its file."""
+
+    info: ChunkInfo
+    path: str
+    bytes: int
+    etag: str
+    footer: pq.FileMetaData
 
 
 class ChunkChain:
@@ -49,8 +61,13 @@ class ChunkChain:
 
     def info(self, first: int) -> ChunkInfo | None:
         """The info of the chunk at this offset, or None if there is none. Reads the end of the file only."""
+        stored = self.stored(first)
+        return stored.info if stored is not None else None
+
+    def stored(self, first: int) -> StoredChunk | None:
+        """The chunk at this offset as it is stored, or None if there is none. Reads the end of the file only."""
         try:
-            return self._read_back_info(self._store, self.path(first)).value
+            return _read_end(self._store, self.path(first))
         except ObjectMissing:
             return None
 
@@ -68,32 +85,40 @@ class ChunkChain:
         batches: Sequence[tuple[pa.RecordBatch, Times]],
         schema: pa.Schema,
         retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
-    ) -> ChunkInfo | WriteConflict[ChunkInfo]:
+        key: str = "key",
+    ) -> StoredChunk | WriteConflict[ChunkInfo]:
         """Creates the chunk at ``info.first`` from wire batches and their append times (as encode_chunk).
 
-        Returns ``info`` if the chunk is there with the same writer and nonce, or ``WriteConflict`` with the info of the
-        chunk that another writer created. Raises StoreStateUnknown if the policy's time ends, ValueError if the batches
-        do not have ``info.rows`` rows.
+        Returns the chunk if it is there with the same writer and nonce, or ``WriteConflict`` with the info of the
+        chunk that another writer created. ``key`` names the key column. Raises StoreStateUnknown if the policy's time
+        ends, ValueError if the batches do not have ``info.rows`` rows, or any at all although the chunk has a
+        reference.
         """
         rows = sum(batch.num_rows for batch, _ in batches)
-        if rows != info.rows:
-            raise ValueError(f"{rows} rows given, the chunk's info says {info.rows}")
-        return self._create(info, encode_chunk(batches, info, schema), retry_policy)
+        expected = info.rows if info.reference is None else 0
+        if rows != expected:
+            raise ValueError(f"{rows} rows given, the chunk's info says {expected}")
+        return self._create(info, encode_chunk(batches, info, schema, key), retry_policy)
 
     def put_seal(
         self, info: ChunkInfo, retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY, schema: pa.Schema | None = None
     ) -> ChunkInfo | WriteConflict[ChunkInfo]:
-        """Creates the seal chunk at ``info.first``; results and errors as :meth:`put`."""
+        """Creates the seal chunk at ``info.first`` and returns ``info``; otherwise as :meth:`put`."""
         if not info.sealed or info.rows:
             raise ValueError("a seal chunk is sealed and has no rows")
-        return self._create(info, encode_chunk([], info, schema or chunk_schema()), retry_policy)
+        created = self._create(info, encode_chunk([], info, schema or chunk_schema()), retry_policy)
+        return created if isinstance(created, WriteConflict) else info
 
     def walk(self, start: int = 0) -> Iterator[ChunkInfo]:
         """The chunks from ``start`` on, by GET of the next name, up to the seal chunk or the first absent one."""
+        return (stored.info for stored in self.walk_stored(start))
+
+    def walk_stored(self, start: int = 0) -> Iterator[StoredChunk]:
+        """As :meth:`walk`, with what is known of the files."""
         at: int | None = start
-        while at is not None and (info := self.info(at)):
-            yield info
-            at = None if info.sealed else info.end
+        while at is not None and (stored := self.stored(at)):
+            yield stored
+            at = None if stored.info.sealed else stored.info.end
 
     def latest_hint(self) -> int:
         """The first offset of the last chunk in a listing, 0 if there is none. A hint, as listings may be old."""
@@ -149,7 +174,7 @@ class ChunkChain:
 
     def _create(
         self, info: ChunkInfo, data: pa.Buffer, retry_policy: RetryPolicy
-    ) -> ChunkInfo | WriteConflict[ChunkInfo]:
+    ) -> StoredChunk | WriteConflict[ChunkInfo]:
         if not (info.writer and info.nonce):
             raise ValueError("a chunk needs a writer and a nonce, by which it is recognised")
 
@@ -157,18 +182,24 @@ class ChunkChain:
             return (found.writer, found.nonce) == (info.writer, info.nonce)
 
         path = self.path(info.first)
-        outcome = create(
-            self._store, path, data, read_back=self._read_back_info, is_mine=is_mine, retry_policy=retry_policy
-        )
-        return info if isinstance(outcome, WriteSucceeded) else outcome
+        outcome = create(self._store, path, data, read_back=_read_back_info, is_mine=is_mine, retry_policy=retry_policy)
+        if isinstance(outcome, WriteConflict):
+            return outcome
+        return StoredChunk(info, path, data.size, outcome.etag, decode_footer(data))
 
-    def _read_back_info(self, store: Store, path: str) -> ReadBackResult[ChunkInfo]:
-        tail = store.get_tail(path, TAIL_BYTES)
-        try:
-            need = footer_bytes(tail.data)
-            if need > len(tail.data) and need <= tail.size:
-                tail = store.get_tail(path, need)
-            info = decode_info(tail.data)
-        except CorruptChunk as error:
-            raise CorruptChunk(f"{path}: {error.message}", path=path) from None
-        return ReadBackResult(info, tail.etag)
+
+def _read_back_info(store: Store, path: str) -> ReadBackResult[ChunkInfo]:
+    stored = _read_end(store, path)
+    return ReadBackResult(stored.info, stored.etag)
+
+
+def _read_end(store: Store, path: str) -> StoredChunk:
+    tail = store.get_tail(path, TAIL_BYTES)
+    try:
+        need = footer_bytes(tail.data)
+        if need > len(tail.data) and need <= tail.size:
+            tail = store.get_tail(path, need)
+        footer = decode_footer(tail.data)
+        return StoredChunk(info_of(footer), path, tail.size, tail.etag, footer)
+    except CorruptChunk as error:
+        raise CorruptChunk(f"{path}: {error.message}", path=path) from None

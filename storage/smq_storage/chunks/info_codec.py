@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 
 from smq_core.model.entities import ChunkInfo, Producers, ProducerState
 from smq_core.model.lost_range import LostRange
+from smq_core.model.reference import Reference
 from smq_storage.object_store.json_codec import from_json, to_json
 
 _StoredState = tuple[int, int, str, int, tuple[int, ...]]
@@ -34,6 +35,9 @@ class _StoredInfo:
     forgotten_upto: int = 0
     uninherited: tuple[str, ...] = ()
     lost_open_ended: bool = False
+    schema_version: int = 0
+    reference: Reference | None = None
+    appended: int | None = None
 
 
 _COPIED = [f.name for f in fields(_StoredInfo) if f.name not in ("producers", "lost", "lost_open_ended")]

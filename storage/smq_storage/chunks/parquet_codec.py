@@ -10,14 +10,17 @@ Offsets are not stored: the offset of a row is ``info.first`` + its index.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk, SchemaMismatch
 from smq_core.model.entities import ChunkInfo
+from smq_core.model.key_bounds import MAX_BOUND_BYTES, KeyBound, lower_bound, upper_bound
 from smq_storage.chunks.info_codec import decode_info_json, encode_info
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema, message_schema
 
@@ -26,19 +29,25 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEY",
+    "KEY_BOUNDS",
     "TAIL_BYTES",
     "chunk_schema",
+    "decode_footer",
     "decode_info",
     "encode_chunk",
     "footer_bytes",
+    "info_of",
     "message_schema",
     "read_chunk",
     "stamp",
 ]
 
 KEY = "smq"
+KEY_BOUNDS = "smq.key"
+"""The file's metadata of that name has the bounds of the key column, if its keys are too long for statistics."""
 TAIL_BYTES = 64 * 1024
-ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_ROWS = 128 * 1024
+"""A reader fetches and decodes whole row groups, so this limits what it reads in vain, and its memory."""
 _MAGIC = b"PAR1"
 
 Times: TypeAlias = int | pa.Array
@@ -48,15 +57,22 @@ Times: TypeAlias = int | pa.Array
 _DICTIONARY = ["partition", "appended"]
 
 
-def encode_chunk(batches: Sequence[tuple[pa.RecordBatch, Times]], info: ChunkInfo, schema: pa.Schema) -> pa.Buffer:
+def encode_chunk(
+    batches: Sequence[tuple[pa.RecordBatch, Times]], info: ChunkInfo, schema: pa.Schema, key: str = "key"
+) -> pa.Buffer:
     """A whole Parquet file.
 
     ``batches`` are wire batches, each with the time at which it was appended, in microseconds, or with one time for
     each of its rows; none for a seal chunk or a reference chunk. ``schema`` is the :func:`chunk_schema` of the topic.
-    ``info.rows`` is stored without a check. Raises SchemaMismatch.
+    ``key`` names the key column, if there is one. ``info.rows`` is stored without a check. Raises SchemaMismatch.
     """
     table = pa.Table.from_batches([stamp(batch, appended, schema) for batch, appended in batches], schema)
-    fixed = [f.name for f in schema if _is_fixed_width(f.type)]
+    with_statistics = [f.name for f in schema if _is_fixed_width(f.type)]
+    bounds = None
+    if key in schema.names and _is_text_or_binary(schema.field(key).type):
+        bounds = _bounds_of_long_keys(table.column(key))
+        if bounds is None:
+            with_statistics.append(key)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -66,11 +82,13 @@ def encode_chunk(batches: Sequence[tuple[pa.RecordBatch, Times]], info: ChunkInf
         compression_level=1,
         use_dictionary=_DICTIONARY,
         # Bounds of long values would enlarge the footer, which is read often.
-        write_statistics=fixed,
+        write_statistics=with_statistics,
     ) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata({KEY: encode_info(info).decode()})
+        if bounds is not None:
+            writer.add_key_value_metadata({KEY_BOUNDS: json.dumps(bounds)})
     return sink.getvalue()
 
 
@@ -96,28 +114,33 @@ def footer_bytes(tail: Buffer) -> int:
 
 def decode_info(tail: Buffer) -> ChunkInfo:
     """The info of a chunk from the whole file or from its last :func:`footer_bytes` or more. Raises CorruptChunk."""
+    return info_of(decode_footer(tail))
+
+
+def decode_footer(tail: Buffer) -> pq.FileMetaData:
+    """The footer of a file, from the whole file or its last :func:`footer_bytes` or more. Raises CorruptChunk."""
     need = footer_bytes(tail)
     view = memoryview(tail)
     if len(view) < need:
         raise CorruptChunk(f"the footer has {need} bytes, only {len(view)} are here")
     try:
-        metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(view)))
+        return pq.read_metadata(pa.BufferReader(pa.py_buffer(view)))
     except (pa.ArrowException, OSError) as error:
         raise CorruptChunk(f"the Parquet footer cannot be read: {error}") from None
-    return _info(metadata)
 
 
 def read_chunk(data: Buffer, columns: Sequence[str] | None = None) -> tuple[ChunkInfo, pa.Table]:
     """Info and rows of a whole chunk; ``columns`` chooses some. Raises CorruptChunk."""
     try:
         file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-        info = _info(file.metadata)
+        info = info_of(file.metadata)
         return info, file.read(columns=list(columns) if columns is not None else None)
     except (pa.ArrowException, OSError) as error:
         raise CorruptChunk(f"the chunk cannot be read: {error}") from None
 
 
-def _info(metadata: pq.FileMetaData) -> ChunkInfo:
+def info_of(metadata: pq.FileMetaData) -> ChunkInfo:
+    """The info in a chunk's footer. Raises CorruptChunk."""
     text = (metadata.metadata or {}).get(KEY.encode())
     if text is None:
         raise CorruptChunk(f"a Parquet file without the metadata {KEY!r}")
@@ -125,6 +148,30 @@ def _info(metadata: pq.FileMetaData) -> ChunkInfo:
         return decode_info_json(text)
     except ValueError as error:
         raise CorruptChunk(f"the metadata {KEY!r} is damaged: {error}") from None
+
+
+def _bounds_of_long_keys(keys: pa.ChunkedArray) -> tuple[KeyBound, KeyBound] | None:
+    """Short bounds of string or binary keys; None if all keys are so short that statistics may have them in full."""
+    if max(map(_longest, keys.chunks), default=0) <= MAX_BOUND_BYTES:
+        return None
+    # Imported here because it takes 9 MB, which a broker without long keys saves.
+    import pyarrow.compute as pc
+
+    bounds = pc.min_max(keys).as_py()
+    return lower_bound(bounds["min"]), upper_bound(bounds["max"])
+
+
+def _longest(values: pa.Array) -> int:
+    """The length of the longest value in bytes."""
+    _, offsets, _ = values.buffers()
+    if offsets is None or not len(values):
+        return 0
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return int(np.diff(ends).max())
+
+
+def _is_text_or_binary(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_))
 
 
 def _is_fixed_width(type_: pa.DataType) -> bool:

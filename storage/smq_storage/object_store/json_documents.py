@@ -29,13 +29,21 @@ def read_document(store: Store, path: str, kind: type[T]) -> tuple[T, str] | Non
 
 
 def write_document(
-    store: Store, path: str, value: T, etag: str | None, *, is_mine: Callable[[T], bool], retry_policy: RetryPolicy
+    store: Store,
+    path: str,
+    value: T,
+    etag: str | None,
+    *,
+    kind: type[T] | None = None,
+    is_mine: Callable[[T], bool],
+    retry_policy: RetryPolicy,
 ) -> str | None:
     """Creates (etag None) or replaces the document. Returns the new etag, or None if another one is there.
 
+    ``kind`` is that of the documents that may be there, if it is not the value's own.
     Raises StoreStateUnknown if it may or may not have been written.
     """
-    read_back = _json_reader(type(value))
+    read_back = _json_reader(kind or type(value))
     data = to_json(value)
     try:
         if etag is None:

@@ -15,7 +15,7 @@ class ObjectExists(Exception):
 
 
 class EtagMismatch(Exception):
-    """A compare-and-swap was refused, because the object does not have that etag (any more)."""
+    """A compare-and-swap or a read was refused, because the object does not have that etag (any more)."""
 
 
 class StoredObject(NamedTuple):
@@ -34,8 +34,9 @@ class ObjectInfo(NamedTuple):
 
 
 class ObjectTail(NamedTuple):
-    """The last bytes of an object, its whole size, its etag."""
+    """The last bytes of an object, its whole size, its etag, the time of its last change."""
 
     data: memoryview
     size: int
     etag: str
+    modified: datetime

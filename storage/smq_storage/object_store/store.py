@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import obstore
@@ -80,14 +81,21 @@ class Store:
         result = self._call(lambda: _read(self._reader, path, None), path)
         return StoredObject(*result[:2])
 
-    def get_range(self, path: str, start: int, stop: int) -> memoryview:
-        """Bytes ``start .. stop - 1``, fewer if the object ends before. Raises ObjectMissing."""
-        return self._call(lambda: _read(self._reader, path, (start, stop)), path)[0]
+    def get_range(self, path: str, start: int, stop: int, etag: str | None = None) -> memoryview:
+        """Bytes ``start .. stop - 1``, fewer if the object ends before.
+
+        Raises ObjectMissing, and EtagMismatch if the object that answered does not have the etag that is given.
+        """
+        # The answer has the etag, so If-Match is not needed, which some stores ignore.
+        data, found, *_ = self._call(lambda: _read(self._reader, path, (start, stop)), path)
+        if etag is not None and found != etag:
+            raise EtagMismatch(path)
+        return data
 
     def get_tail(self, path: str, nbytes: int) -> ObjectTail:
         """The last ``nbytes`` bytes (all of them if the object is smaller). Raises ObjectMissing."""
-        data, etag, size = self._call(lambda: _read(self._reader, path, {"suffix": nbytes}), path)
-        return ObjectTail(data, size, etag)
+        data, etag, size, modified = self._call(lambda: _read(self._reader, path, {"suffix": nbytes}), path)
+        return ObjectTail(data, size, etag, modified)
 
     def head(self, path: str) -> ObjectInfo:
         """Size and time of an object. Raises ObjectMissing."""
@@ -198,10 +206,10 @@ def open_store(
     return Store(url, where, writer, reader)
 
 
-def _read(store: Any, path: str, part: Any) -> tuple[memoryview, str, int]:
+def _read(store: Any, path: str, part: Any) -> tuple[memoryview, str, int, datetime]:
     # bytes() fetches the body, so its errors must be translated too.
     result = obstore.get(store, path, options={"range": part} if part else {})
-    return memoryview(result.bytes()), str(result.meta["e_tag"]), result.meta["size"]
+    return memoryview(result.bytes()), str(result.meta["e_tag"]), result.meta["size"], result.meta["last_modified"]
 
 
 def _body(data: Any) -> Any:

@@ -2,51 +2,25 @@
 
 from __future__ import annotations
 
-import json
-from io import StringIO
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import YAMLError
-from ruamel.yaml.util import load_yaml_guess_indent
 
 from smq_core.errors import SpecRejected
+from smq_storage.topic_manifests.text_editor import edit_text
 
 
 def set_annotation(text: str, name: str, value: str) -> str:
     """The manifest (YAML or JSON, one resource) with that annotation. Raises SpecRejected if it has no metadata."""
-    try:
-        resource = json.loads(text)
-    except ValueError:
-        return _set_in_yaml(text, name, value)
-    _set(resource, name, value, {})
-    return json.dumps(resource, indent=2 if "\n" in text.strip() else None, ensure_ascii=False) + "\n"
+    return edit_text(text, lambda resource: _set(resource, name, value))
 
 
-def _set_in_yaml(text: str, name: str, value: str) -> str:
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 1 << 16  # long lines stay as they are
-    try:
-        _, indent, offset = load_yaml_guess_indent(text)
-        if indent is not None and offset is not None:
-            yaml.indent(sequence=indent, offset=offset)
-        resource = yaml.load(text)
-    except YAMLError as error:
-        raise SpecRejected(f"the manifest is not YAML: {error}") from None
-    _set(resource, name, value, CommentedMap())
-    out = StringIO()
-    yaml.dump(resource, out)
-    return out.getvalue()
-
-
-def _set(resource: Any, name: str, value: str, no_annotations: dict[str, Any]) -> None:
+def _set(resource: Any, name: str, value: str) -> None:
     metadata = resource.get("metadata") if isinstance(resource, dict) else None
     if not isinstance(metadata, dict) or not metadata:
         raise SpecRejected("the manifest has no metadata that an annotation could be written into: write its name")
     if not isinstance(metadata.get("annotations"), dict):
-        _put_first(metadata, "annotations", no_annotations)
+        _put_first(metadata, "annotations", CommentedMap() if isinstance(metadata, CommentedMap) else {})
     _put_first(metadata["annotations"], name, value)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ import yaml
 from pydantic import ValidationError
 
 from smq_core.errors import SpecRejected
-from smq_core.model.entities import Column, Durability, Topic, TopicSpec
+from smq_core.model.entities import Column, Durability, Topic, TopicSchema, TopicSpec
+from smq_core.model.schema_evolution import violations
 from smq_core.model.units import duration_text, size_text
 from smq_storage.topic_manifests.fields import (
     API_VERSION,
@@ -152,15 +153,20 @@ def check_annotations(manifest: TopicManifest) -> None:
         )
 
 
-def check_change(old: TopicSpec, new: TopicSpec) -> None:
-    """Raises SpecRejected if a field differs that cannot change during a topic's life."""
-    for field in ("partitions", "key", "schema"):
+def check_change(old: TopicSpec, new: TopicSpec, schema: TopicSchema | None = None) -> None:
+    """Raises SpecRejected if a field differs that cannot change, or if the schema cannot change in this way.
+
+    ``schema`` is the newest version of the topic's schema; without it the columns of ``old`` are taken for it.
+    """
+    for field in ("partitions", "key"):
         if getattr(old, field) != getattr(new, field):
             before = "none" if getattr(old, field) in (None, ()) else _abbreviated(getattr(old, field))
             raise SpecRejected(
                 f"spec.{field} cannot change (it is {before}): keep it, or make a topic of another name",
                 field=f"spec.{field}",
             )
+    if problems := violations(schema or TopicSchema(0, old.schema), new.schema, old.key):
+        raise SpecRejected("\n".join(f"spec.schema: {problem}" for problem in problems), field="spec.schema")
 
 
 def to_manifest(topic: Topic | TopicManifest) -> str:
@@ -177,6 +183,11 @@ def to_manifest(topic: Topic | TopicManifest) -> str:
     )
     body = model.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
     return yaml.safe_dump(body, sort_keys=False, allow_unicode=True)
+
+
+def schema_fields(columns: Sequence[Column]) -> list[dict[str, object]]:
+    """The columns as ``spec.schema`` has them."""
+    return [{"name": c.name, "type": c.type} | ({"nullable": True} if c.nullable else {}) for c in columns]
 
 
 def _spec(model: SpecModel) -> TopicSpec:
