@@ -1,0 +1,119 @@
+"""From the footer of a Parquet file to its entry in a manifest.
+
+Whoever writes a chunk has its footer in memory, and whoever walks the chain reads it anyway. So both get the same
+entry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from smq_core.errors import CorruptChunk
+from smq_core.model.key_bounds import KeyBound, lower_bound, upper_bound
+from smq_core.model.reference import Reference
+from smq_core.model.segment_manifest import ManifestFile
+from smq_storage.catalog import paths
+from smq_storage.chunks.chain import StoredChunk
+from smq_storage.chunks.parquet_codec import KEY_BOUNDS
+from smq_storage.uploads.uploaded_files import ReferencedRows
+
+
+def manifest_file(chunk: StoredChunk, key: str | None) -> ManifestFile:
+    """The entry of a chunk with rows. ``key`` names the key column; None if the topic has none.
+
+    That of a reference chunk names the upload. Raises CorruptChunk if the file has another number of rows than its
+    info.
+    """
+    footer, info = chunk.footer, chunk.info
+    if info.reference is not None:
+        return _referenced_file(chunk, info.reference)
+    if footer.num_rows != info.rows:
+        raise CorruptChunk(
+            f"{chunk.path} has {footer.num_rows} rows, but its metadata says {info.rows}", path=chunk.path
+        )
+    timestamps = _bounds(footer, "timestamp")
+    appended = _bounds(footer, "appended")
+    keys = _key_bounds(footer, key or "key")
+    return ManifestFile(
+        chunk.path,
+        info.first,
+        info.rows,
+        chunk.bytes,
+        chunk.etag,
+        *timestamps,
+        *appended,
+        *keys,
+        schema_version=info.schema_version,
+    )
+
+
+def _referenced_file(chunk: StoredChunk, reference: Reference) -> ManifestFile:
+    """The entry of a reference chunk, from the chunk alone. Its keys are unknown."""
+    info = chunk.info
+    referenced = ReferencedRows.of_chunk(paths.topic_uid_of_chunk(chunk.path), info)
+    assert referenced is not None
+    return ManifestFile(
+        referenced.path,
+        info.first,
+        info.rows,
+        reference.bytes,
+        reference.etag,
+        reference.timestamp_min,
+        reference.timestamp_max,
+        referenced.appended,
+        referenced.appended,
+        schema_version=reference.schema_version,
+        first_row=reference.first_row,
+    )
+
+
+def _key_bounds(footer: pq.FileMetaData, key: str) -> tuple[KeyBound, KeyBound]:
+    stored = (footer.metadata or {}).get(KEY_BOUNDS.encode())
+    if stored is not None:
+        smallest, largest = json.loads(stored)
+        return smallest, largest
+    smallest, largest = _bounds(footer, key)
+    return lower_bound(smallest), upper_bound(largest)
+
+
+def _bounds(footer: pq.FileMetaData, column: str) -> tuple[Any, Any]:
+    """The column's smallest and largest value, (None, None) if they are unknown or all values are null."""
+    bounds: list[tuple[Any, ...]] = []
+    for known in _bounds_of_row_groups(footer, column):
+        if known is None:
+            return None, None
+        if known:
+            bounds.append(known)
+    return (min(it[0] for it in bounds), max(it[1] for it in bounds)) if bounds else (None, None)
+
+
+def _bounds_of_row_groups(footer: pq.FileMetaData, column: str) -> Iterator[tuple[Any, ...] | None]:
+    """For each row group: (smallest, largest), () if it has only nulls, None if unknown."""
+    names = [footer.schema.column(number).path for number in range(footer.num_columns)]
+    if column not in names:
+        return
+    number = names.index(column)
+    for group in range(footer.num_row_groups):
+        chunk = footer.row_group(group).column(number)
+        statistics = chunk.statistics
+        if statistics is None:
+            yield None
+        elif statistics.has_null_count and statistics.null_count == chunk.num_values:
+            yield ()
+        elif not statistics.has_min_max:
+            yield None
+        else:
+            yield _bounds_of(statistics)
+
+
+def _bounds_of(statistics: pq.Statistics) -> tuple[int | str | bytes, int | str | bytes] | None:
+    kind = statistics.logical_type.type
+    if kind in ("TIMESTAMP", "DATE"):
+        return statistics.min_raw, statistics.max_raw  # the conversion to datetime is slow and not needed
+    if kind in ("INT", "STRING") or (kind == "NONE" and statistics.physical_type in ("INT32", "INT64", "BYTE_ARRAY")):
+        return statistics.min, statistics.max
+    return None

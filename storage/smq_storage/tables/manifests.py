@@ -1,0 +1,145 @@
+"""``_manifests/<segment>.<version>.json``: the segment manifests.
+
+The files are stored by column, which takes a third of the bytes of a list of objects. A path is relative to
+the segment's folder, or to the store's root if it begins with ``/``.
+
+A manifest counts only once the index names it (``sealed_index.name_manifest``). Until then nobody reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from operator import attrgetter
+
+from smq_core.errors import CorruptDocument
+from smq_core.model.segment_manifest import ManifestFile, SegmentManifest
+from smq_storage.catalog import paths
+from smq_storage.object_store.conditional_writes import ReadBackResult, RetryPolicy, WriteConflict, create
+from smq_storage.object_store.json_codec import from_json, to_json
+from smq_storage.object_store.store import ObjectMissing, Store
+
+DEFAULT_RETRY_POLICY = RetryPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The fields of ManifestFile, each as a list with one value for each file."""
+
+    path: tuple[str, ...]
+    first: tuple[int, ...]
+    rows: tuple[int, ...]
+    bytes: tuple[int, ...]
+    etag: tuple[str, ...]
+    timestamp_min: tuple[int | None, ...]
+    timestamp_max: tuple[int | None, ...]
+    appended_min: tuple[int | None, ...]
+    appended_max: tuple[int | None, ...]
+    key_min: tuple[int | str | None, ...]
+    key_max: tuple[int | str | None, ...]
+    schema_version: tuple[int, ...]
+    first_row: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredManifest:
+    segment: str
+    end: int
+    files: _Columns
+    version: int = 0
+    nonce: str = ""
+
+
+_COLUMNS = [f.name for f in fields(ManifestFile)]
+
+
+def write_manifest(
+    store: Store, topic: str, uid: str, manifest: SegmentManifest, retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY
+) -> str:
+    """Creates the manifest and returns its file name. It can be repeated, by any writer of the same files.
+
+    Raises CorruptDocument if the object of that name lists other files or cannot be decoded, StoreUnavailable, and
+    StoreStateUnknown if it may or may not have been written.
+    """
+    name = paths.manifest_name(manifest.segment, manifest.version, manifest.nonce)
+    path = paths.manifest(topic, uid, name)
+    folder = paths.segment_folder(topic, uid, manifest.segment)
+
+    def read_back(store: Store, path: str) -> ReadBackResult[SegmentManifest]:
+        found = store.get(path)
+        return ReadBackResult(decode_manifest(found.data, folder, path), found.etag)
+
+    def lists_the_same_files(found: SegmentManifest) -> bool:
+        return _identities(found) == _identities(manifest)
+
+    data = encode_manifest(manifest, folder)
+    outcome = create(store, path, data, read_back=read_back, is_mine=lists_the_same_files, retry_policy=retry_policy)
+    if isinstance(outcome, WriteConflict):
+        raise CorruptDocument(
+            f"{path} lists other files than the segment has: delete it unless the index names it", path=path
+        )
+    return name
+
+
+def read_manifest(store: Store, topic: str, uid: str, name: str) -> SegmentManifest | None:
+    """The manifest of that file name, or None if there is none. Raises CorruptDocument, StoreUnavailable."""
+    path = paths.manifest(topic, uid, name)
+    segment = paths.manifest_segment(name)
+    if segment is None:
+        raise CorruptDocument(f"{path} is not the name of a segment manifest", path=path)
+    try:
+        data = store.get(path).data
+    except ObjectMissing:
+        return None
+    manifest = decode_manifest(data, paths.segment_folder(topic, uid, segment), path)
+    if manifest.segment != segment:
+        raise CorruptDocument(f"{path} is the manifest of {manifest.segment}", path=path)
+    return manifest
+
+
+def find_manifest(store: Store, topic: str, uid: str, name: str) -> SegmentManifest | None:
+    """The manifest of that file name, or None if the name is empty or the file cannot be read: then walk the chain.
+
+    Raises StoreUnavailable.
+    """
+    try:
+        return read_manifest(store, topic, uid, name) if name else None
+    except CorruptDocument:
+        return None
+
+
+def encode_manifest(manifest: SegmentManifest, folder: str) -> bytes:
+    """The manifest as JSON. ``folder`` is the segment's folder."""
+    columns = {name: tuple(map(attrgetter(name), manifest.files)) for name in _COLUMNS}
+    columns["path"] = tuple(_relative(path, folder) for path in columns["path"])
+    return to_json(
+        _StoredManifest(manifest.segment, manifest.end, _Columns(**columns), manifest.version, manifest.nonce)
+    )
+
+
+def decode_manifest(data: bytes | memoryview, folder: str, path: str = "") -> SegmentManifest:
+    """The reverse of :func:`encode_manifest`; ``path`` is for errors. Raises CorruptDocument."""
+    try:
+        stored = from_json(_StoredManifest, data)
+        columns = [getattr(stored.files, name) for name in _COLUMNS]
+        columns[0] = [_absolute(relative, folder) for relative in columns[0]]
+        files = tuple(ManifestFile(*values) for values in zip(*columns, strict=True))
+        return SegmentManifest(stored.segment, stored.end, files, stored.version, stored.nonce)
+    except ValueError as error:
+        raise CorruptDocument(f"{path or 'the segment manifest'} cannot be understood: {error}", path=path) from None
+
+
+def _identities(manifest: SegmentManifest) -> tuple[object, ...]:
+    """What two manifests of the same files have in common, also if only one writer knew all statistics."""
+    return (
+        manifest.segment,
+        manifest.end,
+        *((it.path, it.first, it.rows, it.bytes, it.first_row) for it in manifest.files),
+    )
+
+
+def _relative(path: str, folder: str) -> str:
+    return path[len(folder) + 1 :] if path.startswith(f"{folder}/") else f"/{path}"
+
+
+def _absolute(path: str, folder: str) -> str:
+    return path[1:] if path.startswith("/") else f"{folder}/{path}"

@@ -1,0 +1,95 @@
+"""Which files of a segment hold a range of offsets: from its manifest, or by walking its chunk chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from smq_core.errors import CorruptDocument, DataLost
+from smq_core.model.entities import SealedSegment
+from smq_core.model.segment_manifest import ManifestFile, SegmentManifest
+from smq_storage.catalog import paths
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store.store import Store
+from smq_storage.tables.file_statistics import manifest_file
+from smq_storage.tables.manifests import read_manifest
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """Where a segment's files are. It can be sent to another process.
+
+    ``end`` is None while the segment is not sealed. ``manifest`` is the file name that the index has, if it has one.
+    """
+
+    topic: str
+    uid: str
+    name: str
+    end: int | None = None
+    manifest: str = ""
+
+    @classmethod
+    def of(cls, topic: str, uid: str, sealed: SealedSegment) -> StoredSegment:
+        """A sealed segment from its entry in the index."""
+        return cls(topic, uid, sealed.name, sealed.end, sealed.manifest)
+
+
+def files_between(store: Store, segment: StoredSegment, start: int, stop: int) -> Iterator[ManifestFile]:
+    """The files with any of the offsets ``start .. stop - 1``, in order; those that exist if it is not sealed.
+
+    One request if the segment has a manifest, one for each chunk otherwise. Raises DataLost if a chunk of a sealed
+    segment is gone, CorruptChunk, CorruptDocument, StoreUnavailable.
+    """
+    manifest = load_manifest(store, segment)
+    if manifest is not None:
+        yield from manifest.files_between(start, stop)
+    else:
+        yield from _files_of_chain(store, segment, max(start, 0), stop)
+
+
+def load_manifest(store: Store, segment: StoredSegment) -> SegmentManifest | None:
+    """The segment's manifest, or None if none is named or it is gone.
+
+    Walk the chain if it is gone: a removed segment loses its files, too. Raises CorruptDocument, also for the manifest
+    of a segment that ends elsewhere, and StoreUnavailable.
+    """
+    if not segment.manifest:
+        return None
+    manifest = read_manifest(store, segment.topic, segment.uid, segment.manifest)
+    if manifest is not None and segment.end not in (None, manifest.end):
+        path = paths.manifest(segment.topic, segment.uid, segment.manifest)
+        raise CorruptDocument(
+            f"{path} ends at offset {manifest.end}, but the index says that its segment ends at {segment.end}",
+            path=path,
+        )
+    return manifest
+
+
+def lost_file(path: str, segment: str, start: int, stop: int | None) -> DataLost:
+    """The error for a file that is gone, with the offsets that are missing."""
+    return DataLost(
+        f"the file {path} is gone, with the messages of {segment} from offset {start} on: "
+        "retention removed the segment, or something else deleted the file",
+        segment=segment,
+        start=start,
+        stop=stop,
+    )
+
+
+def _files_of_chain(store: Store, segment: StoredSegment, start: int, stop: int) -> Iterator[ManifestFile]:
+    stop = stop if segment.end is None else min(stop, segment.end)
+    if start >= stop:
+        return
+    chain = ChunkChain(store, segment.topic, segment.uid, segment.name)
+    at = chain.find(start) if start else 0
+    if at is not None:
+        for chunk in chain.walk_stored(at):
+            at = chunk.info.end
+            if not chunk.info.sealed:
+                yield manifest_file(chunk, None)
+            if chunk.info.sealed or at >= stop:
+                return
+    if segment.end is not None:
+        # Without the files before it, the name of the file that has ``start`` is not known.
+        path = chain.path(at) if at is not None else f"with offset {start} of {chain.path(0).rpartition('/')[0]}"
+        raise lost_file(path, segment.name, max(at or 0, start), stop)
