@@ -1,0 +1,1 @@
+"""Uploads: Parquet files that producers write, and that the log refers to."""

@@ -1,0 +1,128 @@
+"""The format of an upload: a Parquet file of messages that are stably sorted by partition.
+
+Its columns are those of batches on the wire (``message_schema`` of one version of the topic's schema), without
+``appended``. The key ``smq-upload`` of its key-value metadata has the JSON of an ``UploadFooter``. So the rows of any
+range of partitions are a range of rows, which the footer alone shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from smq_core.errors import CorruptChunk
+from smq_core.model.keyspace import KeyRange
+from smq_storage.object_store.json_codec import from_json, to_json
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+KEY = "smq-upload"
+ROW_GROUP_ROWS = 128 * 1024
+PARTITION = "partition"
+
+
+@dataclass(frozen=True, slots=True)
+class UploadFooter:
+    """What an upload says of itself.
+
+    ``partitions`` has the number of rows of each partition that has any, ``(partition, rows)``, in the order of the
+    file, which is that of the partitions. ``producer`` and ``epoch`` are those of the uploading process.
+    """
+
+    topic_uid: str
+    schema_version: int
+    producer: str
+    epoch: int
+    rows: int
+    partitions: tuple[tuple[int, int], ...]
+
+    def rows_of(self, partitions: KeyRange) -> tuple[int, int]:
+        """The rows with these partitions: the first one, and how many there are."""
+        before = sum(rows for partition, rows in self.partitions if partition < partitions.start)
+        return before, sum(rows for partition, rows in self.partitions if partition in partitions)
+
+    def partitions_of(self, first_row: int, rows: int) -> tuple[int, int] | None:
+        """The lowest and the highest partition of these rows; None if the file does not have all of them."""
+        stop, at, found = first_row + rows, 0, list[int]()
+        for partition, count in self.partitions:
+            if at < stop and first_row < at + count:
+                found.append(partition)
+            at += count
+        return (found[0], found[-1]) if found and first_row >= 0 and stop <= at else None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedUpload:
+    """An upload's Parquet footer: its columns, and ``(rows, lowest partition, highest partition)`` per row group.
+
+    The partitions of a row group are None where the writer stored no statistics.
+    """
+
+    footer: UploadFooter
+    schema: pa.Schema
+    row_groups: tuple[tuple[int, int | None, int | None], ...]
+
+
+def sort_order(partitions: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """The rows in the order of their partitions, as indices; those of one partition stay in their order."""
+    if len(partitions) and partitions.max() < 1 << 16:
+        partitions = partitions.astype(np.uint16)  # numpy sorts these by radix, several times as fast
+    return np.argsort(partitions, kind="stable")
+
+
+def sort_by_partition(table: pa.Table) -> pa.Table:
+    """The table with its rows in ``sort_order``."""
+    return table.take(sort_order(table.column(PARTITION).to_numpy()))
+
+
+def footer_of(table: pa.Table, topic_uid: str, schema_version: int, producer: str, epoch: int) -> UploadFooter:
+    """The footer of a file with these sorted rows."""
+    # Imported here because it takes 80 ms and 9 MB, which a broker saves: it reads footers only.
+    import pyarrow.compute as pc
+
+    counts = pc.value_counts(table.column(PARTITION).combine_chunks())
+    pairs = sorted(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
+    return UploadFooter(topic_uid, schema_version, producer, epoch, table.num_rows, tuple(pairs))
+
+
+def write_upload(sink: Any, table: pa.Table, footer: UploadFooter) -> None:
+    """Writes sorted rows as an upload into a file or an Arrow output stream. The store gets it by one PUT."""
+    with pq.ParquetWriter(
+        sink,
+        table.schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=[PARTITION],
+        write_statistics=[PARTITION, "timestamp"],
+    ) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        writer.add_key_value_metadata({KEY: to_json(footer).decode()})
+
+
+def parse_upload(tail: Buffer) -> ParsedUpload:
+    """Parses the end of an upload, which holds its whole Parquet footer. Raises CorruptChunk if it is not an upload."""
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(tail)))
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        text = (metadata.metadata or {}).get(KEY.encode())
+        if text is None:
+            raise CorruptChunk(f"a Parquet file without the metadata {KEY!r}")
+        footer = from_json(UploadFooter, text)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptChunk(f"the upload's footer cannot be read: {error}") from None
+    groups = tuple(_row_group(metadata.row_group(n), schema) for n in range(metadata.num_row_groups))
+    return ParsedUpload(footer, schema, groups)
+
+
+def _row_group(group: pq.RowGroupMetaData, schema: pa.Schema) -> tuple[int, int | None, int | None]:
+    at = schema.get_field_index(PARTITION)
+    statistics = group.column(at).statistics if at == 0 else None
+    if statistics is None or not statistics.has_min_max:
+        return group.num_rows, None, None
+    return group.num_rows, statistics.min, statistics.max
