@@ -9,26 +9,49 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from smq_broker.journal.record_format import FileState, readable_records, record_parts, scan
+from smq_broker.journal.record_format import (
+    END_BYTES,
+    RECORDS_AT,
+    FileState,
+    empty_file,
+    readable_records,
+    record_parts,
+    scan,
+)
 from smq_broker.journal.recovery import RecoveredLog, recover
+from smq_broker.journal.recycled_files import RecycledFiles
 from smq_broker.journal.segment_files import first_offset
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_proto.v1 import data_pb2 as pb
 from support.data.raw_flight import rows
 
 Payloads = list[tuple[bytes, bytes]]
+"""Headers and bodies of records."""
 
 payloads = st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=60)), max_size=5)
+long_payloads = st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 9000).map(bytes)), max_size=5)
 batches = st.lists(st.lists(st.binary(max_size=20), min_size=1, max_size=3), min_size=1, max_size=6)
+nonces = st.integers(0, 2**64 - 1)
+PAGE = 4096
 
 
-def as_file(records: Payloads) -> tuple[bytes, list[int]]:
-    """The file, and the ends of its records in bytes."""
-    data, ends = b"", []
+def writes(nonce: int, records: Payloads) -> list[tuple[int, bytes]]:
+    """The writes that make a file: where, and what."""
+    at, made = RECORDS_AT, [(0, empty_file(nonce))]
     for header, body in records:
-        data += b"".join(record_parts(header, body))
-        ends.append(len(data))
-    return data, ends
+        parts, end = record_parts(nonce, at, header, [body[:10], body[10:]])
+        made.append((at, b"".join(map(bytes, parts))))
+        at = end
+    return made
+
+
+def as_file(records: Payloads, former: bytes = b"", nonce: int = 1) -> tuple[bytes, list[int]]:
+    """A file that had the ``former`` bytes, and the ends of its records in bytes."""
+    file = bytearray(former)
+    made = writes(nonce, records)
+    for at, data in made:
+        file[at : at + len(data)] = data
+    return bytes(file), [at + len(data) - END_BYTES for at, data in made[1:]]
 
 
 def contents(data: bytes) -> Payloads:
@@ -39,25 +62,73 @@ def contents(data: bytes) -> Payloads:
 
 
 @given(payloads, st.data())
-def test_any_prefix_of_a_file_is_whole_up_to_its_last_whole_record(records: Payloads, data: st.DataObject) -> None:
+def test_any_prefix_of_a_file_has_its_whole_records(records: Payloads, data: st.DataObject) -> None:
     written, ends = as_file(records)
     length = data.draw(st.integers(0, len(written)))
     whole = sum(end <= length for end in ends)
-    at_an_end = length in (0, *ends)
     assert contents(written[:length]) == records[:whole]
-    assert scan(written[:length]).state is (FileState.WHOLE if at_an_end else FileState.TORN)
+    assert scan(written[:length]).state is (FileState.WHOLE if length in (0, len(written)) else FileState.TORN)
 
 
-@given(payloads.filter(bool), st.data())
-def test_no_flipped_bit_goes_unnoticed(records: Payloads, data: st.DataObject) -> None:
-    written, ends = as_file(records)
-    at = data.draw(st.integers(0, len(written) - 1))
+@given(payloads, payloads, st.data())
+def test_no_flipped_bit_goes_unnoticed(records: Payloads, former: Payloads, data: st.DataObject) -> None:
+    written, ends = as_file(records, as_file(former, nonce=2)[0])
+    end_mark = ends[-1] if ends else RECORDS_AT
+    at = data.draw(st.integers(0, end_mark + END_BYTES - 1))
     changed = bytearray(written)
     changed[at] ^= 1 << data.draw(st.integers(0, 7))
-    damaged = sum(end <= at for end in ends)
+    damaged = sum(end <= at for end in ends) if at >= RECORDS_AT else 0
     assert contents(bytes(changed)) == records[:damaged]
-    assert scan(bytes(changed)).state is FileState.DAMAGED
-    assert len(list(readable_records(bytes(changed)))) <= len(records) - 1
+    assert scan(bytes(changed)).state in (FileState.DAMAGED, FileState.FOREIGN)
+    if RECORDS_AT <= at < end_mark:
+        assert len(list(readable_records(bytes(changed)))) < len(records)
+
+
+@given(long_payloads, long_payloads, nonces, nonces)
+def test_former_records_of_a_file_never_count(records: Payloads, former: Payloads, nonce: int, other: int) -> None:
+    if nonce == other:
+        return
+    written, _ = as_file(records, as_file(former, nonce=other)[0], nonce)
+    assert contents(written) == records
+    assert scan(written).state is FileState.WHOLE
+
+
+@given(long_payloads.filter(bool), st.data())
+def test_a_process_that_is_killed_while_it_writes_leaves_the_records_before(
+    records: Payloads, data: st.DataObject
+) -> None:
+    """The kernel copies page by page, and a kill ends that between two pages. The former records are the same ones."""
+    file = bytearray(as_file(records, nonce=2)[0] if data.draw(st.booleans()) else b"")
+    made = writes(1, records)
+    for at, written in made[:-1]:
+        file[at : at + len(written)] = written
+    at, last = made[-1]
+    pages = data.draw(st.integers(0, (at + len(last) - 1) // PAGE - at // PAGE))
+    copied = max(0, (at // PAGE + pages) * PAGE - at)
+    file[at : at + copied] = last[:copied]
+    assert contents(bytes(file)) == records[:-1]
+    assert scan(bytes(file)).state is (FileState.TORN if copied else FileState.WHOLE)
+
+
+def test_a_kill_at_a_page_is_no_damage_whatever_the_length_of_the_record() -> None:
+    for length in range(PAGE - 150, PAGE + 50):
+        records = [(b"header", bytes(length)), (b"header", bytes(length))]
+        former = as_file(records, nonce=2)[0]
+        made = writes(1, records)
+        for number, (at, written) in enumerate(made):
+            file = bytearray(former)
+            for before, data in made[:number]:
+                file[before : before + len(data)] = data
+            for copied in range(-at % PAGE, len(written), PAGE):
+                file[at : at + copied] = written[:copied]
+                expected = FileState.TORN if copied else FileState.WHOLE
+                if number:
+                    assert (contents(bytes(file)), scan(bytes(file)).state) == (records[: number - 1], expected)
+
+
+def test_a_file_of_another_version_is_not_taken_for_empty_or_torn() -> None:
+    for length in (24, 32, 1000):
+        assert scan(b"SMQ\x01" + bytes(length)).state is FileState.FOREIGN
 
 
 class NoMeter:
@@ -71,13 +142,14 @@ class NoMeter:
 def write(folder: Path, values: list[list[bytes]], file_bytes: int) -> None:
     """A journal with one record for each list of values."""
     opened = pb.OpenSegment(segment=pb.Segment(name="s"), topic=pb.TopicInfo(uid="u"))
-    journal = SegmentJournal(folder / "u" / "s", opened, NoMeter(), file_bytes)
+    recycled = RecycledFiles(folder / "recycled", lambda nbytes: None)
+    journal = SegmentJournal(folder / "u" / "s", opened, NoMeter(), recycled, lambda: None, file_bytes)
     journal.create()
     end = 0
     for some in values:
         entry = pb.ReplicationBatch.Entry(producer="p", epoch=1, sequence=end, rows=len(some))
         header = pb.ReplicationBatch(base_offset=end, entries=[entry], watermark=end)
-        journal.append(end, end + len(some), header.SerializeToString(), rows(some).serialize())
+        journal.append(end, end + len(some), header.SerializeToString(), rows(some))
         end += len(some)
     journal.close()
 
@@ -97,12 +169,17 @@ def test_a_damaged_journal_gives_its_beginning_and_says_that_it_is_incomplete(
         files = sorted(it for it in (folder / "u" / "s").iterdir() if first_offset(it) is not None)
         damaged = data.draw(st.sampled_from(files))
         content = bytearray(damaged.read_bytes())
-        content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        records = scan(content).size
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at] ^= 1 << data.draw(st.integers(0, 7))
         damaged.write_bytes(content)
-        (log,) = recover(folder, None)
+        (log,) = recover(folder, None).logs
         assert not log.complete
         found = values_of(log)
-        assert found == values[: len(found)] and len(found) < len(values)
+        assert found == values[: len(found)]
+        assert len(found) < len(values) or (damaged == files[-1] and at >= records), (
+            "or only the mark of the end is damaged"
+        )
         assert log.end == sum(map(len, found))
 
 
@@ -118,7 +195,7 @@ def test_a_journal_that_was_cut_off_while_it_was_written_is_complete_up_to_there
         content = last.read_bytes()
         kept = content[: data.draw(st.integers(0, len(content)))]
         last.write_bytes(kept)
-        (log,) = recover(folder, None)
+        (log,) = recover(folder, None).logs
         found = values_of(log)
         assert log.complete, log.problem
         assert found == values[: len(found)]
@@ -135,7 +212,7 @@ def test_a_missing_file_makes_a_journal_incomplete(values: list[list[bytes]], da
         files = sorted(it for it in (folder / "u" / "s").iterdir() if first_offset(it) is not None)
         number = data.draw(st.integers(1, len(files) - 2))
         files[number].unlink()
-        (log,) = recover(folder, None)
+        (log,) = recover(folder, None).logs
         assert not log.complete
         assert values_of(log) == values[:number]
         assert log.watermark == sum(map(len, values[:-1])), "later records say what was acked"
@@ -143,7 +220,7 @@ def test_a_missing_file_makes_a_journal_incomplete(values: list[list[bytes]], da
 
 def test_rows_of_a_recovered_log_are_not_copied(tmp_path: Path) -> None:
     write(tmp_path, [[b"x" * 1_000_000]], 1 << 20)
-    (log,) = recover(tmp_path, None)
+    (log,) = recover(tmp_path, None).logs
     before = pa.total_allocated_bytes()
     ((_, batch),) = log.messages(rows([b"x"]).schema)
     assert batch.num_rows == 1

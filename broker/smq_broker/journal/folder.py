@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from smq_broker.journal.recovery import RecoveredLog, recover
+from smq_broker.journal.recycled_files import RecycledFiles
 from smq_broker.journal.segment_files import folder_name, name_of, segment_folder
 from smq_broker.journal.segment_journal import JournalMeter, SegmentJournal
 from smq_core.errors import InvalidRequest
@@ -24,6 +26,12 @@ from smq_storage.process.boot import boot_id
 
 LOCK = "lock"
 PROCESS = "process.json"
+NOT_WHOLE_PROCESS = "process.not-whole.json"
+"""The name of ``process.json`` after a segment was opened without a journal."""
+MAX_WITHOUT_LOGS = 10
+"""So many former incarnations without any log are kept, because their journals prove what they did not host."""
+RECYCLED = "+recycled"
+"""No incarnation has a folder of this name, because a plus is quoted there."""
 LOCK_WAIT_SECONDS = 5.0
 LOCK_CHECK_SECONDS = 0.05
 
@@ -35,16 +43,22 @@ class _Process(BaseModel):
 
     boot: str
     root: str
+    marks_missing: bool = False
+    """Whether it renames this file before it hosts a segment without a journal. Older brokers do not."""
 
 
 @dataclass(slots=True)
 class FormerIncarnation:
-    """What a process that has ended left. ``same_root`` is True if it used the filer's root that this process uses."""
+    """What a process that has ended left. ``same_root`` is True if it used the filer's root that this process uses.
+
+    Its journal is ``whole`` if every unsealed segment of which it acked a message has a log, complete or not.
+    """
 
     incarnation: str
     folder: Path
     same_root: bool
     logs: list[RecoveredLog] = field(default_factory=list)
+    whole: bool = False
 
     def remove(self) -> None:
         """Deletes all that it left."""
@@ -58,8 +72,9 @@ class JournalFolder:
         self._folder = folder
         self._incarnation = incarnation
         self._meter = meter
-        self._process = _Process(boot=boot_id(), root=root)
+        self._process = _Process(boot=boot_id(), root=root, marks_missing=True)
         self._own = folder / folder_name(incarnation)
+        self._recycled = RecycledFiles(folder / RECYCLED, meter.resized)
         self._lock_fd: int | None = None
 
     def lock(self, wait: float = LOCK_WAIT_SECONDS) -> None:
@@ -77,6 +92,7 @@ class JournalFolder:
                     )
                 time.sleep(LOCK_CHECK_SECONDS)
             self._lock_fd = fd
+            self._recycled.remove_former()
             if self._own.exists():
                 raise InvalidRequest(
                     f"the incarnation {self._incarnation} has been used before: give each start of a broker a new one"
@@ -85,25 +101,34 @@ class JournalFolder:
             raise InvalidRequest(f"the journal {self._folder} cannot be used: {error}") from error
 
     def recover(self) -> list[FormerIncarnation]:
-        """What former incarnations left. Those without any segment are deleted, foreign folders are left alone."""
-        found = []
+        """What former incarnations left. Those that say nothing are deleted, foreign folders are left alone."""
+        with_logs, without = [], []
         for folder in sorted(it for it in self._folder.iterdir() if it.is_dir() and it != self._own):
             try:
-                is_ours = (folder / PROCESS).exists() or any(folder.glob("*/*/*.json"))
-                former = self._recover(folder) if is_ours else None
+                is_ours = any((folder / it).exists() for it in (PROCESS, NOT_WHOLE_PROCESS))
+                former = self._recover(folder) if is_ours or any(folder.glob("*/*/*.json")) else None
+                if former is not None and former.logs:
+                    with_logs.append(former)
+                elif former is not None and former.whole:
+                    without.append(((folder / PROCESS).stat().st_mtime, former))
+                elif former is not None:
+                    former.remove()
             except OSError as error:
                 log.error("journal.unreadable", folder=str(folder), error=str(error))
-                continue
-            if former is not None and former.logs:
-                found.append(former)
-            elif former is not None:
-                former.remove()
-        return found
+        newest_first = [it for _, it in sorted(without, key=lambda found: found[0], reverse=True)]
+        for former in newest_first[MAX_WITHOUT_LOGS:]:
+            former.remove()
+        return [*with_logs, *newest_first[:MAX_WITHOUT_LOGS]]
 
     def _recover(self, folder: Path) -> FormerIncarnation:
-        process = _read_process(folder)
+        is_marked = not (folder / PROCESS).exists()
+        process = _read_process(folder / (NOT_WHOLE_PROCESS if is_marked else PROCESS))
+        problem = self._problem(process)
+        found = recover(folder, problem)
         same_root = process is not None and process.root == self._process.root
-        return FormerIncarnation(name_of(folder), folder, same_root, recover(folder, self._problem(process)))
+        names_all = process is not None and process.marks_missing and not is_marked
+        whole = names_all and same_root and problem is None and not found.unusable
+        return FormerIncarnation(name_of(folder), folder, same_root, found.logs, whole)
 
     def begin(self) -> None:
         """Creates the folder of this incarnation, before the first segment. Raises InvalidRequest."""
@@ -116,7 +141,12 @@ class JournalFolder:
     def segment(self, opened: pb.OpenSegment) -> SegmentJournal:
         """The journal of a segment that this incarnation hosts. Nothing is written before ``create``."""
         folder = segment_folder(self._own, opened.topic.uid, opened.segment.name)
-        return SegmentJournal(folder, opened, self._meter)
+        return SegmentJournal(folder, opened, self._meter, self._recycled, self._mark_not_whole)
+
+    def _mark_not_whole(self) -> None:
+        """Lets no later process conclude that segments without a log were not hosted here. Raises OSError."""
+        with suppress(FileNotFoundError):  # it is marked already, or somebody deleted the file, which says the same
+            (self._own / PROCESS).rename(self._own / NOT_WHOLE_PROCESS)
 
     def unlock(self) -> None:
         """Lets another process use the folder. Only tests need it: the end of the process does the same."""
@@ -141,8 +171,8 @@ def _try_lock(fd: int) -> bool:
     return True
 
 
-def _read_process(folder: Path) -> _Process | None:
+def _read_process(path: Path) -> _Process | None:
     try:
-        return _Process.model_validate_json((folder / PROCESS).read_bytes())
+        return _Process.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None

@@ -35,7 +35,9 @@ class JournalMetrics(Collector):
             self.failures += 1
 
     def collect(self) -> Iterable[Metric]:
-        disk = GaugeMetricFamily("smq_journal_disk_bytes", "Size of the journal's files.")
+        disk = GaugeMetricFamily(
+            "smq_journal_disk_bytes", "Size of the journal's files, also of those to be used again."
+        )
         disk.add_metric([], self.disk_bytes)
         written = CounterMetricFamily("smq_journal_bytes", "Bytes written to the journal.")
         written.add_metric([], self.written_bytes)

@@ -1,33 +1,57 @@
-"""The format of a journal file: records, one after another. Only this module knows how bytes become records.
+"""The format of a journal file. Only this module knows how bytes become records.
 
-A record is a prefix of 32 bytes (little endian), then a header (the protobuf of a replication message), then a body
-(its rows as one Arrow IPC message)::
+A file begins with a mark that has a random nonce. Records follow, and a mark for their end. A file is used several
+times, so the bytes behind that may be of its former records::
 
-    4 bytes  magic, whose last byte is the version
-    u32      length of the header        u64  length of the body
-    u64      xxh3_64 of header, padding and body
-    u64      xxh3_64 of the 24 bytes before
+    FILE  record  record  record  END  former bytes
 
-Zeros pad the header to a multiple of 8 bytes, so that the buffers in the body are aligned. The prefix has a checksum of
-its own, so that a damaged length is never mistaken for a record that was cut off by the end of the process.
+A mark is 24 bytes (little endian)::
+
+    4 bytes  kind; the last byte of FILE is the version
+    u32, u64 the nonce in FILE (second field), the lengths of header and body in RECORD, zeros in END
+    u64      xxh3_64 of the 16 bytes before
+
+A record is a RECORD mark, a header (the protobuf of a replication message), a body (its rows as one Arrow IPC message)
+and a u64 with the xxh3_64 of what is between. Zeros before the body align its buffers to 8 bytes. Zeros after it align
+the next mark to 32 bytes.
+
+All checksums are seeded with the nonce and the position, so former records never count.
+
+One write replaces the END mark by a record and another END mark. Its bytes appear in their order if the process is
+killed meanwhile, and those of one page at once. No mark crosses a page, and a record's checksum is in the page of the
+mark behind it. So a record without its checksum, which no mark follows, is the one that was being written.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import xxhash
 
-MAGIC = b"SMQ\x01"
-_FIELDS = struct.Struct("<4sIQQ")
+FILE = b"SMQ\x02"
+RECORD = b"RECD"
+END = b"END\x00"
+
+_FIELDS = struct.Struct("<4sIQ")
+_MARK = struct.Struct("<4sIQQ")
 _CHECKSUM = struct.Struct("<Q")
-PREFIX_BYTES = _FIELDS.size + _CHECKSUM.size
-_ALIGNMENT = 8
+
+RECORDS_AT = _MARK.size
+"""Where the first record begins."""
+EMPTY_BYTES = 2 * _MARK.size
+"""The size of a file without records."""
+END_BYTES = _MARK.size
+"""What a file has behind its last record."""
+
+_BODY_ALIGNMENT = 8
+_RECORD_ALIGNMENT = 32
+_PAGE = 4096
+"""Pages of other sizes are multiples of it."""
 
 Bytes: TypeAlias = bytes | memoryview | pa.Buffer
 
@@ -41,16 +65,18 @@ class FileState(Enum):
     """With the beginning of a record, because the process ended while it wrote."""
     DAMAGED = "damaged"
     """With bytes that are not a record."""
+    FOREIGN = "of another version"
+    """Nothing is known of it, because another version of this program wrote it."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
+class StoredRecord(NamedTuple):
     """Where a record's parts are in its file, in bytes."""
 
     header_at: int
     header_length: int
     body_at: int
     body_length: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,75 +86,118 @@ class ScannedFile:
     records: tuple[StoredRecord, ...]
     state: FileState
 
+    @property
+    def size(self) -> int:
+        """In bytes, without what is behind the records."""
+        return self.records[-1].end if self.records else 0
 
-def record_parts(header: bytes, body: Bytes) -> list[Bytes]:
-    """One record as buffers to write one after another."""
-    padding = bytes(-len(header) % _ALIGNMENT)
-    payload = xxhash.xxh3_64(header)
-    payload.update(padding)
-    payload.update(body)  # type: ignore[arg-type]
-    fields = _FIELDS.pack(MAGIC, len(header), _length(body), payload.intdigest())
-    prefix = fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
-    return [prefix + header + padding, body]
+
+def empty_file(nonce: int) -> bytes:
+    """The first ``EMPTY_BYTES`` of a file without records. ``nonce`` has 64 random bits."""
+    return _mark(FILE, 0, nonce, 0) + _mark(END, 0, 0, nonce ^ RECORDS_AT)
+
+
+def record_parts(nonce: int, at: int, header: bytes, body: Sequence[Bytes]) -> tuple[list[Bytes], int]:
+    """The buffers to write at ``at``, where the records end, and their end thereafter. ``body`` is in some parts."""
+    body_length = sum(_length(part) for part in body)
+    body_at, body_end, end = _layout(at, len(header), body_length)
+    seed = nonce ^ at
+    checksum = xxhash.xxh3_64(seed=seed)
+    padded = header.ljust(body_at - at - _MARK.size, b"\0")
+    padding = bytes(end - _CHECKSUM.size - body_end)
+    for part in (padded, *body, padding):
+        checksum.update(part)  # type: ignore[arg-type]
+    begin = _mark(RECORD, len(header), body_length, seed) + padded
+    rest = padding + _CHECKSUM.pack(checksum.intdigest()) + _mark(END, 0, 0, nonce ^ end)
+    return [begin, *body, rest], end
 
 
 def scan(data: bytes | memoryview) -> ScannedFile:
     """Checks the records of a whole file."""
     view = memoryview(data)
+    nonce = _nonce(view)
+    if isinstance(nonce, FileState):
+        return ScannedFile((), nonce)
     records: list[StoredRecord] = []
-    at = 0
-    while at < len(view):
-        found = _record_at(view, at)
+    at = RECORDS_AT
+    while True:
+        found = _record_at(view, at, nonce)
         if isinstance(found, FileState):
             return ScannedFile(tuple(records), found)
         records.append(found)
-        at = found.body_at + found.body_length
-    return ScannedFile(tuple(records), FileState.WHOLE)
+        at = found.end
 
 
 def readable_records(data: bytes | memoryview) -> Iterator[StoredRecord]:
     """All undamaged records of a damaged file that can be found: those whose lengths can be followed from the start."""
     view = memoryview(data)
-    at = 0
-    while at + PREFIX_BYTES <= len(view):
-        lengths = _lengths(view[at : at + PREFIX_BYTES])
-        if lengths is None:
-            return
-        found = _record_at(view, at)
+    nonce = _nonce(view)
+    if isinstance(nonce, FileState):
+        return
+    at = RECORDS_AT
+    while (mark := _read_mark(view, at, nonce ^ at)) is not None and mark[0] == RECORD:
+        found = _record_at(view, at, nonce)
         if isinstance(found, StoredRecord):
             yield found
-        at += PREFIX_BYTES + _padded(lengths[0]) + lengths[1]
+        _, _, at = _layout(at, mark[1], mark[2])
 
 
-def _record_at(view: memoryview, at: int) -> StoredRecord | FileState:
-    if at + PREFIX_BYTES > len(view):
+def _nonce(view: memoryview) -> int | FileState:
+    """The nonce of a file, or the state of one without."""
+    mark = _read_mark(view, 0, 0)
+    if mark is not None and mark[0] == FILE:
+        return mark[2]
+    if not view:
+        return FileState.WHOLE
+    if len(view) < _MARK.size:
         return FileState.TORN
-    lengths = _lengths(view[at : at + PREFIX_BYTES])
-    if lengths is None:
-        return FileState.DAMAGED
-    header_length, body_length, checksum = lengths
-    header_at = at + PREFIX_BYTES
-    body_at = header_at + _padded(header_length)
-    end = body_at + body_length
+    kind = bytes(view[: len(FILE)])
+    return FileState.FOREIGN if kind[:-1] == FILE[:-1] and kind != FILE else FileState.DAMAGED
+
+
+def _record_at(view: memoryview, at: int, nonce: int) -> StoredRecord | FileState:
+    seed = nonce ^ at
+    mark = _read_mark(view, at, seed)
+    if mark is None:
+        return FileState.TORN if at + _MARK.size > len(view) else FileState.DAMAGED
+    kind, header_length, body_length = mark
+    if kind != RECORD:
+        return FileState.WHOLE if kind == END else FileState.DAMAGED
+    header_at = at + _MARK.size
+    body_at, _, end = _layout(at, header_length, body_length)
+    checksum_at = end - _CHECKSUM.size
     if end > len(view):
         return FileState.TORN
-    if xxhash.xxh3_64_intdigest(view[header_at:end]) != checksum:  # type: ignore[arg-type]
-        return FileState.DAMAGED
-    return StoredRecord(header_at, header_length, body_at, body_length)
+    if xxhash.xxh3_64_intdigest(view[header_at:checksum_at], seed) != _CHECKSUM.unpack_from(view, checksum_at)[0]:  # type: ignore[arg-type]
+        return FileState.TORN if _read_mark(view, end, nonce ^ end) is None else FileState.DAMAGED
+    return StoredRecord(header_at, header_length, body_at, body_length, end)
 
 
-def _lengths(prefix: memoryview) -> tuple[int, int, int] | None:
-    """Length of header, length of body, checksum; None if the prefix is damaged."""
-    fields = prefix[: _FIELDS.size]
-    if _CHECKSUM.unpack(prefix[_FIELDS.size :])[0] != xxhash.xxh3_64_intdigest(fields):  # type: ignore[arg-type]
+def _layout(at: int, header_length: int, body_length: int) -> tuple[int, int, int]:
+    """Where the body of a record begins and ends, and where the next mark is."""
+    body_at = at + _MARK.size + header_length + -header_length % _BODY_ALIGNMENT
+    body_end = body_at + body_length
+    end = body_end + _CHECKSUM.size
+    end += -end % _RECORD_ALIGNMENT
+    if end % _PAGE == 0:
+        end += _RECORD_ALIGNMENT
+    return body_at, body_end, end
+
+
+def _mark(kind: bytes, first: int, second: int, seed: int) -> bytes:
+    fields = _FIELDS.pack(kind, first, second)
+    return fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields, seed))
+
+
+def _read_mark(view: memoryview, at: int, seed: int) -> tuple[bytes, int, int] | None:
+    """Kind and both fields; None if there is no such mark."""
+    if at + _MARK.size > len(view):
         return None
-    magic, header_length, body_length, checksum = _FIELDS.unpack(fields)
-    return (header_length, body_length, checksum) if magic == MAGIC else None
+    kind, first, second, checksum = _MARK.unpack_from(view, at)
+    if checksum != xxhash.xxh3_64_intdigest(view[at : at + _FIELDS.size], seed):  # type: ignore[arg-type]
+        return None
+    return kind, first, second
 
 
-def _padded(length: int) -> int:
-    return length + -length % _ALIGNMENT
-
-
-def _length(body: Bytes) -> int:
-    return body.size if isinstance(body, pa.Buffer) else len(body)
+def _length(part: Bytes) -> int:
+    return part.size if isinstance(part, pa.Buffer) else len(part)

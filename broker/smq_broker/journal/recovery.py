@@ -10,9 +10,22 @@ import pyarrow as pa
 import structlog
 from google.protobuf.message import DecodeError
 
-from smq_broker.journal.record_format import FileState, ScannedFile, StoredRecord, readable_records, scan
+from smq_broker.journal.record_format import (
+    EMPTY_BYTES,
+    FileState,
+    ScannedFile,
+    StoredRecord,
+    readable_records,
+    scan,
+)
 from smq_broker.journal.segment_files import BROKEN_DEFINITION, DEFINITION, REMOVED, first_offset, read_definition
 from smq_proto.v1 import data_pb2 as pb
+
+_DESCRIPTIONS = {
+    FileState.TORN: "damaged: only the last file can end in the middle of a record",
+    FileState.DAMAGED: "damaged",
+    FileState.FOREIGN: "of another version of the broker, which cannot be read",
+}
 
 log = structlog.get_logger(__name__)
 
@@ -54,20 +67,42 @@ class RecoveredLog:
         self._records.clear()
 
 
-def recover(folder: Path, problem: str | None) -> list[RecoveredLog]:
+@dataclass(slots=True)
+class RecoveredFolder:
+    """What is left of the segments of one incarnation. ``unusable``: of some nothing says what they were."""
+
+    logs: list[RecoveredLog] = field(default_factory=list)
+    unusable: bool = False
+
+
+def recover(folder: Path, problem: str | None) -> RecoveredFolder:
     """The logs of all segments in the folder of one incarnation.
 
     ``problem`` says why none of them can be complete, if that is known. Raises OSError if the folder cannot be listed.
     """
-    found = []
+    found = RecoveredFolder()
     for topic in sorted(it for it in folder.iterdir() if it.is_dir()):
         for segment in sorted(it for it in topic.iterdir() if it.is_dir()):
             if segment.name.endswith(REMOVED):
                 continue
             recovered = _recover_segment(segment, problem)
             if recovered is not None:
-                found.append(recovered)
+                found.logs.append(recovered)
+            elif _was_opened(segment):
+                found.unusable = True
+                log.error(
+                    "journal.unusable",
+                    folder=str(segment),
+                    advice=f"{DEFINITION} is missing or damaged, so only other replicas can have these messages",
+                )
     return found
+
+
+def _was_opened(folder: Path) -> bool:
+    """Whether a segment without a readable definition may have had messages. Its first file is created before that."""
+    records = [path for path in folder.iterdir() if first_offset(path) is not None]
+    defined = (folder / DEFINITION).exists() or (folder / BROKEN_DEFINITION).exists()
+    return defined or any(first_offset(path) or path.stat().st_size > EMPTY_BYTES for path in records)
 
 
 def _recover_segment(folder: Path, problem: str | None) -> RecoveredLog | None:
@@ -84,12 +119,6 @@ def _recover_segment(folder: Path, problem: str | None) -> RecoveredLog | None:
             problem = problem or "a write to this journal failed"
         break
     if opened is None:
-        if any(first_offset(path) is not None and path.stat().st_size for path in folder.iterdir()):
-            log.error(
-                "journal.unusable",
-                folder=str(folder),
-                advice=f"{DEFINITION} is missing or damaged, so only other replicas can have these messages",
-            )
         return None
     recovered = RecoveredLog(folder, opened, problem)
     try:
@@ -111,8 +140,8 @@ def _read_files(recovered: RecoveredLog) -> None:
         # The file is read and not only mapped, because a failing disk would end the process when the mapping is used.
         data = path.read_bytes()
         scanned = scan(data)
-        recovered.size += len(data)
-        if not data:
+        recovered.size += scanned.size
+        if not scanned.records and scanned.state in (FileState.WHOLE, FileState.TORN):
             # The last file has no records after all messages reached the filer, or if the process ended at once.
             if first > recovered.end or number + 1 < len(files):
                 contiguous = _damaged(recovered, f"{path.name} is empty")
@@ -121,7 +150,7 @@ def _read_files(recovered: RecoveredLog) -> None:
         contiguous = contiguous and _add_records(recovered, mapped, scanned, first, path.name)
         torn_at_the_end = scanned.state is FileState.TORN and number + 1 == len(files)
         if scanned.state is not FileState.WHOLE and not torn_at_the_end:
-            contiguous = _damaged(recovered, f"{path.name} is damaged")
+            contiguous = _damaged(recovered, f"{path.name} is {_DESCRIPTIONS[scanned.state]}")
         if not contiguous:
             for record in readable_records(data):
                 recovered.watermark = max(recovered.watermark, _header(mapped, record).watermark)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -77,10 +76,13 @@ def read_definition(path: Path) -> pb.OpenSegment | None:
         return None
 
 
-def mark_broken(folder: Path) -> None:
-    """Lets no recovery take these files for complete. Raises OSError."""
-    with suppress(FileNotFoundError):  # somebody deleted the journal, so there is nothing to recover
+def mark_broken(folder: Path) -> bool:
+    """Lets no recovery take these files for complete. False if somebody deleted them. Raises OSError."""
+    try:
         (folder / DEFINITION).rename(folder / BROKEN_DEFINITION)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _checksum(text: str) -> str:

@@ -1,27 +1,35 @@
-"""Writes one segment's journal: appends records, and deletes files whose messages are in the filer.
+"""Writes one segment's journal: appends records, and gives up files whose messages are in the filer.
 
 Nothing is synced to the disk: the page cache outlives the process, and a machine's failure is what followers are for.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from smq_broker.journal.record_format import Bytes, record_parts
-from smq_broker.journal.segment_files import REMOVED, mark_broken, records_file, write_definition
+import pyarrow as pa
+
+from smq_broker.journal.record_format import EMPTY_BYTES, END_BYTES, RECORDS_AT, Bytes, empty_file, record_parts
+from smq_broker.journal.recycled_files import RecycledFiles
+from smq_broker.journal.row_encoder import RowEncoder
+from smq_broker.journal.segment_files import REMOVED, first_offset, mark_broken, records_file, write_definition
 from smq_proto.v1 import data_pb2 as pb
 
 FILE_BYTES = 16 * 1024 * 1024
-"""A file that has as many bytes gets no more records."""
+"""A file that has as many bytes of records gets no more."""
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_MAX_BUFFERS = os.sysconf("SC_IOV_MAX")
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class JournalMeter(Protocol):
@@ -38,24 +46,38 @@ class JournalMeter(Protocol):
 
 @dataclass(slots=True)
 class _File:
-    """``end`` is the offset after its last message; ``size`` is in bytes."""
+    """``end`` is the offset after its last message. ``size`` is in bytes, and so is ``at``, where its records end."""
 
     path: Path
     end: int
-    size: int = 0
+    nonce: int
+    size: int
+    at: int = RECORDS_AT
 
 
 class SegmentJournal:
     """Safe from many threads. ``lock`` is held for each change of files, and orders the writers of one segment.
 
+    ``mark_not_whole`` records that this incarnation hosts a segment that its journal does not name. May raise OSError.
     All methods raise OSError if the disk fails; then the caller calls ``give_up``.
     """
 
-    def __init__(self, folder: Path, opened: pb.OpenSegment, meter: JournalMeter, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        opened: pb.OpenSegment,
+        meter: JournalMeter,
+        recycled: RecycledFiles,
+        mark_not_whole: Callable[[], None],
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
         self.lock = threading.RLock()
         self.folder = folder
         self._opened = opened
         self._meter = meter
+        self._recycled = recycled
+        self._encoder = RowEncoder()
+        self._mark_not_whole = mark_not_whole
         self._file_bytes = file_bytes
         self._created = False
         self.ended = False
@@ -70,40 +92,50 @@ class SegmentJournal:
             if not self._created and not self.ended:
                 # A folder with a definition always has a file of records, so that a missing one is noticed.
                 self.folder.mkdir(parents=True, exist_ok=True)
-                self._begin_file(0)
+                self._begin_file(0, reuse=False)
                 write_definition(self.folder, self._opened)
                 self._created = True
 
-    def append(self, first: int, end: int, header: bytes, body: Bytes) -> None:
-        """Writes one record with the messages ``first .. end - 1``. After an error part of it may be there."""
+    def append(self, first: int, end: int, header: bytes, rows: pa.RecordBatch) -> None:
+        """Writes one record with the messages ``first .. end - 1``. After an error part of it may be there.
+
+        May raise ArrowException.
+        """
         with self.lock:
             if self.ended:
                 return
             self.create()
-            parts = record_parts(header, body)
-            if self._files[-1].size >= self._file_bytes:
-                self._begin_file(first)
+            body = self._encoder.encode(rows)
+            if self._files[-1].at >= RECORDS_AT + self._file_bytes:
+                self._begin_file(first, reuse=True)
             current = self._files[-1]
+            assert self._fd is not None
             began = time.perf_counter()
-            size = self._write(parts)
-            current.size += size
-            current.end = end
-            self._meter.written(size, time.perf_counter() - began)
-            self._meter.resized(size)
+            parts, record_end = record_parts(current.nonce, current.at, header, body)
+            self._write(self._fd, parts, current.at)
+            self._meter.written(record_end - current.at, time.perf_counter() - began)
+            current.at, current.end = record_end, end
+            self._resize(current, max(current.size, record_end + END_BYTES))
 
     def trim(self, chain_end: int) -> None:
-        """Deletes the files whose messages are all below the chain's end. The last file stays, without records."""
+        """Gives up the files whose messages are all below the chain's end. The last file stays, without records."""
         with self.lock:
             self.trimmed_to = max(self.trimmed_to, chain_end)
             while self._files and self._files[0].end <= chain_end and (len(self._files) > 1 or self._fd is None):
-                self._meter.resized(-self._files[0].size)
-                self._files.popleft().path.unlink(missing_ok=True)
-            if self._fd is None or not self._files[-1].size or self._files[-1].end > chain_end:
+                done = self._files.popleft()
+                self._resize(done, 0)
+                if self.ended:
+                    done.path.unlink(missing_ok=True)  # the disk failed
+                else:
+                    self._recycled.add(done.path)
+            if self._fd is None or self._files[-1].at == RECORDS_AT or self._files[-1].end > chain_end:
                 return
             current = self._files[-1]
-            os.ftruncate(self._fd, 0)
-            self._meter.resized(-current.size)
-            current.size = 0
+            current.nonce = _new_nonce()
+            self._write(self._fd, [empty_file(current.nonce)], 0)
+            current.at = RECORDS_AT
+            os.ftruncate(self._fd, EMPTY_BYTES)  # many segments that are seldom used must not keep large files
+            self._resize(current, EMPTY_BYTES)
             renamed = records_file(self.folder, current.end)
             current.path.rename(renamed)
             current.path = renamed
@@ -111,46 +143,71 @@ class SegmentJournal:
     def remove(self) -> None:
         """Deletes the journal, because the segment is sealed. Nothing is written any more."""
         with self.lock:
-            self.ended = True
+            failed, self.ended = self.ended, True
             self.close()
-            self._meter.resized(-sum(file.size for file in self._files))
+            for file in self._files:
+                self._resize(file, 0)
             self._files.clear()
             if self._created:
                 self._created = False
-                remove_folder(self.folder)
+                remove_folder(self.folder, None if failed else self._recycled)
 
     def give_up(self) -> None:
-        """Marks the journal as incomplete after an error. Nothing is written any more, but files are still trimmed."""
+        """Marks the journal as incomplete after an error. Nothing is written any more, but files are still trimmed.
+
+        Where nothing says that the segment was hosted, the mark is on the incarnation. Neither needs space on the disk.
+        """
         with self.lock:
             if self.ended:
                 return
             self.ended = True
             self._meter.failed()
             self.close()
-            if self._created:
-                mark_broken(self.folder)
+            if not (self._created and mark_broken(self.folder)):
+                self._mark_not_whole()
 
-    def _begin_file(self, first: int) -> None:
+    def _begin_file(self, first: int, *, reuse: bool) -> None:
+        """Lets records go to a new file, or to a recycled one if there is one and ``reuse`` is True."""
         path = records_file(self.folder, first)
-        fd = os.open(path, _FLAGS, 0o644)
+        recycled = self._recycled.take() if reuse else None
+        fd = os.open(path, _FLAGS, 0o644) if recycled is None else recycled.fd
+        nonce = _new_nonce()
+        try:
+            self._write(fd, [empty_file(nonce)], 0)
+            if recycled is not None:
+                recycled.path.rename(path)  # only now, because its former records are not of this segment
+        except BaseException:
+            os.close(fd)
+            raise
         if self._fd is not None:
             os.close(self._fd)
         self._fd = fd
-        self._files.append(_File(path, first))
+        file = _File(path, first, nonce, 0)
+        self._files.append(file)
+        self._resize(file, EMPTY_BYTES if recycled is None else recycled.size)
 
-    def _write(self, parts: list[Bytes]) -> int:
+    def _write(self, fd: int, parts: list[Bytes], at: int) -> None:
         """Writes all bytes. A call writes less than that if the disk becomes full, and the next one fails."""
-        assert self._fd is not None
-        views = [memoryview(part) for part in parts]
-        size = left = sum(view.nbytes for view in views)
-        while True:
-            written = os.writev(self._fd, views)
-            left -= written
-            if not left:
-                return size
-            while written >= views[0].nbytes:
-                written -= views.pop(0).nbytes
-            views[0] = views[0][written:]
+        views = [memoryview(part).cast("B") for part in parts if len(part)]
+        while views:
+            try:
+                written = os.pwritev(fd, views[:_MAX_BUFFERS], at)
+            except OSError as error:
+                if error.errno in _NO_SPACE and self._recycled.clear():
+                    continue
+                raise
+            at += written
+            done = 0
+            while done < len(views) and written >= views[done].nbytes:
+                written -= views[done].nbytes
+                done += 1
+            del views[:done]
+            if written:
+                views[0] = views[0][written:]
+
+    def _resize(self, file: _File, size: int) -> None:
+        self._meter.resized(size - file.size)
+        file.size = size
 
     def close(self) -> None:
         """Closes the file. Everything that was written stays."""
@@ -159,15 +216,23 @@ class SegmentJournal:
             self._fd = None
 
 
-def remove_folder(folder: Path) -> None:
-    """Deletes a segment's folder, and its parent if that is empty. Raises OSError.
+def remove_folder(folder: Path, recycled: RecycledFiles | None = None) -> None:
+    """Deletes a segment's folder, and its parent if that is empty. Its files of records are recycled. Raises OSError.
 
     The rename comes first, so that no recovery finds half of the files.
     """
     removed = folder.with_name(folder.name + REMOVED)
     folder.rename(removed)
+    if recycled is not None:
+        for path in list(removed.iterdir()):
+            if first_offset(path) is not None:
+                recycled.add(path)
     shutil.rmtree(removed)
     try:
         folder.parent.rmdir()
     except OSError:
         return  # it has other segments
+
+
+def _new_nonce() -> int:
+    return int.from_bytes(os.urandom(8), "little")

@@ -26,6 +26,8 @@ from smq_storage.object_store.store import Store
 
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 10.0
+WITHOUT_LOGS_SECONDS = 600.0
+"""So long a former incarnation whose journal is whole is reported after its last log, if it had any."""
 
 log = structlog.get_logger(__name__)
 
@@ -52,19 +54,27 @@ class RecoveredLogs:
         self._held: dict[Key, _UnsealedLog] = {}
         self._sealed: dict[Key, RecoveredSegment] = {}
         """They answer repeated requests, and say what was acked beyond their end."""
-        self._known: set[str] = set()
-        for former in formers:
-            self._known.add(former.incarnation)
+        self._formers = {former.incarnation: former for former in formers}
+        for former in self._formers.values():
             self._add(former, clock)
+        self._reported = {name for name, former in self._formers.items() if former.whole}
+        """The former incarnations with whole journals, which say what these did not host."""
+        self._without_logs_since: dict[str, float] = {}
 
     def start(self, threads: ThreadSupervisor) -> None:
         """Raises Unavailable if the system starts no more threads."""
-        if self._held:
+        if self._held or self._reported:
             threads.start(Task("recovered-logs", self._run, endless=True))
 
     def incarnations(self) -> list[str]:
-        """The former incarnations with a log that is not sealed yet."""
-        return sorted({incarnation for incarnation, _, _ in self._unsealed()})
+        """The former incarnations in whose place this process answers the leader: those of which a log is not sealed.
+
+        A segment may have been planned on an incarnation that never opened it. So those with whole journals are listed
+        for some time without logs, to prove it.
+        """
+        unsealed = {incarnation for incarnation, _, _ in self._unsealed()}
+        with self._lock:
+            return sorted(unsealed | self._reported)
 
     def unsealed(self) -> list[HostedSegment]:
         return list(self._unsealed().values())
@@ -90,19 +100,30 @@ class RecoveredLogs:
 
     def holds(self, incarnation: str) -> bool:
         """Whether this process found the journal of that incarnation when it started."""
-        return incarnation in self._known
+        return incarnation in self._formers
 
     def find(self, incarnation: str, uid: str, segment: str) -> RecoveredSegment:
-        """Raises NotHosted: this process has nothing of that segment and never will."""
+        """Raises NotHosted: this process has nothing of that segment and never will.
+
+        In a whole journal that is certain: the incarnation never hosted the segment, or the segment is sealed.
+        """
         key = incarnation, uid, segment
         with self._lock:
             found = self._held[key].segment if key in self._held else self._sealed.get(key)
         if found is None:
-            raise NotHosted(f"the journal of {incarnation} has nothing of {segment}", segment=segment)
+            whole = self._formers[incarnation].whole
+            raise NotHosted(
+                f"the journal of {incarnation} has nothing of {segment}" + ("" if whole else ", and may be incomplete"),
+                segment=segment,
+                certain=whole,
+            )
         return found
 
     def poll(self) -> None:
-        """Forgets logs that are sealed, and those of segments that are gone. The seal watcher finds seal chunks."""
+        """Forgets logs that are sealed, and those of segments that are gone. The seal watcher finds seal chunks.
+
+        Incarnations without logs follow later.
+        """
         now = time.monotonic()
         with self._lock:
             held = list(self._held.items())
@@ -118,6 +139,7 @@ class RecoveredLogs:
                     continue
                 if reason is not None:
                     self._drop(key, it, reason)
+        self._drop_without_logs(now)
 
     def _run(self) -> None:
         while True:
@@ -135,6 +157,7 @@ class RecoveredLogs:
                 topic, segment = topic_from_pb(recovered.opened.topic), segment_from_pb(recovered.opened.segment)
             except (ValueError, SmqError) as error:
                 log.error("journal.unusable", folder=str(recovered.folder), error=str(error))
+                former.whole = False
                 continue
             chain = ChunkChain(self._store, topic.name, topic.uid, segment.name)
             hosted = RecoveredSegment(former.incarnation, topic, segment, recovered, chain, clock)
@@ -171,10 +194,24 @@ class RecoveredLogs:
                 self._sealed[key] = segment
             is_last = all(it.former is not held.former for it in self._held.values())
         try:
-            if is_last:
+            if is_last and not held.former.whole:
                 held.former.remove()
             else:
                 remove_folder(segment_folder(held.former.folder, segment.topic.uid, segment.name))
         except OSError as error:
             segment.log.warning("journal.remove_failed", error=str(error))
         self._on_change()
+
+    def _drop_without_logs(self, now: float) -> None:
+        """Deletes the journals whose last log was dropped long enough ago, and reports them no more."""
+        expired = []
+        with self._lock:
+            with_logs = {incarnation for incarnation, _, _ in self._held}
+            for incarnation in self._reported - with_logs:
+                if now - self._without_logs_since.setdefault(incarnation, now) >= WITHOUT_LOGS_SECONDS:
+                    self._reported.remove(incarnation)
+                    expired.append(self._formers[incarnation])
+        for former in expired:
+            former.remove()
+        if expired:
+            self._on_change()

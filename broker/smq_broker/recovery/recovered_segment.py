@@ -13,7 +13,7 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.batches import COPY_BELOW_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Compactor, compact
+from smq_broker.segments.payloads import Compactor, compact, payload_spans
 from smq_broker.segments.replication_messages import decode_entries
 from smq_core.errors import InvalidRequest, JournalIncomplete
 from smq_core.model.entities import SealOutcome, Segment, Topic
@@ -34,6 +34,8 @@ class RecoveredSegment(HostedSegment):
     ) -> None:
         self._recovered = log
         self._known_loss: int | None = None
+        self._has_gap = False
+        """Whether the filer's chain ended before the journal's beginning when it was read last."""
         super().__init__(
             topic,
             segment,
@@ -49,7 +51,8 @@ class RecoveredSegment(HostedSegment):
 
     @property
     def complete(self) -> bool:
-        return self._recovered.complete
+        """Whether nothing is known to be missing."""
+        return self._recovered.complete and not self._has_gap
 
     def check_complete(self, known_watermark: int = 0) -> None:
         """Raises JournalIncomplete unless journal and filer have all that this replica counted for the watermark.
@@ -60,8 +63,9 @@ class RecoveredSegment(HostedSegment):
         problem = log.problem
         if problem is None and (log.first or log.end < known_watermark):
             chain_end = self._chain_end()
-            if log.end > log.first > chain_end:
-                problem = log.problem = f"it begins at message {log.first}, and the filer ends at {chain_end}"
+            self._has_gap = log.end > log.first > chain_end
+            if self._has_gap:
+                problem = f"it begins at message {log.first}, and the filer ends at {chain_end}"
             elif max(log.end, chain_end) < known_watermark:
                 problem = f"it ends at {log.end}, but messages below {known_watermark} were acked"
         if problem is not None:
@@ -109,7 +113,7 @@ class RecoveredSegment(HostedSegment):
                 found.extend(entries)
                 if batch.get_total_buffer_size() < COPY_BELOW_BYTES:
                     # A record batch per small record would cost more than its rows.
-                    small = compactor.add([(entry.batch.payload, entry.batch.rows) for entry in entries])  # type: ignore[misc]
+                    small = compactor.add(payload_spans(entries))
                     if small is not None:
                         compact(small)
         except (pa.ArrowException, OSError, InvalidRequest) as error:

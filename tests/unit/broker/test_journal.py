@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,14 +14,19 @@ import pytest
 
 from smq_broker.journal import folder as folder_module
 from smq_broker.journal import segment_journal
+from smq_broker.journal.record_format import EMPTY_BYTES
 from smq_broker.journal.segment_journal import SegmentJournal
-from smq_core.errors import InvalidRequest, JournalIncomplete, NotHosted, Unavailable, WrongIncarnation
+from smq_broker.recovery import recovered_logs
+from smq_broker.recovery.recovered_segment import RecoveredSegment
+from smq_core.errors import InvalidRequest, JournalIncomplete, NotHosted, Unavailable
 from smq_core.model.entities import ChunkInfo, Layout, Segment
 from smq_core.model.lost_range import LostRange
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog.layouts import put_layout
 from smq_storage.catalog.topics import put_topic
+from smq_storage.object_store.store import open_store
 from support.data.raw_flight import rows
+from support.in_memory.broker_parts import BrokerParts
 from support.in_memory.journaled_brokers import JournaledBrokers
 from support.waiting import HANG_GUARD, eventually
 
@@ -57,7 +65,7 @@ def test_a_stored_tail_needs_no_records_and_loses_nothing(brokers: JournaledBrok
     brokers.write(VALUES)
     brokers.flush()
     for number in (0, 1):
-        eventually(lambda number=number: sum(it.stat().st_size for it in brokers.files(number)[:-1]) == 0)
+        eventually(lambda number=number: [it.stat().st_size for it in brokers.files(number)[:-1]] == [EMPTY_BYTES])
     brokers.restart()
     for number in (0, 1):
         outcome = brokers.seal_recovered(number, len(VALUES))
@@ -76,15 +84,9 @@ def test_a_sealed_segment_leaves_nothing(brokers: JournaledBrokers) -> None:
     assert brokers.files(0) == brokers.files(1) == []
     assert all(it.journal_metrics.disk_bytes == 0 for it in brokers.brokers)
     brokers.restart()
-    assert not brokers.brokers[0].recovered.incarnations()
-    with pytest.raises(WrongIncarnation):
-        brokers.seal_recovered(0)
-
-
-def test_a_restarted_broker_seals_nothing_that_its_former_process_did_not_have(brokers: JournaledBrokers) -> None:
-    brokers.restart()
+    assert not brokers.brokers[0].recovered.unsealed()
     with pytest.raises(NotHosted):
-        brokers.brokers[0].recovered.find(brokers.segment.replicas[0].incarnation, "another", brokers.segment.name)
+        brokers.seal_recovered(0)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -201,6 +203,21 @@ def test_a_journal_whose_beginning_is_missing_is_incomplete(
     assert not brokers.brokers[0].recovered.waiting(), "this process does not seal it by itself"
 
 
+def test_a_chain_that_was_read_too_early_leaves_a_journal_complete(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers.write(VALUES)
+    brokers.flush()
+    eventually(lambda: brokers.files(0)[0].stat().st_size == EMPTY_BYTES, "the journal is trimmed")
+    brokers.write(VALUES, "q")
+    brokers.restart()
+    with monkeypatch.context() as patched:
+        patched.setattr(RecoveredSegment, "_chain_end", lambda _: 0)
+        with pytest.raises(JournalIncomplete, match="the filer ends at 0"):
+            brokers.seal_recovered(0)
+    assert brokers.seal_recovered(0).end == 2 * len(VALUES)
+
+
 def test_a_journal_without_any_file_is_incomplete(brokers: JournaledBrokers) -> None:
     brokers.write(VALUES)
     for path in brokers.files(0):
@@ -229,7 +246,7 @@ def test_a_full_disk_stops_nothing_and_is_reported(brokers: JournaledBrokers, mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(segment_journal.os, "writev", fail)
+        patched.setattr(segment_journal.os, "pwritev", fail)
         brokers.write(VALUES, "q")
     brokers.write(VALUES, "r")
     for broker in brokers.brokers:
@@ -246,12 +263,17 @@ def test_a_disk_that_fails_while_a_segment_opens_leaves_it_without_a_journal(
     def fail(*_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
+    before = brokers.segment
+    brokers.write(VALUES)
     monkeypatch.setattr(segment_journal, "write_definition", fail)
     brokers.segment = brokers.open(*brokers.brokers, number=1)
     brokers.write(VALUES)
     brokers.restart()
-    with pytest.raises(NotHosted):
+    with pytest.raises(NotHosted, match="may be incomplete") as raised:
         brokers.seal_recovered(0)
+    assert raised.value.certain is False
+    brokers.segment = before
+    assert brokers.seal_recovered(0, len(VALUES)).end == len(VALUES), "its other journals are as good as before"
 
 
 def test_a_replica_that_cannot_mark_its_journal_acks_nothing_more(
@@ -260,13 +282,123 @@ def test_a_replica_that_cannot_mark_its_journal_acks_nothing_more(
     def fail(*_: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(segment_journal.os, "writev", fail)
+    monkeypatch.setattr(segment_journal.os, "pwritev", fail)
     monkeypatch.setattr(segment_journal, "mark_broken", fail)
     producer = brokers.brokers[0].produce(brokers.topic, brokers.segment)
     producer.send(0, rows([b"a"]))
     hosted = brokers.brokers[0].hosted(brokers.topic, brokers.segment)
     eventually(lambda: hosted.machine.state is not ReplicaState.OPEN, "it is fenced")
     assert not producer.acked
+
+
+def test_a_replica_that_can_neither_write_nor_mark_acks_nothing(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(segment_journal, "write_definition", fail)
+    monkeypatch.setattr(folder_module.Path, "rename", fail)
+    brokers.segment = brokers.open(*brokers.brokers, number=1)
+    for broker in brokers.brokers:
+        assert broker.hosted(brokers.topic, brokers.segment).machine.state is ReplicaState.FENCED
+
+
+# ---- what the absence of a log proves
+
+
+def is_certain(brokers: JournaledBrokers, incarnation: str = "i-b1") -> bool | None:
+    """Whether b1 says for certain that this incarnation never hosted a segment, which no process ever opened."""
+    with pytest.raises(NotHosted) as raised:
+        brokers.brokers[0].recovered.find(incarnation, brokers.topic.uid, "t-0-1024-9")
+    return raised.value.certain
+
+
+def process_file(brokers: JournaledBrokers) -> Path:
+    return brokers.folder / "b1" / "i-b1" / "process.json"
+
+
+def test_a_whole_journal_proves_what_was_never_hosted(brokers: JournaledBrokers) -> None:
+    brokers.restart()
+    assert is_certain(brokers) is True
+
+
+def test_a_journal_whose_last_log_is_sealed_is_still_a_proof(brokers: JournaledBrokers) -> None:
+    put_topic(brokers.store, brokers.topic)
+    brokers.restart()
+    brokers.seal_recovered(0)
+    brokers.brokers[0].recovered.poll()
+    assert brokers.brokers[0].recovered.incarnations() == ["i-b1"] and is_certain(brokers) is True
+    brokers.restart()
+    assert brokers.brokers[0].recovered.incarnations() == ["i-b1", "i-b1-2"]
+    assert is_certain(brokers) is is_certain(brokers, "i-b1-2") is True
+
+
+def test_journals_without_logs_are_kept_for_some_time(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_topic(brokers.store, brokers.topic)
+    brokers.restart()
+    monkeypatch.setattr(recovered_logs, "WITHOUT_LOGS_SECONDS", 0)
+    recovered = brokers.brokers[0].recovered
+    recovered.poll()
+    assert recovered.incarnations() == ["i-b1"], "its log is not sealed"
+    brokers.seal_recovered(0)
+    recovered.poll()
+    assert recovered.incarnations() == [] and not process_file(brokers).parent.exists()
+    assert is_certain(brokers) is True, "while this process runs, it knows"
+
+
+def test_only_the_newest_journals_without_logs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_module, "MAX_WITHOUT_LOGS", 2)
+    network: dict[str, BrokerParts] = {}
+    store = open_store("memory://")
+    for start in range(1, 6):
+        broker = BrokerParts("b1", store, network, journal=tmp_path, start=start)
+        process = tmp_path / broker.replica.incarnation / "process.json"
+        os.utime(process, (start, start))
+        if start < 5:
+            broker.kill()
+    assert broker.recovered.incarnations() == ["i-b1-3", "i-b1-4"]
+
+
+def test_a_journal_of_another_boot_proves_nothing(brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_module, "boot_id", lambda: "another boot")
+    brokers.restart()
+    assert is_certain(brokers) is False
+
+
+@pytest.mark.parametrize("damage", ["process.json is gone", "an older broker wrote it", "another root", "unusable log"])
+def test_a_journal_that_may_lack_segments_proves_nothing(brokers: JournaledBrokers, damage: str) -> None:
+    file = process_file(brokers)
+    document = json.loads(file.read_text())
+    if damage == "process.json is gone":
+        file.unlink()
+    elif damage == "an older broker wrote it":
+        del document["marks_missing"]
+        file.write_text(json.dumps(document))
+    elif damage == "another root":
+        file.write_text(json.dumps(document | {"root": "another"}))
+    else:
+        brokers.write(VALUES)
+        other = file.parent / "u" / "t-0-1024-9"
+        other.mkdir(parents=True)
+        (other / "segment.json").write_text("{")
+    brokers.restart()
+    assert is_certain(brokers) is False
+
+
+def test_a_segment_whose_files_were_deleted_leaves_a_mark(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    shutil.rmtree(process_file(brokers).parent / brokers.topic.uid)
+    monkeypatch.setattr(segment_journal.os, "pwritev", fail)
+    brokers.write(VALUES)
+    brokers.restart()
+    assert not brokers.brokers[0].recovered.holds("i-b1")
 
 
 # ---- the folder
@@ -302,9 +434,10 @@ def test_a_process_that_starts_twice_recovers_both(brokers: JournaledBrokers) ->
 
 
 def recovered_after_poll(brokers: JournaledBrokers) -> list[str]:
+    """The incarnations of the logs that b1 has."""
     recovered = brokers.brokers[0].recovered
     recovered.poll()
-    return recovered.incarnations()
+    return [it.incarnation for it in recovered.unsealed()]
 
 
 def put_layout_with(brokers: JournaledBrokers, *segments: Segment, next_number: int) -> None:
@@ -360,7 +493,7 @@ def test_a_log_is_dropped_when_another_process_has_sealed_its_segment(brokers: J
     assert recovered_after_poll(brokers) == []
     assert brokers.seal_recovered(0).end == len(VALUES), "it still answers"
     brokers.restart()
-    assert not brokers.brokers[0].recovered.holds("i-b1"), "nothing is left on the disk"
+    assert not brokers.brokers[0].recovered.unsealed(), "nothing is left on the disk"
 
 
 def test_what_was_acked_beyond_a_seal_is_reported(brokers: JournaledBrokers) -> None:
