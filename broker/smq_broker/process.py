@@ -26,6 +26,7 @@ from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.trimmer import MemoryTrimmer
 from smq_broker.recovery.metrics import RecoveredCollector
 from smq_broker.recovery.recovered_logs import RecoveredLogs
+from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.runtime import logs
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.health import HealthServer, Readiness
@@ -35,6 +36,7 @@ from smq_broker.runtime.settings import BrokerSettings, parse_settings
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.runtime.tuning import keep_freed_memory, preload_arrow, tune_garbage_collector
 from smq_broker.segments.flusher import Flusher
+from smq_broker.segments.manifest_writer import ManifestWriter
 from smq_broker.segments.metrics import SegmentCollector
 from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
@@ -55,6 +57,8 @@ from smq_storage.process import allocator
 EXIT_USAGE = 2
 EXIT_STORE = 3
 FINAL_REPLIES_SECONDS = 0.3
+FINAL_MANIFESTS_SECONDS = 1.0
+"""How long the end of the process waits for manifests; the leader builds those that are not written by then."""
 PUT_TIMEOUT_SECONDS = 10.0
 MAX_PROBE_BACKOFF_SECONDS = 5.0
 
@@ -101,7 +105,8 @@ class Broker:
         collectors.register(SegmentCollector(registry, memory))
         collectors.register(journal_metrics)
         collectors.register(RecoveredCollector(recovered))
-        sealer = SegmentSealer(registry, store, broker_metrics, threads)
+        manifests = ManifestWriter(store, broker_metrics, threads)
+        sealer = SegmentSealer(registry, store, broker_metrics, threads, manifests)
         flusher = Flusher(registry.all, memory, broker_metrics, threads, on_chunk_taken=sealer.follow_seal)
         pauses = PauseCounter()
         watcher = SealWatcher(
@@ -125,7 +130,14 @@ class Broker:
         locator, claims = Locator(store, settings.store()), ProducerClaims(store, clock)
         actions = Actions(registry, opener, sealer, reporter, locator, claims, recovered)
         server = BrokerServer(
-            settings.listen, registry, actions, broker_metrics, threads, accepting_batches, settings.max_batch
+            settings.listen,
+            registry,
+            actions,
+            broker_metrics,
+            threads,
+            accepting_batches,
+            settings.max_batch,
+            UploadChecker(store),
         )
         address = settings.advertised(server.port)
         session = LeaderSession(
@@ -142,6 +154,7 @@ class Broker:
             self._stop.is_set,
         )
         preload_arrow()
+        manifests.start()
         flusher.start()
         watcher.start()
         recovered.start(threads)
@@ -182,6 +195,7 @@ class Broker:
         ).run()
         # The streams still send the last acks and outcomes.
         time.sleep(FINAL_REPLIES_SECONDS)
+        manifests.wait_until_idle(FINAL_MANIFESTS_SECONDS)
         return 1 if failure else 0
 
     def _open_journal(

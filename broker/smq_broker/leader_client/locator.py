@@ -7,6 +7,7 @@ import time
 
 from smq_core.errors import UnknownTopic
 from smq_core.model.entities import Layout, Topic
+from smq_core.model.schema_evolution import newest_schema
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import layout_to_pb, topic_to_pb
 from smq_storage.catalog.layouts import read_layout
@@ -29,7 +30,7 @@ class Locator:
         """Raises UnknownTopic, StoreUnavailable."""
         topic, layout = self._find(full_name(name))
         return pb.LocateReply(
-            topic=topic_to_pb(topic),
+            topic=topic_to_pb(topic, newest_schema(layout, topic.spec.schema)),
             layout=layout_to_pb(layout),
             store_url=self._settings.url,
             store_options=self._settings.to_public_options(),

@@ -20,6 +20,9 @@ class BrokerMetrics:
             "smq_store_errors_total", "Requests to the filer without a clear outcome.", registry=registry
         )
         self.seals = Counter("smq_segments_sealed_total", "Segments that were sealed here.", registry=registry)
+        self.manifests = Counter(
+            "smq_manifests_written_total", "Segment manifests written to the filer.", registry=registry
+        )
         self.errors = Counter("smq_request_errors_total", "Requests that were refused.", ["code"], registry=registry)
         self.thread_failures = Counter(
             "smq_thread_failures_total",

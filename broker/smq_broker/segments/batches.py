@@ -36,6 +36,8 @@ class WireSchemas:
     chunk: pa.Schema
     empty: pa.RecordBatch
     required: tuple[int, ...]
+    key: str = "key"
+    """The key column."""
 
     @classmethod
     def of(cls, topic: Topic) -> WireSchemas:
@@ -45,6 +47,7 @@ class WireSchemas:
             chunk_schema(topic.spec.schema),
             pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in message], schema=message),
             tuple(number for number, field in enumerate(message) if not field.nullable),
+            topic.spec.key or "key",
         )
 
     def check_stream(self, schema: pa.Schema) -> bool:

@@ -90,7 +90,7 @@ class FlushSchedule:
         # Twice the bytes that a burst leaves waiting must fit the followers' credits, so that they never stop it.
         deferred = self.burst and machine.tail_bytes <= machine.available_bytes()
         full = machine.tail_bytes >= machine.flush_threshold()
-        return (self.requested or (full and not deferred)) and not self.not_before_us
+        return (self.requested or machine.has_reference_to_write or (full and not deferred)) and not self.not_before_us
 
 
 def stalled_seconds(file: Path) -> float | None:

@@ -19,6 +19,7 @@ from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import ChunkInfo
 from smq_core.replica.log_entries import ChunkWrite
 from smq_core.replica.segment_replica import ReplicaState
+from smq_storage.chunks.chain import StoredChunk
 from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
 
 WORKERS = 4
@@ -157,6 +158,7 @@ class Flusher:
             self._on_chunk_taken(hosted)
             return
         self._metrics.chunks.inc()
+        hosted.files.add(result)
         hosted.log.debug("chunk.written", first=chunk.first, rows=chunk.rows)
         with hosted as machine:
             machine.chunk_written(chunk)
@@ -164,10 +166,11 @@ class Flusher:
 
 
 def chunk_info(hosted: HostedSegment, chunk: ChunkWrite) -> ChunkInfo:
-    return chunk.info(hosted.name, hosted.incarnation, uuid.uuid4().hex)
+    return chunk.info(hosted.name, hosted.incarnation, uuid.uuid4().hex, hosted.segment.schema_version)
 
 
-def write_chunk(hosted: HostedSegment, chunk: ChunkWrite, info: ChunkInfo) -> ChunkInfo | WriteConflict[ChunkInfo]:
+def write_chunk(hosted: HostedSegment, chunk: ChunkWrite, info: ChunkInfo) -> StoredChunk | WriteConflict[ChunkInfo]:
     """One attempt of some seconds, cancelled when the segment is fenced. Raises StoreUnavailable."""
     retry_policy = RetryPolicy(PUT_TIMEOUT_SECONDS, wait=hosted.fenced.wait)
-    return hosted.chain.put(info, batches_with_append_times(chunk.entries), hosted.wire.chunk, retry_policy)
+    batches = batches_with_append_times(chunk.entries)
+    return hosted.chain.put(info, batches, hosted.wire.chunk, retry_policy, hosted.wire.key)

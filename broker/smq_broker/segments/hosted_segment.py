@@ -14,9 +14,10 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
 from smq_broker.segments.flush_scheduling import FlushSchedule
+from smq_broker.segments.manifest_files import FileLimit, RecordedFiles
 from smq_broker.segments.payloads import Compactor
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
-from smq_core.model.entities import Durability, SealOutcome, Segment, Topic
+from smq_core.model.entities import SECOND, Durability, SealOutcome, Segment, Topic
 from smq_core.model.lost_range import LostRange, lost_range
 from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
@@ -26,6 +27,8 @@ from smq_storage.chunks.chain import ChunkChain
 P = ParamSpec("P")
 
 DEFAULT_PRODUCER_LIMITS = ProducerLimits()
+DEFAULT_MAX_UPLOAD_AGE = 30 * 60 * SECOND
+"""Half of the time after which leaders that do not send it delete uploads that no chunk refers to."""
 CLIENT_CHECK_SECONDS = 0.25
 """How often a waiting stream checks whether its client is still connected."""
 
@@ -49,6 +52,9 @@ class ReplicationLink(Protocol):
 
     @property
     def idle(self) -> bool: ...
+
+    @property
+    def takes_references(self) -> bool | None: ...
 
     def run(self) -> None:
         """Replicates until the segment is fenced. Blocks; run it in a thread."""
@@ -78,6 +84,7 @@ class HostedSegment:
         pauses: PauseCounter,
         producer_limits: ProducerLimits = DEFAULT_PRODUCER_LIMITS,
         journal: SegmentJournal | None = None,
+        file_limit: FileLimit | None = None,
         on_chunk_due: Callable[[HostedSegment], None],
         on_change: Callable[[], None],
     ) -> None:
@@ -87,6 +94,9 @@ class HostedSegment:
         self.chain = chain
         self.clock = clock
         self.wire = WireSchemas.of(topic)
+        self.files = RecordedFiles(segment.name, self.wire.key, file_limit or FileLimit())
+        self.max_upload_age = DEFAULT_MAX_UPLOAD_AGE
+        """In microseconds. A primary rejects references to older uploads."""
         self.compactor = Compactor()
         self.histogram = RangeHistogram(segment.range)
         self.log = structlog.get_logger(__name__).bind(segment=segment.name, topic=topic.name)
@@ -165,6 +175,12 @@ class HostedSegment:
         )
 
     @property
+    def takes_references(self) -> bool | None:
+        """Whether all replicas take entries with references; None as long as a follower has not answered."""
+        answers = [link.takes_references for link in self.links]
+        return False if False in answers else None if None in answers else True
+
+    @property
     def bytes_in(self) -> int:
         """Bytes of all batches that were received here, as Arrow holds them."""
         counters = self.machine.counters
@@ -195,6 +211,7 @@ class HostedSegment:
     def discard(self) -> None:
         """Gives back what the constructor took, because the segment could not be opened."""
         self._memory.release(self.key)
+        self.files.forget()
 
     def reserve(self, nbytes: int) -> bool:
         """Reserves capacity for one more batch of a producer. False if there is none. Lock held.

@@ -50,7 +50,7 @@ def write_missing(hosted: HostedSegment) -> None:
                 message = hosted.machine.unjournaled(MAX_MESSAGE_BYTES)
             if message is None:
                 return
-            _append(hosted, message, encode_header(message), rows_as_batch(message.entries))
+            _append(hosted, message, encode_header(message), rows_as_batch(message.entries, hosted.wire.empty))
 
 
 def trim_journal(hosted: HostedSegment) -> None:
@@ -74,7 +74,7 @@ def remove_journal(hosted: HostedSegment) -> None:
 def _append(hosted: HostedSegment, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch) -> None:
     assert hosted.journal is not None
     journal, first, end = hosted.journal, message.entries[0].first, message.entries[-1].end
-    if _guard(hosted, lambda: journal.append(first, end, header, rows.serialize())):
+    if _guard(hosted, lambda: journal.append(first, end, header, rows)):
         with hosted as machine:
             machine.journal_written(end)
 

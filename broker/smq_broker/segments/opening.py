@@ -12,13 +12,14 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import Flusher
-from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
+from smq_broker.segments.hosted_segment import DEFAULT_MAX_UPLOAD_AGE, HostedSegment, ReplicationLink
 from smq_broker.segments.journaling import create_journal
+from smq_broker.segments.manifest_files import FileLimit
 from smq_broker.segments.predecessors import StoredOutcomes, wait_for_predecessors
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.sealing import SegmentSealer
 from smq_core.errors import InvalidRequest
-from smq_core.model.entities import Durability, Replica, Segment, Topic
+from smq_core.model.entities import Durability, Micros, Replica, Segment, Topic, TopicSchema
 from smq_core.replica.log_entries import ProducerLimits
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
@@ -60,9 +61,13 @@ class SegmentOpener:
         self._producer_limits = producer_limits
         self._on_change = on_change
         self._journal = journal
+        self._file_limit = FileLimit()
 
-    def open(self, topic: Topic, segment: Segment) -> HostedSegment:
+    def open(self, topic: Topic, segment: Segment, max_upload_age: Micros = 0) -> HostedSegment:
         """Hosts the segment from now on, or leaves everything as it was. Repeating the call is harmless.
+
+        ``topic.spec.schema`` has the columns of the segment's schema version, the only ones that the segment accepts.
+        References to uploads older than ``max_upload_age`` are rejected; 0 if the leader does not say.
 
         Raises InvalidRequest (the segment has no replica at this incarnation), NotHosted (for good: the segment was
         hosted or refused before), Overloaded, Unavailable (this broker is draining, or cannot start threads).
@@ -77,6 +82,7 @@ class SegmentOpener:
             )
         hosted, is_new = self._registry.add(topic.uid, segment.name, lambda: self._create(topic, segment))
         if is_new:
+            hosted.max_upload_age = max_upload_age or DEFAULT_MAX_UPLOAD_AGE
             create_journal(hosted)
             hosted.log.info(
                 "segment.opened", primary=hosted.is_primary, state=hosted.machine.state.value, credit=hosted.credit
@@ -96,6 +102,7 @@ class SegmentOpener:
             pauses=self._pauses,
             producer_limits=self._producer_limits,
             journal=self._segment_journal(topic, segment),
+            file_limit=self._file_limit,
             on_chunk_due=self._flusher.enqueue,
             on_change=self._on_change,
         )
@@ -112,8 +119,9 @@ class SegmentOpener:
         if self._journal is None or segment.durability is Durability.STORED:
             return None
         incarnation = self._registry.incarnation
+        schema = TopicSchema(segment.schema_version, topic.spec.schema)
         return self._journal.segment(
-            pb.OpenSegment(topic=topic_to_pb(topic), segment=segment_to_pb(segment), incarnation=incarnation)
+            pb.OpenSegment(topic=topic_to_pb(topic, schema), segment=segment_to_pb(segment), incarnation=incarnation)
         )
 
     def _start_primary(self, hosted: HostedSegment) -> None:

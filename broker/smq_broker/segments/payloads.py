@@ -1,7 +1,7 @@
 """The rows of log entries. Entries share blocks of rows, because a record batch per entry costs 5 KB.
 
 An entry's payload refers to its block and its first row there. A received small batch is a block at first; every 64
-small blocks are joined into one.
+small blocks are joined into one. An entry with a reference has no rows here.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class Compactor:
 
     def add(self, spans: Sequence[PayloadSpan]) -> list[PayloadSpan] | None:
         """Adds a small block. Pass the result to ``compact``, after the lock is released."""
+        if not spans:
+            return None
         self._payload_spans.extend(spans)
         self._blocks += 1
         if self._blocks < BLOCKS_PER_COMPACTION:
@@ -65,17 +67,26 @@ def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def rows_as_batch(entries: Iterable[Entry], skip: int = 0) -> pa.RecordBatch:
-    """The rows of contiguous entries as one batch, without the first ``skip``. Copied only if in several blocks."""
-    whole = concat([part for part, _ in _contiguous_slices(_payload_spans(entries))])
+def rows_as_batch(entries: Iterable[Entry], empty: pa.RecordBatch, skip: int = 0) -> pa.RecordBatch:
+    """The rows of contiguous entries as one batch, without the first ``skip``. Copied only if in several blocks.
+
+    ``empty`` is the result if all entries have references.
+    """
+    spans = payload_spans(entries)
+    if not spans:
+        return empty
+    whole = concat([part for part, _ in _contiguous_slices(spans)])
     return whole.slice(skip) if skip else whole
 
 
 def batches_with_append_times(entries: Sequence[Entry]) -> list[tuple[pa.RecordBatch, int | pa.Array]]:
-    """The rows of contiguous entries as few batches with append times: one time for all rows, or one per row."""
+    """The rows of contiguous entries as few batches with append times: one time for all rows, or one per row.
+
+    An entry with a reference must be alone, and gives none.
+    """
     found: list[tuple[pa.RecordBatch, int | pa.Array]] = []
     at = 0
-    for part, count in _contiguous_slices(_payload_spans(entries)):
+    for part, count in _contiguous_slices(payload_spans(entries)):
         of_run = entries[at : at + count]
         at += count
         if all(entry.appended == of_run[0].appended for entry in of_run):
@@ -86,8 +97,9 @@ def batches_with_append_times(entries: Sequence[Entry]) -> list[tuple[pa.RecordB
     return found
 
 
-def _payload_spans(entries: Iterable[Entry]) -> Iterable[PayloadSpan]:
-    return [(entry.batch.payload, entry.batch.rows) for entry in entries]  # type: ignore[misc]
+def payload_spans(entries: Iterable[Entry]) -> list[PayloadSpan]:
+    """The payloads of the entries that have rows here."""
+    return [(it.batch.payload, it.batch.rows) for it in entries if it.batch.reference is None]  # type: ignore[misc]
 
 
 def _contiguous_slices(spans: Iterable[PayloadSpan]) -> list[tuple[pa.RecordBatch, int]]:

@@ -99,7 +99,9 @@ class SegmentRegistry:
                 self._used_keys.add(key)
                 self._registered.notify_all()
         if hosted is None:
-            raise NotHosted(f"this broker does not hold {segment} and will never open it", segment=segment)
+            raise NotHosted(
+                f"this broker does not hold {segment} and will never open it", segment=segment, certain=True
+            )
         return hosted
 
     def drain(self) -> None:

@@ -12,7 +12,7 @@ from smq_broker.segments.payloads import split_block
 from smq_core.errors import InvalidRequest
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import producer_from_pb, producer_to_pb
+from smq_proto.wire import producer_from_pb, producer_to_pb, reference_from_pb, reference_to_pb
 
 
 def encode_header(message: ReplicationMessage) -> bytes:
@@ -27,23 +27,27 @@ def encode_header(message: ReplicationMessage) -> bytes:
 
 
 def decode_entries(header: pb.ReplicationBatch, batch: pa.RecordBatch) -> tuple[Entry, ...]:
-    """The entries of a message, whose payloads share the batch. Raises InvalidRequest if their rows do not match."""
-    rows = [entry.rows for entry in header.entries]
-    if sum(rows) != batch.num_rows or not all(rows):
+    """The entries of a message, whose payloads share the batch. Raises InvalidRequest if their rows do not match.
+
+    Entries with references have neither rows in the batch nor a payload.
+    """
+    rows = [entry.rows for entry in header.entries if not entry.HasField("reference")]
+    if sum(rows) != batch.num_rows or not all(entry.rows for entry in header.entries):
         raise InvalidRequest(f"entries with {sum(rows)} rows came with a batch of {batch.num_rows}")
-    payloads = split_block(batch, rows)
-    size = batch.get_total_buffer_size()
-    share = size / batch.num_rows
+    payloads = iter(split_block(batch, rows))
+    bytes_per_row = batch.get_total_buffer_size() / batch.num_rows if rows else 0.0
     entries = []
     first = header.base_offset
-    for entry, payload in zip(header.entries, payloads, strict=True):
+    for entry in header.entries:
+        reference = reference_from_pb(entry.reference) if entry.HasField("reference") else None
         incoming = IncomingBatch(
             id=BatchId(entry.producer, entry.epoch, entry.sequence, entry.instance),
             rows=entry.rows,
-            nbytes=int(share * entry.rows) + ENTRY_OVERHEAD_BYTES,
+            nbytes=(int(bytes_per_row * entry.rows) if reference is None else 0) + ENTRY_OVERHEAD_BYTES,
             partition_min=entry.partition_min,
             partition_max=entry.partition_max,
-            payload=payload,
+            payload=next(payloads) if reference is None else None,
+            reference=reference,
         )
         inherited = None
         if entry.HasField("inherited"):
@@ -69,4 +73,5 @@ def _encode_entry(entry: Entry) -> pb.ReplicationBatch.Entry:
         partition_max=entry.batch.partition_max,
         forgotten=entry.forgotten,
         inherited=inherited,
+        reference=reference_to_pb(entry.batch.reference) if entry.batch.reference is not None else None,
     )

@@ -1,7 +1,7 @@
 """Seals segments: fences the replica, then executes the pure sealer's operations on the segment's chain.
 
 There is one run per segment, which all requests share. It continues until the seal chunk exists, even if the last
-request was cancelled.
+request was cancelled. The segment's manifest is written after that, and nobody waits for it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import chunk_info
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import remove_journal
+from smq_broker.segments.manifest_writer import ManifestWriter
 from smq_broker.segments.payloads import batches_with_append_times
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable, Unavailable
@@ -51,12 +52,18 @@ class SegmentSealer:
     """Safe from many threads."""
 
     def __init__(
-        self, registry: SegmentRegistry, store: Store, broker_metrics: BrokerMetrics, threads: ThreadSupervisor
+        self,
+        registry: SegmentRegistry,
+        store: Store,
+        broker_metrics: BrokerMetrics,
+        threads: ThreadSupervisor,
+        manifests: ManifestWriter,
     ) -> None:
         self._registry = registry
         self._store = store
         self._metrics = broker_metrics
         self._threads = threads
+        self._manifests = manifests
         self._lock = threading.Lock()
         self._runs: weakref.WeakKeyDictionary[HostedSegment, _SealRun] = weakref.WeakKeyDictionary()
 
@@ -171,6 +178,7 @@ class SegmentSealer:
                 hosted.successors = successors
                 machine.sealed(info.outcome)
         remove_journal(hosted)
+        self._manifests.enqueue(hosted)
 
     def _run(self, hosted: HostedSegment, run: _SealRun) -> None:
         try:
@@ -190,6 +198,7 @@ class SegmentSealer:
                     if machine.state is not ReplicaState.SEALED:
                         machine.sealed(outcome)
                 remove_journal(hosted)
+                self._manifests.enqueue(hosted)
                 self._metrics.seals.inc()
                 hosted.log.info("seal.completed", end=outcome.end, producers=len(outcome.producers))
         except BaseException as error:
@@ -234,7 +243,7 @@ class SegmentSealer:
         if isinstance(operation, WriteChunk):
             info = chunk_info(hosted, operation.chunk)
         elif isinstance(operation, WriteSeal):
-            info = operation.info(hosted.incarnation, uuid.uuid4().hex)
+            info = operation.info(hosted.incarnation, uuid.uuid4().hex, hosted.segment.schema_version)
         pause = INITIAL_BACKOFF_SECONDS
         while True:
             try:
@@ -249,11 +258,17 @@ class SegmentSealer:
 def _attempt(hosted: HostedSegment, operation: StoreRequest, info: ChunkInfo | None) -> StoreReply:
     retry_policy = RetryPolicy(5.0)
     if isinstance(operation, ReadChunk):
-        return hosted.chain.info(operation.first)
+        chunk = hosted.chain.stored(operation.first)
+        if chunk is None:
+            return None
+        hosted.files.add(chunk)
+        return chunk.info
     assert info is not None
     if isinstance(operation, WriteChunk):
-        return not isinstance(
-            hosted.chain.put(info, batches_with_append_times(operation.chunk.entries), hosted.wire.chunk, retry_policy),
-            WriteConflict,
-        )
+        batches = batches_with_append_times(operation.chunk.entries)
+        result = hosted.chain.put(info, batches, hosted.wire.chunk, retry_policy, hosted.wire.key)
+        if isinstance(result, WriteConflict):
+            return False
+        hosted.files.add(result)
+        return True
     return not isinstance(hosted.chain.put_seal(info, retry_policy, hosted.wire.chunk), WriteConflict)

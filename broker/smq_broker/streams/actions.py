@@ -71,7 +71,7 @@ class Actions:
         self._registry.check_incarnation(request.incarnation)
         try:
             topic = topic_from_pb(request.topic)
-            hosted = self._opener.open(topic, segment_from_pb(request.segment))
+            hosted = self._opener.open(topic, segment_from_pb(request.segment), request.max_upload_age)
         except (ValueError, KeyError) as error:
             raise InvalidRequest(f"not a segment to open: {error}") from error
         return pb.OpenedSegment(credit=hosted.credit)

@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES, partition_bounds, partition_column
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_broker.segments.payloads import Payload, compact
 from smq_broker.streams.producer_claims import check_identity
-from smq_core.errors import InvalidRequest, MessageTooLarge, SegmentSealed, SmqError, Unavailable
+from smq_core.errors import (
+    InvalidRequest,
+    MessageTooLarge,
+    ReferenceRejected,
+    SegmentSealed,
+    SmqError,
+    Unavailable,
+)
 from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb, outcome_to_pb
+from smq_proto.wire import error_to_pb, outcome_to_pb, reference_from_pb
 
 HEARTBEAT = 1.0
 OPEN_TIMEOUT_SECONDS = 2.0
@@ -45,6 +54,7 @@ class ProducerStream:
         writer: Any,
         *,
         max_batch: int,
+        uploads: UploadChecker,
         accepting_batches: threading.Event,
         broker_metrics: BrokerMetrics,
         threads: ThreadSupervisor,
@@ -58,11 +68,14 @@ class ProducerStream:
         self._reader = reader
         self._writer = writer
         self._max_batch = max_batch
+        self._uploads = uploads
         self._accepting_batches = accepting_batches
         self._metrics = broker_metrics
         self._threads = threads
         self._wake = threading.Condition()
         self._acks: list[Ack] = []
+        self._rejections = 0
+        self._unsent_rejections: list[pb.ProducerReply] = []
         self._appended = 0
         self._acked = 0
         self._ended = False
@@ -142,6 +155,7 @@ class ProducerStream:
                 max_batch_bytes=self._max_batch,
                 end=opened.end,
                 forgotten_upto=opened.forgotten_upto,
+                references=True,
             )
         )
         return True
@@ -168,9 +182,12 @@ class ProducerStream:
             raise self._failure
         if chunk.data is None or not chunk.data.num_rows:
             if chunk.data is None and chunk.app_metadata is not None:
-                return True  # a keepalive
+                self._receive_metadata(chunk.app_metadata)
+                return True
             raise InvalidRequest("a batch has no rows: do not send empty batches")
         header = parse(pb.ProducerBatch, chunk.app_metadata or b"")
+        if self._sent_before_a_rejection(header):
+            return True
         size = chunk.data.get_total_buffer_size()
         if size > self._max_batch + ENTRY_OVERHEAD_BYTES:
             raise MessageTooLarge(
@@ -181,10 +198,54 @@ class ProducerStream:
         batch = self._hosted.wire.accept(chunk.data, same_schema)
         if self._hosted.machine.state is ReplicaState.WAITING:
             self._wait_until_open()
-        self._append(header.sequence, batch)
+        self._append_rows(header.sequence, batch)
         return True
 
-    def _append(self, sequence: int, batch: pa.RecordBatch) -> None:
+    def _sent_before_a_rejection(self, header: pb.ProducerBatch) -> bool:
+        """Whether the producer sent this before it knew of the last rejection: its sequence has another meaning now."""
+        if header.rejections > self._rejections:
+            raise InvalidRequest(f"batch {header.sequence} counts {header.rejections} rejections on this stream")
+        return header.rejections < self._rejections
+
+    def _receive_metadata(self, metadata: Any) -> None:
+        """A frame without a batch is a reference, or else a keepalive."""
+        try:
+            header = parse(pb.ProducerBatch, metadata)
+        except InvalidRequest:
+            return
+        if not header.HasField("reference") or self._sent_before_a_rejection(header):
+            return
+        if self._hosted.machine.state is ReplicaState.WAITING:
+            self._wait_until_open()
+        reference = reference_from_pb(header.reference)
+        id_ = BatchId(self._producer, self._epoch, header.sequence, self._instance)
+        try:
+            self._uploads.check_before_append(self._hosted, id_, reference, self._require_connected)
+        except ReferenceRejected as error:
+            rejected = pb.ProducerReply.Rejected(sequence=header.sequence, error=error_to_pb(error))
+            with self._wake:
+                self._rejections += 1
+                self._unsent_rejections.append(pb.ProducerReply(rejected=rejected))
+                self._wake.notify()
+            return
+        incoming = IncomingBatch(
+            id=id_,
+            rows=reference.rows,
+            nbytes=ENTRY_OVERHEAD_BYTES,
+            partition_min=reference.partition_min,
+            partition_max=reference.partition_max,
+            payload=None,
+            reference=reference,
+        )
+        self._append(incoming, lambda: None)
+
+    def _require_connected(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._context.is_cancelled():
+            raise InvalidRequest("the producer has disconnected")
+
+    def _append_rows(self, sequence: int, batch: pa.RecordBatch) -> None:
         partitions = partition_column(batch)
         low, high = partition_bounds(partitions)
         size = batch.get_total_buffer_size()
@@ -198,16 +259,28 @@ class ProducerStream:
             payload=payload,
         )
         hosted = self._hosted
-        waited = False
         full = None
+
+        def appended() -> None:
+            nonlocal full
+            hosted.histogram.count(partitions, low, high)
+            full = hosted.compactor.add([(payload, incoming.rows)]) if size < COPY_BELOW_BYTES else None
+
+        self._append(incoming, appended)
+        if full is not None:
+            compact(full)
+
+    def _append(self, incoming: IncomingBatch, on_appended: Callable[[], None]) -> None:
+        """Waits for capacity and appends. ``on_appended`` is called, with the lock held, unless it is a repeat."""
+        hosted = self._hosted
+        waited = False
         while True:
             with hosted as machine:
                 if machine.state is not ReplicaState.OPEN or (
                     self._accepting_batches.is_set() and hosted.reserve(incoming.nbytes)
                 ):
                     if machine.append(self, incoming, hosted.clock.now()) is not None:
-                        hosted.histogram.count(partitions, low, high)
-                        full = hosted.compactor.add([(payload, incoming.rows)]) if size < COPY_BELOW_BYTES else None
+                        on_appended()
                     self._appended += 1
                     break
             if not waited:
@@ -215,12 +288,7 @@ class ProducerStream:
                 self._metrics.waits.inc()
             with hosted.lock:
                 hosted.capacity_freed.wait(0.05)
-            if self._failure is not None:
-                raise self._failure
-            if self._context.is_cancelled():
-                raise InvalidRequest("the producer has disconnected")
-        if full is not None:
-            compact(full)
+            self._require_connected()
 
     def _wait_for_last_acks(self) -> None:
         """A producer that half-closed its stream still gets the acks of its last batches."""
@@ -253,11 +321,17 @@ class ProducerStream:
     def _send_replies(self) -> bool:
         machine = self._hosted.machine
         with self._wake:
-            if not self._acks and not self._ended and machine.state is not ReplicaState.SEALED:
+            if (
+                not self._acks
+                and not self._unsent_rejections
+                and not self._ended
+                and machine.state is not ReplicaState.SEALED
+            ):
                 self._wake.wait(HEARTBEAT)
             acks, self._acks = self._acks, []
+            rejections, self._unsent_rejections = self._unsent_rejections, []
             ended = self._ended
-        for reply in group_acks(acks):
+        for reply in (*group_acks(acks), *rejections):
             self._write(reply)
         self._acked += len(acks)
         if self._failure is not None:
@@ -276,7 +350,7 @@ class ProducerStream:
             return False
         if ended and not acks:
             return False
-        if not acks:
+        if not acks and not rejections:
             if self._context.is_cancelled():
                 return False
             self._write(pb.ProducerReply(heartbeat=pb.ProducerReply.Heartbeat(watermark=machine.watermark)))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from smq_broker.segments.batches import COPY_BELOW_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import is_journal_behind, trim_journal, write_message, write_missing
-from smq_broker.segments.payloads import PayloadSpan, compact
+from smq_broker.segments.payloads import compact, payload_spans
 from smq_broker.segments.replication_messages import decode_entries
 from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
 from smq_core.replica.log_entries import Entry, ReplicationMessage
@@ -35,7 +35,7 @@ def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, wr
         end = machine.durable_end
     try:
         same_schema = hosted.wire.check_stream(reader.schema)
-        writer.write(pb.ReplicationReply(end=end, credit=hosted.credit).SerializeToString())
+        writer.write(pb.ReplicationReply(end=end, credit=hosted.credit, references=True).SerializeToString())
         while True:
             try:
                 chunk = reader.read_chunk()
@@ -49,7 +49,7 @@ def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, wr
                 end, behind = machine.durable_end, is_journal_behind(hosted)
                 credit = hosted.adjust_credit(message.credit)
                 if grown and chunk.data.get_total_buffer_size() < COPY_BELOW_BYTES:
-                    full = hosted.compactor.add(_payload_spans(message))
+                    full = hosted.compactor.add(payload_spans(message.entries))
             if behind:
                 if rows is not None:
                     write_message(hosted, message, bytes(chunk.app_metadata), rows)
@@ -86,7 +86,3 @@ def _decode_message(
         raise InvalidRequest("entries and rows of a replicated message belong together")
     message = ReplicationMessage(header.base_offset, entries, header.watermark, header.chain_end, header.credit)
     return message, batch
-
-
-def _payload_spans(message: ReplicationMessage) -> list[PayloadSpan]:
-    return [(entry.batch.payload, entry.batch.rows) for entry in message.entries]  # type: ignore[misc]

@@ -84,12 +84,18 @@ class FollowerLink:
         self._answered = 0
         self._update_due_at: float | None = None
         self._credit = 0
+        self._takes_references: bool | None = None
         self.idle = False
         self._unanswered_since: float | None = None
 
     @property
     def incarnation(self) -> str:
         return self._follower.incarnation
+
+    @property
+    def takes_references(self) -> bool | None:
+        """Whether the follower takes entries with references; None until it has answered."""
+        return self._takes_references
 
     def unresponsive(self) -> bool:
         """True if a request to the follower has been unanswered for at least 500 ms."""
@@ -215,7 +221,7 @@ class FollowerLink:
         self._sent += 1
         header = encode_header(message)
         if message.entries:
-            rows = rows_as_batch(message.entries)
+            rows = rows_as_batch(message.entries, self._hosted.wire.empty)
             writer.write_with_metadata(rows, header)
             if self._journals:
                 write_message(self._hosted, message, header, rows)
@@ -286,6 +292,7 @@ class FollowerLink:
         self._unanswered_since = None if self._answered >= self._sent else time.monotonic()
         with self._hosted as machine:
             if first:
+                self._takes_references = reply.references
                 machine.follower_connected(self.incarnation, reply.end, reply.credit)
                 self._hosted.replication_pending.notify_all()
                 self._hosted.capacity_freed.notify_all()

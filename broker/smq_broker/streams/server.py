@@ -12,6 +12,7 @@ import pyarrow.flight as fl
 import structlog
 from google.protobuf.message import Message
 
+from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.runtime.log_limiter import LogLimiter
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import ThreadSupervisor
@@ -42,6 +43,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         threads: ThreadSupervisor,
         accepting_batches: threading.Event,
         max_batch: int,
+        uploads: UploadChecker,
     ) -> None:
         self._registry = registry
         self._actions = actions
@@ -50,6 +52,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         self._log_limiter = LogLimiter()
         self._accepting_batches = accepting_batches
         self._max_batch = max_batch
+        self._uploads = uploads
         super().__init__(f"grpc://{listen}")
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -80,6 +83,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
                 reader,
                 writer,
                 max_batch=self._max_batch,
+                uploads=self._uploads,
                 accepting_batches=self._accepting_batches,
                 broker_metrics=self._metrics,
                 threads=self._threads,
@@ -106,7 +110,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             request = parse(pb.TailTicket, ticket.ticket)
             check_protocol(request.protocol)
             hosted = self._registry.find(request.segment, request.uid, request.incarnation)
-            frames = tail_frames(hosted, request.from_offset, context)
+            frames = tail_frames(hosted, request.from_offset, context, references=request.references)
             return fl.GeneratorStream(hosted.wire.message, self._tracked(hosted, frames))
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:

@@ -12,18 +12,24 @@ import pyarrow as pa
 from smq_broker.segments.batches import MAX_MESSAGE_BYTES
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_broker.segments.payloads import rows_as_batch
+from smq_core.errors import InvalidRequest
+from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.log_entries import Entry
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import outcome_to_pb
+from smq_proto.wire import outcome_to_pb, reference_to_pb
 
 HEARTBEAT = 1.0
 
 Frame = tuple[pa.RecordBatch, bytes]
 
 
-def tail_frames(hosted: HostedSegment, position: int, context: Any) -> Iterator[Frame]:
-    """Batches with their ``TailBatch``; a heartbeat each second; the last frame says ``sealed`` or ``trimmed_to``."""
+def tail_frames(hosted: HostedSegment, position: int, context: Any, *, references: bool = False) -> Iterator[Frame]:
+    """Batches with their ``TailBatch``; a heartbeat each second; the last frame says ``sealed`` or ``trimmed_to``.
+
+    A reference comes alone, without rows. Raises InvalidRequest before the first one if the reader does not read
+    ``references``.
+    """
     last_frame = 0.0
     while not context.is_cancelled():
         with hosted.lock:
@@ -43,7 +49,12 @@ def tail_frames(hosted: HostedSegment, position: int, context: Any) -> Iterator[
         if not entries:
             yield hosted.wire.empty, pb.TailBatch(first_offset=position, watermark=watermark).SerializeToString()
             continue
-        batch, header = _batch(entries, position, watermark)
+        if entries[0].batch.reference is not None and not references:
+            raise InvalidRequest(
+                f"{hosted.name} has messages that were published by reference from offset {entries[0].first} on; this "
+                "reader cannot read them: upgrade it"
+            )
+        batch, header = _batch(hosted, entries, position, watermark)
         position = entries[-1].end
         yield batch, header.SerializeToString()
 
@@ -51,7 +62,9 @@ def tail_frames(hosted: HostedSegment, position: int, context: Any) -> Iterator[
 def _read_available(hosted: HostedSegment, position: int) -> tuple[Sequence[Entry], pb.TailBatch | None]:
     """What can be sent now: entries, the last frame, or nothing. Lock held."""
     last = _last_frame(hosted, position)
-    return ((), last) if last is not None else (hosted.machine.readable(position, MAX_MESSAGE_BYTES), None)
+    if last is not None:
+        return (), last
+    return entries_of_next_chunk(hosted.machine.readable(position, MAX_MESSAGE_BYTES), MAX_MESSAGE_BYTES), None
 
 
 def _last_frame(hosted: HostedSegment, position: int) -> pb.TailBatch | None:
@@ -70,8 +83,16 @@ def _last_frame(hosted: HostedSegment, position: int) -> pb.TailBatch | None:
     return None
 
 
-def _batch(entries: Sequence[Entry], position: int, watermark: int) -> tuple[pa.RecordBatch, pb.TailBatch]:
-    """The rows of the entries from ``position`` on, and their runs of append times."""
+def _batch(
+    hosted: HostedSegment, entries: Sequence[Entry], position: int, watermark: int
+) -> tuple[pa.RecordBatch, pb.TailBatch]:
+    """The rows of the entries from ``position`` on, and their runs of append times; or a reference."""
+    first = entries[0]
+    if first.batch.reference is not None:
+        reference = reference_to_pb(first.batch.reference)
+        return hosted.wire.empty, pb.TailBatch(
+            first_offset=first.first, appended=[first.appended], watermark=watermark, reference=reference
+        )
     skipped = max(0, position - entries[0].first)
     rows: list[int] = []
     appended: list[int] = []
@@ -83,4 +104,4 @@ def _batch(entries: Sequence[Entry], position: int, watermark: int) -> tuple[pa.
             rows.append(count)
             appended.append(entry.appended)
     header = pb.TailBatch(first_offset=position, rows=rows, appended=appended, watermark=watermark)
-    return rows_as_batch(entries, skipped), header
+    return rows_as_batch(entries, hosted.wire.empty, skipped), header

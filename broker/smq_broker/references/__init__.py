@@ -1,0 +1,1 @@
+"""References to uploads: what a primary checks before it appends one."""

@@ -1,0 +1,115 @@
+"""Checks a reference against the upload in the filer, with one or two small requests whatever the file's size."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from smq_broker.references.rules import check_age, check_reference, check_upload, rejected_upload
+from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
+from smq_core.errors import CorruptChunk, InvalidRequest, StoreDenied, StoreUnavailable, Unavailable
+from smq_core.model.entities import SECOND, Micros
+from smq_core.model.reference import Reference
+from smq_core.replica.log_entries import BatchId
+from smq_core.replica.segment_replica import ReplicaState
+from smq_storage.catalog import paths
+from smq_storage.catalog.filer_time import read_filer_time
+from smq_storage.object_store.store import ObjectMissing, Store
+from smq_storage.uploads.uploaded_files import StoredUpload, read_upload_footer
+
+REMEMBERED_UPLOADS = 64
+"""An upload has rows of several segments, so its footer is needed several times within a short time."""
+RETRY_SECONDS = 0.2
+FILER_TIME_SECONDS = 60.0
+"""The filer's time is read so often; in between, this process's monotonic clock continues it."""
+
+
+class UploadChecker:
+    """Safe from many threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._footers: OrderedDict[tuple[str, str], StoredUpload] = OrderedDict()
+        self._filer_time: tuple[Micros, float] | None = None
+
+    def check_before_append(
+        self, hosted: HostedSegment, id_: BatchId, reference: Reference, require_connected: Callable[[], None]
+    ) -> None:
+        """As :meth:`check`, unless the batch is a repeat or the segment is not open, which ``append`` decides.
+
+        A repeat is in the log, even if its upload is too old by now. Waits while the filer does not answer, and until
+        all followers have said whether they take references; ``require_connected`` raises an error to end that. Raises
+        Unavailable if a follower does not take them.
+        """
+        while True:
+            with hosted as machine:
+                if machine.state is not ReplicaState.OPEN or not machine.is_new(id_):
+                    return
+                takes_references = hosted.takes_references
+                if takes_references is None:
+                    hosted.capacity_freed.wait(CLIENT_CHECK_SECONDS)
+            if takes_references is False:
+                raise Unavailable(
+                    f"a follower of {hosted.name} runs a version that knows no references: upgrade it, and they are "
+                    "accepted"
+                )
+            if takes_references:
+                try:
+                    self.check(hosted, reference)
+                except StoreDenied:
+                    raise
+                except StoreUnavailable as error:
+                    hosted.log.warning("upload.store_unavailable", upload=reference.upload, error=error.message)
+                    hosted.fenced.wait(RETRY_SECONDS)
+                else:
+                    return
+            require_connected()
+
+    def check(self, hosted: HostedSegment, reference: Reference) -> None:
+        """Raises ReferenceRejected if the segment must not take this reference, and StoreUnavailable."""
+        segment = hosted.segment
+        check_reference(reference, segment.name, segment.range, segment.schema_version)
+        upload = self._find(hosted, reference)
+        check_upload(reference, upload.parsed, upload.size, hosted.topic.uid, hosted.wire.message)
+        age = self._now() - round(upload.modified.timestamp() * SECOND)
+        check_age(reference, age, hosted.max_upload_age)
+
+    def _find(self, hosted: HostedSegment, reference: Reference) -> StoredUpload:
+        try:
+            path = paths.uploaded_file(hosted.topic.uid, reference.upload)
+            upload = self._remembered(path, reference.etag) or self._read(path)
+        except (InvalidRequest, CorruptChunk) as error:
+            raise rejected_upload(reference, error.message) from None
+        except ObjectMissing:
+            raise rejected_upload(reference, "there is no such file") from None
+        if upload.etag != reference.etag:
+            raise rejected_upload(reference, f"the file has the etag {upload.etag}, expected {reference.etag}")
+        return upload
+
+    def _remembered(self, path: str, etag: str) -> StoredUpload | None:
+        """The footer that was read before, if the file is still the same."""
+        with self._lock:
+            upload = self._footers.get((path, etag))
+        if upload is None:
+            return None
+        info = self._store.head(path)
+        return upload if (info.size, info.modified) == (upload.size, upload.modified) else None
+
+    def _read(self, path: str) -> StoredUpload:
+        upload = read_upload_footer(self._store, path)
+        with self._lock:
+            self._footers[path, upload.etag] = upload
+            while len(self._footers) > REMEMBERED_UPLOADS:
+                self._footers.popitem(last=False)
+        return upload
+
+    def _now(self) -> Micros:
+        """The filer's time, which is also that of the uploads."""
+        known = self._filer_time
+        if known is None or time.monotonic() - known[1] > FILER_TIME_SECONDS:
+            at = time.monotonic()
+            known = self._filer_time = read_filer_time(self._store), at
+        return known[0] + round((time.monotonic() - known[1]) * SECOND)

@@ -1,0 +1,78 @@
+"""What a broker remembers of the chunk files of its segments, so that it can write their manifests without a walk."""
+
+from __future__ import annotations
+
+import threading
+
+import structlog
+
+from smq_core.model.manifest_draft import ManifestDraft
+from smq_core.model.segment_manifest import SegmentManifest
+from smq_storage.chunks.chain import StoredChunk
+from smq_storage.tables.file_statistics import manifest_file
+
+MAX_FILES = 50_000
+"""How many files all segments of a process remember together, about 600 bytes each."""
+
+log = structlog.get_logger(__name__)
+
+
+class FileLimit:
+    """Counts the remembered files of all segments. Safe from many threads."""
+
+    def __init__(self, limit: int = MAX_FILES) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self.used = 0
+
+    def change(self, by: int) -> bool:
+        """Counts files that were added or forgotten. False if there are too many now."""
+        with self._lock:
+            self.used += by
+            return self.used <= self._limit
+
+
+class RecordedFiles:
+    """The files of one segment that this process wrote, or read while it sealed. Safe from many threads.
+
+    If there are too many, the segment forgets its files. Then the leader walks the chain instead.
+    """
+
+    def __init__(self, segment: str, key: str, limit: FileLimit) -> None:
+        self._draft = ManifestDraft(segment)
+        self._key = key
+        self._limit = limit
+        self._lock = threading.Lock()
+
+    def add(self, chunk: StoredChunk) -> None:
+        """Takes a chunk of the chain; one that is known, or the seal chunk, changes nothing. Never raises."""
+        if chunk.info.sealed or chunk.info.first < self._draft.end or self._draft.abandoned:
+            return
+        try:
+            file = manifest_file(chunk, self._key)
+        except Exception:
+            # Nothing may keep a chunk from being counted as written.
+            log.exception("manifest.file_not_recorded", path=chunk.path)
+            self.forget()
+            return
+        with self._lock:
+            before = len(self._draft)
+            self._draft.add(file)
+            if not self._limit.change(len(self._draft) - before):
+                self._forget()
+
+    def take(self, end: int) -> SegmentManifest | None:
+        """The manifest of the segment, sealed at ``end``, if every file is known. Nothing is remembered any more."""
+        with self._lock:
+            manifest = self._draft.manifest(end)
+            self._forget()
+            return manifest
+
+    def forget(self) -> None:
+        """Frees the memory, and takes no more files."""
+        with self._lock:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._limit.change(-len(self._draft))
+        self._draft.abandon()
