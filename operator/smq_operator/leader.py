@@ -18,6 +18,7 @@ from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
+from smq_operator.manifests.namer import ManifestNamer
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.decision_log import DecisionLog
@@ -63,6 +64,7 @@ class Leader:
     groups: GroupCoordinator
     topic_deletions: TopicDeletionManager
     garbage_collector: GarbageCollector
+    manifests: ManifestNamer
     health: HealthMonitor
     service: LeaderService
 
@@ -93,7 +95,7 @@ def build_leader(
     topics, events, queue, decisions = TopicDirectory(), TopicEvents(), WorkQueue(), DecisionLog()
     assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue)
     sealing = SealExecutor(store, brokers, registry.receiver, retry_policy, writer_id)
-    effects = effect_runner(store, brokers, sealing, clock, retry_policy, tasks.problems)
+    effects = effect_runner(store, brokers, sealing, clock, retry_policy, tasks.problems, cleanup.max_upload_age_us)
     sync = TopicSync(
         platform,
         topics,
@@ -142,6 +144,7 @@ def build_leader(
         cleanup,
         retry_policy,
     )
+    manifests = ManifestNamer(topics, store, tasks, clock, retry_policy)
     health = HealthMonitor(topics, registry, clock, health_warm_up_us)
     liveness_probes = LivenessProbes(registry, brokers, tasks, queue.enqueue, clock)
     for part in (registry, warm_up, groups, liveness_probes):
@@ -197,6 +200,7 @@ def build_leader(
         groups,
         topic_deletions,
         garbage_collector,
+        manifests,
         health,
         LeaderService(broker_service, GroupService(readiness, topics, groups), admin_service),
     )

@@ -142,7 +142,14 @@ async def run_leader(
         cleanup=settings.cleanup,
     )
     metrics = Metrics(
-        leader.topics, leader.registry, leader.decisions, leader.loop, leader.garbage_collector, tasks, leader.clock
+        leader.topics,
+        leader.registry,
+        leader.decisions,
+        leader.loop,
+        leader.garbage_collector,
+        leader.manifests,
+        tasks,
+        leader.clock,
     )
     http = HttpServer(lambda: readiness.not_ready_reason, metrics.exposition)
     leadership_lost = platform_started = False
@@ -189,6 +196,7 @@ def supervise_leader(leader: Leader, more: Mapping[str, BackgroundTask] | None =
     tasks.supervise("reconcile", leader.loop.run, restart=False)
     tasks.supervise("groups", leader.groups.run)
     tasks.supervise("garbage-collection", leader.garbage_collector.run)
+    tasks.supervise("manifests", leader.manifests.run)
     tasks.supervise("topic-deletions", leader.topic_deletions.run)
     tasks.supervise("health", leader.health.run)
     for name, run in (more or {}).items():

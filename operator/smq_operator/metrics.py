@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector as PrometheusCollector
 
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.garbage_collection import GarbageCollector
+from smq_operator.manifests.namer import ManifestNamer
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -26,6 +27,7 @@ class _LeaderMetrics(PrometheusCollector):
         decisions: DecisionLog,
         loop: LeaderLoop,
         garbage_collector: GarbageCollector,
+        manifests: ManifestNamer,
         tasks: TaskRunner,
         clock: Clock,
     ) -> None:
@@ -34,6 +36,7 @@ class _LeaderMetrics(PrometheusCollector):
         self._decisions = decisions
         self._loop = loop
         self._garbage_collector = garbage_collector
+        self._manifests = manifests
         self._tasks = tasks
         self._now = clock
 
@@ -52,6 +55,7 @@ class _LeaderMetrics(PrometheusCollector):
         yield brokers
         yield from self._segments()
         yield from self._cleanup()
+        yield from self._named_manifests()
         failures = CounterMetricFamily(
             "smq_leader_task_failures", "Tasks and callbacks that failed unexpectedly.", labels=["task"]
         )
@@ -81,7 +85,7 @@ class _LeaderMetrics(PrometheusCollector):
             size.add_metric([name], it.removed_bytes[name])
             retained.add_metric([name], len(managed.retention_held))
         files = CounterMetricFamily("smq_leader_deleted_files", "Files deleted, by what they were.", labels=["kind"])
-        for kind in ("removed", "deleted_topic", "orphan", "upload"):
+        for kind in ("removed", "deleted_topic", "orphan", "manifest", "upload"):
             files.add_metric([kind], it.files[kind])
         failures = CounterMetricFamily("smq_leader_cleanup_failures", "Collecting that failed.", value=it.failures)
         yield from (removed, size, retained, files, failures)
@@ -91,6 +95,22 @@ class _LeaderMetrics(PrometheusCollector):
                 "How far the leader's clock is ahead of the filer's.",
                 value=it.filer_clock.skew_us / 1e6,
             )
+
+    def _named_manifests(self) -> Iterator[Metric]:
+        unnamed = GaugeMetricFamily(
+            "smq_topic_segments_without_manifest", "Sealed segments without a manifest.", labels=["topic"]
+        )
+        for name, managed in sorted(self._topics.items()):
+            unnamed.add_metric([name], sum(not entry.manifest for entry in managed.sealed.values()))
+        named = CounterMetricFamily(
+            "smq_leader_manifests_named", "Segment manifests that were named in an index.", labels=["writer"]
+        )
+        for writer in ("broker", "leader"):
+            named.add_metric([writer], self._manifests.named[writer])
+        failures = CounterMetricFamily(
+            "smq_leader_manifest_failures", "Naming that failed.", value=self._manifests.failures
+        )
+        yield from (unnamed, named, failures)
 
     def _segments(self) -> Iterator[Metric]:
         segments = GaugeMetricFamily("smq_topic_segments", "Segments by phase.", labels=["topic", "phase"])
@@ -136,11 +156,14 @@ class Metrics:
         decisions: DecisionLog,
         loop: LeaderLoop,
         garbage_collector: GarbageCollector,
+        manifests: ManifestNamer,
         tasks: TaskRunner,
         clock: Clock,
     ) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_LeaderMetrics(topics, registry, decisions, loop, garbage_collector, tasks, clock))
+        self._registry.register(
+            _LeaderMetrics(topics, registry, decisions, loop, garbage_collector, manifests, tasks, clock)
+        )
 
     def exposition(self) -> tuple[bytes, str]:
         """The metrics as text, and its content type."""

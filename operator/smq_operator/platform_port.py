@@ -6,11 +6,11 @@ The rest of the leader depends on this port alone. Every method is called on the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from smq_core.model.entities import TopicSpec
+from smq_core.model.entities import Column, TopicSpec
 from smq_storage.topic_manifests.parser import ManifestDocument
 
 
@@ -19,7 +19,8 @@ class DesiredTopic:
     """A topic that should exist. ``uid`` is None if the platform assigns none; the filer's, or a new one, is used then.
 
     ``problem`` says why the last version of the spec is rejected; ``spec`` is then the last valid one. ``paused``: load
-    must not change its segments (the annotation ``seaweedmq.io/autoscaling: paused``).
+    must not change its segments (the annotation ``seaweedmq.io/autoscaling: paused``). ``generation`` grows with every
+    change of the spec; 0 if the platform does not count them.
     """
 
     name: str
@@ -27,6 +28,7 @@ class DesiredTopic:
     uid: str | None = None
     problem: str | None = None
     paused: bool = False
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,13 @@ class Platform(Protocol):
 
     async def set_paused(self, topic: str, paused: bool) -> None:
         """Pauses or resumes autoscaling of the topic. Raises UnknownTopic, SpecRejected."""
+        ...
+
+    async def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
+        """Sets the columns in the topic's spec, which has the columns ``before`` now.
+
+        Raises UnknownTopic, SpecRejected, and Conflict if the spec has other columns.
+        """
         ...
 
     def desired_brokers(self) -> int:

@@ -12,6 +12,7 @@ from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailabl
 from smq_core.model.entities import SECOND, Liveness, Topic
 from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.api.errors import unary_handler
+from smq_operator.api.schema_changes import alter_topic
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
@@ -36,7 +37,7 @@ from smq_operator.status.topic_conditions import Commands, topic_conditions
 from smq_operator.status.topic_snapshot import TopicSnapshot, snapshot_of
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
-from smq_proto.wire import layout_to_pb, topic_to_pb
+from smq_proto.wire import columns_from_pb, layout_to_pb, schema_to_pb, topic_to_pb
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.topic_manifests.parser import check_change, parse_document
 
@@ -57,7 +58,7 @@ SMQ = Commands(
 
 @dataclass(frozen=True, slots=True)
 class AdminService:
-    """ApplyTopic, DeleteTopic, PauseTopic, the lists, ChangeSegments, DrainBroker, AcceptLoss."""
+    """ApplyTopic, AlterTopic, DeleteTopic, PauseTopic, the lists, ChangeSegments, DrainBroker, AcceptLoss."""
 
     readiness: Readiness
     platform: Platform
@@ -80,12 +81,25 @@ class AdminService:
         desired = document.topic
         known = self.topics.get(desired.full_name)
         if known is not None and known.topic is not None:
-            check_change(known.topic.spec, desired.spec)
+            check_change(known.topic.spec, desired.spec, known.newest_schema)
         name, result = await self.platform.apply(document)
         managed = await self.sync.adopted(name)
-        if managed.problem is not None:
-            raise InvalidRequest(f"topic {name}: {managed.problem}")
+        if managed.rejection is not None:
+            raise InvalidRequest(f"topic {name}: {managed.rejection}")
         return lpb.ApplyTopicReply(topic=name, result=result)
+
+    @unary_handler
+    async def AlterTopic(self, request: lpb.AlterTopicRequest) -> lpb.AlterTopicReply:
+        schema = await alter_topic(
+            self.topics.topic(request.topic),
+            columns_from_pb(request.columns),
+            request.schema_version,
+            self.platform,
+            self.sync,
+            self.queue,
+            preview=request.preview,
+        )
+        return lpb.AlterTopicReply(schema=schema_to_pb(schema))
 
     @unary_handler
     async def DeleteTopic(self, request: pb.LocateRequest) -> lpb.Empty:
@@ -220,7 +234,9 @@ class AdminService:
 def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> lpb.TopicList.Topic:
     rates = managed.rates()
     return lpb.TopicList.Topic(
-        info=topic_to_pb(managed.topic) if managed.topic is not None else pb.TopicInfo(name=managed.name),
+        info=topic_to_pb(managed.topic, managed.newest_schema)
+        if managed.topic is not None
+        else pb.TopicInfo(name=managed.name),
         layout=layout_to_pb(managed.layout) if managed.layout is not None else None,
         messages_per_second=rates.messages,
         bytes_per_second=rates.bytes,

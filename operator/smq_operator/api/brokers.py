@@ -149,7 +149,7 @@ class BrokerService:
         cached = self._locate_cache.get(managed.name)
         if cached is None or cached[0] != key:
             reply = pb.LocateReply(
-                topic=topic_to_pb(managed.reconciler.topic),
+                topic=topic_to_pb(managed.reconciler.topic, managed.newest_schema),
                 layout=layout_to_pb(managed.reconciler.layout),
                 store_url=self.store_settings.url,
                 store_options=self.store_settings.to_public_options(),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Generator, Iterable
 
-from smq_core.model.entities import ChunkInfo, Replica, SealOutcome, Segment, Topic
+from smq_core.model.entities import ChunkInfo, Layout, Replica, SealOutcome, Segment, Topic
+from smq_core.model.schema_evolution import schema_of
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.seal_coordinator import RequestSeal, SealFromFiler
 from smq_operator.brokers.calls import BrokerCalls
@@ -67,9 +68,9 @@ class SealExecutor:
         request.only_flush = True
         await self._brokers.call(replica, "seal", request, timeout=FLUSH_TIMEOUT_SECONDS, background=True)
 
-    async def seal_from_filer(self, topic: Topic, step: SealFromFiler) -> SealOutcome:
-        """Seals the segment at the end of its chunk chain, without any replica."""
-        return await self._store.run(_seal_from_filer, topic, step, self._writer_id, self._retry_policy)
+    async def seal_from_filer(self, topic: Topic, layout: Layout, step: SealFromFiler) -> SealOutcome:
+        """Seals the segment of that layout at the end of its chunk chain, without any replica."""
+        return await self._store.run(_seal_from_filer, topic, layout, step, self._writer_id, self._retry_policy)
 
     async def find_seal(self, topic: Topic, segment: str) -> SealOutcome | None:
         """The outcome of a seal that was made earlier, by whomever; None when the segment has no seal chunk."""
@@ -91,10 +92,11 @@ def _seal_request(
 
 
 def _seal_from_filer(
-    store: Store, topic: Topic, step: SealFromFiler, writer_id: str, retry_policy: RetryPolicy
+    store: Store, topic: Topic, layout: Layout, step: SealFromFiler, writer_id: str, retry_policy: RetryPolicy
 ) -> SealOutcome:
     chain = ChunkChain(store, topic.name, topic.uid, step.segment)
-    schema = chunk_schema(topic.spec.schema)
+    version = layout.segment(step.segment).schema_version
+    schema = chunk_schema(schema_of(version, layout, topic.spec.schema).columns)
     tail = chain_sealer.UnsealedTail(chain.snapshot_hint(), uninherited=step.predecessors)
     steps: Generator[chain_sealer.StoreRequest, chain_sealer.StoreReply, SealOutcome] = chain_sealer.seal(
         step.segment, tail, known_watermark=_acked_upto(store, topic, step), open_ended=step.open_ended
@@ -107,7 +109,7 @@ def _seal_from_filer(
                 case chain_sealer.ReadChunk(first):
                     reply = chain.info(first)
                 case chain_sealer.WriteSeal():
-                    info = request.info(writer_id, uuid.uuid4().hex)
+                    info = request.info(writer_id, uuid.uuid4().hex, version)
                     reply = not isinstance(chain.put_seal(info, retry_policy, schema), WriteConflict)
                 case chain_sealer.WriteChunk():
                     raise AssertionError("a sealer without an unsealed tail has no chunk to write")

@@ -224,10 +224,14 @@ class GarbageCollector:
                 files=count,
                 reason="retention removed the segment",
             )
+        if found.manifests:
+            self.files["manifest"] += found.manifests
+            log.info("orphaned_manifests.deleted", topic=topic.name, files=found.manifests)
         for name in found.unknown:
             if (topic.uid, name) not in self._reported_folders:
                 self._reported_folders.add((topic.uid, name))
                 log.warning("unknown_folder.found", topic=topic.name, uid=topic.uid, folder=name, advice="not touched")
+        before = _date((await self.filer_clock.read()).earliest - self._settings.uploads_grace_us)
         count = await self._store.run(collect_unreferenced_uploads, topic, before)
         if count:
             self.files["upload"] += count

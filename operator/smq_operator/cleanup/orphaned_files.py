@@ -5,6 +5,10 @@ if a listing was too old to contain a file. A listing only finds candidates. Wha
 the index says that retention removed the segment (its number is never used again), and neither the index nor the layout
 contains it. A segment that is about to be opened is in the layout before a broker writes to it, so it is never deleted.
 
+A manifest is orphaned if its segment was removed, or if the index names another one of the same or a later version.
+The version that the index names only rises, so whoever wrote the orphaned one cannot name it any more. One that the
+index may still name is kept, however old it is.
+
 Files below ``_uploads/`` belong to ``uploads.py``.
 """
 
@@ -15,27 +19,31 @@ from datetime import datetime
 
 from smq_core.model.entities import Topic
 from smq_core.reading.segment_dag import is_removed
-from smq_operator.cleanup.retention import read_consistent
+from smq_operator.cleanup.retention import ConsistentState, read_consistent
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import ObjectMissing, Store
 
 
 @dataclass(frozen=True, slots=True)
 class OrphanedFiles:
-    """``deleted``: the number of files by segment. ``unknown``: folders that are left for a person to check."""
+    """``deleted``: the number of files by segment. ``unknown``: folders that are left for a person to check.
+    ``manifests``: the number of manifests that were deleted.
+    """
 
     deleted: dict[str, int]
     unknown: list[str]
+    manifests: int = 0
 
 
 def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> OrphanedFiles:
-    """Deletes files of removed segments that are older than ``before``, in the filer's time.
+    """Deletes files of removed segments, and manifests that are not named, older than ``before`` in the filer's time.
 
     Raises StoreUnavailable.
     """
     listed = [path.rsplit("/", 1)[-1] for path in store.folders(paths.topic_folder(topic.name, topic.uid))]
     names = [name for name in listed if not name.startswith("_")]
-    known = read_consistent(store, topic)  # after the listing
+    manifests = [o.path for o in store.list(paths.manifests_folder(*_at(topic)))]
+    known = read_consistent(store, topic)  # after the listings
     if known is None:
         return OrphanedFiles({}, [])
     referred = {entry.name for entry in known.index.entries} | {
@@ -51,7 +59,22 @@ def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> Orph
         count = sum(delete_if_older(store, o.path, before) for o in store.list(paths.segment_folder(*_at(topic), name)))
         if count:
             deleted[name] = count
-    return OrphanedFiles(deleted, unknown)
+    orphaned = [path for path in manifests if _is_orphaned_manifest(path, known)]
+    return OrphanedFiles(deleted, unknown, sum(delete_if_older(store, path, before) for path in orphaned))
+
+
+def _is_orphaned_manifest(path: str, known: ConsistentState) -> bool:
+    """Whether no index can name this manifest any more."""
+    segment, version = paths.manifest_segment(path), paths.manifest_version(path)
+    if segment is None or version is None or segment in known.layout:
+        return False
+    for entry in known.index.entries:
+        if entry.name == segment:
+            named = paths.manifest_version(entry.manifest)
+            return named is not None and version <= named and path.rsplit("/", 1)[-1] != entry.manifest
+    if any(removed.name == segment for removed in known.index.pending_deletion):
+        return False  # it says which files are to be deleted
+    return is_removed(segment, known.index.removed)
 
 
 def _at(topic: Topic) -> tuple[str, str]:

@@ -8,7 +8,8 @@ noticing:
   removes nothing early (``filer_clock.py``). The same holds for the time since which a group has had no members.
 * One compare-and-swap removes an entry from the index and records that its files are to be deleted. Before it nothing
   has happened; after it every later leader finds that record.
-* Files are deleted from the end of the chain to its beginning, so that the rest is always found from offset 0.
+* The segment's manifest says which files there are. It is deleted after them, so that the rest is always found. Where
+  the index named none, the chain is walked, and its files are deleted from the end to the beginning.
 * The record is removed when the files are deleted. All of it can be repeated.
 """
 
@@ -30,6 +31,7 @@ from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
+from smq_storage.tables.manifests import find_manifest
 
 log = structlog.get_logger(__name__)
 
@@ -159,18 +161,34 @@ def delete_files(
         for segment in known.index.pending_deletion
         if segment.removed_at <= before and segment.name not in living and segment.name not in known.layout
     ][:MAX_SEGMENTS_PER_PASS]
-    count = sum(delete_segment(store, topic, segment.name) for segment in due)
+    count = sum(delete_segment(store, topic, segment) for segment in due)
     if due:
         sealed_index.mark_files_deleted(store, topic.name, topic.uid, [segment.name for segment in due], retry_policy)
     return due, count
 
 
-def delete_segment(store: Store, topic: Topic, segment: str) -> int:
-    """Deletes a segment's files, the last one first. Returns their number. Raises StoreUnavailable."""
-    chain = ChunkChain(store, topic.name, topic.uid, segment)
-    # The walk finds chunks that the listing is too old to contain; the listing finds files that are no chunks.
-    files = {chain.path(info.first) for info in chain.walk()}
-    files |= {o.path for o in store.list(paths.segment_folder(topic.name, topic.uid, segment))}
+def delete_segment(store: Store, topic: Topic, segment: RemovedSegment | SealedSegment) -> int:
+    """Deletes a segment's files, the last one first, and its manifest. Returns the number of files without manifests.
+
+    Raises StoreUnavailable.
+    """
+    # Manifest or walk find chunks that the listing is too old to contain; the listing finds files that are no chunks.
+    files = _files_of(store, topic, segment)
+    files |= {o.path for o in store.list(paths.segment_folder(topic.name, topic.uid, segment.name))}
     for path in sorted(files, reverse=True):
         store.delete(path)
+    for name in {segment.manifest, paths.manifest_name(segment.name, 0)} - {""}:
+        store.delete(paths.manifest(topic.name, topic.uid, name))
     return len(files)
+
+
+def _files_of(store: Store, topic: Topic, segment: RemovedSegment | SealedSegment) -> set[str]:
+    """The files in the segment's folder, from its manifest, or from a walk of its chain if it has none."""
+    chain = ChunkChain(store, topic.name, topic.uid, segment.name)
+    manifest = find_manifest(store, topic.name, topic.uid, segment.manifest)
+    if manifest is None:
+        return {chain.path(info.first) for info in chain.walk()}
+    folder = paths.segment_folder(topic.name, topic.uid, segment.name)
+    # Of rows in an upload, which belongs to all segments, the chain has a reference chunk under its own name.
+    chunks = {chain.path(first) for first in (*(file.first for file in manifest.files), segment.end)}
+    return chunks | {file.path for file in manifest.files if file.path.startswith(f"{folder}/")}

@@ -222,7 +222,7 @@ class TopicDeletionManager:
         name = step.segment
         try:
             if isinstance(step, SealFromFiler):
-                outcome = await self._sealing.seal_from_filer(topic, step)
+                outcome = await self._sealing.seal_from_filer(topic, deletion.layout, step)
             else:
                 outcome = await self._sealing.request_seal(topic, step, REASON)
         except Exception as error:  # every step is answered, so that it is tried again
@@ -231,10 +231,11 @@ class TopicDeletionManager:
             if isinstance(step, SealFromFiler):
                 deletion.filer_seal_failed(name, self._now())
             elif isinstance(error, JournalIncomplete):
-                deletion.journal_incomplete(name, step.replica.incarnation, error.end, error.watermark)
+                deletion.journal_incomplete(name, step.replica.incarnation, self._now(), error.end, error.watermark)
+            elif isinstance(error, NotHosted):
+                deletion.not_hosted(name, step.replica.incarnation, certain=error.certain)
             else:
-                not_hosted = isinstance(error, NotHosted)
-                deletion.refused(name, step.replica.incarnation, self._now(), not_hosted=not_hosted)
+                deletion.refused(name, step.replica.incarnation, self._now())
         else:
             deletion.sealed(outcome)
 

@@ -44,7 +44,14 @@ class DesiredTopics:
             return
         self._problems.pop(name, None)
         problem = _unknown_fields_message(unknown) if unknown else None
-        self._desired_topics[name] = DesiredTopic(name, manifest.spec, uid=uid, problem=problem, paused=manifest.paused)
+        self._desired_topics[name] = DesiredTopic(
+            name,
+            manifest.spec,
+            uid=uid,
+            problem=problem,
+            paused=manifest.paused,
+            generation=topic["metadata"].get("generation", 0),
+        )
 
     def all(self) -> Mapping[str, DesiredTopic]:
         return self._desired_topics

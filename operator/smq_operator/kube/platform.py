@@ -6,17 +6,18 @@ Reads come from the cache; writes are calls to the API server. ``termination`` p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from smq_core.errors import InvalidRequest, SmqError, SpecRejected, Unavailable, UnknownTopic
+from smq_core.errors import Conflict, InvalidRequest, SmqError, SpecRejected, Unavailable, UnknownTopic
+from smq_core.model.entities import Column
 from smq_core.model.incarnation_ids import parse_incarnation
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_core.scaling.broker_pools import distribute_brokers
 from smq_operator.kube.broker_pools import POOL_LABEL, invalid_annotations_of, policy_of, pool_of
 from smq_operator.kube.client.api import KubeApi
-from smq_operator.kube.client.errors import Forbidden, InvalidResource, KubeError, NotFound
+from smq_operator.kube.client.errors import Forbidden, InvalidResource, KubeError, NotFound, ResourceConflict
 from smq_operator.kube.client.kinds import DEPLOYMENTS, PODS, TOPICS, Key, Kind, Resource, key_of
 from smq_operator.kube.desired_topics import DesiredTopics
 from smq_operator.kube.informer.cache import ResourceCache
@@ -31,6 +32,7 @@ from smq_storage.topic_manifests.parser import (
     ManifestDocument,
     check_change,
     parse_api_resource,
+    schema_fields,
 )
 
 log = structlog.get_logger(__name__)
@@ -124,6 +126,10 @@ class KubePlatform:
             if old is not None:
                 check_change(parse_api_resource(old)[0].spec, desired.spec)
             new = await self._api.apply(TOPICS, body)
+            if len(parse_api_resource(new)[0].spec.schema) > len(desired.spec.schema):
+                # Server-side apply keeps columns that another program wrote. This manifest has all that are desired.
+                columns = {"spec": {"schema": (given.get("spec") or {}).get("schema") or []}}
+                new = await self._api.patch(TOPICS, desired.name, desired.namespace, columns)
         except KubeError as error:
             raise _to_smq_error(error, f"topic {desired.full_name}", "kubectl apply") from error
         self._cache.put(TOPICS, new)
@@ -155,6 +161,27 @@ class KubePlatform:
             raise _to_smq_error(
                 error, f"topic {topic}", f"kubectl annotate topic with {AUTOSCALING_ANNOTATION}"
             ) from error
+
+    async def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
+        namespace, _, name = topic.rpartition("/")
+        changed = Conflict(f"the spec of {topic} was changed meanwhile: look at its columns and try again")
+        try:
+            old = await self._api.find(TOPICS, name, namespace)
+            if old is None:
+                raise UnknownTopic(f"there is no topic {topic}")
+            if parse_api_resource(old)[0].spec.schema != tuple(before):
+                raise changed
+            change = {
+                "metadata": {"resourceVersion": old["metadata"]["resourceVersion"]},
+                "spec": {"schema": schema_fields(columns)},
+            }
+            self._cache.put(TOPICS, await self._api.patch(TOPICS, name, namespace, change))
+        except NotFound:
+            raise UnknownTopic(f"there is no topic {topic}") from None
+        except ResourceConflict:
+            raise changed from None
+        except KubeError as error:
+            raise _to_smq_error(error, f"topic {topic}", "kubectl edit topic") from error
 
     # ---- brokers
 

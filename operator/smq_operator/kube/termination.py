@@ -2,8 +2,8 @@
 
 An incarnation says which Pod it ran in and when it started (``smq_core.model.incarnation_ids``), so nothing need be
 remembered about it. An unreachable broker is not proved gone, nor is one whose Pod is missing from a cache that may be
-stale. A container that terminates is restarted in its Pod. The next
-process finds the journal there, so the journal is gone only with the Pod, or if the Pod has none. These are proofs:
+stale. A container that terminates is restarted in its Pod. The next process finds the journal there, so the journal is
+gone only with the Pod, or if the Pod has none. These are proofs:
 
 - the Pod was deleted, and its last status says that its containers had terminated, or that it never ran;
 - the Pod exists, and its status says that the container in which this incarnation ran has terminated (the one proof

@@ -114,7 +114,7 @@ class BrokerProcesses:
         for record in [*records, *self._unrecorded(records)]:
             child = self._children[record.name] = _BrokerProcess(record, desired=False)
             for incarnation in record.terminated:
-                self._prove(record.name, incarnation, "its process had ended")
+                self._prove(child, incarnation, "its process had ended")
             self._watch(child, "its process had ended before this leader came")
             if child.pidfd is None:
                 continue
@@ -152,6 +152,8 @@ class BrokerProcesses:
             self._request_termination(child)
             if child.pidfd is None and self._must_empty_journal(child):
                 self._start(child)
+            elif child.pidfd is None:
+                self._prove_again(child)
         for name in names:
             desired = self._children.get(name)
             if desired is None:
@@ -260,9 +262,8 @@ class BrokerProcesses:
     def _ended(self, child: _BrokerProcess, proof: str) -> None:
         record = child.record
         if record.incarnation:
-            self._prove(record.name, record.incarnation, proof)
-        for incarnation in record.terminated:  # this process may have emptied their journals
-            self._prove(record.name, incarnation)
+            self._prove(child, record.incarnation, proof)
+        self._prove_again(child)  # this process may have emptied the journals of others
         child.ended.set()
         loop = asyncio.get_running_loop()
         if (child.desired or self._must_empty_journal(child)) and not self._stopping:
@@ -275,12 +276,22 @@ class BrokerProcesses:
             log.info("broker.terminated", broker=record.name, proof=proof)
         self._changed()
 
-    def _prove(self, broker: str, incarnation: str, text: str = "its process had ended") -> None:
-        """Keeps the proof, and whether something of its journal is left."""
+    def _prove(self, child: _BrokerProcess, incarnation: str, text: str) -> None:
+        """Keeps the proof, and whether a later process will answer for this incarnation.
+
+        A journal without segments is an answer, too, but nobody is started only for that.
+        """
         known = self._termination_proofs.get(incarnation)
         if known is None or not known.journal_gone:
-            journal_gone = not self._journals.has(broker, incarnation)
-            self._termination_proofs[incarnation] = TerminationProof(known.text if known else text, journal_gone)
+            name, comes_back = child.record.name, child.desired or not self._adopted
+            is_left = self._journals.is_left(name, incarnation) if comes_back else self._journals.has(name, incarnation)
+            self._termination_proofs[incarnation] = TerminationProof(known.text if known else text, not is_left)
+
+    def _prove_again(self, child: _BrokerProcess) -> None:
+        """Journals may be gone now that were there when their processes ended."""
+        for incarnation in (child.record.incarnation, *child.record.terminated):
+            if incarnation in self._termination_proofs:
+                self._prove(child, incarnation, "")
 
     def _must_empty_journal(self, child: _BrokerProcess) -> bool:
         """Whether it left a journal that only a process under its name can seal."""

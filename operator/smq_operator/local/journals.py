@@ -27,6 +27,17 @@ class BrokerJournals:
         """Whether the journal of this incarnation has segments. True if that cannot be found out."""
         return _has_segments(self._path(broker) / quote(incarnation, safe=""))
 
+    def is_left(self, broker: str, incarnation: str) -> bool:
+        """Whether a new process of this broker finds the folder of this incarnation, be it without segments.
+
+        True if that cannot be found out.
+        """
+        path = self.path_for(broker)
+        try:
+            return path is not None and (path / quote(incarnation, safe="")).exists()
+        except OSError:
+            return True
+
     def has_any(self, broker: str) -> bool:
         """Whether any incarnation of this broker left segments in its journal."""
         try:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
+from smq_core.model.entities import Column
 from smq_operator.local.broker_processes import BrokerProcesses, broker_command
 from smq_operator.local.settings import LocalSettings
 from smq_operator.local.topic_manifests import TopicManifests
@@ -107,6 +108,10 @@ class LocalPlatform:
 
     async def set_paused(self, topic: str, paused: bool) -> None:
         self._manifests.set_paused(topic, paused)
+        self._changed()
+
+    async def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
+        self._manifests.set_schema(topic, before, columns)
         self._changed()
 
     def desired_brokers(self) -> int:

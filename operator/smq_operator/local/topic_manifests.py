@@ -7,11 +7,12 @@ Editors remove and create files when they save, so a topic is deleted only if it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from smq_core.errors import SpecRejected, UnknownTopic
+from smq_core.errors import Conflict, SpecRejected, UnknownTopic
+from smq_core.model.entities import Column
 from smq_operator.platform_port import DesiredTopic, Problem
 from smq_storage.topic_manifests.annotation_editor import set_annotation
 from smq_storage.topic_manifests.parser import (
@@ -24,6 +25,7 @@ from smq_storage.topic_manifests.parser import (
     check_change,
     parse_manifest,
 )
+from smq_storage.topic_manifests.schema_editor import set_schema
 
 MISSING_GRACE_US = 2_000_000
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -133,15 +135,29 @@ class TopicManifests:
 
     def set_paused(self, topic: str, paused: bool) -> None:
         """Writes the pause into the topic's manifest. Raises UnknownTopic, SpecRejected."""
+        if self._scanned(topic).paused != paused:
+            self._edit(topic, lambda text: set_annotation(text, AUTOSCALING_ANNOTATION, PAUSED if paused else ACTIVE))
+
+    def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
+        """Writes the columns into the topic's manifest. Raises UnknownTopic, SpecRejected, and Conflict if the
+        manifest has other columns than ``before``."""
+        if self._scanned(topic).spec.schema != tuple(before):
+            raise Conflict(f"the manifest of {topic} was changed meanwhile: look at its columns and try again")
+        self._edit(topic, lambda text: set_schema(text, columns))
+
+    def _scanned(self, topic: str) -> DesiredTopic:
+        """The topic as its file is now. Raises UnknownTopic."""
         self.scan()
         desired = self.desired_topics().get(topic)
         if desired is None:
             raise UnknownTopic(f"there is no topic {topic}")
-        if desired.paused == paused:
-            return
+        return desired
+
+    def _edit(self, topic: str, change: Callable[[str], str]) -> None:
+        """Replaces the text of the topic's file. Raises SpecRejected if it is no valid manifest, before or after."""
         path = self._path_of(topic)
         try:
-            text = set_annotation(path.read_text(), AUTOSCALING_ANNOTATION, PAUSED if paused else ACTIVE)
+            text = change(path.read_text())
             changed = parse_manifest(text)
         except SpecRejected as error:
             raise SpecRejected(f"{path.name} cannot be changed, mend it first: {error.message}") from None

@@ -21,7 +21,8 @@ from smq_core.errors import (
     SmqError,
     WrongIncarnation,
 )
-from smq_core.model.entities import Layout, Reason, SealedSegment, SealOutcome, Segment, Topic
+from smq_core.model.entities import Layout, Micros, Reason, SealedSegment, SealOutcome, Segment, Topic
+from smq_core.model.schema_evolution import schema_of
 from smq_core.model.sealed_losses import raise_loss
 from smq_core.reading.segment_dag import index_is_stale
 from smq_core.reconcile.effects import AppendIndex, Effect, FlushAhead, OpenReplica, PutLayout, ReadLayout
@@ -35,11 +36,12 @@ from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, segment_to_pb, topic_to_pb
-from smq_storage.catalog import group_positions, layouts, sealed_index
+from smq_storage.catalog import group_positions, layouts, paths, sealed_index
 from smq_storage.catalog.sealed_index import Index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
+from smq_storage.tables.manifests import find_manifest
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +60,7 @@ class EffectRunner:
         clock: Callable[[], int],
         retry_policy: RetryPolicy,
         problems: LeaderProblems,
+        max_upload_age: Micros,
     ) -> None:
         self._problems = problems
         self._store = store
@@ -65,6 +68,7 @@ class EffectRunner:
         self._sealing = sealing
         self._now = clock
         self._retry_policy = retry_policy
+        self._max_upload_age = max_upload_age
         self._overloaded_attempts: dict[tuple[str, str, str], int] = {}
 
     def forget_broker(self, incarnation: str) -> None:
@@ -135,13 +139,15 @@ class EffectRunner:
 
     async def _open(self, reconciler: TopicReconciler, effect: OpenReplica) -> None:
         segment, replica, began = effect.segment, effect.replica, self._now()
-        request = pb.OpenSegment(
-            protocol=PROTOCOL,
-            topic=topic_to_pb(reconciler.topic),
-            segment=segment_to_pb(segment),
-            incarnation=replica.incarnation,
-        )
         try:
+            schema = schema_of(segment.schema_version, reconciler.layout, reconciler.topic.spec.schema)
+            request = pb.OpenSegment(
+                protocol=PROTOCOL,
+                topic=topic_to_pb(reconciler.topic, schema),
+                segment=segment_to_pb(segment),
+                incarnation=replica.incarnation,
+                max_upload_age=self._max_upload_age,
+            )
             await self._brokers.call(replica, "open", request, timeout=OPEN_TIMEOUT_SECONDS)
         except Exception as error:
             # After these errors the broker will never open the segment, so core has to place it elsewhere.
@@ -184,10 +190,13 @@ class EffectRunner:
             outcome = await self._sealing.request_seal(reconciler.topic, effect, *plan)
         except JournalIncomplete as error:
             self._log_failure("segment.seal", reconciler.topic, error, segment=name, broker=replica.broker)
-            reconciler.journal_incomplete(name, replica.incarnation, error.end, error.watermark)
+            reconciler.journal_incomplete(name, replica.incarnation, self._now(), error.end, error.watermark)
+        except NotHosted as error:
+            self._log_failure("segment.seal", reconciler.topic, error, segment=name, broker=replica.broker)
+            reconciler.not_hosted(name, replica.incarnation, certain=error.certain)
         except Exception as error:
             self._log_failure("segment.seal", reconciler.topic, error, segment=name, broker=replica.broker)
-            reconciler.seal_refused(name, replica.incarnation, self._now(), not_hosted=isinstance(error, NotHosted))
+            reconciler.seal_refused(name, replica.incarnation, self._now())
         else:
             self._record_seal(reconciler, outcome, by=replica.broker)
 
@@ -195,7 +204,8 @@ class EffectRunner:
 
     async def _seal_from_filer(self, reconciler: TopicReconciler, effect: SealFromFiler) -> None:
         try:
-            outcome = await self._sealing.seal_from_filer(reconciler.topic, effect)
+            assert reconciler.layout is not None
+            outcome = await self._sealing.seal_from_filer(reconciler.topic, reconciler.layout, effect)
         except Exception as error:
             self._log_failure(
                 "segment.seal", reconciler.topic, error, segment=effect.segment, broker="(from the filer)"
@@ -257,10 +267,7 @@ def _append(
     store: Store, topic: Topic, entries: tuple[SealedSegment, ...], retry_policy: RetryPolicy
 ) -> list[SealedSegment]:
     committed = _committed(store, topic, entries)
-    sized = [
-        replace(raise_loss(entry, committed.get(entry.name, 0)), bytes=_bytes_of(store, topic, entry))
-        for entry in entries
-    ]
+    sized = [_with_files(store, topic, raise_loss(entry, committed.get(entry.name, 0))) for entry in entries]
     sealed_index.append(store, topic.name, topic.uid, sized, retry_policy)
     return sized
 
@@ -272,7 +279,13 @@ def _committed(store: Store, topic: Topic, entries: Iterable[SealedSegment]) -> 
     return group_positions.highest_positions(store, topic.name, topic.uid)
 
 
-def _bytes_of(store: Store, topic: Topic, entry: SealedSegment) -> int:
+def _with_files(store: Store, topic: Topic, entry: SealedSegment) -> SealedSegment:
+    """The entry with its bytes, and with its manifest if the broker has written it by now. Nothing waits for one."""
+    name = paths.manifest_name(entry.name, 0)
+    manifest = find_manifest(store, topic.name, topic.uid, name)
+    if manifest is not None and (manifest.segment, manifest.end) == (entry.name, entry.end):
+        return replace(entry, bytes=manifest.bytes, manifest=name)
     if entry.end == 0:
-        return 0
-    return sum(file.size for file in ChunkChain(store, topic.name, topic.uid, entry.name).files())
+        return entry
+    files = ChunkChain(store, topic.name, topic.uid, entry.name).files()
+    return replace(entry, bytes=sum(file.size for file in files))

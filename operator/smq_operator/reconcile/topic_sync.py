@@ -166,6 +166,8 @@ class TopicSync:
             log.info("topic.adopted", topic=desired.name, uid=adopted.topic.uid)
         else:
             managed.topic = managed.reconciler.topic = adopted.topic
+        if managed.reconciler is not None:
+            managed.reconciler.columns, managed.reconciler.generation = adopted.columns, desired.generation
         if adopted.problem:
             log.warning("topic.spec_rejected", topic=desired.name, message=adopted.problem)
         self._events.changed(managed)

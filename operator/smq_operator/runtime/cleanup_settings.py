@@ -14,8 +14,9 @@ class CleanupSettings:
     ``retention_interval_us`` is the interval of retention, and of checking whether a deleted topic's grace has ended.
     ``removed_files_grace_us`` is how long files stay after their segment left the index, for readers that still read
     them. ``deleted_topics_grace_us`` is how long the data of a deleted topic stays. ``orphan_grace_us`` is the age at
-    which a file or an upload counts as orphaned if nothing refers to it. ``orphan_check_interval_us`` is the interval
-    of searching for those, and for topics that were deleted while there was no leader.
+    which a file counts as orphaned if nothing refers to it, and ``uploads_grace_us`` that of an upload.
+    ``orphan_check_interval_us`` is the interval of searching for those, and for topics that were deleted while there
+    was no leader.
     """
 
     retention_interval_us: int = 10 * SECOND
@@ -23,3 +24,9 @@ class CleanupSettings:
     deleted_topics_grace_us: int = 600 * SECOND
     orphan_grace_us: int = 3600 * SECOND
     orphan_check_interval_us: int = 600 * SECOND
+    uploads_grace_us: int = 3 * 24 * 3600 * SECOND
+
+    @property
+    def max_upload_age_us(self) -> int:
+        """Brokers publish no older uploads, so that one is never deleted while it is being published."""
+        return self.uploads_grace_us // 2

@@ -69,6 +69,11 @@ class Settings(BaseSettings):
     orphaned_files_grace: Duration = duration_field(
         _CLEANUP.orphan_grace_us, "how old a file must be before it is deleted because nothing refers to it"
     )
+    unreferenced_uploads_grace: Duration = duration_field(
+        _CLEANUP.uploads_grace_us,
+        "how old an upload must be before it is deleted because nothing refers to it; "
+        "one that is older than half of it is not published any more",
+    )
     orphan_check_interval: Duration = duration_field(
         _CLEANUP.orphan_check_interval_us, "how often orphaned files are searched for"
     )
@@ -105,6 +110,7 @@ class Settings(BaseSettings):
             deleted_topics_grace_us=self.deleted_topics_grace,
             orphan_grace_us=self.orphaned_files_grace,
             orphan_check_interval_us=self.orphan_check_interval,
+            uploads_grace_us=self.unreferenced_uploads_grace,
         )
 
 

@@ -17,10 +17,10 @@ OPENAPI_PATH = "/openapi/v3/apis/seaweedmq.io/v1alpha1"
 SEGMENT_SPEC_FIELDS = ("topic", "number", "range", "durability", "predecessors", "replicas")
 SEGMENT_STATUS_FIELDS = (
     *("phase", "brokers", "successors", "endOffset", "bytes", "openedBecause", "sealedBecause", "openedAt", "sealedAt"),
-    *("lost.from", "lost.to", "lost.atLeast", "conditions"),
+    *("lost.from", "lost.to", "lost.atLeast", "conditions", "schemaVersion"),
 )
 TOPIC_STATUS_FIELDS = (
-    *("observedGeneration", "conditions", "segments.open", "segments.sealed", "brokers"),
+    *("observedGeneration", "conditions", "schemaVersion", "segments.open", "segments.sealed", "brokers"),
     *("lastDecision.time", "lastDecision.action", "lastDecision.segments", "lastDecision.reason"),
 )
 

@@ -75,6 +75,8 @@ def topic_status(snapshot: ResourceSnapshot, current: Mapping[str, Any], now: in
         segments = snapshot.topic.layout.segments
         phases = [segment.phase for segment in segments]
         living = (Phase.PENDING, Phase.OPEN, Phase.SEALING)
+        if snapshot.topic.layout.schemas:
+            status["schemaVersion"] = snapshot.topic.layout.schemas[-1].version
         status["segments"] = {phase.value: phases.count(phase) for phase in living} | {"sealed": snapshot.sealed_count}
         status["brokers"] = len({r.broker for s in segments for r in s.replicas})
     if snapshot.decision is not None:
@@ -98,6 +100,8 @@ def _live_segment(topic: TopicSnapshot, segment: Segment, conditions: list[Resou
     }
     status = _status(segment.phase, segment.successors, segment.opened_because, segment.sealed_because)
     status |= {"brokers": [r.broker for r in segment.replicas], "openedAt": rfc3339(segment.opened_at)}
+    if topic.layout is not None and topic.layout.schemas:
+        status["schemaVersion"] = segment.schema_version
     if conditions:
         status["conditions"] = conditions
     return DesiredSegment(segment.name, spec, status, sealed=False)
@@ -111,6 +115,8 @@ def _sealed(topic: TopicSnapshot, entry: SealedSegment, conditions: list[Resourc
         "openedAt": rfc3339(entry.opened_at),
         "sealedAt": rfc3339(entry.sealed_at),
     }
+    if topic.layout is not None and topic.layout.schemas:
+        status["schemaVersion"] = entry.schema_version
     if entry.lost is not None:
         status["lost"] = {"from": entry.lost.first, "to": entry.lost.upto}
         if entry.lost.open_ended:

@@ -169,7 +169,7 @@ class StatusReconciler:
     def _fingerprint(self, managed: ManagedTopic) -> object:
         """What differs when the status of the topic may differ."""
         etag = managed.reconciler.etag if managed.reconciler is not None else None
-        desired = (managed.problem, managed.last_adopted == managed.desired, managed.desired.paused)
+        desired = (managed.rejection, managed.last_adopted == managed.desired, managed.desired.paused)
         return (
             self._health.warmed_up,
             etag,

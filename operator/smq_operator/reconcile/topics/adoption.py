@@ -6,10 +6,11 @@ These functions block on the store.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from smq_core.errors import Conflict, CorruptDocument, SpecRejected
-from smq_core.model.entities import Topic
+from smq_core.model.entities import Column, Topic
+from smq_core.model.schema_evolution import is_stale, newest_schema
 from smq_operator.platform_port import DesiredTopic
 from smq_storage.catalog.deleted_topics import (
     DeletedTopic,
@@ -17,6 +18,7 @@ from smq_storage.catalog.deleted_topics import (
     remove_deleted_topic,
     write_deleted_topic,
 )
+from smq_storage.catalog.layouts import read_layout
 from smq_storage.catalog.topics import put_current, put_topic, read_current, read_current_topic, read_topic
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
@@ -27,9 +29,14 @@ _TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class AdoptedTopic:
-    """A topic as the leader manages it. ``problem`` says which part of the desired state is rejected, and why."""
+    """A topic as the leader manages it. ``problem`` says which part of the desired state is rejected, and why.
+
+    The spec of ``topic`` has version 0 of the schema, as the filer's does, because the layout has the later versions.
+    ``columns`` are the desired ones, None if the schema is to stay as it is.
+    """
 
     topic: Topic
+    columns: tuple[Column, ...] | None
     problem: str | None = None
 
 
@@ -38,7 +45,7 @@ def adopt(
 ) -> AdoptedTopic:
     """Gives the topic its uid (the desired one, the filer's, or a new one) and writes its spec to the filer.
 
-    If the desired spec changes an immutable field, the spec in the filer stays. ``now`` is in microseconds; ``owner``
+    If the desired spec changes what cannot change, the spec in the filer stays. ``now`` is in microseconds; ``owner``
     names the platform that owns the topic. Raises StoreUnavailable.
     """
     uid = _resolve_uid(store, desired, retry_policy, now, owner)
@@ -46,16 +53,21 @@ def adopt(
         remove_deleted_topic(store, uid)
     known = read_topic(store, desired.name, uid)
     spec, problem = desired.spec, desired.problem
+    columns: tuple[Column, ...] | None = spec.schema
     if known is not None:
+        found = read_layout(store, desired.name, uid) if known.spec.schema else None
+        newest = newest_schema(found[0] if found is not None else None, known.spec.schema)
+        if is_stale(newest, desired.generation):
+            spec, columns = replace(spec, schema=newest.columns), None
         try:
-            check_change(known.spec, desired.spec)
+            check_change(known.spec, spec, newest)
         except SpecRejected as error:
-            spec = known.spec
-            problem = error.message
+            spec, columns, problem = known.spec, None, error.message
+        spec = replace(spec, schema=known.spec.schema)
     topic = Topic(desired.name, uid, spec)
     if known != topic:
         put_topic(store, topic)
-    return AdoptedTopic(topic, problem)
+    return AdoptedTopic(topic, columns, problem)
 
 
 def _has_deletion_record(store: Store, uid: str) -> bool:

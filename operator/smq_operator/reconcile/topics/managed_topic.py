@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from smq_core.errors import CorruptDocument
-from smq_core.model.entities import Layout, Phase, RemovedSegment, SealedSegment, Segment, Topic
+from smq_core.model.entities import Layout, Phase, RemovedSegment, SealedSegment, Segment, Topic, TopicSchema
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
 from smq_core.model.lost_range import LostRange
+from smq_core.model.schema_evolution import newest_schema
 from smq_core.model.sealed_losses import merge_loss
 from smq_core.reading.segment_dag import SegmentNode, build_nodes
 from smq_core.reconcile.retention import Removal
@@ -78,6 +79,16 @@ class ManagedTopic:
         return self.reconciler is not None and self.reconciler.layout_known
 
     @property
+    def newest_schema(self) -> TopicSchema:
+        """The newest version of its schema, as far as this leader has read it; no columns if it has none."""
+        return newest_schema(self.layout, self.topic.spec.schema if self.topic is not None else ())
+
+    @property
+    def rejection(self) -> str | None:
+        """Why the desired state, or a part of it, is not followed."""
+        return self.problem or (self.reconciler.schema_problem if self.reconciler is not None else None)
+
+    @property
     def is_stable(self) -> bool:
         """Whether every segment is open and none is being replaced."""
         layout = self.layout
@@ -143,11 +154,22 @@ class ManagedTopic:
 
     def losses_raised(self, entries: Iterable[SealedSegment]) -> list[SealedSegment]:
         """Takes in entries whose losses were raised in the index; returns those that are new to this leader."""
-        raised = [it for it in entries if it.name in self.sealed and self.sealed[it.name] != it]
+        raised = [it for it in entries if it.name in self.sealed and self.sealed[it.name].lost != it.lost]
         for entry in raised:
             self.sealed[entry.name] = entry
             self.index_changes += 1
         return raised
+
+    def manifests_named(self, named: Mapping[str, str]) -> None:
+        """The index names these manifests now, by segment."""
+        changed = {
+            name: replace(self.sealed[name], manifest=manifest)
+            for name, manifest in named.items()
+            if name in self.sealed and self.sealed[name].manifest != manifest
+        }
+        if changed:
+            self.sealed |= changed
+            self.index_changes += 1
 
     def segments_removed(self, removals: Iterable[Removal], now: int) -> None:
         """Retention removed these from the index."""

@@ -1,0 +1,195 @@
+"""Names the manifests of one topic's sealed segments in its index, and builds missing ones from the chunk chain.
+
+These functions block on the store. The leader that runs them may be stopped anywhere, may have been replaced without
+noticing, and may find what another one has begun:
+
+* A broker that knows all files of a segment writes version 0 after the seal. Version 0 lists the chunk chain, which
+  never changes, so every writer's list is the same.
+* If it is missing for a while, the leader walks the chain and writes it. It is created only once, whoever writes first.
+* One compare-and-swap of the index names it. That fails if retention removed the segment meanwhile, and then the file
+  is orphaned (``cleanup/orphaned_files.py``).
+* A version 0 that cannot be read is left in place. Every file of the chain exists until a later version replaces some,
+  so the leader builds the same list again under the next version, whose name is unique. Of a later version nobody can
+  tell whether the chain is still whole, so it is only reported, and readers walk the chain.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from smq_core.errors import CorruptChunk, CorruptDocument, StoreUnavailable
+from smq_core.model.entities import SECOND, SealedSegment, Topic
+from smq_core.model.segment_manifest import SegmentManifest
+from smq_operator.manifests.chain_walk import ChainWalk
+from smq_storage.catalog import paths, sealed_index
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store
+from smq_storage.tables.manifests import read_manifest, write_manifest
+
+BUILD_AFTER_US = 10 * SECOND
+"""So long after the seal the broker's manifest is waited for."""
+RETRY_AFTER_US = 2 * SECOND
+CHECK_AGAIN_AFTER_US = 3600 * SECOND
+"""A manifest that could be read is read again after so long, in case its file was damaged or deleted."""
+REPORT_GAP_AFTER_US = 30 * SECOND
+"""A chain that lacks a chunk for so long is reported. Before that, the store's answers may be old."""
+MAX_SEGMENTS_PER_PASS = 64
+MAX_CHUNKS_PER_PASS = 500
+"""The most chunks that one pass reads, so that other topics get their turn."""
+
+
+@dataclass(slots=True)
+class PassResult:
+    """``named``: what the index names now, by segment, of those that one pass was to change. ``built``: what it wrote
+    itself. ``more``: the next pass can go on at once. ``failure``: why it ended early.
+    """
+
+    named: dict[str, str] = field(default_factory=dict)
+    built: list[str] = field(default_factory=list)
+    more: bool = False
+    failure: StoreUnavailable | None = None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A segment whose manifest is not known to be in order. Times are the leader's."""
+
+    seen_at: int
+    retry_at: int = 0
+    walk: ChainWalk | None = None
+
+
+class TopicManifests:
+    """What one leader knows of a topic's manifests. One pass runs at a time.
+
+    ``problems`` has the path of what cannot be read and the reason, by segment.
+    """
+
+    def __init__(
+        self, topic: Topic, build_after_us: int = BUILD_AFTER_US, check_again_after_us: int = CHECK_AGAIN_AFTER_US
+    ) -> None:
+        self._topic = topic
+        self._build_after_us = build_after_us
+        self._check_again_after_us = check_again_after_us
+        self._open: dict[str, _Open] = {}
+        self._in_order: dict[str, tuple[str, int]] = {}
+        """The manifest that this leader has read, and when, by segment."""
+        self._chunks_left = 0
+        self.problems: dict[str, tuple[str, str]] = {}
+
+    def run(self, store: Store, entries: Collection[SealedSegment], now: int, retry_policy: RetryPolicy) -> PassResult:
+        """One pass over the entries of the index. Raises StoreUnavailable if the index cannot be changed."""
+        result, swaps = PassResult(), dict[str, tuple[str, str]]()
+        due = self._due(entries, now)
+        self._chunks_left = MAX_CHUNKS_PER_PASS
+        for entry in due[:MAX_SEGMENTS_PER_PASS]:
+            try:
+                name = self._manifest_of(store, entry, now, retry_policy, result)
+            except StoreUnavailable as error:
+                # The others come first next time, in case the store fails at this segment only.
+                self._open[entry.name].retry_at = now + RETRY_AFTER_US
+                result.failure = error
+                break
+            if name is None:
+                if self._chunks_left <= 0:
+                    result.more = True
+                    break
+                self._open[entry.name].retry_at = now + RETRY_AFTER_US
+            elif name == entry.manifest:
+                self._mark_read(entry.name, name, now)
+            else:
+                swaps[entry.name] = (entry.manifest, name)
+        if swaps:
+            topic = self._topic
+            result.named = sealed_index.name_manifests(store, topic.name, topic.uid, swaps, retry_policy)
+            for segment, (_, name) in swaps.items():
+                if result.named.get(segment) == name:
+                    self._mark_read(segment, name, now)
+        result.more = result.more or len(due) > MAX_SEGMENTS_PER_PASS
+        return result
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last pass left nothing to do."""
+        return not self._open
+
+    def _due(self, entries: Collection[SealedSegment], now: int) -> list[SealedSegment]:
+        """The entries to look at: those without a manifest first, then those whose manifest was never read."""
+        known = {entry.name for entry in entries}
+        for names in (self._open, self._in_order, self.problems):
+            for removed in [name for name in names if name not in known]:
+                del names[removed]  # type: ignore[attr-defined]
+        found = []
+        for entry in entries:
+            name, checked_at = self._in_order.get(entry.name, ("", 0))
+            if not entry.manifest or name != entry.manifest or now - checked_at >= self._check_again_after_us:
+                state = self._open.setdefault(entry.name, _Open(now))
+                if state.retry_at <= now:
+                    found.append(entry)
+        return sorted(found, key=lambda entry: bool(entry.manifest))
+
+    def _manifest_of(
+        self, store: Store, entry: SealedSegment, now: int, retry_policy: RetryPolicy, result: PassResult
+    ) -> str | None:
+        """The file name of a manifest that exists and lists the segment's files, or None if there is none yet."""
+        name = entry.manifest or paths.manifest_name(entry.name, 0)
+        try:
+            found, readable = self._read(store, entry, name), True
+        except CorruptDocument as error:
+            self._report(entry.name, error)
+            found, readable = None, False
+        if found is not None:
+            return name
+        if entry.manifest and entry.manifest != paths.manifest_name(entry.name, 0):
+            return None
+        if readable and not entry.manifest and not self._is_overdue(entry, now):
+            return None
+        try:
+            built = self._build(store, entry, now)
+            if built is None:
+                return None
+            if not readable:
+                built = replace(built, version=1, nonce=uuid.uuid4().hex)
+            name = write_manifest(store, self._topic.name, self._topic.uid, built, retry_policy)
+        except (CorruptChunk, CorruptDocument) as error:
+            self._report(entry.name, error)
+            return None
+        result.built.append(entry.name)
+        return name
+
+    def _read(self, store: Store, entry: SealedSegment, name: str) -> SegmentManifest | None:
+        """Raises CorruptDocument also for another segment's manifest, or if the file that the index names is gone."""
+        path = paths.manifest(self._topic.name, self._topic.uid, name)
+        found = read_manifest(store, self._topic.name, self._topic.uid, name)
+        if found is not None and (found.segment, found.end) != (entry.name, entry.end):
+            raise CorruptDocument(
+                f"{path} lists {found.segment} up to {found.end}, but {entry.name} ends at {entry.end}", path=path
+            )
+        if found is None and entry.manifest and entry.manifest != paths.manifest_name(entry.name, 0):
+            raise CorruptDocument(f"{path} is missing, though the index names it", path=path)
+        return found
+
+    def _is_overdue(self, entry: SealedSegment, now: int) -> bool:
+        """Whether no broker is expected to write it any more. The earlier time counts, as clocks may be wrong."""
+        return now - min(entry.sealed_at, self._open[entry.name].seen_at) >= self._build_after_us
+
+    def _build(self, store: Store, entry: SealedSegment, now: int) -> SegmentManifest | None:
+        """The manifest from the chain, or None if this pass may not read more, or the chain's end is not there."""
+        state = self._open[entry.name]
+        if state.walk is None:
+            state.walk = ChainWalk(store, self._topic, entry.name, now)
+        self._chunks_left -= state.walk.advance(self._chunks_left, now)
+        if self._chunks_left > 0 and now - state.walk.advanced_at >= REPORT_GAP_AFTER_US:
+            path = state.walk.missing_path
+            raise CorruptChunk(f"{path} is missing, though {entry.name} was sealed at {entry.end}", path=path)
+        return state.walk.manifest(entry.end)
+
+    def _mark_read(self, segment: str, name: str, now: int) -> None:
+        self._in_order[segment] = name, now
+        self._open.pop(segment, None)
+        self.problems.pop(segment, None)
+
+    def _report(self, segment: str, error: CorruptDocument | CorruptChunk) -> None:
+        self.problems[segment] = (error.path, error.message)
