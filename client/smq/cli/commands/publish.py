@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 @command
 def publish(
     topic: TopicName,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="Parquet files, with --by-reference.")
+    ] = None,
     from_: Annotated[
         str, typer.Option("--from", metavar="FILE|-", help="A .parquet, .csv or .json (lines) file; - is stdin.")
     ] = "-",
@@ -35,6 +38,10 @@ def publish(
     input_: Annotated[
         InputFormat | None, typer.Option("--input", help="The format of the input, if its name does not show it.")
     ] = None,
+    by_reference: Annotated[
+        bool,
+        typer.Option("--by-reference", help="Upload Parquet files to the filer; brokers get references to them only."),
+    ] = False,
 ) -> None:
     """Publish the rows of a file, or the lines of stdin as one message each.
 
@@ -44,7 +51,13 @@ def publish(
     A JSON line with `value` is a message: `{"key": "k", "value": "text", "headers": {"name": "text"}}`. `"value": null`
     is a tombstone, and `value_base64` has bytes that are not text. The lines of `smq consume --format json` can be
     published again.
+
+    With `--by-reference` the rows of Parquet files go to the filer, past the brokers. All files are checked first: if
+    one of them does not fit the topic, nothing is published.
     """
+    if by_reference or files:
+        _publish_files(topic, files or [], from_, key, input_, by_reference)
+        return
     from smq.cli.files.sources import (
         format_of,
         tables,
@@ -72,6 +85,26 @@ def publish(
     out.print(
         f"{formatting.plural(rows.written, 'message')} published to {formatting.topic(info.name)} "
         f"in {seconds:.1f} s ({formatting.count(rows.written / seconds)}/s)"
+    )
+
+
+def _publish_files(
+    topic: str, files: list[str], from_: str, key: str | None, input_: InputFormat | None, by_reference: bool
+) -> None:
+    if not by_reference:
+        raise InvalidRequest("add --by-reference to publish these files, or name one file with --from")
+    if not files or from_ != "-" or input_ is not None:
+        raise InvalidRequest("--by-reference takes the names of Parquet files, without --from and --input")
+    end_on_sigterm()
+    started_at = time.monotonic()
+    with client() as connected, connected.producer(topic) as producer:
+        with err.status("uploading") if err.is_terminal else contextlib.nullcontext():
+            receipt = producer.publish_files(files, key).result()
+        name = connected.admin().topic(topic).name
+    seconds = time.monotonic() - started_at
+    out.print(
+        f"{formatting.plural(receipt.rows, 'message')} of {formatting.plural(len(files), 'file')} published to "
+        f"{formatting.topic(name)} in {seconds:.1f} s ({formatting.count(receipt.rows / seconds)}/s)"
     )
 
 

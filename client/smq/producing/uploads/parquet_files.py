@@ -1,0 +1,93 @@
+"""A program's own Parquet files, checked and read in parts of limited size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from smq.producing.encoding.batch_encoder import BatchEncoder
+from smq_core.errors import InvalidRequest, SchemaMismatch
+
+READ_BYTES = 8 << 20
+"""About how many bytes are decoded at a time."""
+
+Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    """A file by its path or as a file object, which must allow seek. ``name`` is how errors and receipts call it."""
+
+    name: str
+    source: Source
+
+    @staticmethod
+    def of(source: Source, number: int) -> ParquetSource:
+        """Raises InvalidRequest if it is neither a path nor a file object."""
+        if isinstance(source, (str, os.PathLike)):
+            return ParquetSource(os.fspath(source), source)
+        if hasattr(source, "read") and hasattr(source, "seek"):
+            return ParquetSource(str(getattr(source, "name", f"files[{number}]")), source)
+        raise InvalidRequest(f"files[{number}] must be a path or a binary file, not {type(source).__name__}")
+
+    def check(self, encoder: BatchEncoder, key: str | None) -> None:
+        """Whether it is a Parquet file with fitting columns. Its values are checked when they are read.
+
+        Raises InvalidRequest, SchemaMismatch.
+        """
+        with self._open() as file:
+            self._checked(file.schema_arrow.empty_table(), encoder, key, None)
+
+    def read(self, encoder: BatchEncoder, key: str | None, part_bytes: int) -> Iterator[tuple[pa.Table, str | None]]:
+        """Checked parts of about ``part_bytes``, each with the name of its key column.
+
+        Raises InvalidRequest, SchemaMismatch with the file's row.
+        """
+        with self._open() as file:
+            collected: list[pa.RecordBatch] = []
+            size = first_row = 0
+            for batch in self._batches(file):
+                collected.append(batch)
+                size += batch.nbytes
+                if size >= part_bytes:
+                    part = pa.Table.from_batches(collected)
+                    yield self._checked(part, encoder, key, first_row)
+                    first_row += part.num_rows
+                    collected, size = [], 0
+            if collected:
+                yield self._checked(pa.Table.from_batches(collected), encoder, key, first_row)
+
+    def _open(self) -> pq.ParquetFile:
+        try:
+            return pq.ParquetFile(self.source)
+        except FileNotFoundError:
+            raise InvalidRequest(f"there is no file {self.name}") from None
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise InvalidRequest(f"{self.name} is not a Parquet file that can be read: {error}") from None
+
+    def _batches(self, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+        meta = file.metadata
+        uncompressed = sum(meta.row_group(n).total_byte_size for n in range(meta.num_row_groups))
+        rows = max(1, min(READ_BYTES * meta.num_rows // max(uncompressed, 1), 1 << 17)) if meta.num_rows else 1
+        try:
+            yield from (batch for batch in file.iter_batches(batch_size=rows) if batch.num_rows)
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidRequest(f"{self.name} cannot be read: {error}") from None
+
+    def _checked(
+        self, part: pa.Table, encoder: BatchEncoder, key: str | None, first_row: int | None
+    ) -> tuple[pa.Table, str | None]:
+        try:
+            return encoder.check(part, key)
+        except SchemaMismatch as error:
+            where = f" (rows counted from row {first_row} on)" if first_row else ""
+            raise SchemaMismatch(
+                f"{self.name}{where}: {error.message}", expected=error.expected, topic=error.topic
+            ) from None
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{self.name}: {error.message}") from None
