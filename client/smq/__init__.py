@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from smq import aio
     from smq.admin import (
         Admin,
+        AlteredTopic,
         AppliedTopic,
         BrokerInfo,
         Condition,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from smq.batch import Batch
     from smq.client import Client, connect
     from smq.consumer import Consumer
-    from smq.delivery import Delivery, Receipt, TableReceipt
+    from smq.delivery import Delivery, FileReceipt, FilesReceipt, PublishedRange, Receipt, TableReceipt
     from smq.producer import Producer
     from smq_core.errors import (
         Conflict,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         NotLeader,
         Overloaded,
         ProducerFenced,
+        ReferenceRejected,
         SchemaMismatch,
         SmqError,
         SpecRejected,
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
+    "AlteredTopic",
     "AppliedTopic",
     "Batch",
     "BrokerInfo",
@@ -76,6 +79,8 @@ __all__ = [
     "Delivery",
     "DeliveryTimeout",
     "DeliveryUnknown",
+    "FileReceipt",
+    "FilesReceipt",
     "GroupInfo",
     "InvalidRequest",
     "MessageTooLarge",
@@ -85,7 +90,9 @@ __all__ = [
     "ProblemInfo",
     "Producer",
     "ProducerFenced",
+    "PublishedRange",
     "Receipt",
+    "ReferenceRejected",
     "SchemaMismatch",
     "SegmentInfo",
     "SegmentLoad",
@@ -106,6 +113,7 @@ __all__ = [
 _MODULES_OF_NAMES = {
     "smq.admin": (
         "Admin",
+        "AlteredTopic",
         "AppliedTopic",
         "BrokerInfo",
         "Condition",
@@ -119,7 +127,7 @@ _MODULES_OF_NAMES = {
     "smq.batch": ("Batch",),
     "smq.client": ("Client", "connect"),
     "smq.consumer": ("Consumer",),
-    "smq.delivery": ("Delivery", "Receipt", "TableReceipt"),
+    "smq.delivery": ("Delivery", "FileReceipt", "FilesReceipt", "PublishedRange", "Receipt", "TableReceipt"),
     "smq.producer": ("Producer",),
 }
 _MODULE_OF_NAME = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from smq.column_changes import ColumnChanges
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
+from smq_core.model.entities import Column
+from smq_core.model.schema_evolution import difference
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import columns_to_pb, schema_from_pb
 
 if TYPE_CHECKING:
     from smq.transport.leader_client import LeaderClient
@@ -20,6 +24,19 @@ class AppliedTopic:
 
     topic: str
     result: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredTopic:
+    """The result of a change of a topic's columns, or a preview of it. ``changes`` has an entry for each column."""
+
+    topic: str
+    result: str
+    """``configured``, ``unchanged`` or ``preview``"""
+    schema_version: int
+    schema: tuple[tuple[str, str, bool], ...]
+    """(name, type, nullable) of each column of that version"""
+    changes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +111,8 @@ class TopicInfo:
     layout_version: int
     paused: bool = False
     """whether autoscaling is paused"""
+    schema_version: int = 0
+    """counts the changes of the schema, from 0"""
 
     @property
     def ready(self) -> bool:
@@ -172,6 +191,50 @@ class Admin:
         """Creates or changes a topic from a manifest in YAML or JSON. Raises SpecRejected."""
         reply = self._leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest))
         return AppliedTopic(reply.topic, reply.result)
+
+    def alter_topic(
+        self,
+        topic: str,
+        *,
+        add_columns: Mapping[str, str] | None = None,
+        drop_columns: Sequence[str] = (),
+        widen_columns: Mapping[str, str] | None = None,
+        make_nullable: Sequence[str] = (),
+        preview: bool = False,
+    ) -> AlteredTopic:
+        """Changes the columns of a topic with a schema, while producers and consumers go on.
+
+        add_columns: types by name, such as ``{"gate": "uint8"}``. New columns are nullable.
+        drop_columns: nullable columns; their names can never be used again.
+        widen_columns: the new types by name: a wider integer of the same sign, or float64 for float32.
+        make_nullable: columns that may be null from now on.
+        preview: only check, and return what would change.
+
+        Returns when the leader has stored the new version: it then seals all segments and opens successors that have
+        the new columns. Raises InvalidRequest (SpecRejected with a reason for each column, if the change is not
+        allowed), Conflict if somebody else has changed the columns, Unavailable.
+        """
+        before = self.topic(topic)
+        columns = tuple(Column(*column) for column in before.schema)
+        changes = ColumnChanges(add_columns or {}, drop_columns, widen_columns or {}, make_nullable)
+        reply = self._leader.call(
+            "AlterTopic",
+            lpb.AlterTopicRequest(
+                topic=before.name,
+                columns=columns_to_pb(changes.apply(columns)),
+                schema_version=before.schema_version,
+                preview=preview,
+            ),
+        )
+        schema = schema_from_pb(reply.schema)
+        done = "unchanged" if schema.version == before.schema_version else "configured"
+        return AlteredTopic(
+            before.name,
+            "preview" if preview else done,
+            schema.version,
+            tuple((c.name, c.type, c.nullable) for c in schema.columns),
+            tuple(difference(columns, schema.columns)),
+        )
 
     def delete(self, topic: str) -> None:
         """Deletes a topic. Its deletionPolicy decides whether its files stay. Raises UnknownTopic."""
@@ -324,6 +387,7 @@ def _topic_info(t: lpb.TopicList.Topic) -> TopicInfo:
         conditions=tuple(Condition(c.type, c.status, c.reason, c.message) for c in t.conditions),
         layout_version=t.layout.version,
         paused=t.paused,
+        schema_version=t.info.schema_version,
     )
 
 

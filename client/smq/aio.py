@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,7 +27,7 @@ from smq import client as _sync
 from smq.admin import Admin
 from smq.batch import Batch
 from smq.consumer import Consumer
-from smq.delivery import Delivery, Receipt, TableReceipt
+from smq.delivery import Delivery, FilesReceipt, Receipt, TableReceipt
 from smq.producer import Headers, Producer
 
 __all__ = ["AsyncAdmin", "AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncProducer", "connect"]
@@ -163,9 +163,15 @@ class AsyncProducer:
             return AsyncDelivery(await asyncio.to_thread(send, value, key, headers, timestamp))
         return AsyncDelivery(send(value, key, headers, timestamp))
 
-    async def write(self, table: pa.Table | pa.RecordBatch, key: Any = None) -> AsyncDelivery[TableReceipt]:
+    async def write(
+        self, table: pa.Table | pa.RecordBatch, key: Any = None, *, by_reference: bool = False
+    ) -> AsyncDelivery[TableReceipt]:
         """As :meth:`smq.Producer.write`."""
-        return AsyncDelivery(await asyncio.to_thread(self._producer.write, table, key))
+        return AsyncDelivery(await asyncio.to_thread(self._producer.write, table, key, by_reference=by_reference))
+
+    async def publish_files(self, files: Sequence[Any], key: str | None = None) -> AsyncDelivery[FilesReceipt]:
+        """As :meth:`smq.Producer.publish_files`."""
+        return AsyncDelivery(await asyncio.to_thread(self._producer.publish_files, files, key))
 
     async def flush(self, timeout: float | None = None) -> None:
         """As :meth:`smq.Producer.flush`."""

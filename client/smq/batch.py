@@ -13,7 +13,8 @@ class Batch:
     """Consecutive messages of one segment.
 
     ``table`` has the columns of a chunk: ``partition``, ``timestamp``, ``appended``, then ``key`` and ``value`` (or the
-    topic's own columns), then ``headers``. Row i is at offset ``first_offset + i``. ``positions`` says how far
+    topic's own columns), then ``headers``. If the topic's schema changed, the consumer's option ``schema`` says which
+    version of the columns it has. Row i is at offset ``first_offset + i``. ``positions`` says how far
     the consumer has read including this batch, ``{segment: next offset}``. Another consumer with these positions as its
     ``start`` continues exactly there.
     """

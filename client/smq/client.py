@@ -154,6 +154,7 @@ class Client:
         group: str | None = None,
         start: Literal["earliest", "latest"] | datetime | Mapping[str, int] = "earliest",
         on_loss: Literal["fail", "skip"] = "fail",
+        schema: Literal["newest", "own"] = "newest",
         auto_commit: bool = False,
         max_bytes: int = 16 << 20,
         prefetch_bytes: int = 64 << 20,
@@ -166,6 +167,10 @@ class Client:
         on_loss: ``fail`` raises DataLost(segment, start, stop) once for each range of offsets that is gone; ``skip``
             skips the range. ``stop`` is a lower bound if ``at_least`` is set. ``certain`` is false if nobody knows
             whether any message is gone.
+        schema: which columns a Batch has if the topic's schema changed: ``newest`` gives all messages the newest
+            columns that are known when the batch is returned (missing ones are null, numbers are widened, dropped ones
+            are left out), ``own`` those with which they were written. If the schema changes while a consumer runs,
+            ``newest`` means the new one from the next batch on.
         auto_commit: commit finished batches every second and on close. A batch is finished when the program polls for
             the next one.
         max_bytes: the approximate size limit of one Batch.
@@ -181,6 +186,7 @@ class Client:
             group=group,
             start=start,
             on_loss=on_loss,
+            schema=schema,
             auto_commit=auto_commit,
             max_bytes=max_bytes,
             prefetch_bytes=prefetch_bytes,

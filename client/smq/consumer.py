@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from smq.batch import Batch
 from smq.consuming.fetcher import Fetcher, FetchPlan, join_all
 from smq.consuming.group_membership import GroupMembership
+from smq.consuming.newest_schema import NewestSchema
 from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
 from smq.consuming.reader_losses import ReaderLosses, loss_for_reader
 from smq.consuming.start_positions import Start, check_start, seek_to_start
@@ -50,6 +51,7 @@ class Consumer:
         group: str | None,
         start: Start,
         on_loss: Literal["fail", "skip"],
+        schema: Literal["newest", "own"],
         auto_commit: bool,
         max_bytes: int,
         prefetch_bytes: int,
@@ -57,6 +59,8 @@ class Consumer:
         check_start(start, group)
         if on_loss not in ("fail", "skip"):
             raise InvalidRequest(f'on_loss must be "fail" or "skip", not {on_loss!r}')
+        if schema not in ("newest", "own"):
+            raise InvalidRequest(f'schema must be "newest" or "own", not {schema!r}')
         if max_bytes < 1 or prefetch_bytes < 1:
             raise InvalidRequest("max_bytes and prefetch_bytes must be more than 0")
         if auto_commit and group is None:
@@ -65,6 +69,7 @@ class Consumer:
         self._leader = leader
         self._group = group
         self._skip_losses = on_loss == "skip"
+        self._newest_schema = NewestSchema() if schema == "newest" else None
         self._auto_commit = auto_commit
         self._max_bytes = max_bytes
         self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes)
@@ -304,7 +309,10 @@ class Consumer:
                 if self._membership is not None:
                     self._uncommitted[segment] = item.end
                     self._processing_segment = segment
-                return Batch(item.table, segment, item.first, self._reader.committed())
+                # Here and not when it was fetched, so that "newest" also holds for what was read ahead.
+                newest = self._newest_schema
+                table = item.table if newest is None else newest.convert(item.table, self._view.snapshot)
+                return Batch(table, segment, item.first, self._reader.committed())
             if isinstance(item, FetchedLoss):
                 self._record_loss(segment, item)
                 self._reader.advance(segment, item.stop if item.stop is not None else item.start)

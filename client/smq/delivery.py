@@ -44,8 +44,44 @@ class TableReceipt:
         return Receipt(self.segments[self.segment_index[row]], offset if offset >= 0 else None)
 
 
+class PublishedRange(NamedTuple):
+    """Messages with consecutive offsets in one segment. ``first_offset`` is None if it is no longer known."""
+
+    segment: str
+    first_offset: int | None
+    rows: int
+
+    @property
+    def stop(self) -> int | None:
+        """The offset after the last one."""
+        return None if self.first_offset is None else self.first_offset + self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class FileReceipt:
+    """Where the rows of one published file are. A file without rows has no ranges."""
+
+    file: str
+    ranges: tuple[PublishedRange, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(it.rows for it in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesReceipt:
+    """The receipt of files whose rows are all durable, in the order in which they were given."""
+
+    files: tuple[FileReceipt, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(it.rows for it in self.files)
+
+
 class Delivery(Generic[R]):
-    """A future for the receipt: a Receipt for one message, a TableReceipt for a table."""
+    """A future for the receipt: a Receipt for one message, a TableReceipt for a table, a FilesReceipt for files."""
 
     __slots__ = ()
 

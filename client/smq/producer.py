@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -10,11 +11,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from smq.delivery import Delivery, Receipt, TableReceipt
+from smq.delivery import Delivery, FilesReceipt, Receipt, TableReceipt
 from smq.producing.batch_builder import (
     ROW_OVERHEAD_BYTES,
     BatchBuilder,
@@ -35,10 +36,14 @@ from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
 from smq.producing.partitioning import SubBatch
 from smq.producing.producer_claims import claim_epoch
-from smq_core.errors import InvalidRequest
+from smq.producing.uploads.reference_publisher import ReferencePublisher
+from smq.producing.uploads.upload_delivery import UploadDeliveryState
+from smq.producing.uploads.uploaded_rows import UploadedFile, UploadedRows
+from smq.transport.schema_versions import SchemaVersions
+from smq_core.errors import InvalidRequest, SchemaMismatch, SmqError
 
 if TYPE_CHECKING:
-    from smq.transport.topic_view import TopicView
+    from smq.transport.topic_view import TopicSnapshot, TopicView
 
 CLAIM_TIMEOUT_SECONDS = 30.0
 BATCH_OVERHEAD_BYTES = 64 << 10
@@ -54,6 +59,9 @@ SMALL_BATCH_BYTES = 64 << 10
 
 MAX_BATCH_DELAY_SECONDS = 0.02
 """How old a batch may get by waiting for outcomes, because these may be those of another segment."""
+
+REFERENCE_COST_BYTES = 1024
+"""What the references to an upload count of ``max_in_flight``, because none of its rows stay in memory."""
 
 Headers = Mapping[str, bytes | None] | Sequence[tuple[str, bytes | None]]
 
@@ -86,7 +94,8 @@ class Producer:
         instance = uuid.uuid4().hex[:16]
         if producer_id is not None:
             epoch = claim_epoch(view, producer_id, instance, epoch, CLAIM_TIMEOUT_SECONDS)
-        self._encoder = BatchEncoder(view.snapshot.topic)
+        self._view = view
+        self._encoder = self._newest_encoder = BatchEncoder(view.snapshot.topic, SchemaVersions(view.snapshot).newest)
         self._linger = linger
         self._max_unacked_batches = 1 if linger else MAX_UNACKED_BATCHES
         self._batch_bytes = batch_bytes
@@ -106,7 +115,6 @@ class Producer:
         self._closed = self._waiting_for_outcome = False
         self._engine = ProducerEngine(
             view,
-            self._encoder,
             self.producer_id,
             self.epoch,
             instance,
@@ -114,11 +122,23 @@ class Producer:
             max_in_flight,
             self._on_resolved,
         )
+        self._references = ReferencePublisher(
+            view,
+            self.producer_id,
+            self.epoch,
+            keyless=self._keyless,
+            batch_bytes=batch_bytes,
+            timeout=timeout,
+            lock=self._engine.lock,
+            encoder=lambda: self._newest_encoder,
+            submit=self._submit_upload,
+        )
         self._max_message_bytes = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
         self._sender_thread = threading.Thread(
             target=self._run_sender, name=f"smq-batch-sender-{view.name}", daemon=True
         )
         self._sender_thread.start()
+        view.add_listener(self._on_layout_changed)
 
     def send(
         self,
@@ -130,7 +150,8 @@ class Producer:
         """Sends one message and returns its delivery. Blocks while ``max_in_flight`` bytes have no outcome yet.
 
         value: bytes, or on a topic with a schema a mapping of its columns. A value that a column cannot hold exactly
-            as it is gets SchemaMismatch (:mod:`smq.producing.encoding.exact_cast` has the rules).
+            as it is gets SchemaMismatch (:mod:`smq.producing.encoding.exact_cast` has the rules). When the topic's
+            schema changes, later messages may use the new columns; a column that is left out gets null.
         key: bytes. Messages of one key keep their order, messages without a key are spread over the segments. On a
             topic with a schema the key is a column of the value.
         headers: pairs of str and bytes.
@@ -141,32 +162,48 @@ class Producer:
         """
         if self._untyped and headers is None and timestamp is None and type(value) is bytes:
             if type(key) is bytes:
-                return self._append(
-                    value, key, None, time.time_ns() // 1000, len(value) + len(key) + ROW_OVERHEAD_BYTES
-                )
+                size = len(value) + len(key) + ROW_OVERHEAD_BYTES
+                return self._append(self._encoder, value, key, None, time.time_ns() // 1000, size)
             if key is None:
-                return self._append(value, None, None, time.time_ns() // 1000, len(value) + ROW_OVERHEAD_BYTES)
+                size = len(value) + ROW_OVERHEAD_BYTES
+                return self._append(self._encoder, value, None, None, time.time_ns() // 1000, size)
         return self._send_checked(value, key, headers, timestamp)
 
     def _send_checked(self, value: object, key: object, headers: object, timestamp: object) -> Delivery[Receipt]:
-        plain_value, size = check_value(value, self._encoder)
-        plain_key = check_key(key, self._encoder)
+        encoder = self._encoder
+        try:
+            plain_value, size = check_value(value, encoder)
+        except SchemaMismatch:
+            if encoder is self._newest_encoder:
+                raise
+            encoder = self._use_newest_schema()
+            plain_value, size = check_value(value, encoder)
+        plain_key = check_key(key, encoder)
         pairs = check_headers(headers) if headers is not None else None
         now = check_timestamp(timestamp) if timestamp is not None else time.time_ns() // 1000
         size += ROW_OVERHEAD_BYTES + len(plain_key or b"")
         size += sum(len(k) + len(v or b"") for k, v in pairs) if pairs else 0
-        return self._append(plain_value, plain_key, pairs, now, size)
+        return self._append(encoder, plain_value, plain_key, pairs, now, size)
 
     def _append(
-        self, value: object, key: bytes | None, headers: list[tuple[str, bytes | None]] | None, now: int, size: int
+        self,
+        encoder: BatchEncoder,
+        value: object,
+        key: bytes | None,
+        headers: list[tuple[str, bytes | None]] | None,
+        now: int,
+        size: int,
     ) -> Delivery[Receipt]:
         if size > self._max_message_bytes:
             raise message_too_large(size, self._max_message_bytes)
         while True:
             with self._lock:
                 current = self._current
+                if current is not None and current.encoder is not encoder:
+                    self._close_current()  # it has rows of another schema version
+                    current = None
                 if current is None and not self._engine.full:
-                    current = self._start_batch()
+                    current = self._start_batch(encoder)
                 if current is not None:
                     values = current.values
                     row = len(values)
@@ -181,11 +218,13 @@ class Producer:
                     return MessageDelivery(current.delivery_state, row)
             self._engine.wait_for_capacity(self._timeout)
 
-    def _start_batch(self) -> BatchBuilder:
+    def _start_batch(self, encoder: BatchEncoder) -> BatchBuilder:
         if self._closed:
             raise InvalidRequest("the producer is closed")
         self._drop_resolved()
-        current = self._current = BatchBuilder(DeliveryState(OPEN_ROW_COUNT, self._engine.lock), time.monotonic())
+        self._follow_schema()
+        delivery_state = DeliveryState(OPEN_ROW_COUNT, self._engine.lock)
+        current = self._current = BatchBuilder(encoder, delivery_state, time.monotonic())
         self._delivery_states.append(current.delivery_state)
         self._due.notify()
         return current
@@ -200,7 +239,11 @@ class Producer:
             self._due.notify()
 
     def write(
-        self, table: pa.Table | pa.RecordBatch, key: str | pa.Array | pa.ChunkedArray | None = None
+        self,
+        table: pa.Table | pa.RecordBatch,
+        key: str | pa.Array | pa.ChunkedArray | None = None,
+        *,
+        by_reference: bool = False,
     ) -> Delivery[TableReceipt]:
         """Sends a whole table, the fastest way to publish; its receipt covers all rows. Blocks as ``send`` does.
 
@@ -213,14 +256,30 @@ class Producer:
         also be an array. Binary and string columns are hashed by their bytes, others by the bytes that
         :mod:`smq.producing.encoding.keys` defines. Rows without a key go to one partition per batch, in turn.
 
+        With ``by_reference`` the rows go to the filer as Parquet files, and the brokers get references to these, which
+        costs them nearly nothing. This returns when all files are uploaded; then they are published. The order among
+        this producer's messages is the same. docs/producers.md says when it pays.
+
         Raises SchemaMismatch (``expected`` is the schema), InvalidRequest (no such key column), MessageTooLarge,
-        Overloaded, ProducerFenced.
+        Overloaded, ProducerFenced; by reference also StoreUnavailable. The delivery of a reference that a broker does
+        not accept fails with ReferenceRejected, and the producer goes on.
         """
         if self._closed:
             raise InvalidRequest("the producer is closed")
-        converted, key_column = self._encoder.check(table, key)
+        if by_reference:
+            return self._references.publish_table(table, key)
+        with self._lock:
+            self._follow_schema()
+            encoder = self._encoder
+        try:
+            converted, key_column = encoder.check(table, key)
+        except SchemaMismatch:
+            if encoder is self._newest_encoder:
+                raise
+            encoder = self._use_newest_schema()
+            converted, key_column = encoder.check(table, key)
         limit = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
-        self._encoder.check_sizes(converted, limit)
+        encoder.check_sizes(converted, limit)
         delivery_states: list[DeliveryState] = []
         for large in split_rows(converted, self._batch_bytes):
             for part in split_to_limit(large, limit):
@@ -228,17 +287,58 @@ class Producer:
                 self._engine.reserve(part.nbytes, self._timeout)
                 with self._handover_lock:
                     self._submit_ready(include_current=True)
-                    batch, row_partitions = self._encoder.encode(
-                        part, key_column, time.time_ns() // 1000, self._keyless
-                    )
+                    batch, row_partitions = encoder.encode(part, key_column, time.time_ns() // 1000, self._keyless)
                     with self._lock:
                         self._drop_resolved()
                         self._delivery_states.append(delivery_state)
-                    self._engine.submit(
-                        SubBatch(batch, delivery_state, None, part.nbytes, time.monotonic()), row_partitions
+                    sub_batch = SubBatch(
+                        batch, delivery_state, None, part.nbytes, time.monotonic(), schema_version=encoder.version
                     )
+                    try:
+                        self._engine.submit(sub_batch, row_partitions)
+                    except SmqError as error:
+                        self._engine.fail_batch(delivery_state, part.nbytes, error)
+                        raise
                 delivery_states.append(delivery_state)
         return TableDelivery(delivery_states)
+
+    def publish_files(
+        self, files: Sequence[str | os.PathLike[str] | IO[bytes]], key: str | None = None
+    ) -> Delivery[FilesReceipt]:
+        """Publishes the rows of Parquet files, paths or binary file objects, by reference (see ``write``).
+
+        The files' columns and ``key`` are as in ``write``. All files are checked, read part by part, and uploaded with
+        their rows sorted by partition. Only then anything is published, file by file in the given order, so if one file
+        is wrong, nothing is in the log. The receipt has the ranges of offsets of each file.
+
+        Raises InvalidRequest (no Parquet file, no such key column) and SchemaMismatch with the name of the file,
+        StoreUnavailable, Overloaded, ProducerFenced.
+        """
+        if self._closed:
+            raise InvalidRequest("the producer is closed")
+        return self._references.publish_files(files, key)
+
+    def _submit_upload(self, file: UploadedFile, state: UploadDeliveryState) -> None:
+        """Publishes an upload after all that was handed over before."""
+        self._engine.reserve(REFERENCE_COST_BYTES, self._timeout)
+        with self._handover_lock:
+            self._submit_ready(include_current=True)
+            with self._lock:
+                self._drop_resolved()
+                self._delivery_states.append(state)
+            sub_batch = SubBatch(
+                UploadedRows.all_of(file),
+                state,
+                state.all_rows(),
+                REFERENCE_COST_BYTES,
+                time.monotonic(),
+                schema_version=file.schema_version,
+            )
+            try:
+                self._engine.submit(sub_batch)
+            except SmqError as error:
+                self._engine.fail_batch(state, REFERENCE_COST_BYTES, error)
+                raise
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits for the outcome of everything sent so far; ``timeout`` in seconds, None means the producer's timeout.
@@ -275,7 +375,30 @@ class Producer:
         finally:
             if self._sender_thread is not threading.current_thread():  # else a delivery callback closes the producer
                 self._sender_thread.join(5)
+            self._view.remove_listener(self._on_layout_changed)
             self._engine.close()
+
+    def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
+        """Follows a new schema at once if it drops columns. Otherwise a message may need it, or all segments have it:
+        batches of the older one can still be sent to the present segments until these are sealed."""
+        newest = SchemaVersions(snapshot).newest
+        with self._lock:
+            if newest.version > self._newest_encoder.version:
+                self._newest_encoder = BatchEncoder(snapshot.topic, newest)
+                if not self._newest_encoder.dropped <= self._encoder.dropped:
+                    self._encoder = self._newest_encoder
+
+    def _follow_schema(self) -> None:
+        """Encodes by the newest schema from now on if all segments have it. The caller holds the lock."""
+        newest = self._newest_encoder
+        if self._encoder is not newest and self._engine.oldest_schema_version >= newest.version:
+            self._encoder = newest
+
+    def _use_newest_schema(self) -> BatchEncoder:
+        """Encodes by the newest schema from now on, because a message needs it."""
+        with self._lock:
+            self._encoder = self._newest_encoder
+            return self._encoder
 
     def _run_sender(self) -> None:
         """The sender thread: submits batches when they are full or have waited long enough."""
@@ -303,10 +426,11 @@ class Producer:
                     return
                 one = self._ready.popleft()
             try:
-                batch, row_partitions = one.encode(self._encoder, self._keyless)
-                self._engine.submit(
-                    SubBatch(batch, one.delivery_state, None, one.nbytes, one.created_at), row_partitions
+                batch, row_partitions = one.encode(self._keyless)
+                sub_batch = SubBatch(
+                    batch, one.delivery_state, None, one.nbytes, one.created_at, schema_version=one.encoder.version
                 )
+                self._engine.submit(sub_batch, row_partitions)
             except Exception as error:
                 self._engine.fail_batch(one.delivery_state, one.nbytes, error)
 

@@ -1,4 +1,4 @@
-"""Reads one segment from a position to its end: chunks from the filer and the tail from a replica."""
+"""Reads one segment from a position to its end: files from the filer and the tail from a replica."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from smq.consuming.reader_losses import loss_for_reader
 from smq.consuming.tail_stream import TailStream
 from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView
-from smq_core.errors import CorruptChunk, SmqError, Unreachable
+from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, Unreachable
 from smq_core.model.entities import SealedSegment, Segment
 from smq_core.model.lost_range import LostRange
+from smq_core.model.segment_manifest import SegmentManifest
 from smq_core.reading.segment_dag import is_removed
 from smq_proto.wire import lost_from_pb
+from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
-from smq_storage.chunks.parquet_codec import chunk_schema
 from smq_storage.chunks.schemas import TIMESTAMP
+from smq_storage.tables.range_reader import read_file
+from smq_storage.tables.segment_files import StoredSegment, load_manifest
+from smq_storage.uploads.uploaded_files import ReferencedRows, read_referenced_rows
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +63,9 @@ class Fetcher:
         self._since = fetch_plan.since
         self._max_bytes = max_bytes
         self._ordinal = ordinal
-        self._schema = chunk_schema(view.snapshot.topic.spec.schema)
         self._chain: ChunkChain | None = None
+        self._manifest: SegmentManifest | None = None
+        self._unusable_manifest = ""
         self._at_boundary = fetch_plan.position == 0
         self._stream: TailStream | None = None
         self._stop = threading.Event()
@@ -133,7 +138,8 @@ class Fetcher:
             upto = self._read_tail(layout_segment)
             if upto is None:
                 return True
-        return self._read_chunks()
+        manifest = self._load_manifest()
+        return self._read_chunks() if manifest is None else self._read_files(manifest)
 
     def _layout_segment(self) -> Segment | None:
         return next((s for s in self._view.snapshot.layout.segments if s.name == self.segment), None)
@@ -142,9 +148,7 @@ class Fetcher:
         """Reads until the stream ends. Returns the position, or None if the stream reported the segment's end."""
         replica = segment.replicas[self._ordinal % len(segment.replicas)]
         self._ordinal += 1  # another replica next time
-        stream = self._stream = TailStream(
-            self.segment, self._view.snapshot.topic.uid, replica, self._schema, self._view.dialer
-        )
+        stream = self._stream = TailStream(self.segment, self._view.snapshot.topic.uid, replica, self._view.dialer)
         if self._stop.is_set():
             return self.position
         try:
@@ -157,6 +161,8 @@ class Fetcher:
                     self._at_boundary = False
                     if not self._put(frame.table, frame.first):
                         return self.position
+                if frame.referenced is not None and not self._put_referenced(frame.referenced):
+                    return self.position
                 if frame.sealed is not None:
                     self._report_end(frame.sealed.end, lost_from_pb(frame.sealed))
                     return None
@@ -174,6 +180,42 @@ class Fetcher:
         finally:
             self._stream = None
         return self.position
+
+    def _load_manifest(self) -> SegmentManifest | None:
+        """The manifest of a sealed segment. None if it has none that can be read: then the chunk chain is walked."""
+        sealed = self._sealed
+        if self._manifest is not None or sealed is None or sealed.manifest == self._unusable_manifest:
+            return self._manifest
+        topic = self._view.snapshot.topic
+        try:
+            self._manifest = load_manifest(self._view.store(), StoredSegment.of(topic.name, topic.uid, sealed))
+        except CorruptDocument as error:
+            log.warning("%s is read by its chunk chain, because its manifest is damaged: %s", self.segment, error)
+        if self._manifest is None:
+            self._unusable_manifest = sealed.manifest
+        elif self._since:
+            self.position = max(self.position, self._manifest.first_since(self._since))
+        return self._manifest
+
+    def _read_files(self, manifest: SegmentManifest) -> bool:
+        """Reads a sealed segment's files from the position on. True: that was the segment's end."""
+        assert self._sealed is not None
+        while (file := manifest.file_at(self.position)) is not None and not self._stop.is_set():
+            try:
+                for first, table in read_file(self._view.store(), self.segment, file, self.position, file.end):
+                    self._last_progress_at = time.monotonic()
+                    if not self._put(table, first):
+                        return False
+            except DataLost as error:
+                log.warning("reading %s: %s", self.segment, error.message)
+                if not paths.is_upload(file.path):
+                    return self._report_removed(self._sealed.end)
+                if not self._put_loss(file.end):
+                    return False
+        if self._stop.is_set():
+            return False
+        self._report_end(self._sealed.end, self._sealed.lost)
+        return True
 
     def _read_chunks(self) -> bool:
         """Reads chunks from the position to the end of the chain. True: that was the segment's end."""
@@ -195,6 +237,11 @@ class Fetcher:
                 self._report_end(info.first, info.lost)
                 return True
             self.watermark = max(self.watermark, info.end)
+            referenced = ReferencedRows.of_chunk(self._view.snapshot.topic.uid, info)
+            if referenced is not None:
+                if not self._put_referenced(referenced):
+                    return False
+                continue
             self._at_boundary = True
             if not self._put(table, info.first):
                 return False
@@ -227,6 +274,30 @@ class Fetcher:
         if end is None or end > self.position:
             self._buffer.put(self, FetchedLoss(self.position, end))
         self._buffer.put(self, SegmentEnd(self.position if end is None else end))
+        return True
+
+    def _put_referenced(self, referenced: ReferencedRows) -> bool:
+        """Reads rows of an upload from the position on, or reports that it is gone. False: it was stopped."""
+        try:
+            for first, table in read_referenced_rows(self._view.store(), referenced, self.position):
+                self._at_boundary = False
+                if not self._put(table, first):
+                    return False
+                self._last_progress_at = time.monotonic()
+                if self._stream is not None:
+                    self._stream.touch()
+        except DataLost as error:
+            log.warning("reading %s: %s", self.segment, error.message)
+            if not self._put_loss(referenced.end):
+                return False
+        self._at_boundary = True  # an entry with a reference is a chunk of its own
+        return True
+
+    def _put_loss(self, end: int) -> bool:
+        """Reports that an upload is gone, and goes on after it. False: it was stopped."""
+        if not self._buffer.put(self, FetchedLoss(self.position, end)):
+            return False
+        self.position = end
         return True
 
     def _put(self, table: pa.Table, first: int) -> bool:

@@ -17,8 +17,9 @@ from smq_core.errors import Unavailable
 from smq_core.model.entities import Replica
 from smq_proto.flight import flight_errors
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL
+from smq_proto.wire import PROTOCOL, reference_from_pb
 from smq_storage.chunks.schemas import TIMESTAMP
+from smq_storage.uploads.uploaded_files import ReferencedRows
 
 UNRESPONSIVE_AFTER_SECONDS = 2.0
 """The stream is aborted after so long without a frame; heartbeats count as frames."""
@@ -26,11 +27,12 @@ UNRESPONSIVE_AFTER_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class TailFrame:
-    """One message of the stream. ``table`` is None in heartbeats and at the end."""
+    """One message of the stream. ``table`` is None in heartbeats and at the end, and if the rows are in an upload."""
 
     table: pa.Table | None
     first: int
     watermark: int
+    referenced: ReferencedRows | None = None
     trimmed_to: int | None = None
     sealed: pb.SealOutcome | None = None
 
@@ -38,11 +40,10 @@ class TailFrame:
 class TailStream:
     """One DoGet call. Iterate it in one thread; any thread may ``abort`` it."""
 
-    def __init__(self, segment: str, uid: str, replica: Replica, schema: pa.Schema, dialer: Dialer) -> None:
+    def __init__(self, segment: str, uid: str, replica: Replica, dialer: Dialer) -> None:
         self._segment = segment
         self._uid = uid
         self._replica = replica
-        self._schema = schema
         self._dialer = dialer
         self._channel: FlightChannel | None = None
         self._reader: fl.FlightStreamReader | None = None
@@ -57,6 +58,7 @@ class TailStream:
             incarnation=self._replica.incarnation,
             from_offset=start,
             uid=self._uid,
+            references=True,
         )
         try:
             self._channel = FlightChannel.open(self._replica.address, self._dialer)
@@ -73,6 +75,10 @@ class TailStream:
                 yield self._frame(chunk)
         finally:
             self.close()
+
+    def touch(self) -> None:
+        """The caller read something else since the last frame, so a missing frame is not the replica's fault."""
+        self._last_frame_at = time.monotonic()
 
     def is_unresponsive(self, now: float) -> bool:
         return self._channel is not None and now - self._last_frame_at > UNRESPONSIVE_AFTER_SECONDS
@@ -102,19 +108,25 @@ class TailStream:
         head = pb.TailBatch.FromString(chunk.app_metadata.to_pybytes())
         table = None
         if chunk.data is not None and chunk.data.num_rows:
-            table = with_append_times(chunk.data, list(head.rows), list(head.appended), self._schema)
+            table = with_append_times(chunk.data, list(head.rows), list(head.appended))
+        referenced = None
+        if head.HasField("reference"):
+            reference = reference_from_pb(head.reference)
+            appended = next(iter(head.appended), 0)
+            referenced = ReferencedRows.of(self._uid, self._segment, head.first_offset, reference, appended)
         return TailFrame(
             table,
             head.first_offset,
             head.watermark,
+            referenced,
             head.trimmed_to if head.HasField("trimmed_to") else None,
             head.sealed if head.HasField("sealed") else None,
         )
 
 
-def with_append_times(batch: pa.RecordBatch, rows: list[int], appended: list[int], schema: pa.Schema) -> pa.Table:
-    """Returns a wire batch as a table of the chunk's schema; the append times are run-length encoded."""
+def with_append_times(batch: pa.RecordBatch, rows: list[int], appended: list[int]) -> pa.Table:
+    """Returns a wire batch as a table with the columns of a chunk; the append times are run-length encoded."""
     times = np.repeat(np.array(appended, np.int64), rows)
-    columns = list(batch.columns)
-    columns.insert(schema.get_field_index("appended"), pa.array(times).view(TIMESTAMP))
-    return pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=schema)])
+    after = batch.schema.get_field_index("timestamp") + 1
+    field = pa.field("appended", TIMESTAMP, nullable=False)
+    return pa.Table.from_batches([batch.add_column(after, field, pa.array(times).view(TIMESTAMP))])

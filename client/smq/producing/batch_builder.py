@@ -22,11 +22,12 @@ ROW_OVERHEAD_BYTES = 32
 
 
 class BatchBuilder:
-    """Messages that will share a batch. Only one thread at a time may write."""
+    """Messages that will share a batch, all checked by ``encoder``. Only one thread at a time may write."""
 
-    __slots__ = ("created_at", "delivery_state", "headers", "keys", "nbytes", "times", "values")
+    __slots__ = ("created_at", "delivery_state", "encoder", "headers", "keys", "nbytes", "times", "values")
 
-    def __init__(self, delivery_state: DeliveryState, created_at: float) -> None:
+    def __init__(self, encoder: BatchEncoder, delivery_state: DeliveryState, created_at: float) -> None:
+        self.encoder = encoder
         self.delivery_state = delivery_state
         self.created_at = created_at
         self.values: list[object] = []
@@ -35,10 +36,9 @@ class BatchBuilder:
         self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
         self.nbytes = 0
 
-    def encode(
-        self, encoder: BatchEncoder, keyless: KeylessPartitioner
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
+    def encode(self, keyless: KeylessPartitioner) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
         """Returns the wire batch and the partitions of its rows."""
+        encoder = self.encoder
         rows = len(self.values)
         times = pa.array(np.array(self.times, np.int64)).cast(TIMESTAMP)
         headers = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -85,10 +85,14 @@ class DeliveryState:
             return self._due_callbacks()
         if rows is None:
             rows = np.arange(self.rows)
-        offsets = np.arange(first, first + len(rows)) if first is not None else _UNKNOWN_OFFSET
+        offsets = self._offsets_from(first, rows) if first is not None else _UNKNOWN_OFFSET
         if segment not in self._segments:
             self._segments.append(segment)
         return self._set(rows, self._segments.index(segment), offsets)
+
+    def _offsets_from(self, first: int, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The offsets of these rows, if the first of them is at ``first``."""
+        return np.arange(first, first + len(rows))
 
     def failed(self, rows: RowIndices, error: BaseException) -> Callbacks:
         """Marks these rows failed, except those that are resolved already."""
@@ -211,29 +215,22 @@ class MessageDelivery(Delivery[Receipt]):
         self._state.when_resolved(self._row, lambda: _run(callback, self))
 
 
-class TableDelivery(Delivery[TableReceipt]):
-    """The delivery of a table, which was sent as one or several batches."""
+class BatchesDelivery(Delivery[R]):
+    """The delivery of what was sent as any number of batches."""
 
     __slots__ = ("_states",)
 
-    def __init__(self, states: list[DeliveryState]) -> None:
+    def __init__(self, states: Sequence[DeliveryState]) -> None:
         self._states = states
 
-    def result(self, timeout: float | None = None) -> TableReceipt:
+    def result(self, timeout: float | None = None) -> R:
         error = self.exception(timeout)
         if error is not None:
             raise error
-        names: dict[str, int] = {}
-        indices, offsets = [], []
-        for state in self._states:
-            segments, index, offset = state.table()
-            numbers = np.array([names.setdefault(s, len(names)) for s in segments], np.int32)
-            indices.append(numbers[index] if len(numbers) else index)
-            offsets.append(offset)
-        none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
-        return TableReceipt(
-            tuple(names), np.concatenate(indices) if indices else none32, np.concatenate(offsets) if offsets else none64
-        )
+        return self._receipt()
+
+    def _receipt(self) -> R:
+        raise NotImplementedError
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -244,7 +241,7 @@ class TableDelivery(Delivery[TableReceipt]):
     def done(self) -> bool:
         return all(state.is_resolved(-1) for state in self._states)
 
-    def add_done_callback(self, callback: Callable[[Delivery[TableReceipt]], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Delivery[R]], object]) -> None:
         """As Delivery says, when all batches are resolved."""
         waiting = iter(self._states)
 
@@ -256,6 +253,25 @@ class TableDelivery(Delivery[TableReceipt]):
             _run(callback, self)
 
         wait_for_next()
+
+
+class TableDelivery(BatchesDelivery[TableReceipt]):
+    """The delivery of a table."""
+
+    __slots__ = ()
+
+    def _receipt(self) -> TableReceipt:
+        names: dict[str, int] = {}
+        indices, offsets = [], []
+        for state in self._states:
+            segments, index, offset = state.table()
+            numbers = np.array([names.setdefault(s, len(names)) for s in segments], np.int32)
+            indices.append(numbers[index] if len(numbers) else index)
+            offsets.append(offset)
+        none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        return TableReceipt(
+            tuple(names), np.concatenate(indices) if indices else none32, np.concatenate(offsets) if offsets else none64
+        )
 
 
 def delivery_timeout(timeout: float) -> DeliveryTimeout:

@@ -4,6 +4,9 @@ One lock guards everything; callbacks run after it is released. Each segment has
 the replies of its stream. A monitor thread looks for timeouts and unresponsive streams (``producer_monitor``), and
 another thread fetches seal outcomes while any are missing (``outcome_fetcher``). A partition moves on to a successor
 only when its present send queue is resolved. What waits in that queue is sent first, which keeps the order of each key.
+
+Sub-batches get the schema version of their segment (``sub_batch_versions``) when they enter its queue. If one cannot,
+the engine halts: nothing more is sent, and only what is in flight already may still be acked.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from smq.producing.delivery_state import Callbacks, DeliveryState, run_callbacks
-from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
 from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment
@@ -25,8 +27,18 @@ from smq.producing.producer_monitor import ProducerMonitor
 from smq.producing.seal_outcomes import SealOutcomeClient
 from smq.producing.segment_sender import SegmentSender
 from smq.producing.segment_stream import SegmentStream
+from smq.producing.sub_batch_versions import reshaped
+from smq.transport.schema_versions import SchemaVersions
 from smq.transport.topic_view import TopicSnapshot, TopicView
-from smq_core.errors import DeliveryUnknown, InvalidRequest, ProducerFenced, SmqError, UnknownTopic
+from smq_core.errors import (
+    DeliveryUnknown,
+    InvalidRequest,
+    ProducerFenced,
+    ReferenceRejected,
+    SchemaMismatch,
+    SmqError,
+    UnknownTopic,
+)
 from smq_core.model.entities import Replica, SealOutcome, Segment
 from smq_core.producing.send_queue import DeliveredSubBatch, SendQueue, SendQueues, SendQueueState
 from smq_proto.v1 import data_pb2 as pb
@@ -54,7 +66,6 @@ class ProducerEngine:
     def __init__(
         self,
         view: TopicView,
-        encoder: BatchEncoder,
         producer_id: str,
         epoch: int,
         instance: str,
@@ -64,7 +75,6 @@ class ProducerEngine:
     ) -> None:
         self.view = view
         self.producer_id = producer_id
-        self._schema = encoder.schema
         self._uid = view.snapshot.topic.uid
         self._epoch = epoch
         self._instance = instance
@@ -74,6 +84,7 @@ class ProducerEngine:
         self.failure: SmqError | None = None
         self.max_batch_bytes = DEFAULT_MAX_BATCH_BYTES
         self._snapshot: TopicSnapshot = view.snapshot
+        self._versions = SchemaVersions(self._snapshot)
         self._targets = RoutingTable.of(self._snapshot.layout.writable_segments, self._snapshot.layout.partitions)
         self._route = self._targets
         self._senders: dict[str, SegmentSender] = {}
@@ -89,7 +100,7 @@ class ProducerEngine:
             self.lock,
             self._closing,
             self._senders,
-            lambda: self.stopping or self.failure is not None,
+            lambda: self.stopping,
             lambda segment: outcome_addresses(segment, self._targets.segments, self._snapshot.layout.segments),
             self._on_outcome,
         )
@@ -111,6 +122,11 @@ class ProducerEngine:
         """The bytes that were reserved and have no outcome yet."""
         return self._budget.used
 
+    @property
+    def oldest_schema_version(self) -> int:
+        """The oldest version of the schema that a segment has which gets messages now. Needs no lock."""
+        return min(segment.schema_version for segment in self._route.segments)
+
     # ---- from the producer
 
     def reserve(self, nbytes: int, timeout: float) -> None:
@@ -120,19 +136,26 @@ class ProducerEngine:
             self._raise_failure()
             self._budget.add(nbytes)
 
-    def submit(self, sub_batch: SubBatch, row_partitions: npt.NDArray[np.int32]) -> None:
-        """Queues a whole batch whose ``cost`` was reserved. Raises the error that ended the producer, if any."""
+    def submit(self, sub_batch: SubBatch, row_partitions: npt.NDArray[np.int32] | None = None) -> None:
+        """Queues a whole batch whose ``cost`` was reserved. Raises the error that ended the producer, if any.
+
+        ``row_partitions`` as in :func:`partition_by_segment`.
+
+        If a segment has no column for some of its values, the delivery fails and the producer ends.
+        """
+        callbacks: Callbacks = []
         with self._routing_lock:
             while True:
                 route = self._route
-                parts = partition_by_segment(sub_batch, row_partitions, route)
+                parts = partition_by_segment(sub_batch, route, row_partitions)
                 with self.lock:
                     self._raise_failure()
-                    if route is not self._route:
-                        continue  # the layout changed during the partitioning
-                    for segment, part in parts:
-                        self._enqueue(segment, part)
-                    return
+                    if route is self._route:
+                        for segment, part in parts:
+                            callbacks += self._enqueue(segment, part)
+                        break
+                    # Otherwise the layout changed during the partitioning.
+        run_callbacks(callbacks)
 
     def wait_for_capacity(self, timeout: float) -> None:
         """Waits until another batch may be started. Raises Overloaded, or the error that ended the producer."""
@@ -200,7 +223,7 @@ class ProducerEngine:
             self.producer_id,
             self._epoch,
             self._instance,
-            self._schema,
+            self._versions.message_schema(segment.schema_version),
             self.view.dialer,
             self.on_reply,
             self.on_end,
@@ -229,6 +252,7 @@ class ProducerEngine:
                     self.max_batch_bytes = reply.opened.max_batch_bytes or self.max_batch_bytes
                     unknown = send_queue.opened(last, end=reply.opened.end, forgotten_upto=reply.opened.forgotten_upto)
                     callbacks = self._fail_unknown(unknown)
+                    stream.takes_references = reply.opened.references
                     sender.opened()
                     sender.wake.notify_all()
                 elif kind == "acks":
@@ -236,6 +260,10 @@ class ProducerEngine:
                     sender.acked_at = time.monotonic()
                     delivered = send_queue.acked(reply.acks.first_sequence, offsets)
                     callbacks = self._resolve_delivered(delivered)
+                    sender.wake.notify_all()
+                elif kind == "rejected":
+                    rejected = send_queue.rejected(reply.rejected.sequence)
+                    callbacks = self._fail([rejected] if rejected else [], error_from_pb(reply.rejected.error))
                     sender.wake.notify_all()
                 elif kind == "sealed":
                     successors = tuple(segment_from_pb(s) for s in reply.sealed.successors)
@@ -309,6 +337,7 @@ class ProducerEngine:
                 gone = UnknownTopic(f"{self.view.name} was deleted and created again: open a new producer")
             elif snapshot.layout.version > self._snapshot.layout.version:
                 self._snapshot = snapshot
+                self._versions = SchemaVersions(snapshot)
                 self.send_queues.update_layout(snapshot.layout.segments)
                 self._retarget(snapshot.layout.writable_segments)
                 callbacks = self._advance()
@@ -393,7 +422,9 @@ class ProducerEngine:
         sender = self._senders[name]
         if sender.replaced_at is None:
             sender.replaced_at = time.monotonic()
-        if any(s.name == name for s in self._targets.segments) and successors:
+        # Without their schema the successors cannot be written to: then the next layout names the targets.
+        known = bool(successors) and self._versions.has_all(successors)
+        if known and any(s.name == name for s in self._targets.segments):
             self.send_queues.update_layout(successors)
             overlay = self._targets.with_overlay([s for s in successors if not s.successors])
             self._targets = self._targets.with_replacement(send_queue.segment, overlay)
@@ -413,8 +444,8 @@ class ProducerEngine:
         self._route = self._route.with_replacement(segment, self._targets)
         for sub_batch in unresolved:
             assert isinstance(sub_batch, SubBatch)
-            for target, part in partition_by_segment(sub_batch, sub_batch.batch.column(0).to_numpy(), self._route):
-                self._enqueue(target, part)
+            for target, part in partition_by_segment(sub_batch, self._route):
+                callbacks += self._enqueue(target, part)
         sender = self._senders.pop(segment.name, None)
         if sender is not None:
             sender.wake.notify_all()
@@ -429,7 +460,17 @@ class ProducerEngine:
         )
         return callbacks
 
-    def _enqueue(self, segment: Segment, sub_batch: SubBatch) -> None:
+    def _enqueue(self, segment: Segment, sub_batch: SubBatch) -> Callbacks:
+        """Queues a sub-batch for the segment. It fails if it has values that the segment has no column for, and also
+        if that stopped the producer before."""
+        if self.failure is not None:
+            return sub_batch.delivery_state.failed(sub_batch.rows, self.failure)
+        try:
+            sub_batch = reshaped(sub_batch, segment, self._versions, self.view.name)
+        except ReferenceRejected as error:
+            return self._fail([sub_batch], error)
+        except SchemaMismatch as error:
+            return self._halt(error) + sub_batch.delivery_state.failed(sub_batch.rows, error)
         send_queue = self.send_queues.send_queue(segment)
         send_queue.queue.append(sub_batch)
         sender = self._senders.get(segment.name)
@@ -439,6 +480,20 @@ class ProducerEngine:
             sender.wake.notify()
             if sender.replaced_at is not None:
                 self._outcome_fetcher.start()  # the stream may never deliver the outcome
+        return []
+
+    def _halt(self, error: SchemaMismatch) -> Callbacks:
+        """Ends the producer before anything overtakes what cannot be sent. What is in flight gets its outcome."""
+        log.warning("the producer of %s stops: %s", self.view.name, error.message)
+        self.failure = error
+        callbacks: Callbacks = []
+        for send_queue in self.send_queues.send_queues.values():
+            for sub_batch in send_queue.queue:
+                assert isinstance(sub_batch, SubBatch)
+                callbacks += sub_batch.delivery_state.failed(sub_batch.rows, error)
+            send_queue.queue.clear()
+        self._budget.close()
+        return callbacks
 
     def _resolve_delivered(self, delivered: list[DeliveredSubBatch]) -> Callbacks:
         callbacks: Callbacks = []
@@ -455,9 +510,18 @@ class ProducerEngine:
         for sub_batch in sub_batches:
             assert isinstance(sub_batch, SubBatch)
             error = DeliveryUnknown(
-                f"{self.view.name} does not remember producer {self.producer_id} any more, so {sub_batch.rows} "
-                "messages may or may not have been stored. Send them again only if duplicates do no harm"
+                f"{self.view.name} does not remember producer {self.producer_id} any more, so "
+                f"{sub_batch.batch.num_rows} messages may or may not have been stored. Send them again only if "
+                "duplicates do no harm"
             )
+            callbacks += self._fail([sub_batch], error)
+        return callbacks
+
+    def _fail(self, sub_batches: Iterable[object], error: SmqError) -> Callbacks:
+        """Fails these and nothing else: the producer goes on."""
+        callbacks: Callbacks = []
+        for sub_batch in sub_batches:
+            assert isinstance(sub_batch, SubBatch)
             callbacks += sub_batch.delivery_state.failed(sub_batch.rows, error)
             self._budget.release(sub_batch.cost)
         return callbacks

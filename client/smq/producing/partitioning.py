@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from smq.producing.delivery_state import DeliveryState, RowIndices
+from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq_core.model.entities import Segment
 
 
@@ -17,16 +18,20 @@ from smq_core.model.entities import Segment
 class SubBatch:
     """Rows of one batch that belong to one segment. ``rows`` are their indices in the batch, None means all of them.
 
+    If the rows are in an upload, ``batch`` says which, and ``rows`` are indices of the upload's partitions.
+
     ``cost`` is their share of the producer's budget, in bytes; ``created_at`` is when the program handed them over
     (monotonic seconds). ``timed_out`` says that the rows failed by timeout although their outcome is not known yet.
+    ``schema_version`` is that of the batch's columns.
     """
 
-    batch: pa.RecordBatch
+    batch: pa.RecordBatch | UploadedRows
     delivery_state: DeliveryState
     rows: RowIndices
     cost: int
     created_at: float
     timed_out: bool = False
+    schema_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +82,19 @@ class RoutingTable:
 
 
 def partition_by_segment(
-    sub_batch: SubBatch, row_partitions: npt.NDArray[np.int32], route: RoutingTable
+    sub_batch: SubBatch, route: RoutingTable, row_partitions: npt.NDArray[np.int32] | None = None
 ) -> list[tuple[Segment, SubBatch]]:
-    """Splits a sub-batch by segment; rows keep their order. ``row_partitions`` are the partitions of its rows.
+    """Splits a sub-batch by segment; rows keep their order.
 
-    Copies nothing if all rows go to one segment.
+    ``row_partitions`` are the partitions of a batch's rows; None takes them from its first column. Copies nothing if
+    all rows go to one segment, and nothing of an upload.
     """
     if len(route.segments) == 1:
         return [(route.segments[0], sub_batch)]
+    if isinstance(sub_batch.batch, UploadedRows):
+        return _split_upload(sub_batch, sub_batch.batch, route)
+    if row_partitions is None:
+        row_partitions = sub_batch.batch.column(0).to_numpy()
     targets = route.table[row_partitions]
     first = int(targets[0])
     if (targets == first).all():
@@ -108,7 +118,21 @@ def partition_by_segment(
             cost,
             sub_batch.created_at,
             sub_batch.timed_out,
+            sub_batch.schema_version,
         )
         parts.append((route.segments[number], part))
         at = stop
+    return parts
+
+
+def _split_upload(sub_batch: SubBatch, batch: UploadedRows, route: RoutingTable) -> list[tuple[Segment, SubBatch]]:
+    """Splits between partitions of the file. A segment gets several parts if others have partitions between its own."""
+    parts: list[tuple[Segment, SubBatch]] = []
+    left, before = sub_batch.cost, batch.first
+    for number, part in batch.runs(route.table[batch.partitions]):
+        cost = left if part.stop == batch.stop else sub_batch.cost * (part.stop - part.first) // len(batch.partitions)
+        left -= cost
+        rows = np.arange(part.first, part.stop) if sub_batch.rows is None else sub_batch.rows[part.first - before :]
+        rows = rows[: part.stop - part.first]
+        parts.append((route.segments[number], replace(sub_batch, batch=part, rows=rows, cost=cost)))
     return parts

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from smq.producing.partitioning import SubBatch
 from smq.producing.segment_stream import SegmentStream
+from smq.producing.sub_batch_versions import fits
+from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.backoff import Backoff
-from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, ProducerFenced, SmqError
+from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, ProducerFenced, SmqError, Unavailable
 from smq_core.model.entities import Replica, Segment
 from smq_core.producing.send_queue import SendQueue, SendQueueState
 
@@ -115,17 +117,30 @@ class SegmentSender:
                     may_send_now = may_send_now or (
                         not self.send_queue.idle and self._producer.may_send(self.send_queue)
                     )
-                    sent = self.send_queue.next_to_send() if may_send_now else None
+                    sent = self.send_queue.next_to_send(self._fits) if may_send_now else None
                     if sent is not None:
                         break
                     self.wake.wait()
             sub_batch = sent.sub_batch
             assert isinstance(sub_batch, SubBatch)
             try:
-                stream.write(sent.sequence, sub_batch.batch)
+                if not isinstance(sub_batch.batch, UploadedRows):
+                    stream.write(sent.sequence, sub_batch.batch, sent.rejections)
+                elif stream.takes_references:
+                    stream.write_reference(sent.sequence, sub_batch.batch.reference(), sent.rejections)
+                else:
+                    with self._producer.lock:
+                        self.failure = Unavailable(
+                            f"the broker of {stream.segment.name} runs a version that knows no references: upgrade it"
+                        )
+                    return False
             except (pa.ArrowException, OSError) as error:
                 log.debug("write to %s failed: %s", stream.segment.name, error)
                 return False
+
+    def _fits(self, sub_batch: object) -> bool:
+        assert isinstance(sub_batch, SubBatch)
+        return fits(sub_batch, self.send_queue.segment)
 
     def _schedule_retry(self, failure: SmqError | None) -> None:
         """Decides after the end of a stream whether and when to open another one."""

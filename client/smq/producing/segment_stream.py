@@ -15,9 +15,10 @@ from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
 from smq_core.errors import SmqError, Unavailable
 from smq_core.model.entities import Segment
+from smq_core.model.reference import Reference
 from smq_proto.flight import flight_errors, from_flight, parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL
+from smq_proto.wire import PROTOCOL, reference_to_pb
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class SegmentStream:
         on_end: OnEnd,
     ) -> None:
         self.segment = segment
+        self.takes_references = False
+        """Whether the primary has said so in its first reply."""
         self._dialer = dialer
         self._command = pb.PutOpen(
             protocol=PROTOCOL,
@@ -80,10 +83,20 @@ class SegmentStream:
         )
         self._reader.start()
 
-    def write(self, sequence: int, batch: pa.RecordBatch) -> None:
-        """Sends a batch. Raises an Arrow or OS error if the stream is broken."""
+    def write(self, sequence: int, batch: pa.RecordBatch, rejections: int) -> None:
+        """Sends a batch. Raises an Arrow or OS error if the stream is broken.
+
+        ``rejections`` is how many replies of this kind the producer has taken in on this stream.
+        """
         assert self._writer is not None
-        self._writer.write_with_metadata(batch, pb.ProducerBatch(sequence=sequence).SerializeToString())
+        header = pb.ProducerBatch(sequence=sequence, rejections=rejections)
+        self._writer.write_with_metadata(batch, header.SerializeToString())
+
+    def write_reference(self, sequence: int, reference: Reference, rejections: int) -> None:
+        """As ``write``, for rows of an upload. Only for a primary that has said that it takes references."""
+        assert self._writer is not None
+        header = pb.ProducerBatch(sequence=sequence, rejections=rejections, reference=reference_to_pb(reference))
+        self._writer.write_metadata(header.SerializeToString())
 
     def is_unresponsive(self, now: float) -> bool:
         """Whether the last reply is so old that the stream should be aborted."""

@@ -31,6 +31,8 @@ FIRST_SNAPSHOT_TIMEOUT_SECONDS = 10.0
 RETRY_INTERVAL_SECONDS = 0.2
 DELETED_AFTER_SECONDS = 3.0
 LOCATE_TIMEOUT_SECONDS = 0.5
+UPLOAD_TIMEOUT_SECONDS = 120.0
+"""For one PUT, so that slow connections can upload a large file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,12 @@ class TopicView:
                     )
                 self._store = self._settings.open()
             return self._store
+
+    def open_upload_store(self) -> Store:
+        """The same store for writing large files, which take longer than other requests. Raises StoreUnavailable."""
+        self.store()
+        assert self._settings is not None
+        return replace(self._settings, timeout=max(self._settings.timeout, UPLOAD_TIMEOUT_SECONDS)).open()
 
     def close(self) -> None:
         self._stop.set()

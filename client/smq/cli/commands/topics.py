@@ -14,12 +14,12 @@ from rich.text import Text
 from smq.cli import formatting
 from smq.cli.rendering import Output, phase, print_json, print_table, yes
 from smq.cli.session import CommandFailed, client, command, out, print_note
-from smq_core.errors import SpecRejected
+from smq_core.errors import InvalidRequest, SpecRejected
 
 if TYPE_CHECKING:
-    from smq import TopicInfo
+    from smq import AlteredTopic, TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, delete, pause, resume.")
+app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, alter, delete, pause, resume.")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")]
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print it.")]
@@ -77,7 +77,7 @@ def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
         return print_json({"topic": found, "decisions": decisions})
     _print_details(found)
     if found.schema:
-        _print_heading("Columns")
+        _print_heading(f"Columns (schema version {found.schema_version})")
         print_table(
             ["NAME", "TYPE", "NULL"],
             [(name, type_, "yes" if null else "no") for name, type_, null in found.schema],
@@ -110,6 +110,78 @@ def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
             ["TIME", "ACTION", "SEGMENTS", "REASON"],
             [(formatting.clock(d.at), d.action, ", ".join(d.segments), d.reason) for d in decisions[-10:]],
         )
+
+
+@app.command()
+@command
+def alter(
+    topic: TopicName,
+    add: Annotated[
+        list[str] | None, typer.Option("--add-column", metavar="NAME:TYPE", help="Add a nullable column.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop-column", metavar="NAME", help="Drop a nullable column; its name is never used again."),
+    ] = None,
+    widen: Annotated[
+        list[str] | None,
+        typer.Option("--widen-column", metavar="NAME:TYPE", help="To a wider integer, or float32 to float64."),
+    ] = None,
+    nullable: Annotated[
+        list[str] | None, typer.Option("--make-nullable", metavar="NAME", help="Let the column be null.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Change the columns of a topic, after a preview. Producers and consumers go on.
+
+    Each option can be repeated. All changes of one command make one new version of the schema.
+    """
+    changes = {
+        "add_columns": _types_by_name(add, "--add-column"),
+        "drop_columns": drop or [],
+        "widen_columns": _types_by_name(widen, "--widen-column"),
+        "make_nullable": nullable or [],
+    }
+    if not any(changes.values()):
+        raise InvalidRequest("nothing to change: add --add-column, --drop-column, --widen-column or --make-nullable")
+    with client() as connected:
+        admin = connected.admin()
+        done = admin.alter_topic(topic, **changes, preview=True)  # type: ignore[arg-type]
+        name = formatting.topic(done.topic)
+        if not dry_run and done.changes:
+            if output is Output.TABLE:
+                _print_changes(done)
+            if not yes and not _confirm(f"Change topic {name}?"):
+                raise CommandFailed("nothing was changed")
+            done = admin.alter_topic(topic, **changes)  # type: ignore[arg-type]
+    if output is Output.JSON:
+        return print_json(done)
+    if dry_run:
+        _print_changes(done)
+    elif done.changes:
+        out.print(f"topic {name} has schema version {done.schema_version} now")
+    else:
+        out.print(f"topic {name} unchanged")
+
+
+def _types_by_name(options: list[str] | None, option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in options or []:
+        name, colon, type_ = text.partition(":")
+        if not (name and colon and type_):
+            raise InvalidRequest(f"{option} needs NAME:TYPE, such as gate:uint8, not {text!r}")
+        if name in found:
+            raise InvalidRequest(f"{option} names column {name} twice")
+        found[name] = type_.strip()
+    return found
+
+
+def _print_changes(altered: AlteredTopic) -> None:
+    out.print(f"topic {formatting.topic(altered.topic)}, schema version {altered.schema_version}:")
+    for change in altered.changes or ("nothing changes",):
+        out.print(f"  {change}")
 
 
 @app.command()

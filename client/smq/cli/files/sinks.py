@@ -80,6 +80,11 @@ class _ParquetSink(Sink):
             rows = with_offsets(rows, segment, first_offset)
         if self._writer is None:
             self._writer = pq.ParquetWriter(self.stream, rows.schema, compression="zstd")
+        if not rows.schema.equals(self._writer.schema):
+            raise InvalidRequest(
+                "the topic's schema has changed, and a Parquet file has one schema: the file has the messages before "
+                "the change. Run the command again with another file to read the messages with the new columns"
+            )
         self._writer.write_table(rows)
 
     def close(self) -> None:

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from smq.producing.encoding.exact_cast import InexactValue, exact_cast
 from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, partitions
-from smq.producing.encoding.row_values import RowConverter
+from smq.producing.encoding.row_values import RowConverter, no_such_columns
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
-from smq_core.model.entities import Topic
+from smq_core.model.entities import Topic, TopicSchema
 from smq_storage.chunks.parquet_codec import message_schema
 from smq_storage.chunks.schemas import TIMESTAMP
 
@@ -25,19 +25,22 @@ Table: TypeAlias = pa.Table | pa.RecordBatch
 
 
 class BatchEncoder:
-    """Checks and encodes tables for one topic."""
+    """Checks and encodes tables for one version of a topic's schema; None stands for that of the topic's spec."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, schema: TopicSchema | None = None) -> None:
         self.topic = topic
-        self.schema = message_schema(topic.spec.schema)
-        self.typed = bool(topic.spec.schema)
+        version = TopicSchema(0, topic.spec.schema) if schema is None else schema
+        self.version = version.version
+        self.schema = message_schema(version.columns)
+        self.typed = bool(version.columns)
+        self.dropped = frozenset(version.dropped)
         self._body_columns = [name for name in self.schema.names if name != "partition"]
         wanted = ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in list(self.schema)[1:])
         self.expected = wanted
         body = [field for field in self.schema if field.name not in ("partition", "timestamp", "headers")]
         self.body_schema = pa.schema(body)
         """The topic's own columns."""
-        self.rows = RowConverter(self.body_schema)
+        self.rows = RowConverter(self.body_schema, version.dropped)
 
     def check(self, table: Table, key: object = None) -> tuple[Table, str | None]:
         """Returns the table with only the topic's columns, and the name of the key column (None: no keys).
@@ -53,7 +56,7 @@ class BatchEncoder:
         names = table.schema.names
         unknown = [n for n in names if n not in self._body_columns]
         if unknown:
-            raise self.mismatch(f"the topic has no column {', '.join(unknown)}")
+            raise self.mismatch(no_such_columns(unknown, self.dropped))
         for field in self.schema:
             if field.name in ("partition", "timestamp"):
                 continue

@@ -7,7 +7,7 @@ column goes through Arrow and :func:`smq.producing.encoding.exact_cast.exact_cas
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -25,10 +25,11 @@ _OFFSET_BYTES = 4
 
 
 class RowConverter:
-    """Converts mappings to rows with the columns of a schema, in their order."""
+    """Converts mappings to rows with the columns of a schema, in their order. ``dropped``: names of former columns."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, dropped: Iterable[str] = ()) -> None:
         self._names = frozenset(schema.names)
+        self._dropped = frozenset(dropped)
         self._columns = [(f.name, _nullable(f.type) if f.nullable else _required(f.type)) for f in schema]
         self._sized = [i for i, f in enumerate(schema) if kind_of(f.type) in _VARIABLE_SIZE]
         self._fixed_bytes = sum(_width(f.type) for f in schema)
@@ -38,8 +39,7 @@ class RowConverter:
         if not isinstance(value, Mapping):
             raise InexactValue(f"a value must be a mapping of columns, not {type(value).__name__}")
         if not self._names.issuperset(value):
-            unknown = ", ".join(str(name) for name in value if name not in self._names)
-            raise InexactValue(f"the topic has no column {unknown}")
+            raise InexactValue(no_such_columns([str(n) for n in value if n not in self._names], self._dropped))
         row = []
         for name, convert in self._columns:
             try:
@@ -47,6 +47,11 @@ class RowConverter:
             except InexactValue as problem:
                 raise InexactValue(f"column {name}: {problem.reason}") from None
         return tuple(row), self._fixed_bytes + sum(_size(row[i]) for i in self._sized)
+
+
+def no_such_columns(names: Iterable[str], dropped: Iterable[str]) -> str:
+    """Why these columns are refused."""
+    return "the topic has no column " + ", ".join(f"{n} (it was dropped)" if n in dropped else n for n in names)
 
 
 def _nullable(target: pa.DataType) -> Convert:

@@ -1,0 +1,66 @@
+"""Gives a sub-batch the schema version of the segment that it goes to.
+
+A batch has the version that its encoder had. It may go to a segment of a newer version, because its first segment was
+sealed, or because the layout changed after the encoding. A segment of an older version never gets it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from smq.producing.partitioning import SubBatch
+from smq.producing.uploads.uploaded_rows import UploadedRows
+from smq.transport.schema_versions import SchemaVersions
+from smq_core.errors import ReferenceRejected, SchemaMismatch
+from smq_core.model.entities import Segment
+from smq_core.model.schema_evolution import describe, difference
+from smq_storage.chunks.reshaping import dropped_values, reshape
+
+
+def fits(sub_batch: SubBatch, segment: Segment) -> bool:
+    """Whether the segment takes the sub-batch as it is. A newer one waits for the successors."""
+    return sub_batch.schema_version <= segment.schema_version
+
+
+def reshaped(sub_batch: SubBatch, segment: Segment, versions: SchemaVersions, topic: str) -> SubBatch:
+    """The sub-batch with the columns of the segment, unless these are older.
+
+    Raises SchemaMismatch, with the difference by column, if a value has no column there, and ReferenceRejected if the
+    rows are in an upload, whose columns are what they are.
+    """
+    if sub_batch.schema_version >= segment.schema_version:
+        return sub_batch
+    if isinstance(sub_batch.batch, UploadedRows):
+        raise ReferenceRejected(
+            f"the schema of {topic} changed from version {sub_batch.schema_version} to {segment.schema_version} while "
+            f"{sub_batch.batch.num_rows} messages of the upload {sub_batch.batch.file.name!r} were being published. "
+            "They are not in the log: write them again",
+            upload=sub_batch.batch.file.name,
+            field="schema_version",
+        )
+    schema = versions.message_schema(segment.schema_version)
+    batch = sub_batch.batch
+    lost = dropped_values(batch, schema)
+    if lost:
+        raise _mismatch(sub_batch, segment, versions, topic, lost)
+    return replace(sub_batch, batch=reshape(batch, schema), schema_version=segment.schema_version)
+
+
+def _mismatch(
+    sub_batch: SubBatch, segment: Segment, versions: SchemaVersions, topic: str, lost: dict[str, int]
+) -> SchemaMismatch:
+    new = versions.schema(segment.schema_version)
+    if sub_batch.schema_version in versions:
+        changes = difference(versions.schema(sub_batch.schema_version).columns, new.columns)
+    else:
+        changes = [f"column {name!r} is gone" for name in lost]
+    values = ", ".join(f"{name} ({count} of {sub_batch.batch.num_rows} messages)" for name, count in lost.items())
+    return SchemaMismatch(
+        f"the schema of {topic} changed from version {sub_batch.schema_version} to {segment.schema_version} while "
+        f"these messages were on their way. They are not in the log, because they have values in dropped columns: "
+        f"{values}. The producer has stopped, so that no later message overtakes them. What changed: "
+        f"{'; '.join(changes)}. Open a new producer, and send them without these columns",
+        topic=topic,
+        expected=", ".join(f"{column.name} {describe(column)}" for column in new.columns),
+        difference=tuple(changes),
+    )
