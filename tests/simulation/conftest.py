@@ -17,14 +17,14 @@ CHUNK = 100
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("simulation")
-    group.addoption("--sim-seeds", type=int, default=1200, help="how many histories to try (default: 1200)")
-    group.addoption("--sim-elastic", type=int, default=1000, help="how many elastic histories (default: 1000)")
+    group.addoption("--sim-seeds", type=int, default=800, help="how many histories to try (default: 800)")
+    group.addoption("--sim-elastic", type=int, default=400, help="how many elastic histories (default: 400)")
     group.addoption("--sim-first", type=int, default=0, help="the first seed (default: 0)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Divides the seeds among test cases: one with a ``seeds`` or ``elastic_seeds`` argument runs one part."""
-    for name, option, default in (("seeds", "--sim-seeds", 1200), ("elastic_seeds", "--sim-elastic", 1000)):
+    for name, option, default in (("seeds", "--sim-seeds", 800), ("elastic_seeds", "--sim-elastic", 400)):
         if name in metafunc.fixturenames:
             first = metafunc.config.getoption("--sim-first", 0)
             stop = first + metafunc.config.getoption(option, default)

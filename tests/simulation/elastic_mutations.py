@@ -318,7 +318,7 @@ def delete_the_files_before_the_entry(patch: Patch) -> None:
         for removal in plan_retention(
             topic.spec, sealed_index.read(store, topic.name, topic.uid), groups, clocks.leader
         ).removals:
-            retain.delete_segment(store, topic, removal.segment.name)
+            retain.delete_segment(store, topic, removal.segment)
         return original(store, topic, groups, begun, clocks, retry_policy)
 
     patch.setattr(retain, "remove_expired", remove_expired)

@@ -16,7 +16,7 @@ from smq_core.sealing import chain_sealer
 from smq_core.sealing.chain_sealer import UnsealedTail
 from smq_core.sealing.seal_coordinator import SealCoordinator
 from support.sim.brokers.broker import SimulatedBroker
-from support.sim.brokers.journal import SimulatedJournal
+from support.sim.brokers.journal import SimulatedDisk, SimulatedJournal
 from support.sim.brokers.recovered_log import RecoveredLog
 from support.sim.brokers.replication import ReplicaServer
 from support.sim.histories.journal_scenario import JournalScenario
@@ -101,6 +101,49 @@ def only_the_last_journal_is_recovered(patch: Patch) -> None:
         original(self)
 
     patch.setattr(SimulatedBroker, "_recover", recover)
+
+
+# ---- what the absence of a log proves
+
+
+@mutation
+def a_journal_that_is_not_whole_proves_that_nothing_was_acked(patch: Patch) -> None:
+    """A segment without a log may have been hosted without one, or its log may be gone after a reboot."""
+    original = SimulatedDisk.former
+
+    def former(self: SimulatedDisk) -> Any:
+        self.whole = dict.fromkeys(self.whole, True)
+        return original(self)
+
+    patch.setattr(SimulatedDisk, "former", former)
+
+
+@mutation
+def a_segment_without_a_journal_leaves_no_mark(patch: Patch) -> None:
+    """If the journal of a segment cannot be created, its process leaves a mark before the first ack."""
+    original = SimulatedDisk.open
+
+    def open_(self: SimulatedDisk, config: Any) -> Any:
+        whole = self.whole[config.incarnation]
+        journal = original(self, config)
+        self.whole[config.incarnation] = whole
+        return journal
+
+    patch.setattr(SimulatedDisk, "open", open_)
+
+
+@mutation
+def a_whole_journal_proves_nothing(patch: Patch) -> None:
+    """A replica whose whole journal lacks the segment never hosted it, so nothing can be lost."""
+    original = SealCoordinator.not_hosted
+    patch.setattr(SealCoordinator, "not_hosted", lambda self, incarnation, **_: original(self, incarnation))
+
+
+@mutation
+def a_process_without_logs_leaves_no_journal(patch: Patch) -> None:
+    """A whole journal says what was not hosted, also when all of its logs are sealed."""
+    original = SimulatedDisk.former
+    patch.setattr(SimulatedDisk, "former", lambda self: {name: held for name, held in original(self).items() if held})
 
 
 # ---- what may seal

@@ -4,13 +4,23 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation import deletion_mutations, elastic_mutations, journal_mutations, mutations, producer_mutations
-from support.sim.histories import elastic, protocol
+from simulation import (
+    deletion_mutations,
+    elastic_mutations,
+    journal_mutations,
+    manifest_mutations,
+    mutations,
+    producer_mutations,
+    reference_mutations,
+    schema_mutations,
+)
+from support.sim.histories import elastic, protocol, references, schema_change
 
 pytestmark = pytest.mark.simulation
 
 Run = Callable[[int], object]
 FIRST = {
+    "check_a_repeated_reference_again": 57,
     "an_older_stream_goes_on_writing": 400,
     "a_new_nonce_for_each_attempt": 450,
     "take_sequences_of_before_for_new_ones": 380,
@@ -25,6 +35,9 @@ RULES = [
     *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in producer_mutations.MUTATIONS.items()),
     *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in journal_mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in manifest_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, references.run, 100, id=name) for name, rule in reference_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, schema_change.run, 200, id=name) for name, rule in schema_mutations.MUTATIONS.items()),
     *(pytest.param(rule, deletion_mutations.run, 500, id=name) for name, rule in deletion_mutations.MUTATIONS.items()),
 ]
 """The mutation with the histories that detect it, and how many of them are tried."""

@@ -15,9 +15,10 @@ import pyarrow.flight as fl
 
 from smq_core.errors import SmqError
 from smq_core.model.entities import Column, Segment, Topic
+from smq_core.model.reference import Reference
 from smq_proto.flight import from_flight
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import PROTOCOL, error_from_pb
+from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
 from smq_storage.chunks.parquet_codec import message_schema
 from support.waiting import HANG_GUARD
 
@@ -78,6 +79,7 @@ class RawProducer:
         self.acked_at: dict[int, float] = {}
         self.sealed: pb.SealOutcome | None = None
         self.error: SmqError | None = None
+        self.rejected: list[tuple[int, SmqError]] = []
         self.heartbeats = 0
         self.ended = False
         self.next_sequence = 0
@@ -87,12 +89,28 @@ class RawProducer:
     def send(self, batch: pa.RecordBatch, sequence: int | None = None) -> int:
         """Writes one batch. Raises Flight's error if the stream is broken."""
         sequence = self.next_sequence if sequence is None else sequence
-        self._writer.write_with_metadata(batch, pb.ProducerBatch(sequence=sequence).SerializeToString())
+        self._writer.write_with_metadata(
+            batch, pb.ProducerBatch(sequence=sequence, rejections=len(self.rejected)).SerializeToString()
+        )
         self.next_sequence = sequence + 1
         return sequence
 
     def send_raw(self, batch: pa.RecordBatch, metadata: bytes) -> None:
         self._writer.write_with_metadata(batch, metadata)
+
+    def publish(self, reference: Reference, sequence: int | None = None) -> int:
+        """Publishes rows of an upload. Raises Flight's error if the stream is broken."""
+        sequence = self.next_sequence if sequence is None else sequence
+        header = pb.ProducerBatch(
+            sequence=sequence, reference=reference_to_pb(reference), rejections=len(self.rejected)
+        )
+        self._writer.write_metadata(header.SerializeToString())
+        self.next_sequence = sequence + 1
+        return sequence
+
+    def wait_resolved(self, sequence: int) -> None:
+        """Waits until this batch is acked or rejected, or the segment accepts nothing more."""
+        self._wait(lambda: sequence in self.acked or self.rejected or self.sealed or self.error or self.ended)
 
     def wait_opened(self) -> pb.ProducerReply.Opened:
         self._wait(lambda: self.opened is not None or self.ended)
@@ -163,6 +181,8 @@ class RawProducer:
                     self.sealed = reply.sealed
                 case "error":
                     self.error = error_from_pb(reply.error)
+                case "rejected":
+                    self.rejected.append((reply.rejected.sequence, error_from_pb(reply.rejected.error)))
                 case "heartbeat":
                     self.heartbeats += 1
             self.changed.notify_all()

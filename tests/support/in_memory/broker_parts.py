@@ -17,12 +17,14 @@ from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.recovery.recovered_logs import RecoveredLogs
+from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import RestartPolicy, Spawn, ThreadSupervisor, spawn_daemon
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.manifest_writer import ManifestWriter
 from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
@@ -82,10 +84,12 @@ class BrokerParts:
             self.metrics, spawn=self._spawn, restart_policy=RestartPolicy(pause_seconds=0.0)
         )
         self.memory = MemoryAccounting(memory)
+        self.uploads = UploadChecker(store)
         self.accepting_batches = threading.Event()
         self.accepting_batches.set()
         self.registry = SegmentRegistry(self.replica.incarnation, on_drain=wrap("on_drain", lambda: None))
-        self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads)
+        self.manifests = ManifestWriter(store, self.metrics, self.threads)
+        self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads, self.manifests)
         self.stopped = False
         self.journal_metrics = JournalMetrics()
         self.journal: JournalFolder | None = None
@@ -204,6 +208,7 @@ class ProducerClient:
             BatchReader(self.stream),
             self.stream,
             max_batch=1 << 20,
+            uploads=broker.uploads,
             accepting_batches=broker.accepting_batches,
             broker_metrics=broker.metrics,
             threads=broker.threads,

@@ -34,7 +34,7 @@ class FakeBroker:
     """One incarnation. ``answers`` False: it runs, but is unreachable.
 
     ``recovered``: the former incarnations whose journals it has, which are what those held. ``journal_damaged``: what
-    this one held does not count as complete.
+    this one held does not count as complete. ``journal_whole`` False: it may have hosted what is not in its journal.
     """
 
     replica: Replica
@@ -44,6 +44,7 @@ class FakeBroker:
     draining: bool = False
     recovered: dict[str, FakeBroker] = field(default_factory=dict)
     journal_damaged: bool = False
+    journal_whole: bool = True
     journal_problem: str = ""
     held: dict[tuple[str, str], SegmentReplica] = field(default_factory=dict)
     never: set[tuple[str, str]] = field(default_factory=set)
@@ -72,7 +73,7 @@ class FakeBroker:
         machine = self.held.get(key)
         if machine is None:
             self.never.add(key)
-            raise NotHosted(f"{request.segment} is not here and never will be")
+            raise NotHosted(f"{request.segment} is not here and never will be", certain=True)
         machine.fence()
         chain = ChunkChain(self.store, request.topic, request.uid, request.segment)
         outcome = _drive(chain, request.segment, chain_sealer.UnsealedTail.of(machine), self.replica.incarnation)
@@ -83,7 +84,9 @@ class FakeBroker:
         former = self.recovered.get(request.incarnation)
         machine = former.held.get((request.uid, request.segment)) if former is not None else None
         if former is None or machine is None:
-            raise NotHosted(f"no journal of {request.segment} is here")
+            raise NotHosted(
+                f"no journal of {request.segment} is here", certain=former is not None and former.journal_whole
+            )
         if former.journal_damaged and not request.accept_incomplete:
             raise JournalIncomplete("damaged", end=machine.end, watermark=machine.watermark)
         chain = ChunkChain(self.store, request.topic, request.uid, request.segment)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import uuid
-from collections.abc import AsyncIterator, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from smq_core.errors import SmqError, UnknownTopic
-from smq_core.model.entities import TopicSpec
+from smq_core.model.entities import Column, TopicSpec
 from smq_core.reconcile.effects import Effect
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.api.admin import condition_messages
@@ -72,6 +72,11 @@ class FakePlatform:
 
     async def set_paused(self, topic: str, paused: bool) -> None:
         self.topics[topic] = replace(self.topics[topic], paused=paused)
+
+    async def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
+        desired = self.topics[topic]
+        assert desired.spec.schema == tuple(before)
+        self.topics[topic] = replace(desired, spec=replace(desired.spec, schema=tuple(columns)))
 
     def desired_brokers(self) -> int:
         return self.count

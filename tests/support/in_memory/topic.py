@@ -30,9 +30,12 @@ from smq_core.model.entities import (
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.lost_range import LostRange
 from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.store import Store, open_store
+from smq_storage.tables.manifests import write_manifest
+from support.data.stored_segment import manifest_of_chain
 from support.in_memory.brokers import batch_of
 from support.waiting import eventually
 
@@ -78,6 +81,9 @@ class TopicInMemory:
     def store(self) -> Store:
         return self.files
 
+    def open_upload_store(self) -> Store:
+        return self.files
+
     # ---- what a test does
 
     def segment(
@@ -118,6 +124,14 @@ class TopicInMemory:
 
     def put_seal(self, segment: Segment, end: int, lost: LostRange | None = None) -> None:
         self.chain(segment).put_seal(ChunkInfo(segment.name, end, 0, "w", "seal", sealed=True, lost=lost))
+
+    def name_manifest(self, segment: Segment) -> str:
+        """Writes the manifest of a sealed segment and names it in the history. Returns its path."""
+        manifest = manifest_of_chain(self.chain(segment), None)
+        assert manifest is not None
+        name = write_manifest(self.files, self.name, "uid", manifest)
+        self.sealed[segment.name] = replace(self.sealed[segment.name], manifest=name)
+        return paths.manifest(self.name, "uid", name)
 
 
 def rows_of(count: int) -> pa.Table:

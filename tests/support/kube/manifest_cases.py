@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 API = "seaweedmq.io/v1alpha1"
@@ -54,6 +55,7 @@ def _typed(type_: object) -> Spec:
 
 A = {"name": "a", "type": "int8"}
 B = {"name": "b", "type": "string"}
+NULLABLE = A | {"nullable": True}
 NO_FIELD = "no such field"
 WHOLE = "whole number"
 
@@ -97,8 +99,14 @@ TOGETHER = [
     _bad("an empty key", {"key": ""}, "", "there is none: take key out or add a schema"),
     _bad("a key that is no column", {"key": "b", "schema": [A]}, "", "is no column of schema: use"),
     _bad("a key in other case", {"key": "A", "schema": [A]}, "", "is no column of schema: use"),
-    _bad("a column twice", {"schema": [A, A]}, "schema", "appears twice: give each"),
-    _bad("a column twice, of two types", {"schema": [A, B, A | {"type": "string"}]}, "schema", "appears twice"),
+    _bad("a column twice", {"schema": [A, A]}, "schema", "appears twice: give each", "Duplicate value"),
+    _bad(
+        "a column twice, of two types",
+        {"schema": [A, B, A | {"type": "string"}]},
+        "schema",
+        "appears twice",
+        "Duplicate value",
+    ),
 ]
 
 SHAPES = [
@@ -283,12 +291,37 @@ SPEC_CHANGES = [
     ),
     SpecChange("a key more", {"schema": [A]}, {"key": "a", "schema": [A]}, "spec", "key cannot change"),
     SpecChange("a key less", {"key": "a", "schema": [A]}, {"schema": [A]}, "spec", "key cannot change"),
-    SpecChange("a schema more", {}, {"schema": [A]}, "spec.schema", "cannot change"),
-    SpecChange("a schema less", {"schema": [A]}, {}, "spec.schema", "cannot change"),
-    SpecChange("a column more", {"schema": [A]}, {"schema": [A, B]}, "spec.schema", "cannot change"),
-    SpecChange("columns in another order", {"schema": [A, B]}, {"schema": [B, A]}, "spec.schema", "cannot change"),
-    SpecChange("another type", {"schema": [A]}, {"schema": [A | {"type": "int16"}]}, "spec.schema", "cannot change"),
-    SpecChange("now nullable", {"schema": [A]}, {"schema": [A | {"nullable": True}]}, "spec.schema", "cannot change"),
+    SpecChange("a schema more", {}, {"schema": [A]}, "spec.schema", "make a topic of another name"),
+    SpecChange("a schema less", {"schema": [A]}, {}, "spec.schema", "make a topic of another name"),
+    SpecChange("a full column more", {"schema": [A]}, {"schema": [A, B]}, "spec.schema", "b.*older messages have no"),
+    SpecChange("a full column less", {"schema": [A, B]}, {"schema": [A]}, "spec.schema", "b.* make it nullable first"),
+    SpecChange("a narrower type", _typed("int16"), _typed("int8"), "spec.schema", "a.* column of another name"),
+    SpecChange("another sign", _typed("uint8"), _typed("int16"), "spec.schema", "a.* column of another name"),
+    SpecChange("an integer to a float", _typed("int8"), _typed("float64"), "spec.schema", "a.* another name"),
+    SpecChange("a float to text", _typed("float32"), _typed("string"), "spec.schema", "a.* column of another name"),
+    SpecChange("wider elements", _typed("list<int8>"), _typed("list<int16>"), "spec.schema", "a.* another name"),
+    SpecChange("no longer nullable", {"schema": [NULLABLE]}, {"schema": [A]}, "spec.schema", "a.*stays"),
+    SpecChange(
+        "a wider key",
+        {"key": "a", "schema": [A]},
+        {"key": "a", "schema": [A | {"type": "int64"}]},
+        "spec",
+        "a.* its hash would change",
+    ),
+    SpecChange("columns in another order", {"schema": [A, B]}, {"schema": [B, A]}),
+    SpecChange("a nullable column more", {"schema": [B]}, {"schema": [NULLABLE, B]}),
+    SpecChange("a nullable column less", {"schema": [NULLABLE, B]}, {"schema": [B]}),
+    SpecChange("a column becomes nullable", {"schema": [A, B]}, {"schema": [NULLABLE, B]}),
+    SpecChange("a nullable key", {"key": "a", "schema": [A]}, {"key": "a", "schema": [NULLABLE]}),
+    *(
+        SpecChange(f"{old} to {new}", _typed(old), _typed(new))
+        for types in (
+            ("int8", "int16", "int32", "int64"),
+            ("uint8", "uint16", "uint32", "uint64"),
+            ("float32", "float64"),
+        )
+        for old, new in combinations(types, 2)
+    ),
     SpecChange("the same", {"partitions": 8, "schema": [A], "key": "a"}, {"partitions": 8, "schema": [A], "key": "a"}),
     SpecChange("a default written out", {}, {"partitions": 1024, "schema": []}),
     SpecChange("acked when stored", {}, {"durability": "Stored", "replicas": 1}),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from smq_core.errors import JournalIncomplete, NotHosted, SmqError, Unavailable, WrongIncarnation
+from smq_core.errors import NotHosted, SmqError, Unavailable, WrongIncarnation
 from smq_core.model.entities import Segment
 from smq_core.replica.segment_replica import ReplicaState
 from smq_core.scaling.segment_load import TrafficCounters
@@ -54,7 +54,7 @@ class SimulatedBroker:
         self.tombs: set[str] = set()
         self.disk = history.journals.disk_of(name)
         self.recovered: dict[str, dict[str, RecoveredLog]] = {}
-        """The logs of former incarnations, by segment."""
+        """The former incarnations for which this process answers: their logs, by segment."""
         self._recover()
         self.leaving = False
         self.takes_producers = True
@@ -64,19 +64,21 @@ class SimulatedBroker:
         self.network.listening[address] = self.process
         self.process.start(self._tick())
         self.process.start(self._report())
-        if self.recovered:
+        if any(self.recovered.values()):
             self.process.start(self._drop_needless())
 
     def _recover(self) -> None:
         """Reads the journals of all former incarnations, before the first report."""
-        journals = self.disk.journals if self.disk is not None else {}
-        for incarnation, held in journals.items():
+        if self.disk is None:
+            return
+        for incarnation, held in self.disk.former().items():
             dice = self.history.journals.dice
             logs = {name: RecoveredLog(self, it, it.recover(dice)) for name, it in held.items()}
             self.recovered[incarnation] = logs
             for log in logs.values():
                 words = f"recovers {log.machine.chain_end}..{log.machine.end} of {incarnation}"
                 self.world.note(self.process.name, log.name, words + ("" if log.complete else ", incomplete"))
+        self.disk.begin(self.incarnation)
 
     def clock(self) -> int:
         """This process's clock, which may jump."""
@@ -110,7 +112,7 @@ class SimulatedBroker:
         hosted = self.hosted_segments.get(segment)
         if hosted is None:
             self.tombs.add(segment)
-            raise NotHosted(f"{segment} is not held here and never will be")
+            raise NotHosted(f"{segment} is not held here and never will be", certain=True)
         outcome = hosted.machine.outcome or (yield hosted.seal())
         self.checker.record_outcome(outcome, self.process.name)
         return outcome
@@ -120,10 +122,7 @@ class SimulatedBroker:
     ) -> Steps:
         log = self.recovered[incarnation].get(segment)
         if log is None:
-            assert self.disk is not None
-            if incarnation in self.disk.unrecorded and not accept_incomplete:
-                raise JournalIncomplete(f"the journal of {incarnation} lacks segments", end=0)
-            raise NotHosted(f"{segment} was not held by {incarnation}")
+            raise NotHosted(f"{segment} was not held by {incarnation}", certain=self._is_whole(incarnation))
         outcome = log.outcome or (yield from log.seal(known_watermark, accept_incomplete=accept_incomplete))
         self.checker.record_outcome(outcome, self.process.name)
         self._drop(log)
@@ -131,7 +130,7 @@ class SimulatedBroker:
 
     def _drop_needless(self) -> Steps:
         """Drops recovered logs that nobody will ever request."""
-        while self.recovered:
+        while any(self.recovered.values()):
             yield self.world.between(2 * SECOND, 4 * SECOND)
             layout = None
             try:
@@ -147,10 +146,15 @@ class SimulatedBroker:
     def _drop(self, log: RecoveredLog) -> None:
         logs = self.recovered.get(log.incarnation, {})
         logs.pop(log.name, None)
-        if not logs:
+        if not logs and not self._is_whole(log.incarnation):
             self.recovered.pop(log.incarnation, None)
         assert self.disk is not None
         self.disk.drop(log.incarnation, log.name)
+
+    def _is_whole(self, incarnation: str) -> bool:
+        """Whether the journal of that former incarnation certainly names all segments that it hosted."""
+        assert self.disk is not None
+        return self.disk.whole.get(incarnation, False)
 
     def on_flush(self, segment: str, incarnation: str) -> Steps:
         self._must_be(incarnation)

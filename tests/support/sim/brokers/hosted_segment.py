@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from smq_core.errors import SmqError, StoreUnavailable
+from smq_core.errors import SchemaMismatch, SmqError, StoreUnavailable
+from smq_core.invariants import Violation
 from smq_core.model.entities import Durability, Segment
-from smq_core.replica.log_entries import IncomingBatch, ReplicaConfig
+from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.chain_sealer import UnsealedTail
 from support.sim.brokers.journal import JournalWriter
 from support.sim.brokers.replication import ReplicaLink, ReplicaServer
+from support.sim.clients import uploads
 from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND, Future, Steps
@@ -29,7 +31,10 @@ SLICES = 64
 
 
 class SimulatedProducerStream:
-    """A producer's stream at the primary. Received batches wait in ``inbox`` while memory is short."""
+    """A producer's stream at the primary. Received batches wait in ``inbox`` while memory is short.
+
+    A reference waits there until its upload was checked.
+    """
 
     def __init__(
         self, hosted: SimulatedSegment, stream: SimulatedStream, producer: str, epoch: int, instance: str
@@ -39,7 +44,11 @@ class SimulatedProducerStream:
         self.producer = producer
         self.epoch = epoch
         self.instance = instance
-        self.inbox: deque[IncomingBatch] = deque()
+        self.inbox: deque[tuple[IncomingBatch, int]] = deque()
+        """Batches, each with how many rejections its producer had seen."""
+        self.rejections = 0
+        self._accepted: BatchId | None = None
+        self._checking = False
         stream.on_server_message = self.on_message
 
     def on_message(self, message: Any) -> None:
@@ -52,10 +61,20 @@ class SimulatedProducerStream:
 
     def read_on(self) -> None:
         hosted = self.hosted
-        while self._may_append() and hosted.has_capacity(self.inbox[0].nbytes):
-            batch = self.inbox.popleft()
+        while self._may_append() and hosted.has_capacity(self.inbox[0][0].nbytes):
+            batch, rejections = self.inbox[0]
+            if rejections < self.rejections:
+                self.inbox.popleft()
+                continue
+            if self._must_check(batch):
+                if not self._checking:
+                    self._checking = True
+                    hosted.process.start(self._check(batch))
+                return
+            self.inbox.popleft()
             watermark = hosted.machine.watermark
             try:
+                hosted.check_columns(batch)
                 entry = hosted.machine.append(self.stream, batch, hosted.broker.clock())
             except SmqError as error:
                 if hosted.machine.state in (ReplicaState.FENCED, ReplicaState.SEALED):
@@ -66,6 +85,37 @@ class SimulatedProducerStream:
             if entry is not None:
                 hosted.count(batch.payload)
                 hosted.broker.checker.appended(hosted, entry, watermark)
+
+    def _must_check(self, batch: IncomingBatch) -> bool:
+        machine = self.hosted.machine
+        if batch.reference is None or batch.id == self._accepted or machine.state is not ReplicaState.OPEN:
+            return False
+        return machine.is_new(batch.id)
+
+    def _check(self, batch: IncomingBatch) -> Steps:
+        """Accepts or rejects the reference at the head of the inbox, outside of everything else."""
+        broker = self.hosted.broker
+        assert batch.reference is not None
+        while True:
+            try:
+                problem = yield from uploads.rejection_of(broker.store, broker.process, batch.reference)
+                break
+            except StoreUnavailable:
+                yield 100 * MS
+        self._checking = False
+        if not self.inbox or self.inbox[0][0] is not batch:
+            return
+        if problem is None:
+            self._accepted = batch.id
+        elif self._must_check(batch):
+            self.inbox.popleft()
+            self.rejections += 1
+            broker.world.note(broker.process.name, self.hosted.name, f"rejects {batch.id}: {problem}")
+            if problem == uploads.OTHER_ROWS:
+                broker.checker.must([Violation(2, self.hosted.name, f"{batch.id} refers to other rows than were sent")])
+            self.stream.down(("rejected", batch.id.sequence))
+        self.read_on()
+        self.hosted.pump()
 
     def _may_append(self) -> bool:
         """The first batch waits for the segment to open, if it waited for predecessors when the stream opened."""
@@ -122,6 +172,13 @@ class SimulatedSegment:
             for name in self.segment.predecessors:
                 self._follow_predecessor(name)
             self.links = [ReplicaLink(self, replica) for replica in self.segment.replicas[1:]]
+
+    def check_columns(self, batch: IncomingBatch) -> None:
+        """Raises SchemaMismatch if the batch has not the columns of this segment."""
+        assert isinstance(batch.payload, SimulatedSubBatch)
+        version, own = batch.payload.version, self.segment.schema_version
+        if version != own:
+            raise SchemaMismatch(f"the batch has version {version}, and {self.name} has {own}", expected=str(own))
 
     # ---- load and memory
 
@@ -258,6 +315,7 @@ class SimulatedSegment:
             except StoreUnavailable:
                 yield 200 * MS
         self.ended(outcome)
+        self.broker.history.manifests.sealed(self, outcome)
         return outcome
 
     def ended(self, outcome: Any) -> None:
@@ -330,4 +388,12 @@ class SimulatedSegment:
 
 def incoming(sub_batch: SimulatedSubBatch, id_: Any) -> IncomingBatch:
     partitions = sub_batch.partitions
-    return IncomingBatch(id_, len(sub_batch.messages), sub_batch.nbytes, min(partitions), max(partitions), sub_batch)
+    return IncomingBatch(
+        id_,
+        len(sub_batch.messages),
+        sub_batch.nbytes,
+        min(partitions),
+        max(partitions),
+        sub_batch,
+        uploads.reference_of(sub_batch),
+    )

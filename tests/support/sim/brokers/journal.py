@@ -134,27 +134,46 @@ class SimulatedDisk:
 
     def __init__(self, slowness: int = 0) -> None:
         self.journals: dict[str, dict[str, SimulatedJournal]] = {}
-        self.ended: list[str] = []
-        """The processes that ended with a journal on it, which may have been removed since."""
+        self.used_by: list[str] = []
+        """All processes that used this disk."""
+        self.whole: dict[str, bool] = {}
+        """Of which processes something is left, and whether it certainly names all segments that they hosted."""
         self.slowness = slowness
         self.full = False
-        self.unrecorded: set[str] = set()
-        """Incarnations that may have hosted segments that are not in their journals."""
+
+    def begin(self, incarnation: str) -> None:
+        """A process begins to use the disk."""
+        self.used_by.append(incarnation)
+        self.whole[incarnation] = True
 
     def open(self, config: ReplicaConfig) -> SimulatedJournal | None:
         """The journal of a segment that this incarnation hosts now; None if the disk does not take it."""
         if self.full:
-            self.unrecorded.add(config.incarnation)
+            self.whole[config.incarnation] = False
             return None
         journal = self.journals.setdefault(config.incarnation, {})[config.segment] = SimulatedJournal(config)
         return journal
 
+    def former(self) -> dict[str, dict[str, SimulatedJournal]]:
+        """What former processes left: journals of segments, or a whole journal without any. Others are removed."""
+        found = {incarnation: self.journals.get(incarnation, {}) for incarnation in self.whole}
+        kept = {incarnation: held for incarnation, held in found.items() if held or self.whole[incarnation]}
+        self.whole = {incarnation: self.whole[incarnation] for incarnation in kept}
+        return kept
+
     def drop(self, incarnation: str, segment: str) -> None:
-        """Removes the journal of a segment, and the incarnation's folder with the last one."""
+        """Removes the journal of a segment."""
         held = self.journals.get(incarnation, {})
         held.pop(segment, None)
         if not held:
             self.journals.pop(incarnation, None)
+
+    def reboot(self, incarnation: str, dice: Random) -> None:
+        """The machine was restarted, so nobody knows which files of that process are missing."""
+        self.whole[incarnation] = False
+        for segment in list(self.journals.get(incarnation, {})):
+            if dice.random() < 0.3:
+                self.drop(incarnation, segment)
 
     def destroy(self) -> None:
         """The Pod is gone, and its disk with it."""
@@ -162,6 +181,7 @@ class SimulatedDisk:
             for journal in held.values():
                 journal.intact = False
         self.journals.clear()
+        self.whole.clear()
 
 
 class JournalWriter:

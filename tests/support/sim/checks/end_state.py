@@ -89,11 +89,16 @@ def check_all(history: History) -> None:
     checker.must(inv.acked_is_kept(checker.acked_rows, log, checker.losses.reported))
     crashed = {p.name for p in history.producers if not p.process.alive or p.stopped}
     unknown = {m for p in history.producers for m in p.unknown}
+    rejected = history.references.rejected if history.references is not None else set()
+    checker.must(
+        inv.Violation(2, row.segment, f"{row} was rejected and is in the log") for row in log if row.message in rejected
+    )
     expected = [
         m
         for m in checker.sent_messages
         if m.producer not in crashed
         and m not in unknown
+        and m not in rejected
         and not (m in checker.acked_rows and checker.acked_rows[m].segment in checker.losses.lost)
     ]
     checker.must(inv.each_once(log, expected))

@@ -2,7 +2,8 @@
 
 An older copy of a journal looks complete, so nobody can see its loss, unless a leader that requested the seal knew of
 a watermark that shows it. Every other loss must be in the range that the seal reports, and that range must be true: it
-begins at the segment's end, has nothing that was never acked, and is there only if nobody has all.
+begins at the segment's end, has nothing that was never acked, and is there only if nobody has all, and no whole journal
+of a replica shows that this one never hosted the segment.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from support.sim.brokers.hosted_segment import SimulatedSegment
     from support.sim.brokers.recovered_log import RecoveredLog
     from support.sim.checks.protocol_checker import ProtocolChecker
+    from support.sim.histories.journal_scenario import JournalScenario
 
 
 class LossChecker:
@@ -29,6 +31,7 @@ class LossChecker:
         self.undetectable: set[str] = set()
         self.accepted: set[str] = set()
         """The segments whose loss an administrator accepted."""
+        self.journals: JournalScenario
         self._checker = checker
         self._rolled_back: dict[str, list[tuple[str, int]]] = {}
         """By segment: processes that began to seal from a journal that is too old, and the watermark they were told."""
@@ -83,6 +86,11 @@ class LossChecker:
         needless = {h.broker.incarnation for h in hosted} & set(self.holders(name))
         if self._checker.durability[name] is Durability.STORED or (needless and name not in self.accepted):
             words = f"it reports the loss of {lost}, but {sorted(needless)} have all"
+            self._checker.must([Violation(1, name, words)])
+        opened = {h.broker.incarnation for h in hosted}
+        proofs = [i for i in self._checker.everyone[name] if i not in opened and self.journals.is_whole(i)]
+        if proofs and name not in self.accepted:
+            words = f"it reports the loss of {lost}, but the journals of {proofs} show that nothing was acked"
             self._checker.must([Violation(1, name, words)])
 
     def holders(self, name: str) -> list[str]:

@@ -16,9 +16,11 @@ from smq_core.producing.send_queue import DeliveredSubBatch
 from smq_core.reading.consumer_group import Group
 from smq_core.replica.log_entries import Ack, Entry
 from support.sim.checks.loss_checker import LossChecker
+from support.sim.checks.manifest_checker import ManifestChecker
 from support.sim.checks.producer_checker import ProducerChecker
 from support.sim.checks.retention_checker import RetentionChecker
 from support.sim.clients.messages import SimulatedSubBatch, rows
+from support.sim.clients.uploads import FOLDER
 from support.sim.engine.world import World
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, StoredChunk, true_chain
 from support.sim.filer.object_store import SimulatedStore
@@ -44,6 +46,7 @@ class ProtocolChecker:
         self.world = world
         self.store = store
         self.retained = RetentionChecker(self)
+        self.manifests = ManifestChecker(self)
         self.producers = ProducerChecker(self)
         self.losses = LossChecker(self)
         self.hosted_segments: dict[str, list[SimulatedSegment]] = {}
@@ -78,12 +81,17 @@ class ProtocolChecker:
         return true_chain(self.store, name)
 
     def _stored(self, path: str, value: Any) -> None:
-        if value is None:
+        if path.startswith(FOLDER):
+            return
+        if self.manifests.concerns(path):
+            self.manifests.changed(path, value)
+        elif value is None:
             self.retained.deleted(path)
         elif path == LAYOUT:
             self._layout(value)
         elif path == INDEX:
             self.retained.index_put(value, self.spec)
+            self.manifests.index_put(value)
         elif path.startswith("seg/"):
             self._chunk(value)
         elif path.startswith("group/"):

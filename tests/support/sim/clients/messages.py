@@ -8,19 +8,26 @@ from typing import NamedTuple
 
 from smq_core.invariants import Message
 from smq_core.replica.log_entries import Entry, ProducerLimits
+from support.sim.clients.uploads import REFERENCE_BYTES, SimulatedUpload
 
 BYTES_PER_MESSAGE = 100
 
 
 class SimulatedSubBatch(NamedTuple):
-    """Rows of one batch that belong to one segment. ``serial`` counts the producer's batches."""
+    """Rows of one batch that belong to one segment, with the columns of one version of the topic's schema.
+
+    ``serial`` counts the producer's batches.
+    With an ``upload`` the rows are there, in the order of their partitions.
+    """
 
     serial: int
     messages: tuple[Message, ...]
+    version: int = 0
+    upload: SimulatedUpload | None = None
 
     @property
     def nbytes(self) -> int:
-        return BYTES_PER_MESSAGE * len(self.messages)
+        return BYTES_PER_MESSAGE * len(self.messages) if self.upload is None else REFERENCE_BYTES
 
     @property
     def partitions(self) -> list[int]:
@@ -29,7 +36,14 @@ class SimulatedSubBatch(NamedTuple):
     def cut(self, partitions: Container[int]) -> SimulatedSubBatch | None:
         """The rows of these partitions, in order."""
         kept = tuple(m for m in self.messages if m.partition in partitions)
-        return SimulatedSubBatch(self.serial, kept) if kept else None
+        if not kept or self.upload is None:
+            return self._replace(messages=kept) if kept else None
+        before = self.messages.index(kept[0])
+        return self._replace(messages=kept, upload=self.upload._replace(first_row=self.upload.first_row + before))
+
+    def reshaped(self, version: int) -> SimulatedSubBatch:
+        """The rows with the columns of another version."""
+        return self._replace(version=version)
 
 
 NO_LIMITS = ProducerLimits()

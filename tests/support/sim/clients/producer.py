@@ -47,6 +47,7 @@ class SimulatedProducer:
         self.route: dict[int, Segment] = {}
         self.unknown: set[Message] = set()
         """Messages whose outcome nobody knows."""
+        self._uploading = False
         self._serial = 0
         self._message = 0
         self._streams: dict[str, SimulatedStream] = {}
@@ -101,6 +102,7 @@ class SimulatedProducer:
         return (
             self.batches <= 0
             and not self.waiting
+            and not self._uploading
             and all(send_queue.idle for send_queue in self.send_queues.send_queues.values())
         )
 
@@ -114,9 +116,13 @@ class SimulatedProducer:
                 continue
             self.batches -= 1
             self._serial += 1
-            self.waiting.append(
-                SimulatedSubBatch(self._serial, tuple(self._make() for _ in range(world.between(1, 4))))
-            )
+            messages = tuple(self._make() for _ in range(world.between(1, 4)))
+            batch = SimulatedSubBatch(self._serial, messages, self._version())
+            if self.history.references is not None and self.history.references.uploads_next():
+                self._uploading = True
+                batch = yield from self.history.references.upload(self.process, batch)
+                self._uploading = False
+            self.waiting.append(batch)
             self._enqueue()
 
     def _make(self) -> Message:
@@ -126,6 +132,11 @@ class SimulatedProducer:
         message = Message(self.name, self._message, key, partition, self.world.now)
         self.checker.sent(message)
         return message
+
+    def _version(self) -> int:
+        """The schema version of new batches: the newest one that this producer knows."""
+        schemas = self.layout.schemas if self.layout is not None else ()
+        return schemas[-1].version if schemas else 0
 
     def _partition_of(self, key: str) -> int:
         return partition_of(key.encode(), self.history.settings.partitions)
@@ -301,6 +312,8 @@ class SimulatedProducer:
             case ("ack", int(sequence), first):
                 for delivered in send_queue.acked(sequence, [first]):
                     self._delivered(delivered)
+            case ("rejected", int(sequence)):
+                self._rejected(send_queue.rejected(sequence))
             case ("sealed", SealOutcome() as outcome):
                 self._on_outcome(name, outcome)
             case ProducerFenced():
@@ -315,10 +328,23 @@ class SimulatedProducer:
         stream = self._streams.get(send_queue.segment.name)
         if stream is None or not self._may_send(send_queue):
             return
-        while (sent := send_queue.next_to_send()) is not None:
-            sub_batch = sent.sub_batch
-            assert isinstance(sub_batch, SimulatedSubBatch)
-            stream.up(incoming(sub_batch, BatchId(self.producer, self.epoch, sent.sequence, self.instance)))
+        while self._fits(send_queue) and (sent := send_queue.next_to_send()) is not None:
+            sub_batch = self._reshaped(sent.sub_batch, send_queue.segment)
+            id_ = BatchId(self.producer, self.epoch, sent.sequence, self.instance)
+            stream.up((incoming(sub_batch, id_), sent.rejections))
+
+    def _fits(self, send_queue: SendQueue) -> bool:
+        """False while the next batch has a newer version than the segment: then it waits for the successors."""
+        if send_queue.to_resend or not send_queue.queue:
+            return True
+        sub_batch = send_queue.queue[0]
+        assert isinstance(sub_batch, SimulatedSubBatch)
+        return sub_batch.version <= send_queue.segment.schema_version
+
+    def _reshaped(self, sub_batch: object, segment: Segment) -> SimulatedSubBatch:
+        """The batch with the columns of the segment."""
+        assert isinstance(sub_batch, SimulatedSubBatch)
+        return sub_batch.reshaped(segment.schema_version)
 
     def _may_send(self, send_queue: SendQueue) -> bool:
         if send_queue.segment.name not in self._free and not send_queue.idle and self.send_queues.may_send(send_queue):
@@ -376,6 +402,11 @@ class SimulatedProducer:
             assert isinstance(sub_batch, SimulatedSubBatch)
             self.world.note(self.name, "", f"the outcome of {[m.serial for m in sub_batch.messages]} is unknown")
             self.unknown.update(sub_batch.messages)
+
+    def _rejected(self, sub_batch: object) -> None:
+        """These messages will never be in the log."""
+        if isinstance(sub_batch, SimulatedSubBatch) and self.history.references is not None:
+            self.history.references.reject(sub_batch.messages)
 
     def _delivered(self, delivered: Any) -> None:
         self.checker.acked_to(self, delivered)

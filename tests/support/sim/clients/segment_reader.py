@@ -10,8 +10,10 @@ from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.invariants import Row
 from smq_core.model.entities import Layout, SealOutcome
 from smq_core.model.lost_range import LostRange
+from smq_core.model.reference import Reference
 from smq_core.reading.segment_dag import ReadProgress, build_nodes, index_is_stale, is_removed
 from smq_storage.catalog.sealed_index import IndexPage
+from support.sim.clients import uploads
 from support.sim.clients.messages import rows
 from support.sim.engine.world import SECOND, Process, Steps
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, SimulatedChain
@@ -86,7 +88,7 @@ class SegmentReader:
             try:
                 match (yield call):
                     case ("rows", entries):
-                        return self._rows(segment, entries, position)
+                        return (yield from self._rows_of_entries(segment, entries, position))
                     case ("sealed", SealOutcome() as outcome):
                         self._ended(segment, outcome.end, outcome.lost)
             except SmqError:
@@ -109,6 +111,9 @@ class SegmentReader:
                 self._ended(segment, stored.info.first, stored.info.lost)
                 return []
             if stored.info.end > position:
+                info = stored.info
+                if info.reference is not None:
+                    return (yield from self._referenced(segment, info.first, info.reference, position))
                 return self._rows(segment, stored.entries, position)
             at = self._chunk_at[segment] = stored.info.end
 
@@ -116,6 +121,23 @@ class SegmentReader:
         self.history.checker.seal_reported(segment, end)
         self._report(segment, loss_for_reader(self.reader.positions.get(segment, 0), lost))
         self.reader.ended(segment, end)
+
+    def _rows_of_entries(self, segment: str, entries: Any, position: int) -> Steps:
+        """As far as the uploads can be read, without a gap."""
+        found: list[Row] = []
+        for entry in entries:
+            if entry.batch.reference is None:
+                found += self._rows(segment, [entry], position)
+                continue
+            read = yield from self._referenced(segment, entry.first, entry.batch.reference, position)
+            if not read:
+                break
+            found += read
+        return found
+
+    def _referenced(self, segment: str, first: int, reference: Reference, position: int) -> Steps:
+        messages = yield from uploads.read_rows(self.history, self.process, reference, segment)
+        return [Row(segment, n, it) for n, it in enumerate(messages or (), first) if n >= position]
 
     def _rows(self, segment: str, entries: Any, position: int) -> list[Row]:
         return [Row(segment, offset, message) for offset, message in rows(entries) if offset >= position]

@@ -21,11 +21,11 @@ from smq_storage.object_store.json_codec import from_json, to_json
 from smq_storage.object_store.results import EtagMismatch, ObjectExists, ObjectInfo, ObjectMissing, StoredObject
 from support.sim.engine.virtual_asyncio import BlockingCall
 from support.sim.engine.world import SECOND, Process
-from support.sim.filer.chunk_chain import INDEX, LAYOUT, StoredChunk, folder, path
+from support.sim.filer.chunk_chain import INDEX, LAYOUT, TOPIC, UID, StoredChunk, folder, path
+from support.sim.filer.manifest_files import StoredFile
 from support.sim.filer.object_store import ConditionFailed, SimulatedStore
 from support.sim.leaders import group_host
 
-TOPIC, UID = "default/t", "uid"
 _ROOT = paths.topic_folder(TOPIC, UID)
 
 
@@ -143,6 +143,10 @@ class BlockingChain:
         found = BlockingCall.current().wait(self._filer.store.get(self._filer.process, path(self._segment, first)))
         return found[0].info if found is not None else None
 
+    def stored(self, first: int) -> StoredFile | None:
+        info = self.info(first)
+        return StoredFile(info, paths.chunk(TOPIC, UID, self._segment, first)) if info is not None else None
+
     def read_seal_chunk(self) -> ChunkInfo | None:
         return next((info for info in self.walk() if info.sealed), None)
 
@@ -196,4 +200,6 @@ def _shown_as(name: str) -> str:
 def _folder(prefix: str) -> str:
     if prefix == paths.groups_folder(TOPIC, UID):
         return "group/"
+    if prefix == paths.manifests_folder(TOPIC, UID):
+        return f"doc/{prefix}/"
     return folder(prefix.rpartition("/")[2]) if prefix.startswith(paths.topic_folder(TOPIC, UID)) else f"doc/{prefix}"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from smq_core.model.entities import ChunkInfo, SealOutcome
+from smq_core.model.manifest_draft import ManifestDraft
+from smq_core.model.segment_manifest import ManifestFile
 from smq_core.replica.log_entries import ChunkWrite, Entry
 from smq_core.sealing.chain_sealer import ReadChunk, WriteChunk, WriteSeal
+from smq_storage.catalog import paths
 from support.sim.engine.world import SECOND, Process, Steps
 from support.sim.filer import conditional_puts
 from support.sim.filer.object_store import SimulatedStore
 
+TOPIC, UID = "default/t", "uid"
 LAYOUT = "layout"
 INDEX = "index"
 
@@ -41,10 +45,17 @@ class SimulatedChain:
     process: Process
     segment: str
     timeout: int = 5 * SECOND
+    draft: ManifestDraft = field(init=False)
+    """The files that this process has seen, for the segment's manifest."""
+
+    def __post_init__(self) -> None:
+        self.draft = ManifestDraft(self.segment)
 
     def read(self, first: int) -> Steps:
         """The chunk at this offset, or None."""
         found = yield self.store.get(self.process, path(self.segment, first))
+        if found is not None:
+            self._seen(found[0].info)
         return found[0] if found is not None else None
 
     def info(self, first: int) -> Steps:
@@ -55,7 +66,10 @@ class SimulatedChain:
         """True if it exists with this nonce, False if another object has the name. Retries use the same nonce."""
         writer, new = self._signature()
         info = chunk.info(self.segment, writer, nonce or new)
-        return (yield from self._create(StoredChunk(info, chunk.entries)))
+        # A file has either rows or a reference.
+        entries = chunk.entries[:1] if info.reference is not None else chunk.entries
+        rows = tuple(it for it in entries if it.batch.reference is info.reference)
+        return (yield from self._create(StoredChunk(info, rows)))
 
     def write_seal(self, step: WriteSeal) -> Steps:
         return (yield from self._create(StoredChunk(step.info(*self._signature()))))
@@ -102,9 +116,20 @@ class SimulatedChain:
             self.timeout,
         )
         mine = isinstance(result, conditional_puts.PutApplied)
+        if mine:
+            self._seen(info)
         what = f"seal chunk at {info.first}" if info.sealed else f"chunk {info.first}..{info.end}"
         self.store.world.note(self.process.name, self.segment, f"{what}: {'written' if mine else 'taken by another'}")
         return mine
+
+    def _seen(self, info: ChunkInfo) -> None:
+        if not info.sealed:
+            self.draft.add(file_of(info))
+
+
+def file_of(info: ChunkInfo) -> ManifestFile:
+    """The entry of a chunk in a manifest. Its nonce stands for the etag."""
+    return ManifestFile(paths.chunk(TOPIC, UID, info.segment, info.first), info.first, info.rows, info.rows, info.nonce)
 
 
 def true_chain(store: SimulatedStore, segment: str) -> list[StoredChunk]:

@@ -23,6 +23,7 @@ from smq_core.scaling import autoscaler, broker_fleet, segment_load, topic_load
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.brokers import sealing
 from smq_operator.cleanup import retention as retain
+from smq_operator.manifests import chain_walk
 from smq_operator.reconcile import effects
 from support.sim.brokers.broker import SimulatedBroker, SimulatedBrokerLoad
 from support.sim.brokers.deployment import SimulatedDeployment
@@ -39,6 +40,7 @@ from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import MS, SECOND
 from support.sim.filer.blocking_store import BlockingChain
 from support.sim.filer.chunk_chain import LAYOUT
+from support.sim.filer.manifest_files import manifest_file
 from support.sim.histories.faults import FaultSchedule
 from support.sim.histories.protocol import History, HistoryFailure
 from support.sim.histories.protocol import run as run_history
@@ -130,6 +132,9 @@ class ElasticHistory(History):
         self.loops: list[VirtualLoop] = []
         """The leaders' event loops, whose tasks are cancelled at the end."""
         super().__init__(seed)
+
+    def has_manifests(self) -> bool:
+        return not self.deleting.drawn
 
     def draw(self, dice: Random) -> None:
         self.decisions: list[tuple[int, str, str]] = []
@@ -224,6 +229,8 @@ class ElasticHistory(History):
             patch.object(retain, "ChunkChain", BlockingChain),
             patch.object(sealing, "ChunkChain", BlockingChain),
             patch.object(effects, "ChunkChain", BlockingChain),
+            patch.object(chain_walk, "ChunkChain", BlockingChain),
+            patch.object(chain_walk, "manifest_file", manifest_file),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         ):
             try:
@@ -249,10 +256,13 @@ class ElasticHistory(History):
             if segment.number >= before and segment.opened_because is not Reason.ROLL:
                 words = f"it was made at rest: {segment.opened_because.value}"
                 self.checker.must([Violation(13, segment.name, words)])
+        if self.manifests.drawn:
+            self._until(self.checker.manifests.waiting, SECOND)
         if self.limits.on:
             self._until(lambda: self.checker.retained.waiting(self.topic.spec, world.now), SECOND)
             if self.orphan_scenario.drawn:
                 self._until(self.orphan_scenario.waiting, SECOND)
+                self._until(self.checker.manifests.orphaned, SECOND)
             self.readers.append(SimulatedReader(self, "late", {}, 500 * MS, []))
         self._wake()
         self._until(lambda: waiting_for(self), 500 * MS)

@@ -32,6 +32,17 @@ JOURNAL_STATES: list[dict[str, float]] = [
 """Each history has one of these: how likely each state of a journal is."""
 
 
+FAULTS = (
+    "kill_all",
+    "kill_all_without_leader",
+    "kill_twice",
+    "fill_disk",
+    "fill_disks_while_segments_open",
+    "slow_disk",
+)
+"""Each history with journals has two of these."""
+
+
 class JournalScenario:
     """``on``: Replicated segments have journals. ``ended`` says what happened to the one of a process that ended."""
 
@@ -43,7 +54,7 @@ class JournalScenario:
         """How often each state occurred."""
         self._likely_states = dice.choice(JOURNAL_STATES)
         self._slowness = dice.choice([0, 0, 2 * MS, 20 * MS])
-        self._kinds = dice.sample(["kill_all", "kill_all_without_leader", "kill_twice", "fill_disk", "slow_disk"], 2)
+        self._kinds = dice.sample(list(FAULTS), 2)
         self._history: History
 
     def begin(self, history: History) -> None:
@@ -73,15 +84,14 @@ class JournalScenario:
         self.states[state] = self.states.get(state, 0) + 1
         if state == GONE:
             self.lose_disk(broker)
-        elif broker.incarnation not in disk.journals:
-            supervisor.died(broker.incarnation)
         else:
             supervisor.ended(broker.incarnation)
-            disk.ended.append(broker.incarnation)
-        if state in DAMAGES and broker.incarnation in disk.journals:
-            for name, journal in disk.journals[broker.incarnation].items():
+        if state in DAMAGES:
+            for name, journal in disk.journals.get(broker.incarnation, {}).items():
                 self._history.world.note("!", name, f"the journal of {broker.incarnation} is {state}")
                 DAMAGES[state](journal, self.dice)
+        if state == "other boot":
+            disk.reboot(broker.incarnation, self.dice)
 
     def lose_disk(self, broker: SimulatedBroker) -> None:
         """The Pod of a process that has ended is gone, with all journals in it."""
@@ -89,9 +99,13 @@ class JournalScenario:
         self._history.supervisor.died(broker.incarnation)
         if disk is not None:
             self._history.world.note("!", "", f"the disk of {broker.name} is gone")
-            for incarnation in dict.fromkeys([*disk.journals, *disk.ended]):
+            for incarnation in disk.used_by:
                 self._history.supervisor.died(incarnation)
             disk.destroy()
+
+    def is_whole(self, incarnation: str) -> bool:
+        """Whether a disk certainly names all segments that this incarnation hosted."""
+        return any(disk.whole.get(incarnation, False) for disk in self.disks.values())
 
     # ---- faults
 
@@ -127,6 +141,17 @@ class JournalScenario:
             self._log("a disk is full")
             disk.full = True
             self._faults.soon(self.dice.randint(500, 6000) * MS, lambda disk=disk: setattr(disk, "full", False))
+
+    def fill_disks_while_segments_open(self) -> None:
+        """All disks are full when segments fail over to others, so that these have no journals; then all are killed."""
+        disks = [it for it in self.disks.values() if not it.full]
+        self._log("all disks are full")
+        for disk in disks:
+            disk.full = True
+        self._kill_replicas()
+        self._faults.soon(self.dice.randint(2000, 6000) * MS, lambda: self._kill(self._living()))
+        for disk in disks:
+            self._faults.soon(self.dice.randint(5000, 8000) * MS, lambda disk=disk: setattr(disk, "full", False))
 
     def slow_disk(self) -> None:
         """Writes to a disk take long for a while."""

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from smq_core import invariants as inv
-from smq_core.model.entities import Durability, Topic, TopicSpec
+from smq_core.model.entities import Column, Durability, Topic, TopicSpec
 from support.sim.brokers.broker import TICK, SimulatedBroker
 from support.sim.checks.end_state import check_all, waiting_for
 from support.sim.checks.protocol_checker import InvariantViolated, ProtocolChecker
@@ -22,6 +22,7 @@ from support.sim.clients.group_member import SimulatedMember
 from support.sim.clients.messages import HistorySettings
 from support.sim.clients.producer import SimulatedProducer
 from support.sim.clients.reader import SimulatedReader
+from support.sim.clients.uploads import ReferenceScenario
 from support.sim.engine.network import SimulatedNetwork
 from support.sim.engine.termination_proofs import Supervisor
 from support.sim.engine.world import MS, SECOND, Process, World
@@ -29,6 +30,7 @@ from support.sim.filer.chunk_chain import LAYOUT
 from support.sim.filer.object_store import SimulatedStore
 from support.sim.histories.faults import FaultSchedule
 from support.sim.histories.journal_scenario import JournalScenario
+from support.sim.histories.manifest_scenario import ManifestScenario
 from support.sim.histories.producer_scenario import ProducerScenario
 from support.sim.leaders.protocol_leader import SimulatedLeader
 
@@ -55,8 +57,14 @@ class History:
     tick = TICK
     leader_pause = 80 * MS, 160 * MS
     checker_kind = ProtocolChecker
+    damages_manifests = True
     journal_share = 0.5
     """So many histories have journals."""
+    columns: tuple[Column, ...] = ()
+    """Version 0 of the topic's schema, if it has one."""
+    with_references = False
+    """Whether producers publish by reference."""
+    references: ReferenceScenario | None = None
     faults: FaultSchedule
     settings: HistorySettings
     topic: Topic
@@ -79,10 +87,19 @@ class History:
         self.members: list[SimulatedMember] = []
         self._broker_names: dict[str, str] = {}
         self.producer_scenario = ProducerScenario(seed)
+        self.manifests = ManifestScenario(seed, self.has_manifests())
         self.journals = JournalScenario(seed, self.journal_share)
+        self.checker.losses.journals = self.journals
+        if self.with_references:
+            self.references = ReferenceScenario(self)
         self.draw(world.random)
         self.producer_scenario.begin(self)
         self.journals.begin(self)
+        self.manifests.begin(self)
+
+    def has_manifests(self) -> bool:
+        """Whether the leaders of this kind of history name manifests."""
+        return False
 
     def draw(self, dice: Random) -> None:
         """Draws the settings of the history, and starts the processes."""
@@ -106,6 +123,7 @@ class History:
                 durability=dice.choice([Durability.REPLICATED] * 3 + [Durability.STORED]),
                 replicas=dice.choice([2, 2, 3]),
                 min_segments=dice.choice([1, 2]),
+                schema=self.columns,
             ),
         )
         self.leader_addresses = ["leader-0", "leader-1"][: dice.choice([1, 2, 2])]
@@ -115,7 +133,7 @@ class History:
         for address in self.leader_addresses:
             self.start_leader(address)
         for i in range(dice.randint(2, 3)):
-            self.producers.append(SimulatedProducer(self, f"p{i}", 0, dice.randint(8, 30)))
+            self.producers.append(self.make_producer(f"p{i}", 0, dice.randint(8, 30)))
         for i in range(dice.randint(1, 2)):
             self.readers.append(SimulatedReader(self, f"r{i}", {}, dice.choice([200, 600]) * MS, []))
         for i in range(dice.choice([0, 0, 1, 2])):
@@ -131,12 +149,21 @@ class History:
         world = self.world
         world.run_until(self.horizon)
         self.faults.end()
+        self.finish()
+
+    def finish(self) -> None:
+        """Runs until nothing is in progress, and checks everything."""
+        world = self.world
         deadline = world.now + RECOVERY_TIME
-        while waiting := waiting_for(self):
+        while waiting := self.waiting():
             if world.now >= deadline:
                 self.checker.must(inv.unfinished(waiting))
             world.run_until(world.now + 500 * MS)
         check_all(self)
+
+    def waiting(self) -> dict[str, str]:
+        """What has not finished yet: subject -> words."""
+        return waiting_for(self)
 
     # ---- processes
 

@@ -19,6 +19,7 @@ from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT, load_by_broker
 from smq_core.scaling.segment_load import TrafficRates
 from support.sim.engine.world import MS, SECOND, Future, Steps
 from support.sim.leaders import orphaned_files
+from support.sim.leaders.manifests import SimulatedManifests
 from support.sim.leaders.protocol_leader import LastReport, SimulatedLeader
 from support.sim.leaders.retention import SimulatedRetention
 from support.sim.leaders.topic_deletion import SimulatedTopicDeletion
@@ -47,6 +48,10 @@ class ElasticLeader(SimulatedLeader):
         if history.limits.on:
             history.loops.append(self.retainer.loop)
             self.process.start(self.retainer.keep())
+        if history.manifests.drawn:
+            manifests = SimulatedManifests(self)
+            history.loops.append(manifests.loop)
+            self.process.start(manifests.keep())
         if history.orphan_scenario.drawn:
             self.process.start(orphaned_files.keep(self))
 

@@ -137,6 +137,8 @@ class ProcessLeader:
         self.loop.create_task(self.parts.topic_deletions.run())
         if history.limits.on or history.deleting.drawn:
             self.loop.create_task(self.parts.garbage_collector.run())
+        if history.manifests.drawn:
+            self.loop.create_task(self.parts.manifests.run())
         fleet = fleet_reconciler(self.parts, lambda: history.policy)
         for work in (self.parts.loop.run(), self.groups.run(), fleet.run()):
             self.loop.create_task(work)

@@ -254,9 +254,11 @@ class SimulatedLeader:
         try:
             outcome = yield call
         except JournalIncomplete as error:
-            self.machine.journal_incomplete(name, replica.incarnation, error.end, error.watermark)
-        except SmqError as error:
-            self.machine.seal_refused(name, replica.incarnation, self.clock(), not_hosted=isinstance(error, NotHosted))
+            self.machine.journal_incomplete(name, replica.incarnation, self.clock(), error.end, error.watermark)
+        except NotHosted as error:
+            self.machine.not_hosted(name, replica.incarnation, certain=error.certain)
+        except SmqError:
+            self.machine.seal_refused(name, replica.incarnation, self.clock())
         else:
             self.machine.sealed(outcome)
 

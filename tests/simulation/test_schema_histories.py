@@ -1,0 +1,49 @@
+"""Histories whose desired schema changes, under faults.
+
+To repeat one seed: ``PYTHONPATH=tests python -m support.sim.histories.schema_change SEED``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from support.sim.histories import schema_change
+from support.sim.histories.parallel import failures
+from support.sim.histories.schema_change import SchemaHistory
+
+pytestmark = pytest.mark.simulation
+
+HISTORIES = 400
+CHUNK = 100
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
+def test_the_invariants_hold_while_the_schema_changes(first: int, workers: ProcessPoolExecutor) -> None:
+    found = failures(workers, schema_change.run, range(first, first + CHUNK))
+    assert not found, f"{len(found)} of {CHUNK} histories failed; the first:\n{found[0]}"
+
+
+def test_schemas_change_in_the_middle_of_everything() -> None:
+    """Most histories have several versions and re-shaped batches, and some have two leaders of different mind."""
+    found: Counter[str] = Counter()
+    for seed in range(60):
+        history = SchemaHistory(seed)
+        history.run()
+        layouts = [layout for _, layout in history.checker.layouts]
+        found["changed"] += len(layouts[-1].schemas) > 1
+        found["changed often"] += len(layouts[-1].schemas) > 3
+        found["dropped"] += bool(layouts[-1].schemas[-1].dropped)
+        found["pending replaced"] += any(
+            s.phase.value == "pending" and s.successors and s.sealed_because == "Schema"
+            for layout in layouts
+            for s in layout.segments
+        )
+        found["re-shaped"] += history.reshaped > 0
+        found["waited"] += history.waited > 0
+        found["outdated leader"] += history.outdated > 0
+    assert found["changed"] > 45 and found["changed often"] > 15 and found["waited"] > 2
+    assert all(found[what] > 5 for what in ("dropped", "pending replaced", "re-shaped", "outdated leader")), found

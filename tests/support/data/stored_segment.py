@@ -1,0 +1,105 @@
+"""A segment in a store, written without brokers, and a store that counts what is requested of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from smq_core.model.entities import ChunkInfo, Column
+from smq_core.model.segment_manifest import SegmentManifest
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema
+from smq_storage.object_store.store import ObjectInfo, ObjectTail, Store, StoredObject
+from smq_storage.tables.file_statistics import manifest_file
+from smq_storage.tables.manifests import write_manifest
+from smq_storage.tables.segment_files import StoredSegment
+
+TOPIC, UID, SEGMENT = "ns/t", "uid", "t-0-8-0"
+COLUMNS = (Column("number", "int64"), Column("text", "string"), Column("blob", "binary"))
+
+
+def rows_of(first: int, count: int, blob_bytes: int = 8) -> pa.RecordBatch:
+    """Rows on the wire whose ``number`` is their offset; ``blob`` does not compress."""
+
+    random.seed(first)
+    arrays = {
+        "partition": pa.array([0] * count, pa.int32()),
+        "timestamp": pa.array(range(first, first + count), TIMESTAMP),
+        "number": pa.array(range(first, first + count), pa.int64()),
+        "text": pa.array([f"text {i}" for i in range(first, first + count)]),
+        "blob": pa.array([random.randbytes(blob_bytes) for _ in range(count)]),
+        "headers": pa.nulls(count, chunk_schema(COLUMNS).field("headers").type),
+    }
+    schema = chunk_schema(COLUMNS).remove(chunk_schema(COLUMNS).get_field_index("appended"))
+    return pa.RecordBatch.from_arrays(list(arrays.values()), schema=schema)
+
+
+def write_segment(store: Store, *sizes: int, blob_bytes: int = 8, manifest: bool = True) -> StoredSegment:
+    """A sealed segment with chunks of so many rows. The chunk at offset n was appended at n microseconds."""
+    chain = ChunkChain(store, TOPIC, UID, SEGMENT)
+    at = 0
+    for size in sizes:
+        info = ChunkInfo(SEGMENT, at, size, "w", f"n{at}")
+        chain.put(info, [(rows_of(at, size, blob_bytes), at)], chunk_schema(COLUMNS), key="number")
+        at += size
+    chain.put_seal(ChunkInfo(SEGMENT, at, 0, "w", "seal", sealed=True))
+    made = manifest_of_chain(chain, "number")
+    assert made is not None
+    name = write_manifest(store, TOPIC, UID, made) if manifest else ""
+    return StoredSegment(TOPIC, UID, SEGMENT, at, name)
+
+
+def manifest_of_chain(chain: ChunkChain, key: str | None = None) -> SegmentManifest | None:
+    """The manifest of a segment as its chunk chain says, or None while it is not sealed."""
+    files = []
+    for chunk in chain.walk_stored():
+        if chunk.info.sealed:
+            return SegmentManifest(chain.segment, chunk.info.first, tuple(files))
+        files.append(manifest_file(chunk, key))
+    return None
+
+
+@dataclass
+class Requests:
+    """The requests that a store got: paths of reads in order, bytes that were read, listings."""
+
+    reads: list[str] = field(default_factory=list)
+    bytes: int = 0
+    listings: int = 0
+
+
+class CountingStore(Store):
+    """The given store, with a count of its reads."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store.url, store._where, store._writer, store._reader)
+        self.requests = Requests()
+
+    def reset(self) -> None:
+        self.requests = Requests()
+
+    def get(self, path: str) -> StoredObject:
+        found = super().get(path)
+        self._count(path, found.data)
+        return found
+
+    def get_range(self, path: str, start: int, stop: int, etag: str | None = None) -> memoryview:
+        data = super().get_range(path, start, stop, etag)
+        self._count(path, data)
+        return data
+
+    def get_tail(self, path: str, nbytes: int) -> ObjectTail:
+        tail = super().get_tail(path, nbytes)
+        self._count(path, tail.data)
+        return tail
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        self.requests.listings += 1
+        return super().list(prefix, start_after)
+
+    def _count(self, path: str, data: memoryview) -> None:
+        self.requests.reads.append(path)
+        self.requests.bytes += len(data)
