@@ -14,6 +14,9 @@ MESSAGES = "broker/smq_broker/segments/replication_messages.py"
 FOLLOWING = "broker/smq_broker/streams/replication_in.py"
 TEST_FOLLOWING = "tests/unit/broker/test_replication_in.py"
 TEST_JOURNAL = "tests/unit/broker/test_journal.py"
+TEST_JOURNAL_ON_DISK = "tests/unit/broker/test_journal_files_on_disk.py"
+TEST_JOURNAL_FILES = "tests/property/test_journal_files.py"
+RECORD_FORMAT = "broker/smq_broker/journal/record_format.py"
 FLUSHER = "broker/smq_broker/segments/flusher.py"
 TEST_FLUSHER = "tests/unit/broker/test_flusher.py"
 HOSTED = "broker/smq_broker/segments/hosted_segment.py"
@@ -103,8 +106,8 @@ MUTATIONS = (
         "believe_the_row_counts_of_entries",
         "The entries of a message have as many rows as its batch.",
         MESSAGES,
-        "if sum(rows) != batch.num_rows or not all(rows):",
-        "if not all(rows):",
+        "if sum(rows) != batch.num_rows or not all(entry.rows for entry in header.entries):",
+        "if not all(entry.rows for entry in header.entries):",
         (f"{TEST_FOLLOWING}::test_entries_that_do_not_have_the_rows_of_their_batch_are_refused",),
     ),
     Mutation(
@@ -168,8 +171,8 @@ MUTATIONS = (
         "defer_a_requested_flush_in_a_burst",
         "A requested chunk does not wait for the end of a burst.",
         "broker/smq_broker/segments/flush_scheduling.py",
-        "(self.requested or (full and not deferred))",
-        "(full and not deferred)",
+        "(self.requested or machine.has_reference_to_write or (full and not deferred))",
+        "(machine.has_reference_to_write or (full and not deferred))",
         ("tests/unit/broker/test_flush_scheduler.py::test_a_requested_flush_does_not_wait",),
     ),
     # ---- hosted segments and memory
@@ -363,9 +366,41 @@ MUTATIONS = (
         "take_a_failed_journal_for_complete",
         "After a failed write a journal is never taken for complete.",
         "broker/smq_broker/journal/segment_journal.py",
-        "                mark_broken(self.folder)",
-        "                pass",
+        "if not (self._created and mark_broken(self.folder)):",
+        "if not self._created:",
         (f"{TEST_JOURNAL}::test_a_full_disk_stops_nothing_and_is_reported",),
+    ),
+    Mutation(
+        "host_a_segment_that_no_journal_names",
+        "If the journal of a segment cannot be created, the incarnation's journal is marked as not whole.",
+        "broker/smq_broker/journal/segment_journal.py",
+        "                self._mark_not_whole()",
+        "                pass",
+        (f"{TEST_JOURNAL}::test_a_disk_that_fails_while_a_segment_opens_leaves_it_without_a_journal",),
+    ),
+    Mutation(
+        "believe_that_older_brokers_marked_missing_journals",
+        "What a journal of an older broker lacks may have been hosted.",
+        "broker/smq_broker/journal/folder.py",
+        "process is not None and process.marks_missing and not is_marked",
+        "process is not None and not is_marked",
+        (f"{TEST_JOURNAL}::test_a_journal_that_may_lack_segments_proves_nothing[an older broker wrote it]",),
+    ),
+    Mutation(
+        "forget_a_whole_journal_with_its_last_log",
+        "A whole journal says what was not hosted, also when all of its logs are sealed.",
+        "broker/smq_broker/recovery/recovered_logs.py",
+        "if is_last and not held.former.whole:",
+        "if is_last:",
+        (f"{TEST_JOURNAL}::test_a_journal_whose_last_log_is_sealed_is_still_a_proof",),
+    ),
+    Mutation(
+        "remember_a_gap_for_good",
+        "A journal is incomplete only while the chain ends before its beginning.",
+        "broker/smq_broker/recovery/recovered_segment.py",
+        '                problem = f"it begins at',
+        '                problem = log.problem = f"it begins at',
+        (f"{TEST_JOURNAL}::test_a_chain_that_was_read_too_early_leaves_a_journal_complete",),
     ),
     Mutation(
         "go_on_with_a_journal_that_is_not_marked",
@@ -394,9 +429,59 @@ MUTATIONS = (
     Mutation(
         "take_a_damaged_length_for_a_torn_record",
         "A flipped bit in a record's lengths is damage, and not the end of a crash.",
-        "broker/smq_broker/journal/record_format.py",
-        "    if lengths is None:\n        return FileState.DAMAGED",
-        "    if lengths is None:\n        return FileState.TORN",
-        ("tests/property/test_journal_files.py::test_no_flipped_bit_goes_unnoticed",),
+        RECORD_FORMAT,
+        "        return FileState.TORN if at + _MARK.size > len(view) else FileState.DAMAGED",
+        "        return FileState.TORN",
+        (f"{TEST_JOURNAL_FILES}::test_no_flipped_bit_goes_unnoticed",),
+    ),
+    Mutation(
+        "take_a_damaged_last_record_for_a_torn_one",
+        "A record with a wrong checksum that a mark follows was written, and is damaged.",
+        RECORD_FORMAT,
+        "        return FileState.TORN if _read_mark(view, end, nonce ^ end) is None else FileState.DAMAGED",
+        "        return FileState.TORN",
+        (f"{TEST_JOURNAL_FILES}::test_no_flipped_bit_goes_unnoticed",),
+    ),
+    Mutation(
+        "let_a_page_begin_with_a_mark",
+        "A record's checksum and the mark behind it are in one page, so a kill leaves both or neither.",
+        RECORD_FORMAT,
+        "    if end % _PAGE == 0:",
+        "    if False:",
+        (f"{TEST_JOURNAL_FILES}::test_a_kill_at_a_page_is_no_damage_whatever_the_length_of_the_record",),
+    ),
+    Mutation(
+        "believe_the_former_records_of_a_file",
+        "What a file had before its last use never counts.",
+        "broker/smq_broker/journal/segment_journal.py",
+        "            self._write(fd, [empty_file(nonce)], 0)\n            if recycled is not None:\n",
+        "            if recycled is None:\n                self._write(fd, [empty_file(nonce)], 0)\n"
+        "            else:\n",
+        (f"{TEST_JOURNAL_ON_DISK}::test_a_trimmed_file_is_used_again",),
+    ),
+    Mutation(
+        "use_a_recycled_file_before_it_is_empty",
+        "A recycled file is empty before it is one of the segment's.",
+        "broker/smq_broker/journal/segment_journal.py",
+        "            self._write(fd, [empty_file(nonce)], 0)\n            if recycled is not None:\n",
+        "            if recycled is not None:\n                recycled.path.rename(path)\n"
+        "            self._write(fd, [empty_file(nonce)], 0)\n            if False:\n",
+        (f"{TEST_JOURNAL_ON_DISK}::test_a_kill_between_any_two_steps_leaves_a_complete_journal",),
+    ),
+    Mutation(
+        "keep_recycled_files_on_a_full_disk",
+        "Recycled files are deleted before a write fails for lack of space.",
+        "broker/smq_broker/journal/segment_journal.py",
+        "error.errno in _NO_SPACE and self._recycled.clear()",
+        "False",
+        (f"{TEST_JOURNAL_ON_DISK}::test_recycled_files_give_their_space_to_a_full_disk",),
+    ),
+    Mutation(
+        "keep_the_size_of_emptied_files",
+        "Many segments that are seldom used do not fill the disk with empty files.",
+        "broker/smq_broker/journal/segment_journal.py",
+        "            os.ftruncate(self._fd, EMPTY_BYTES)",
+        "            pass",
+        (f"{TEST_JOURNAL_ON_DISK}::test_an_emptied_file_gives_its_space_back",),
     ),
 )

@@ -105,6 +105,14 @@ MUTATIONS = (
         ),
     ),
     Mutation(
+        "report_a_loss_where_a_whole_journal_lacks_the_segment",
+        "A whole journal without the segment proves that nothing was acked.",
+        EFFECTS,
+        "certain=error.certain",
+        "certain=None",
+        (f"{TEST_RECOVERED}::test_a_whole_journal_without_the_segment_proves_that_nothing_was_lost[True]",),
+    ),
+    Mutation(
         "let_a_broker_leave_with_recovered_journals",
         "A broker stays until the journals that it recovered are sealed.",
         "operator/smq_operator/api/brokers.py",
@@ -116,8 +124,8 @@ MUTATIONS = (
         "repeat_requests_to_an_incomplete_journal",
         "An incomplete journal is used only when nothing better is left.",
         EFFECTS,
-        "            reconciler.journal_incomplete(name, replica.incarnation, error.end, error.watermark)\n",
-        "            reconciler.seal_refused(name, replica.incarnation, self._now())\n",
+        "reconciler.journal_incomplete(name, replica.incarnation, self._now(), error.end, error.watermark)",
+        "reconciler.seal_refused(name, replica.incarnation, self._now())",
         (f"{TEST_RECOVERED}::test_damaged_journals_are_used_if_there_is_nothing_better",),
     ),
     Mutation(

@@ -14,6 +14,15 @@ TEST_CODEC = "tests/unit/storage/test_parquet_codec.py"
 INDEX = "storage/smq_storage/catalog/sealed_index.py"
 TEST_INDEX = "tests/unit/storage/test_sealed_index.py"
 TEST_DOCUMENTS = "tests/unit/storage/test_json_documents.py"
+MANIFEST = "core/smq_core/model/segment_manifest.py"
+TEST_MANIFEST = "tests/unit/core/model/test_segment_manifest.py"
+BOUNDS = "core/smq_core/model/key_bounds.py"
+MANIFESTS = "storage/smq_storage/tables/manifests.py"
+TEST_MANIFESTS = "tests/unit/storage/tables/test_manifests.py"
+STATISTICS = "storage/smq_storage/tables/file_statistics.py"
+TEST_STATISTICS = "tests/unit/storage/tables/test_file_statistics.py"
+RANGES = "storage/smq_storage/tables/range_reader.py"
+TEST_RANGES = "tests/unit/storage/tables/test_range_reader.py"
 
 MUTATIONS = (
     # ---- conditional writes
@@ -188,5 +197,84 @@ MUTATIONS = (
         '    except ObjectExists:\n        return\n    raise StoreUnsupported(f"{store} let a create-only',
         '    except ObjectExists:\n        return\n    return\n    raise StoreUnsupported(f"{store} let a create-only',
         ("tests/unit/storage/test_store_probe.py::test_an_unfit_store_is_refused_with_what_it_did_and_what_to_do",),
+    ),
+    # ---- segment manifests and reads of a range
+    Mutation(
+        "name_a_manifest_whatever_is_named",
+        "Only the manifest that the writer expects is replaced, so that two compactions do not undo each other.",
+        INDEX,
+        "swap is None or entry.manifest != swap[0]",
+        "swap is None",
+        (f"{TEST_INDEX}::test_only_the_expected_manifest_is_replaced",),
+    ),
+    Mutation(
+        "replace_a_manifest_of_other_files",
+        "A manifest that is already there counts as written only if it lists the same files.",
+        MANIFESTS,
+        "return _identities(found) == _identities(manifest)",
+        "return True",
+        (f"{TEST_MANIFESTS}::test_a_manifest_of_other_files_is_not_replaced",),
+    ),
+    Mutation(
+        "accept_a_manifest_with_a_gap",
+        "The files of a manifest have every offset once.",
+        MANIFEST,
+        "if file.first != at or file.rows <= 0:",
+        "if file.rows <= 0:",
+        (
+            f"{TEST_MANIFEST}::test_files_with_a_gap_or_an_overlap_are_refused",
+            f"{TEST_MANIFESTS}::test_a_damaged_manifest_is_refused_by_its_name",
+        ),
+    ),
+    Mutation(
+        "skip_a_file_of_unknown_age",
+        "A file without append times may have messages of any time.",
+        MANIFEST,
+        "if file.appended_max is None or file.appended_max >= since)",
+        "if file.appended_max is not None and file.appended_max >= since)",
+        (f"{TEST_MANIFEST}::test_a_file_of_unknown_age_is_not_skipped",),
+    ),
+    Mutation(
+        "cut_the_largest_key_without_rounding",
+        "A maximum that is cut must be rounded up, or it does not enclose the key.",
+        BOUNDS,
+        "return kept[:-1] + bytes([kept[-1] + 1]) if kept else None",
+        "return kept if kept else None",
+        (f"{TEST_MANIFEST}::test_long_maxima_are_rounded_up_or_unknown",),
+    ),
+    Mutation(
+        "take_the_bounds_of_the_first_row_group",
+        "The bounds of a file enclose all of its row groups.",
+        STATISTICS,
+        "for group in range(footer.num_row_groups):",
+        "for group in range(min(1, footer.num_row_groups)):",
+        (f"{TEST_STATISTICS}::test_bounds_reach_over_all_row_groups",),
+    ),
+    Mutation(
+        "read_a_file_that_was_altered",
+        "A file with another etag is not the one that the manifest lists.",
+        RANGES,
+        "if found.etag != file.etag:",
+        "if not found.etag:",
+        (f"{TEST_RANGES}::test_an_altered_file_is_refused_by_its_name",),
+    ),
+    Mutation(
+        "read_parts_of_different_files",
+        "All parts of a file come from the object with the etag of the manifest.",
+        "storage/smq_storage/object_store/store.py",
+        "if etag is not None and found != etag:",
+        "if etag is not None and not found:",
+        (
+            "tests/unit/storage/test_store.py::test_a_part_of_another_version_of_an_object_is_refused",
+            f"{TEST_RANGES}::test_a_file_that_is_altered_between_its_requests_is_refused",
+        ),
+    ),
+    Mutation(
+        "end_silently_before_a_chunk_that_is_gone",
+        "A sealed segment that ends early has lost a file.",
+        "storage/smq_storage/tables/segment_files.py",
+        "if segment.end is not None:\n        # Without",
+        "if segment.end == 0:\n        # Without",
+        (f"{TEST_RANGES}::test_a_vanished_file_is_lost_with_its_name",),
     ),
 )
