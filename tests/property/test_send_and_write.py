@@ -95,11 +95,11 @@ def sent(type_: str, value: object) -> pa.Array | None:
         row, size = check_value({"c": value}, encoder)
     except SchemaMismatch:
         return None
-    builder = BatchBuilder(DeliveryState(OPEN_ROW_COUNT, threading.Lock()), 0.0)
+    builder = BatchBuilder(encoder, DeliveryState(OPEN_ROW_COUNT, threading.Lock()), 0.0)
     builder.values.append(row)
     builder.keys.append(None)
     builder.times.append(0)
-    batch, _ = builder.encode(encoder, KeylessPartitioner(8, 0))
+    batch, _ = builder.encode(KeylessPartitioner(8, 0))
     assert size >= batch.column("c").nbytes - 8  # validity and the first offset
     return batch.column("c")
 

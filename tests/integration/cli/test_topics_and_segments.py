@@ -124,3 +124,48 @@ def test_a_broker_that_is_not_there_cannot_be_drained(leader: str) -> None:
     ran = smq("broker", "drain", "nobody", leader=leader)
 
     assert ran.code == 1 and "nobody" in ran.err and "Traceback" not in ran.err
+
+
+def test_columns_are_changed_after_a_preview(leader: str, typed_topic: str) -> None:
+    alter = ("topic", "alter", typed_topic)
+    eventually(lambda: typed_topic in smq("segment", "list", typed_topic, leader=leader).out, what="segments")
+
+    shown = smq(*alter, "--add-column", "gate:uint8", "--widen-column", "size:int64", "--dry-run", leader=leader)
+    assert shown.lines == [
+        f"topic {typed_topic}, schema version 1:",
+        "  column 'size' is int64, was int32",
+        "  column 'gate' (uint8, nullable) is new",
+    ], shown
+    refused = smq(*alter, "--add-column", "gate:uint8", leader=leader)
+    assert refused.code == 1 and "there is no terminal for the question; add --yes" in refused.err
+    assert "schema version 0" in smq("topic", "describe", typed_topic, leader=leader).out
+
+    done = smq(*alter, "--add-column", "gate:uint8", "--widen-column", "size:int64", "--yes", leader=leader)
+    assert (done.code, done.lines[-1]) == (0, f"topic {typed_topic} has schema version 1 now"), done
+    out = smq("topic", "describe", typed_topic, leader=leader).out
+    assert "Columns (schema version 1)" in out and "gate   uint8" in out
+    (listed,) = [
+        t for t in json.loads(smq("topic", "list", "-o", "json", leader=leader).out) if t["name"].endswith(typed_topic)
+    ]
+    assert (listed["schema_version"], listed["schema"][1]) == (1, ["size", "int64", False])
+
+    dropped = json.loads(smq(*alter, "--drop-column", "gate", "--yes", "-o", "json", leader=leader).out)
+    assert (dropped["result"], dropped["schema_version"]) == ("configured", 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--widen-column", "size:int16"], "'size' cannot change from int32 to int16"),
+        (["--drop-column", "size"], "'size' is not nullable: make it nullable first"),
+        (["--drop-column", "name"], "'name' is the key: it cannot be dropped"),
+        (["--add-column", "more:complex64"], "there is no type 'complex64'"),
+        (["--add-column", "more"], "--add-column needs NAME:TYPE, such as gate:uint8, not 'more'"),
+        (["--drop-column", "other"], "there is no column 'other'. The columns are name, size"),
+        ([], "nothing to change"),
+    ],
+)
+def test_a_change_of_columns_is_refused_by_name(leader: str, typed_topic: str, options: list[str], why: str) -> None:
+    eventually(lambda: typed_topic in smq("segment", "list", typed_topic, leader=leader).out, what="segments")
+    ran = smq("topic", "alter", typed_topic, *options, "--yes", leader=leader)
+    assert (ran.code, ran.out) == (1, "") and why in ran.err and "Traceback" not in ran.err, ran

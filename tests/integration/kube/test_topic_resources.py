@@ -75,6 +75,21 @@ def test_topics_are_created_paused_and_deleted_by_the_control_api(
         operator.call("DeleteTopic", pb.LocateRequest(topic=full))
 
 
+def test_an_applied_manifest_drops_columns_that_another_program_wrote(
+    operator: OperatorProcess, kube: KubeClient, namespace: str
+) -> None:
+    """Server-side apply keeps the columns of other writers, as of every list with keys."""
+    columns = [{"name": "id", "type": "int32"}, {"name": "gate", "type": "string", "nullable": True}]
+    kube.create(topic(namespace, schema=columns))
+    eventually(lambda: "t" in topics(operator))
+    spec = kube.get(topic(namespace))["spec"]
+    text = manifest("t", **(spec | {"schema": columns[:1]}))
+    assert (
+        operator.apply(text.replace('"name": "t"', f'"namespace": "{namespace}", "name": "t"')).result == "configured"
+    )
+    assert [column["name"] for column in kube.get(topic(namespace))["spec"]["schema"]] == ["id"]
+
+
 def test_topics_of_other_namespaces_are_left_alone(operator: OperatorProcess, kube: KubeClient, namespace: str) -> None:
     other = kube.create(topic("default", f"x{namespace}"))
     try:
@@ -83,3 +98,29 @@ def test_topics_of_other_namespaces_are_left_alone(operator: OperatorProcess, ku
         assert set(topics(operator)) == {"mine"}
     finally:
         kube.delete(other)
+
+
+def test_columns_are_changed_in_the_resource(
+    operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
+) -> None:
+    new_broker("a", operator)
+    new_broker("b", operator)
+    columns = [{"name": "id", "type": "int32"}]
+    kube.create(topic(namespace, schema=columns))
+    eventually(lambda: located(operator, "t"))
+    new = [pb.Column(name="id", type="int64"), pb.Column(name="gate", type="uint8", nullable=True)]
+    request = lpb.AlterTopicRequest(topic=f"{namespace}/t", columns=new, schema_version=0)
+    reply = operator.call("AlterTopic", request)
+    assert isinstance(reply, lpb.AlterTopicReply) and reply.schema.version == 1
+    assert kube.get(topic(namespace))["spec"]["schema"] == [
+        {"name": "id", "type": "int64", "nullable": False},
+        {"name": "gate", "type": "uint8", "nullable": True},
+    ]
+    eventually(lambda: all(s.schema_version == 1 for s in located(operator, "t").layout.segments))
+    with pytest.raises(SpecRejected, match="'id' cannot change from int64 to int8"):
+        operator.call(
+            "AlterTopic",
+            lpb.AlterTopicRequest(
+                topic=f"{namespace}/t", columns=[pb.Column(name="id", type="int8")], schema_version=1
+            ),
+        )

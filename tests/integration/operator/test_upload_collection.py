@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from smq_core.errors import CorruptChunk
-from smq_core.model.entities import ChunkInfo, Topic
+from smq_core.model.entities import ChunkInfo, Phase, Topic
+from smq_core.model.reference import Reference
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics
 from smq_operator.cleanup.document_scan import DocumentScan
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
@@ -16,6 +18,7 @@ from smq_operator.cleanup.retention import delete_files, remove_expired
 from smq_operator.cleanup.uploads import collect_unreferenced_uploads
 from smq_operator.reconcile.topics.adoption import retire
 from smq_storage.catalog import paths
+from smq_storage.catalog.layouts import put_layout, read_layout
 from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -44,8 +47,11 @@ def uploads(store: Store, topic: Topic) -> set[str]:
 
 
 def refer(store: Store, topic: Topic, segment: str, first: int, name: str) -> None:
-    """What a primary will write that adopts an upload: a chunk that stands for the rows of a file."""
-    info = ChunkInfo(segment, first, ROWS, "w", f"r{first}", upload=f"{name}.parquet")
+    """A reference chunk, as a primary writes it; of a former release for even offsets."""
+    reference = Reference(f"{name}.parquet", "etag", 0, ROWS, 1, 0, 0, 0, 0)
+    info = ChunkInfo(segment, first, ROWS, "w", f"r{first}", reference=reference, appended=1)
+    if not first:
+        info = replace(info, upload=f"{name}.parquet", reference=None)
     store.put(paths.chunk(topic.name, topic.uid, segment, first), encode_chunk([], info, chunk_schema()))
 
 
@@ -72,6 +78,15 @@ def test_what_a_chunk_names_stays_wherever_the_chunk_is(store: Store, topic: Top
     refer(store, topic, segment_name(0), ROWS, "c")
     assert collect_unreferenced_uploads(store, topic, NOW) == 1
     assert uploads(store, topic) == {"a.parquet", "b.parquet", "c.parquet"}
+
+
+def test_nothing_goes_while_a_segment_waits_for_its_seal(store: Store, topic: Topic):
+    upload(store, topic, "a")
+    found = read_layout(store, topic.name, topic.uid)
+    assert found is not None
+    sealing = tuple(replace(segment, phase=Phase.SEALING) for segment in found[0].segments)
+    put_layout(store, replace(found[0], segments=sealing, writer="test"), found[1], RETRY_POLICY)
+    assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a journal may have a reference to it"
 
 
 def test_it_goes_when_retention_has_deleted_what_named_it_and_not_before(store: Store, topic: Topic):
@@ -121,7 +136,7 @@ def test_the_uploads_of_a_deleted_topic_go_with_its_data_alone(store: Store):
 
 
 def test_a_leader_collects_old_uploads(new_leader: Callable[..., LeaderProcess], store: Store):
-    leader = new_leader("--orphaned-files-grace", "1s", "--orphan-check-interval", "500ms", brokers=2).start()
+    leader = new_leader("--unreferenced-uploads-grace", "1s", "--orphan-check-interval", "500ms", brokers=2).start()
     leader.wait_for_brokers()
     leader.apply(manifest())
     (segment,) = leader.wait_until_open()

@@ -10,7 +10,7 @@ import pytest
 from smq_core.errors import Conflict, StoreDenied, StoreStateUnknown
 from smq_core.model.entities import ChunkInfo, Layout
 from smq_storage.catalog.layouts import put_layout, read_layout
-from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.schemas import chunk_schema, message_schema
 from smq_storage.object_store.conditional_writes import RetryPolicy, WriteConflict
 from smq_storage.object_store.store import Store, open_store
@@ -47,7 +47,8 @@ def chain(store: Store) -> ChunkChain:
 def put(
     store: Store, writer: str, nonce: str = "1", retry_policy: RetryPolicy = LONG_TIMEOUT
 ) -> ChunkInfo | WriteConflict[ChunkInfo]:
-    return chain(store).put(ChunkInfo("t-0", 0, 1, writer, nonce), [(BATCH, 5)], SCHEMA, retry_policy)
+    written = chain(store).put(ChunkInfo("t-0", 0, 1, writer, nonce), [(BATCH, 5)], SCHEMA, retry_policy)
+    return written.info if isinstance(written, StoredChunk) else written
 
 
 def layout(writer: str, version: int = 0) -> Layout:

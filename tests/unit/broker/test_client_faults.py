@@ -42,6 +42,7 @@ class ServedSegment:
             broker.threads,
             accepting,
             1 << 20,
+            None,  # type: ignore[arg-type]
         )
         self.hello = pb.PutOpen(
             protocol=PROTOCOL,

@@ -20,6 +20,8 @@ from smq_storage.chunks.schemas import TIMESTAMP, message_schema
 from support.data.raw_flight import rows, rows_of_size
 from support.processes.broker import make_topic
 
+EMPTY = WireSchemas.of(make_topic()).empty
+
 
 def entry(first: int, payload: Payload, count: int, appended: int = 0) -> Entry:
     return Entry(first, IncomingBatch(BatchId("p", 1, first), count, 1, 0, 0, payload), appended)
@@ -43,8 +45,8 @@ def test_compaction_changes_where_rows_lie_and_nothing_else():
     assert done == 1
     assert len({id(e.batch.payload.location[0]) for e in entries}) == 1 + 10
     expected = [b"%d-%d" % (n, i) for n in range(BLOCKS_PER_COMPACTION + 10) for i in range(1 + n % 3)]
-    assert values(rows_as_batch(entries)) == expected
-    assert values(rows_as_batch(entries, skip=7)) == expected[7:]
+    assert values(rows_as_batch(entries, EMPTY)) == expected
+    assert values(rows_as_batch(entries, EMPTY, skip=7)) == expected[7:]
     times: list[int] = []
     for part, when in batches_with_append_times(entries):
         times += [when] * part.num_rows if isinstance(when, int) else when.cast(pa.int64()).to_pylist()
@@ -54,8 +56,8 @@ def test_compaction_changes_where_rows_lie_and_nothing_else():
 def test_neighbours_in_one_block_are_not_copied():
     block = rows_of_size(100, 1000)
     entries = [entry(10 * i, p, 10) for i, p in enumerate(split_block(block, [10] * 10))]
-    assert rows_as_batch(entries) is block
-    part = rows_as_batch(entries[2:5])
+    assert rows_as_batch(entries, EMPTY) is block
+    part = rows_as_batch(entries[2:5], EMPTY)
     assert part.num_rows == 30 and part.get_total_buffer_size() == block.get_total_buffer_size()
     assert [(b.num_rows, t) for b, t in batches_with_append_times(entries)] == [(100, 0)]
 

@@ -11,8 +11,9 @@ import pytest
 import smq.producer
 from smq.producer import MAX_UNACKED_BATCHES, SMALL_BATCH_BYTES, Producer
 from smq.producing.partitioning import SubBatch
+from smq.transport.topic_view import TopicSnapshot
 from smq_core.errors import DeliveryTimeout
-from smq_core.model.entities import Topic, TopicSpec
+from smq_core.model.entities import Layout, Topic, TopicSpec
 from support.waiting import eventually
 
 
@@ -25,7 +26,6 @@ class FakeEngine:
     def __init__(
         self,
         view: object,
-        encoder: object,
         producer_id: str,
         epoch: int,
         instance: str,
@@ -59,7 +59,10 @@ class FakeEngine:
 def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], Producer]]:
     """Makes one with that linger, in seconds."""
     monkeypatch.setattr(smq.producer, "ProducerEngine", FakeEngine)
-    view = SimpleNamespace(name="t", snapshot=SimpleNamespace(topic=Topic("default/t", "uid", TopicSpec(partitions=8))))
+    snapshot = TopicSnapshot(Topic("default/t", "uid", TopicSpec(partitions=8)), Layout("default/t", "uid", 8))
+    view = SimpleNamespace(
+        name="t", snapshot=snapshot, add_listener=lambda listener: None, remove_listener=lambda listener: None
+    )
     options = {"batch_bytes": 1 << 20, "max_in_flight": 1 << 20, "timeout": 5.0, "producer_id": None, "epoch": None}
     opened: list[Producer] = []
 

@@ -67,7 +67,7 @@ class Bench:
         return self.fetchers[-1]
 
     def open(self, group: str | None = None, **options: Any) -> Consumer:
-        settings = {"start": "earliest", "on_loss": "fail", "auto_commit": False, "max_bytes": 1000}
+        settings = {"start": "earliest", "on_loss": "fail", "schema": "newest", "auto_commit": False, "max_bytes": 1000}
         view: Any = self.topic
         leader: Any = self.leader
         made = Consumer(view, leader, group=group, prefetch_bytes=1 << 20, **(settings | options))
@@ -581,6 +581,7 @@ def test_a_member_reads_its_losses_again_when_the_index_records_one(bench: Bench
         (lambda bench: bench.open().commit(), "without a group cannot commit"),
         (lambda bench: bench.open(auto_commit=True), "auto_commit needs a group"),
         (lambda bench: bench.open(on_loss="ignore"), "on_loss must be"),
+        (lambda bench: bench.open(schema="oldest"), "schema must be"),
         (lambda bench: bench.open(max_bytes=0), "more than 0"),
     ],
 )

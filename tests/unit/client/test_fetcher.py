@@ -14,9 +14,11 @@ from smq.consuming import fetcher as fetcher_module
 from smq.consuming.fetcher import Fetcher, FetchPlan
 from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.tail_stream import TailFrame
-from smq_core.errors import CorruptChunk, NotHosted, SmqError, Unreachable
+from smq_core.errors import CorruptChunk, NotHosted, SmqError, StoreUnavailable, Unreachable
 from smq_core.model.entities import Replica
 from smq_proto.v1 import data_pb2 as pb
+from smq_storage.object_store.store import StoredObject
+from support.data.stored_segment import CountingStore, Requests
 from support.in_memory.topic import REPLICAS, TopicInMemory, rows_of
 from support.waiting import eventually
 
@@ -29,7 +31,7 @@ class FakeTail:
         self.opened: list[tuple[str, int]] = []
         """The broker and the position of each stream."""
 
-    def stream(self, segment: str, uid: str, replica: Replica, schema: pa.Schema, dialer: object) -> FakeStream:
+    def stream(self, segment: str, uid: str, replica: Replica, dialer: object) -> FakeStream:
         return FakeStream(self, replica)
 
 
@@ -55,8 +57,10 @@ class FakeStream:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, manifests: bool = False) -> None:
         self.topic = TopicInMemory()
+        self.topic.files = CountingStore(self.topic.files)
+        self.manifests = manifests
         self.segment = self.topic.first
         self.tail = FakeTail()
         self.buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(1 << 20)
@@ -85,9 +89,10 @@ class Bench:
         return items
 
 
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    made = Bench()
+@pytest.fixture(params=["chain", "manifest"])
+def bench(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """Sealed segments have manifests, or are read by their chunk chains."""
+    made = Bench(request.param == "manifest")
     monkeypatch.setattr(fetcher_module, "TailStream", made.tail.stream)
     monkeypatch.setattr(fetcher_module, "MIN_BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(fetcher_module, "MAX_BACKOFF_SECONDS", 0.001)
@@ -114,7 +119,18 @@ def seal_chunks(bench: Bench, *appended: list[int], **values: Any) -> int:
         end += len(times)
     bench.topic.put_seal(bench.segment, end)
     bench.topic.seal(bench.segment, end, bench.topic.segment(1, predecessors=(bench.segment.name,)), **values)
+    if bench.manifests:
+        bench.topic.name_manifest(bench.segment)
     return end
+
+
+def requests(bench: Bench) -> Requests:
+    """What was requested of the filer since the last call."""
+    store = bench.topic.files
+    assert isinstance(store, CountingStore)
+    counted = store.requests
+    store.reset()
+    return counted
 
 
 # ---- chunks
@@ -203,6 +219,92 @@ def test_a_chunk_that_cannot_be_read_ends_reading_with_its_error(bench: Bench) -
     bench.fetch()
     (item,) = bench.rest()
     assert isinstance(item, FetchFailed) and isinstance(item.error, CorruptChunk)
+
+
+# ---- manifests
+
+
+def test_a_position_finds_its_file_by_the_manifest_without_listing_or_walking(bench: Bench) -> None:
+    seal_chunks(bench, *([at] * 2 for at in range(50)))
+    path = bench.topic.name_manifest(bench.segment)
+    requests(bench)
+    bench.fetch(95)
+    assert ranges(bench.rest()) == [(95, 96), (96, 98), (98, 100), SegmentEnd(100)]
+    chain = bench.topic.chain(bench.segment)
+    made = requests(bench)
+    assert made.reads == [path, chain.path(94), chain.path(96), chain.path(98)]
+    assert made.listings == 0
+
+
+def test_a_start_by_time_skips_the_files_that_are_older(bench: Bench) -> None:
+    seal_chunks(bench, *([at, at] for at in range(50)))
+    path = bench.topic.name_manifest(bench.segment)
+    requests(bench)
+    bench.fetch(since=49)
+    assert ranges(bench.rest()) == [(98, 100), SegmentEnd(100)]
+    assert requests(bench).reads == [path, bench.topic.chain(bench.segment).path(98)]
+
+
+def test_a_file_of_the_manifest_that_is_gone_is_reported_as_lost(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5], [6])
+    bench.topic.name_manifest(bench.segment)
+    bench.topic.files.delete(bench.topic.chain(bench.segment).path(3))
+    bench.fetch(1)
+    assert ranges(bench.rest()) == [(1, 3), FetchedLoss(3, 6), SegmentEnd(6)]
+
+
+def test_a_file_that_is_not_the_one_of_the_manifest_ends_reading_with_its_name(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5])
+    bench.topic.name_manifest(bench.segment)
+    path = bench.topic.chain(bench.segment).path(3)
+    bench.topic.files.put(path, bytes(bench.topic.files.get(path).data))
+    bench.fetch()
+    rows, failed = bench.rest()
+    assert ranges([rows]) == [(0, 3)]
+    assert isinstance(failed, FetchFailed) and isinstance(failed.error, CorruptChunk) and failed.error.path == path
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}"])
+def test_a_segment_without_a_readable_manifest_is_read_by_its_chain(bench: Bench, content: bytes | None) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5])
+    path = bench.topic.name_manifest(bench.segment)
+    bench.topic.files.delete(path)
+    if content is not None:
+        bench.topic.files.put(path, content)
+    bench.fetch(since=2)
+    assert ranges(bench.rest()) == [(1, 3), (3, 5), SegmentEnd(5)]
+
+
+def test_a_manifest_that_cannot_be_read_now_is_read_later(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    seal_chunks(bench, [1, 2, 3])
+    path = bench.topic.name_manifest(bench.segment)
+    read, failures = bench.topic.files.get, [StoreUnavailable("away"), StoreUnavailable("away")]
+
+    def get(wanted: str) -> StoredObject:
+        if failures and wanted == path:
+            raise failures.pop()
+        return read(wanted)
+
+    monkeypatch.setattr(bench.topic.files, "get", get)
+    bench.fetch()
+    assert ranges(bench.rest()) == [(0, 3), SegmentEnd(3)]
+    assert requests(bench).listings == 0
+
+
+def test_a_filer_that_is_away_in_between_costs_no_rows_and_doubles_none(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal_chunks(bench, [1, 2, 3], [4, 5])
+    read, calls = bench.topic.files.get, iter(range(1000))
+
+    def get(wanted: str) -> StoredObject:
+        if next(calls) % 2:
+            raise StoreUnavailable("away")
+        return read(wanted)
+
+    monkeypatch.setattr(bench.topic.files, "get", get)
+    bench.fetch()
+    assert ranges(bench.rest()) == [(0, 3), (3, 5), SegmentEnd(5)]
 
 
 # ---- the tail

@@ -44,12 +44,8 @@ def test_every_row_lands_once_in_its_segment_and_in_order_also_when_cut_again(
     first: list[Segment], second: list[Segment], row_partitions: list[int]
 ) -> None:
     whole = sub_batch_of(row_partitions)
-    parts = partition_by_segment(whole, np.array(row_partitions, np.int32), RoutingTable.of(first, PARTITIONS))
-    again = [
-        two
-        for _, part in parts
-        for two in partition_by_segment(part, part.batch.column(0).to_numpy(), RoutingTable.of(second, PARTITIONS))
-    ]
+    parts = partition_by_segment(whole, RoutingTable.of(first, PARTITIONS), np.array(row_partitions, np.int32))
+    again = [two for _, part in parts for two in partition_by_segment(part, RoutingTable.of(second, PARTITIONS))]
     for cuts in (parts, again):
         rows: list[int] = []
         for target, part in cuts:
@@ -65,9 +61,9 @@ def test_every_row_lands_once_in_its_segment_and_in_order_also_when_cut_again(
 def test_one_segment_is_not_copied() -> None:
     whole = sub_batch_of([1, 2, 3])
     row_partitions = np.array([1, 2, 3], np.int32)
-    assert partition_by_segment(whole, row_partitions, RoutingTable.of([segment(0, 16)], PARTITIONS))[0][1] is whole
+    assert partition_by_segment(whole, RoutingTable.of([segment(0, 16)], PARTITIONS), row_partitions)[0][1] is whole
     assert (
-        partition_by_segment(whole, row_partitions, RoutingTable.of([segment(0, 8), segment(8, 16)], PARTITIONS))[0][1]
+        partition_by_segment(whole, RoutingTable.of([segment(0, 8), segment(8, 16)], PARTITIONS), row_partitions)[0][1]
         is whole
     )
 

@@ -12,7 +12,6 @@ import pytest
 from smq.producing import engine as engine_module
 from smq.producing import producer_monitor
 from smq.producing.delivery_state import DeliveryState
-from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.engine import ProducerEngine
 from smq.producing.partitioning import SubBatch
 from smq_core.errors import DeliveryTimeout, InvalidRequest, Overloaded
@@ -54,9 +53,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.view = TopicInMemory()
-        encoder = BatchEncoder(self.view.topic)
         view: Any = self.view
-        self.engine = ProducerEngine(view, encoder, "p", 0, "i", TIMEOUT, 16 * MIB, lambda: None)
+        self.engine = ProducerEngine(view, "p", 0, "i", TIMEOUT, 16 * MIB, lambda: None)
 
     def submit(self, nbytes: int) -> DeliveryState:
         """One batch of that cost, as ``write`` submits it."""

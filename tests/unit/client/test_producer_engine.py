@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import smq
@@ -27,64 +26,11 @@ from smq_core.model.entities import (
     TopicSpec,
 )
 from smq_core.model.keyspace import KeyRange
-from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import outcome_to_pb
+from support.in_memory.producer_streams import DrivenStream, stream
 from support.waiting import HANG_GUARD, eventually
 
 SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
-
-
-class DrivenStream:
-    """In place of a SegmentStream: ``written`` has what the producer sent, the test sends the replies."""
-
-    opened_streams: ClassVar[list[DrivenStream]] = []
-
-    def __init__(
-        self,
-        segment: Segment,
-        uid: str,
-        producer: str,
-        epoch: int,
-        instance: str,
-        schema: pa.Schema,
-        dialer: object,
-        on_reply: Callable[..., None],
-        on_end: Callable[..., None],
-    ) -> None:
-        self.segment = segment
-        self.identity = (producer, epoch, instance)
-        self.written: list[int] = []
-        self.ended = threading.Event()
-        self._on_reply, self._on_end = on_reply, on_end
-
-    def open(self) -> None:
-        self.opened_streams.append(self)
-
-    def write(self, sequence: int, batch: pa.RecordBatch) -> None:
-        self.written.append(sequence)
-
-    def is_unresponsive(self, now: float) -> bool:
-        return False
-
-    def abort(self) -> None:
-        self.ended.set()
-
-    def end(self, graceful: bool) -> None:
-        self.ended.set()
-
-    # ---- the primary
-
-    def reply(self, **kind: Any) -> None:
-        self._on_reply(self, pb.ProducerReply(**kind))
-
-    def opened(self, **answer: int) -> None:
-        self.reply(opened=pb.ProducerReply.Opened(max_batch_bytes=1 << 20, **answer))
-
-    def ack(self, sequence: int, offset: int) -> None:
-        self.reply(acks=pb.ProducerReply.Acks(first_sequence=sequence, first_offsets=[offset]))
-
-    def break_off(self) -> None:
-        self._on_end(self)
 
 
 @pytest.fixture
@@ -113,12 +59,6 @@ def producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     )
     yield made
     made._engine.close()
-
-
-def stream(number: int) -> DrivenStream:
-    """The stream that the producer opened as the n-th one."""
-    eventually(lambda: len(DrivenStream.opened_streams) > number, what=f"stream {number}")
-    return DrivenStream.opened_streams[number]
 
 
 def test_a_batch_of_a_forgotten_producer_fails_once_and_the_next_one_is_sent(producer: Producer) -> None:

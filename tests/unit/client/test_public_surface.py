@@ -10,6 +10,7 @@ import smq
 
 EXPECTED = {
     "Admin",
+    "AlteredTopic",
     "AppliedTopic",
     "Batch",
     "BrokerInfo",
@@ -22,6 +23,8 @@ EXPECTED = {
     "Delivery",
     "DeliveryTimeout",
     "DeliveryUnknown",
+    "FileReceipt",
+    "FilesReceipt",
     "GroupInfo",
     "ProblemInfo",
     "SpecRejected",
@@ -32,7 +35,9 @@ EXPECTED = {
     "Overloaded",
     "Producer",
     "ProducerFenced",
+    "PublishedRange",
     "Receipt",
+    "ReferenceRejected",
     "SchemaMismatch",
     "SegmentInfo",
     "SegmentLoad",

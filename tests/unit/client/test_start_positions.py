@@ -14,9 +14,11 @@ from smq.consuming.start_positions import Start, check_start, seek_to_start
 from smq_core.errors import InvalidRequest, Unavailable, Unreachable
 from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, build_nodes
 from smq_proto.v1 import data_pb2 as pb
+from support.data.stored_segment import CountingStore
 from support.in_memory.topic import PARTITIONS, REPLICAS, TopicInMemory
 
 FUTURE = timedelta(days=1)
+LATER = datetime.now(UTC) + FUTURE
 SECOND = 1_000_000
 
 
@@ -72,6 +74,18 @@ def test_only_segments_that_were_sealed_before_the_time_are_skipped(topic: Topic
     reader, since = seek(topic, start)
     assert reader.readable() == [second.name] and reader.positions == {topic.first.name: 5}
     assert since == micros(start)
+
+
+def test_a_segment_with_a_manifest_is_not_listed_for_a_time(topic: TopicInMemory) -> None:
+    topic.put_chunk(topic.first, 0, [1, 2])
+    topic.put_chunk(topic.first, 2, [3])
+    topic.put_seal(topic.first, 3)
+    topic.seal(topic.first, 3, topic.segment(1, predecessors=(topic.first.name,)), sealed_at=micros(LATER))
+    assert seek(topic, LATER)[0].positions == {topic.first.name: 3}, "the listed seal chunk"
+    topic.name_manifest(topic.first)
+    topic.files = counting = CountingStore(topic.files)
+    assert seek(topic, LATER)[0].positions == {}, "the fetcher skips by the manifest"
+    assert counting.requests.listings == 0
 
 
 def test_a_time_without_a_zone_is_in_utc(topic: TopicInMemory) -> None:

@@ -17,7 +17,14 @@ from smq_proto.flight import from_flight, to_flight
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, error_to_pb
 
-VALUES: dict[Any, object] = {str: "a text", int: 7, int | None: 8, bool: True, tuple[str, ...]: ("s1", "s2")}
+VALUES: dict[Any, object] = {
+    str: "a text",
+    int: 7,
+    int | None: 8,
+    bool: True,
+    bool | None: True,
+    tuple[str, ...]: ("s1", "s2"),
+}
 """A value of each type that a field may have; no default of any field."""
 
 

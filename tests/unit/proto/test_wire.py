@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from smq_core.errors import InvalidRequest
 from smq_core.model import layout_transitions as layouts
-from smq_core.model.entities import Durability, Layout, ProducerState, Reason, Replica, SealedSegment, SealOutcome
+from smq_core.model.entities import (
+    Column,
+    Durability,
+    Layout,
+    ProducerState,
+    Reason,
+    Replica,
+    SealedSegment,
+    SealOutcome,
+    Topic,
+    TopicSchema,
+    TopicSpec,
+)
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.layout_transitions import SealPlan, Successor
 from smq_core.model.lost_range import LostRange
@@ -23,6 +37,8 @@ from smq_proto.wire import (
     producer_to_pb,
     sealed_from_pb,
     sealed_to_pb,
+    topic_from_pb,
+    topic_to_pb,
 )
 
 REPLICAS = (Replica("b0", "b0.1", "h:1"), Replica("b1", "b1.1", "h:2"))
@@ -70,8 +86,10 @@ def test_an_outcome_for_one_producer_still_says_what_was_forgotten() -> None:
 
 
 @pytest.mark.parametrize("lost", [None, LostRange(100, 120), LostRange(100, 120, True), LostRange(100, 100, True)])
-def test_a_sealed_segment_keeps_what_it_lost(lost: LostRange | None) -> None:
-    entry = SealedSegment("t-0-8-0", 0, KeyRange(0, 8), 100, (), (), Reason.CREATE, Reason.FAILOVER, 1, 2)
+def test_a_sealed_segment_keeps_its_manifest_and_what_it_lost(lost: LostRange | None) -> None:
+    entry = SealedSegment(
+        "t-0-8-0", 0, KeyRange(0, 8), 100, (), (), Reason.CREATE, Reason.FAILOVER, 1, 2, manifest="m.json"
+    )
     entry = with_lost(entry, lost)
     assert sealed_from_pb(sealed_to_pb(entry)) == entry and entry.lost == lost
 
@@ -85,3 +103,28 @@ def test_versions_that_may_mean_something_else_are_refused(version: int) -> None
 def test_this_version_and_the_next_one_are_accepted() -> None:
     check_protocol(PROTOCOL)
     check_protocol(PROTOCOL + 1)
+
+
+def test_schema_versions_go_over_the_wire() -> None:
+    made = layouts.create("default/t", "uid", 8, [successor(0, 8)], now=1, writer="w")
+    segment = replace(made.segments[0], schema_version=3, opened_because=Reason.SCHEMA, sealed_because=Reason.SCHEMA)
+    newest = TopicSchema(3, (Column("a", "int8", True),), ("b", "c"))
+    evolved = replace(made, segments=(segment,), schemas=(newest,))
+    received = over_the_wire(evolved)
+    assert (received.segments, received.schemas) == (evolved.segments, evolved.schemas)
+    topic = Topic("default/t", "uid", TopicSpec(schema=(Column("b", "int8"),)))
+    info = topic_to_pb(topic, newest)
+    assert (topic_from_pb(info).spec.schema, info.schema_version) == (newest.columns, 3)
+    assert topic_from_pb(topic_to_pb(topic)) == topic
+
+
+def test_a_peer_of_the_release_before_gets_reasons_that_it_knows() -> None:
+    """It would refuse the whole layout otherwise, and a history with such a segment for ever."""
+    entry = SealedSegment(
+        "s", 0, KeyRange(0, 8), 0, (), (), Reason.SCHEMA, Reason.SCHEMA, opened_at=0, sealed_at=0, schema_version=1
+    )
+    message = sealed_to_pb(entry)
+    assert (message.opened_because, message.sealed_because) == ("Roll", "Roll")
+    assert sealed_from_pb(message) == entry
+    message.new_sealed_because = "Compact"  # of a later release
+    assert sealed_from_pb(message).sealed_because is Reason.ROLL

@@ -7,7 +7,7 @@ import pytest
 
 from smq_core.errors import CorruptChunk
 from smq_core.model.entities import ChunkInfo, ProducerState
-from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.parquet_codec import TAIL_BYTES
 from smq_storage.chunks.schemas import chunk_schema, message_schema
 from smq_storage.object_store.conditional_writes import WriteConflict
@@ -48,10 +48,16 @@ def info(first: int, count: int, writer: str = "a", nonce: str | None = None, se
     return ChunkInfo("t-0", first, count, writer, nonce or f"{writer}{first}", sealed)
 
 
+def put(chain: ChunkChain, info: ChunkInfo, batch: pa.RecordBatch) -> StoredChunk:
+    stored = chain.put(info, [(batch, 5)], SCHEMA)
+    assert isinstance(stored, StoredChunk)
+    return stored
+
+
 def fill(chain: ChunkChain, *sizes: int) -> int:
     at = 0
     for size in sizes:
-        assert chain.put(info(at, size), [(rows(size, at), 5)], SCHEMA) == info(at, size)
+        assert put(chain, info(at, size), rows(size, at)) == chain.stored(at)
         at += size
     return at
 
@@ -96,7 +102,7 @@ def test_another_attempt_of_the_same_writer_is_another_writer(chain: ChunkChain)
 
 def test_the_very_same_attempt_again_is_a_success(chain: ChunkChain) -> None:
     fill(chain, 3)
-    assert chain.put(info(0, 3), [(rows(3), 5)], SCHEMA) == info(0, 3)
+    assert put(chain, info(0, 3), rows(3)).info == info(0, 3)
 
 
 def test_sealing_ends_the_chain(chain: ChunkChain) -> None:

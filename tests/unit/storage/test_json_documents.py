@@ -1,11 +1,12 @@
 """The JSON objects of a topic: layout, positions, current, topic; their races and their tolerance."""
 
-from dataclasses import replace
+import json
+from dataclasses import MISSING, fields, replace
 
 import pytest
 
 from smq_core.errors import Conflict, CorruptDocument, InvalidRequest
-from smq_core.model.entities import Durability, Layout, Phase, Reason, Replica, Segment, Topic, TopicSpec
+from smq_core.model.entities import Durability, Layout, Phase, Reason, Replica, Segment, Topic, TopicSchema, TopicSpec
 from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import group_positions, layouts, paths, topics
 from smq_storage.catalog.group_positions import CommittedPositions
@@ -83,6 +84,19 @@ def test_fields_of_a_newer_version_are_ignored(store: Store) -> None:
     store.put(path, text)
     found = layouts.read_layout(store, "ns/t", "uid")
     assert found is not None and found[0] == LAYOUT
+
+
+def test_a_release_without_schema_versions_cannot_read_a_layout_that_has_them(store: Store) -> None:
+    """Its next PUT would forget the versions of segments that other versions' messages are in."""
+    first = layouts.put_layout(store, replace(LAYOUT, schemas=(TopicSchema(0, ()),)), None)
+    assert json.loads(bytes(store.get(paths.layout("ns/t", "uid")).data))["partitions"] == LAYOUT.partitions
+    evolved = replace(LAYOUT, writer="w2", schemas=(TopicSchema(0, ()), TopicSchema(1, ())))
+    second = layouts.put_layout(store, evolved, first)
+    required = {field.name for field in fields(Layout) if field.default is MISSING}
+    assert not required & json.loads(bytes(store.get(paths.layout("ns/t", "uid")).data)).keys()
+    assert layouts.read_layout(store, "ns/t", "uid") == (evolved, second)
+    with pytest.raises(Conflict):
+        layouts.put_layout(store, replace(LAYOUT, writer="w3"), first)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"topic":"ns/t"}', b'{"topic":1,"uid":"u","partitions":"x"}'])

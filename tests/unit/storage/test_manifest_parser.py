@@ -221,7 +221,6 @@ def test_all_mistakes_are_reported_together() -> None:
     [
         ("partitions", TopicSpec(partitions=8)),
         ("key", TopicSpec(key="a")),
-        ("schema", TopicSpec(schema=(Column("a", "int8"),))),
     ],
 )
 def test_what_cannot_change_is_refused(field: str, changed: TopicSpec) -> None:

@@ -191,3 +191,53 @@ def test_leaders_that_raise_and_append_at_once_lose_nothing(store: Store) -> Non
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(leader, range(2)))
     assert len(names(store)) == 42 and losses(store) == {"t-0": (100, 140)}
+
+
+def manifest_of(store: Store, number: int) -> str:
+    return next(e.manifest for e in sealed_index.read(store, *AT) if e.number == number)
+
+
+def test_a_manifest_is_named_on_any_page_and_the_rest_stays(store: Store) -> None:
+    count = 2 * PAGE_ENTRIES + 3
+    sealed_index.append(store, *AT, [entry(i) for i in range(count)])
+    for number in (0, PAGE_ENTRIES, count - 1):
+        assert sealed_index.name_manifest(store, *AT, f"t-{number}", "", "m0")
+        assert manifest_of(store, number) == "m0"
+    named = [e.number for e in sealed_index.read(store, *AT) if e.manifest]
+    assert named == [0, PAGE_ENTRIES, count - 1]
+    assert len(names(store)) == count
+
+
+def test_naming_a_manifest_can_be_repeated(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(1)])
+    assert sealed_index.name_manifest(store, *AT, "t-1", "", "m0")
+    assert sealed_index.name_manifest(store, *AT, "t-1", "", "m0")
+
+
+def test_only_the_expected_manifest_is_replaced(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(1)])
+    assert not sealed_index.name_manifest(store, *AT, "t-1", "m0", "m1"), "none is named so far"
+    assert sealed_index.name_manifest(store, *AT, "t-1", "", "m0")
+    assert sealed_index.name_manifest(store, *AT, "t-1", "m0", "m1")
+    assert not sealed_index.name_manifest(store, *AT, "t-1", "m0", "m2")
+    assert not sealed_index.name_manifest(store, *AT, "t-1", "", "m2")
+    assert manifest_of(store, 1) == "m1"
+
+
+def test_no_manifest_is_named_for_a_removed_segment(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(1), entry(2)])
+    sealed_index.remove(store, *AT, gone(1))
+    assert not sealed_index.name_manifest(store, *AT, "t-1", "", "m0")
+    assert not sealed_index.name_manifest(store, *AT, "t-9", "", "m0")
+
+
+def test_of_two_that_name_a_manifest_at_once_one_wins(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(i) for i in range(20)])
+
+    def name(writer: str) -> list[bool]:
+        return [sealed_index.name_manifest(store, *AT, f"t-{i}", "", f"{writer}{i}") for i in range(20)]
+
+    with ThreadPoolExecutor(2) as pool:
+        a, b = pool.map(name, "ab")
+    assert all(x != y for x, y in zip(a, b, strict=True))
+    assert [e.manifest for e in sealed_index.read(store, *AT)] == [f"{'a' if a[i] else 'b'}{i}" for i in range(20)]

@@ -40,6 +40,14 @@ def test_parts_of_an_object(store: Store) -> None:
     assert store.head("a").size == 10
 
 
+def test_a_part_of_another_version_of_an_object_is_refused(store: Store) -> None:
+    etag = store.put("a", b"0123456789")
+    assert bytes(store.get_range("a", 2, 5, etag)) == b"234"
+    store.put("a", b"0123456789")
+    with pytest.raises(EtagMismatch):
+        store.get_range("a", 2, 5, etag)
+
+
 def test_put_new_refuses_an_existing_object_and_keeps_it(store: Store) -> None:
     store.put_new("a", b"first")
     with pytest.raises(ObjectExists):

@@ -90,18 +90,26 @@ def test_when_all_are_gone_the_filer_decides():
     assert it.next_step(2 + RETRY_AFTER, are(a=GONE, b=GONE)) == SealFromFiler("s", 7, open_ended=True)
 
 
-def test_a_recovered_journal_without_the_segment_does_not_prove_that_nothing_was_acked():
+def test_an_older_broker_proves_nothing_with_the_journal_of_a_former_process():
     it = sealing()
     it.next_step(0, are(a=GONE, b=RECOVERED))
     it.not_hosted(B.incarnation)
     assert it.next_step(1, are(a=GONE, b=RECOVERED)) == SealFromFiler("s", None, open_ended=True)
 
 
-def test_one_that_never_held_it_counts_as_little_as_one_that_is_gone():
+@pytest.mark.parametrize("certain", [None, True])
+def test_a_running_replica_that_never_held_it_proves_that_nothing_was_acked(certain: bool | None):
     it = sealing()
     it.next_step(0, are(a=GONE, b=ALIVE))
-    it.not_hosted(B.incarnation)
+    it.not_hosted(B.incarnation, certain=certain)
     assert it.next_step(1, are(a=GONE, b=ALIVE)) == SealFromFiler("s", None)
+
+
+def test_an_answer_that_another_process_gave_meanwhile_is_not_that_of_the_replica():
+    it = sealing()
+    it.next_step(0, are(a=GONE, b=ALIVE))
+    it.not_hosted(B.incarnation, certain=False)
+    assert it.next_step(1, are(a=GONE, b=RECOVERED)) == SealFromFiler("s", None, open_ended=True)
 
 
 @pytest.mark.parametrize("states", [{"a": GONE, "b": SUSPECT}, {"a": SUSPECT, "b": SUSPECT}])

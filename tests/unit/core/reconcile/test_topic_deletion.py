@@ -80,6 +80,6 @@ def test_unresponsive_replicas_block_the_deletion_until_one_is_back():
 def test_a_refused_call_is_repeated_and_one_that_holds_nothing_gives_way():
     deletion = TopicDeletion(layout())
     deletion.step(0, are())
-    deletion.refused(FIRST, A.incarnation, 0, not_hosted=True)
-    deletion.refused(SECOND, B.incarnation, 0, not_hosted=False)
+    deletion.not_hosted(FIRST, A.incarnation, certain=True)
+    deletion.refused(SECOND, B.incarnation, 0)
     assert deletion.step(1, are()) == [RequestSeal(FIRST, B), RequestSeal(SECOND, C)]

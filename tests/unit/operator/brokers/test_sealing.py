@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from smq_core.model.entities import ChunkInfo, ProducerState, Topic, TopicSpec
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from smq_core.model import layout_transitions as layouts
+from smq_core.model.entities import (
+    ChunkInfo,
+    Column,
+    Durability,
+    ProducerState,
+    Replica,
+    Topic,
+    TopicSchema,
+    TopicSpec,
+)
+from smq_core.model.keyspace import KeyRange
 from smq_core.model.lost_range import LostRange
 from smq_core.sealing.seal_coordinator import SealFromFiler
 from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import group_positions, paths
 from smq_storage.catalog.group_positions import CommittedPositions
-from smq_storage.chunks.chain import ChunkChain
+from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.parquet_codec import chunk_schema
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import open_store
@@ -17,6 +33,14 @@ from support.data.raw_flight import rows
 from support.in_memory.brokers import FakeFleet
 
 TOPIC, SEGMENT = Topic("default/t", "uid", TopicSpec()), "t-0-256-0"
+LAYOUT = layouts.create(
+    TOPIC.name,
+    TOPIC.uid,
+    256,
+    [layouts.Successor(KeyRange(0, 256), (Replica("b", "b.1", "h:1"),), Durability.STORED)],
+    now=0,
+    writer="w",
+)
 
 
 class ChainOfDeadBrokers:
@@ -29,11 +53,11 @@ class ChainOfDeadBrokers:
 
     def write(self, first: int, count: int, producers: dict[str, ProducerState], snapshot_at: int | None) -> None:
         info = ChunkInfo(SEGMENT, first, count, "b", f"n{first}", producers=producers, snapshot_at=snapshot_at)
-        assert self.chain.put(info, [(rows([b"v"] * count), 5)], chunk_schema()) == info
+        assert isinstance(self.chain.put(info, [(rows([b"v"] * count), 5)], chunk_schema()), StoredChunk)
 
     async def seal(self, *, open_ended: bool = False) -> ChunkInfo:
         step = SealFromFiler(SEGMENT, known_watermark=0, open_ended=open_ended)
-        outcome = await self.executor.seal_from_filer(TOPIC, step)
+        outcome = await self.executor.seal_from_filer(TOPIC, LAYOUT, step)
         (*_, last) = self.chain.walk()
         assert last.sealed and last.outcome == outcome
         return last
@@ -77,3 +101,16 @@ async def test_a_seal_that_was_made_earlier_is_found() -> None:
     assert await dead.executor.find_seal(TOPIC, SEGMENT) == seal.outcome
     again = await dead.seal()
     assert again == seal, "sealing again changes nothing"
+
+
+async def test_the_seal_has_the_schema_of_its_segment() -> None:
+    dead = ChainOfDeadBrokers()
+    schemas = tuple(TopicSchema(version, (Column(f"c{version}", "int8"),)) for version in range(3))
+    second = replace(LAYOUT.segments[0], schema_version=1)
+    layout = replace(LAYOUT, segments=(second,), schemas=schemas)
+    await dead.executor.seal_from_filer(TOPIC, layout, SealFromFiler(SEGMENT, known_watermark=0, open_ended=False))
+    (seal,) = dead.chain.walk()
+    assert seal.schema_version == 1
+    (chunk,) = dead.chain.files()
+    stored = pq.read_schema(pa.BufferReader(dead.store.get(chunk.path).data))
+    assert stored.names == chunk_schema(schemas[1].columns).names

@@ -79,7 +79,14 @@ async def problems(leader: LeaderInMemory) -> dict[str, str]:
 def metrics(leader: LeaderInMemory) -> str:
     parts = leader.parts
     made = Metrics(
-        parts.topics, parts.registry, parts.decisions, parts.loop, parts.garbage_collector, parts.tasks, parts.clock
+        parts.topics,
+        parts.registry,
+        parts.decisions,
+        parts.loop,
+        parts.garbage_collector,
+        parts.manifests,
+        parts.tasks,
+        parts.clock,
     )
     return made.exposition()[0].decode()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from smq_core.model.entities import Durability, Reason, TopicSpec
+from smq_core.model.entities import Column, Durability, Reason, TopicSchema, TopicSpec
 from smq_core.reconcile.seal_planner import Decision
 from smq_operator.kube.client.kinds import TOPICS, Resource
 from smq_operator.kube.status.diff import Create, Delete, PatchMetadata, PatchStatus, compute_writes
@@ -71,6 +71,26 @@ def test_a_new_topic_counts_and_is_ready(resources: FakeResources) -> None:
         "DataLoss": "False",
         "SealBlocked": "False",
     }
+
+
+def test_the_versions_of_a_schema_are_shown(resources: FakeResources) -> None:
+    old = new_layout()
+    first, second = (TopicSchema(version, (Column("a", f"int{8 << version}"),)) for version in range(2))
+    planned = split(replace(old, schemas=(first,)), NAME)
+    evolved = replace(
+        planned,
+        schemas=(first, second),
+        segments=tuple(replace(s, schema_version=int(not s.successors)) for s in planned.segments),
+    )
+    resources.apply_until_stable(snapshot(evolved))
+    assert resources.topic["status"]["schemaVersion"] == 1
+    shown = {name: segment["status"]["schemaVersion"] for name, segment in resources.segments.items()}
+    assert shown == {NAME: 0, "flights-0-8-1": 1, "flights-8-16-2": 1}
+    resources.apply_until_stable(snapshot(*finished(evolved)))
+    assert (
+        resources.segments[NAME]["status"] | {"phase": "Sealed", "schemaVersion": 0}
+        == resources.segments[NAME]["status"]
+    )
 
 
 def test_a_split_is_shown_step_by_step(resources: FakeResources) -> None:

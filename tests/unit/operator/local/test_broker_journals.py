@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -93,11 +94,28 @@ async def test_a_process_that_left_nothing_in_its_journal_is_gone_with_it(broker
     processes.set_desired(["b"])
     await wait_until(brokers.writes)
     old = brokers.record()
-    (brokers.journal / old.incarnation / "uid" / "segment").rmdir()
+    shutil.rmtree(brokers.journal / old.incarnation)
     os.kill(old.pid or 0, signal.SIGKILL)
     await wait_until(lambda: gone(processes, old.incarnation) is not None)
     assert gone(processes, old.incarnation) is True
     await processes.stop(HANG_GUARD)
+
+
+async def test_a_journal_without_segments_comes_back_while_its_broker_is_wanted(brokers: LocalBrokers):
+    first = brokers.processes()
+    first.set_desired(["b"])
+    await wait_until(brokers.writes)
+    old = brokers.record()
+    (brokers.journal / old.incarnation / "uid" / "segment").rmdir()
+    first.detach()
+    os.kill(old.pid or 0, signal.SIGKILL)
+    os.waitpid(old.pid or 0, 0)
+    second = brokers.processes()
+    assert gone(second, old.incarnation) is False, "the next process can tell what the former one did not host"
+    second.set_desired([])
+    assert gone(second, old.incarnation) is True, "no process is started only for that"
+    assert len(brokers.starts()) == 1
+    await second.stop(HANG_GUARD)
 
 
 async def test_a_later_leader_finds_the_journals_of_those_who_died(brokers: LocalBrokers):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from smq_core.errors import SpecRejected, UnknownTopic
+from smq_core.errors import Conflict, SpecRejected, UnknownTopic
+from smq_core.model.entities import Column
 from smq_operator.local.topic_manifests import MISSING_GRACE_US, TopicManifests
 from smq_storage.topic_manifests.annotation_editor import set_annotation
 from smq_storage.topic_manifests.parser import AUTOSCALING_ANNOTATION, parse_document
@@ -189,3 +190,18 @@ def test_a_pause_of_what_is_not_there_or_damaged_is_refused(manifests: TopicMani
     with pytest.raises(SpecRejected, match=r"a\.yaml cannot be read"):
         manifests.set_paused("default/a", True)
     assert not manifests.desired_topics()["default/a"].paused
+
+
+def test_columns_are_written_into_the_manifest(manifests: TopicManifests, tmp_path: Path):
+    old, new = (Column("id", "int32"),), (Column("id", "int64"), Column("gate", "uint8", nullable=True))
+    apply(manifests, "# mine\n" + manifest("a", schema=[{"name": "id", "type": "int32"}]))
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        manifests.set_schema("default/a", new, old)
+    manifests.set_schema("default/a", old, new)
+    assert manifests.desired_topics()["default/a"].spec.schema == new
+    assert "# mine" in (tmp_path / "default.a.yaml").read_text()
+    with pytest.raises(SpecRejected, match="complex64"):
+        manifests.set_schema("default/a", new, (Column("id", "complex64"),))
+    assert manifests.scan() is False and manifests.desired_topics()["default/a"].spec.schema == new
+    with pytest.raises(UnknownTopic):
+        manifests.set_schema("default/b", old, new)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from smq_core.model.entities import Liveness, SealedSegment, Segment
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
@@ -32,13 +34,14 @@ class Cluster:
         self.uid = ""
         self.segment: Segment
 
-    async def fill(self) -> None:
+    async def fill(self, count: int = 10) -> None:
         await wait_until(lambda: TOPIC in self.leader.topics and self.leader.topics[TOPIC].is_stable, what="it is open")
         managed = self.leader.topics[TOPIC]
         assert managed.layout is not None and managed.topic is not None
         self.uid, (self.segment,) = managed.topic.uid, managed.layout.segments
         await wait_until(lambda: all((self.uid, self.segment.name) in b.held for b in self.replicas))
-        self.fleet.write(self.uid, self.segment, 10)
+        if count:
+            self.fleet.write(self.uid, self.segment, count)
 
     @property
     def replicas(self) -> list[FakeBroker]:
@@ -62,10 +65,10 @@ class Cluster:
 
 
 @asynccontextmanager
-async def filled() -> AsyncIterator[Cluster]:
+async def filled(count: int = 10) -> AsyncIterator[Cluster]:
     cluster = Cluster()
     async with running_leader(cluster.leader):
-        await cluster.fill()
+        await cluster.fill(count)
         yield cluster
 
 
@@ -138,6 +141,21 @@ async def test_processes_that_come_back_without_journals_leave_what_the_filer_ha
             cluster.kill(broker)
             cluster.fleet.restart(broker, journal=False)
         assert (await cluster.sealed()).end == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@virtual_time
+async def test_a_whole_journal_without_the_segment_proves_that_nothing_was_lost(whole: bool):
+    async with filled(count=0) as cluster:
+        first, second = cluster.replicas
+        for broker in (first, second):
+            cluster.kill(broker)
+        del first.held[cluster.uid, cluster.segment.name]  # as if it had never opened it
+        first.journal_whole = whole
+        cluster.fleet.restart(first)
+        cluster.fleet.restart(second, journal=False)
+        entry = await cluster.sealed()
+        assert (entry.end, entry.lost_from) == (0, None if whole else 0)
 
 
 @virtual_time

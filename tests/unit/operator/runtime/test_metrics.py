@@ -34,6 +34,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
                 leader.decisions,
                 leader.loop,
                 leader.garbage_collector,
+                leader.parts.manifests,
                 leader.tasks,
                 leader.parts.clock,
             )

@@ -1,0 +1,375 @@
+"""A producer publishes by reference. The test plays the primaries; the store is in memory."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import smq
+from smq.producer import Producer
+from smq.producing import engine as engine_module
+from smq.producing.uploads import upload_encoder, uploader
+from smq_core.errors import ReferenceRejected, SchemaMismatch, StoreDenied, StoreStateUnknown
+from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment, TopicSchema
+from smq_core.model.reference import Reference
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_to_pb, outcome_to_pb
+from smq_storage.catalog import paths
+from smq_storage.uploads.uploaded_files import read_upload_footer
+from support.in_memory.producer_streams import DrivenStream, stream
+from support.in_memory.topic import PARTITIONS, TopicInMemory
+from support.waiting import HANG_GUARD, eventually
+
+
+def keyed(rows: int, first: int = 0) -> pa.Table:
+    numbers = range(first, first + rows)
+    return pa.table({"key": [b"k%d" % (n % 50) for n in numbers], "value": [b"v%d" % n for n in numbers]})
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> TopicInMemory:
+    monkeypatch.setattr(engine_module, "SegmentStream", DrivenStream)
+    monkeypatch.setattr(DrivenStream, "opened_streams", [])
+    monkeypatch.setattr(DrivenStream, "misfits", [])
+    return TopicInMemory()
+
+
+@pytest.fixture
+def producer(topic: TopicInMemory) -> Iterator[Producer]:
+    made = Producer(
+        topic,  # type: ignore[arg-type]
+        linger=0,
+        batch_bytes=1 << 20,
+        max_in_flight=1 << 20,
+        timeout=HANG_GUARD,
+        producer_id=None,
+        epoch=None,
+    )
+    yield made
+    made._engine.close()
+    assert not DrivenStream.misfits
+
+
+def uploads(topic: TopicInMemory) -> list[str]:
+    return [it.path for it in topic.files.list(paths.uploads_folder("uid"))]
+
+
+def rows_at(topic: TopicInMemory, reference: Reference) -> pa.Table:
+    """The rows that a reader finds, after the checks of a primary."""
+    path = paths.uploaded_file("uid", reference.upload)
+    stored = read_upload_footer(topic.files, path)
+    footer = stored.parsed.footer
+    assert stored.etag == reference.etag and 0 < reference.bytes <= stored.size
+    assert footer.partitions_of(reference.first_row, reference.rows) == (
+        reference.partition_min, reference.partition_max
+    )  # fmt: skip
+    own = sum(n for p, n in footer.partitions if reference.partition_min <= p <= reference.partition_max)
+    assert own == reference.rows
+    table = pq.read_table(io.BytesIO(topic.files.get(path).data)).slice(reference.first_row, reference.rows)
+    times = table.column("timestamp").cast(pa.int64()).to_numpy()
+    assert (reference.timestamp_min, reference.timestamp_max) == (times.min(), times.max())
+    return table
+
+
+def two_segments(topic: TopicInMemory) -> list[Segment]:
+    halves = [topic.segment(1, 0, 3), topic.segment(2, 3, PARTITIONS)]
+    topic.set_layout(halves)
+    return halves
+
+
+def streams_of(*segments: Segment) -> list[DrivenStream]:
+    """The streams to these segments, opened."""
+    eventually(lambda: {s.name for s in segments} <= {it.segment.name for it in DrivenStream.opened_streams})
+    found = [next(it for it in DrivenStream.opened_streams if it.segment.name == s.name) for s in segments]
+    for it in found:
+        it.opened(references=True)
+    return found
+
+
+def reject(driven: DrivenStream, sequence: int, problem: str) -> None:
+    error = error_to_pb(ReferenceRejected(problem, upload="u", field="age"))
+    driven.reply(rejected=pb.ProducerReply.Rejected(sequence=sequence, error=error))
+
+
+def test_a_receipt_finds_each_row_of_the_table(producer: Producer, topic: TopicInMemory) -> None:
+    halves = two_segments(topic)
+    table = keyed(1000)
+    delivery = producer.write(table, by_reference=True)
+    found: dict[tuple[str, int], bytes] = {}
+    for number, driven in enumerate(streams_of(*halves)):
+        eventually(lambda driven=driven: driven.references)
+        values = rows_at(topic, driven.references[0]).column("value").to_pylist()
+        found |= {(driven.segment.name, 100 * number + n): value for n, value in enumerate(values)}
+        assert not delivery.done()
+        driven.ack(0, 100 * number)
+    receipt = delivery.result(HANG_GUARD)
+    assert [found[receipt[row]] for row in range(1000)] == table.column("value").to_pylist()
+    assert len(uploads(topic)) == 1 and producer._engine.in_flight == 0
+
+
+def test_rows_of_a_partition_keep_their_order_over_several_uploads(
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_encoder, "UPLOAD_BYTES", 4000)
+    before = producer.send(b"before", key=b"k1")
+    delivery = producer.write(keyed(1000), by_reference=True)
+    after = producer.send(b"after", key=b"k1")
+    (driven,) = streams_of(topic.first)
+    count = len(uploads(topic))
+    assert count > 3
+    eventually(lambda: driven.written == list(range(count + 2)))
+    assert len(driven.batches) == 2 and len(driven.references) == count
+    values = [v for r in driven.references for v in rows_at(topic, r).column("value").to_pylist()]
+    own = [int(v[1:]) for v in values if int(v[1:]) % 50 == 1]
+    assert own == list(range(1, 1000, 50))
+    for sequence in range(count + 2):
+        driven.ack(sequence, sequence * 1000)
+    receipt = delivery.result(HANG_GUARD)
+    assert before.result().offset == 0 < receipt.offsets.min() < receipt.offsets.max() < after.result().offset
+
+
+def test_messages_that_still_wait_for_others_go_before_a_reference(
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "_linger", 1000.0)
+    producer.send(b"before")
+    producer.write(keyed(10), by_reference=True)
+    (driven,) = streams_of(topic.first)
+    eventually(lambda: driven.references)
+    assert driven.written == [0, 1]
+    assert driven.batches[0].column("value").to_pylist() == [b"before"]
+
+
+def test_keyless_rows_are_spread(producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer._references, "_batch_bytes", 1000)
+    producer.write(pa.table({"value": [b"x" * 100] * 200}), by_reference=True)
+    (driven,) = streams_of(topic.first)
+    eventually(lambda: driven.references)
+    assert (driven.references[0].partition_min, driven.references[0].partition_max) == (0, PARTITIONS - 1)
+
+
+def test_a_rejected_reference_fails_its_delivery_and_nothing_else(producer: Producer, topic: TopicInMemory) -> None:
+    bad = producer.write(keyed(10), by_reference=True)
+    good = producer.send(b"good")
+    (driven,) = streams_of(topic.first)
+    eventually(lambda: driven.written == [0, 1])
+    reject(driven, 0, "too old")
+    eventually(lambda: driven.written == [0, 1, 0])
+    assert driven.rejections == [0, 0, 1], "the primary must know that the sequence has another meaning now"
+    driven.ack(0, 0)
+    assert good.result(HANG_GUARD).offset == 0
+    with pytest.raises(smq.ReferenceRejected, match="too old"):
+        bad.result(HANG_GUARD)
+    producer.send(b"next")
+    eventually(lambda: driven.written == [0, 1, 0, 1])
+    assert producer._engine.failure is None
+
+
+def test_after_a_split_the_same_file_is_published_by_row_ranges(producer: Producer, topic: TopicInMemory) -> None:
+    table = keyed(300)
+    delivered = producer.write(table, by_reference=True)
+    delivery = producer.write(keyed(300, 300), by_reference=True)
+    (driven,) = streams_of(topic.first)
+    eventually(lambda: driven.written == [0, 1])
+    halves = [topic.segment(1, 0, 3, (topic.first.name,)), topic.segment(2, 3, PARTITIONS, (topic.first.name,))]
+    state = ProducerState(driven.identity[1], 0, (0,), instance=driven.identity[2])
+    outcome = SealOutcome(topic.first.name, 300, producers={driven.identity[0]: state})
+    driven.reply(sealed=outcome_to_pb(outcome, successors=halves))
+    found: list[bytes] = []
+    for half in streams_of(*halves):
+        eventually(lambda half=half: half.references)
+        (reference,) = half.references
+        assert half.segment.range.start <= reference.partition_min <= reference.partition_max < half.segment.range.stop
+        found += rows_at(topic, reference).column("value").to_pylist()
+        half.ack(0, 0)
+    assert sorted(found) == sorted(b"v%d" % n for n in range(300, 600))
+    assert delivered.result(HANG_GUARD).segments == (topic.first.name,)
+    assert set(delivery.result(HANG_GUARD).segments) == {half.name for half in halves}
+    assert len(uploads(topic)) == 2, "nothing is uploaded twice"
+
+
+def test_a_broker_that_knows_no_references_gets_none(producer: Producer, topic: TopicInMemory) -> None:
+    """A frame without rows is a keepalive for it, so the producer would wait in vain."""
+    producer.write(keyed(10), by_reference=True)
+    stream(0).opened()
+    assert stream(0).ended.wait(HANG_GUARD)
+    assert stream(0).references == []
+    stream(1).opened(references=True)
+    eventually(lambda: len(stream(1).references) == 1)
+
+
+class FlakyStore:
+    """Answers the first PUTs with these errors, although the first one of them has happened."""
+
+    def __init__(self, store: Any, *errors: Exception) -> None:
+        self._store = store
+        self._errors = list(errors)
+
+    def put_new(self, path: str, data: Any) -> str:
+        etag = self._store.put_new(path, data)
+        if self._errors:
+            raise self._errors.pop(0)
+        return str(etag)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_a_put_without_an_answer_is_repeated_under_another_name(
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploader, "MIN_BACKOFF_SECONDS", 0.001)
+    topic.files = FlakyStore(topic.files, StoreStateUnknown("no answer"))  # type: ignore[assignment]
+    producer.write(keyed(10), by_reference=True)
+    (driven,) = streams_of(topic.first)
+    eventually(lambda: driven.references)
+    first, second = sorted(uploads(topic), key=lambda path: path.rsplit("-", 2)[1])
+    assert paths.uploaded_file("uid", driven.references[0].upload) == second != first
+    assert driven.references[0].upload.startswith(f"{producer.producer_id}-0-2-")
+
+
+def test_refused_credentials_are_not_tried_again(producer: Producer, topic: TopicInMemory) -> None:
+    topic.files = FlakyStore(topic.files, StoreDenied("no"))  # type: ignore[assignment]
+    with pytest.raises(StoreDenied):
+        producer.write(keyed(10), by_reference=True)
+    assert DrivenStream.opened_streams == []
+
+
+# ---- files
+
+
+def parquet(path: Path, table: pa.Table, **options: Any) -> str:
+    pq.write_table(table, path, **options)
+    return str(path)
+
+
+def test_files_are_published_in_parts(
+    producer: Producer, topic: TopicInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_encoder, "UPLOAD_BYTES", 20_000)
+    monkeypatch.setattr("smq.producing.uploads.parquet_files.READ_BYTES", 2000)
+    one = parquet(tmp_path / "one.parquet", keyed(3000), row_group_size=500)
+    two = io.BytesIO()
+    pq.write_table(keyed(10, 3000), two)
+    none = parquet(tmp_path / "none.parquet", keyed(0))
+    delivery = producer.publish_files([one, none, two])
+    (driven,) = streams_of(topic.first)
+    count = len(uploads(topic))
+    assert count > 3
+    eventually(lambda: len(driven.references) == count)
+    at = 0
+    for sequence, reference in enumerate(driven.references):
+        driven.ack(sequence, at)
+        at += reference.rows
+    values = [v for r in driven.references for v in rows_at(topic, r).column("value").to_pylist()]
+    assert sorted(values) == sorted(b"v%d" % n for n in range(3010))
+    receipt = delivery.result(HANG_GUARD)
+    assert [it.file for it in receipt.files] == [one, none, "files[2]"] and receipt.rows == 3010
+    assert [it.rows for it in receipt.files] == [3000, 0, 10]
+    assert receipt.files[2].ranges == (smq.PublishedRange(topic.first.name, 3000, 10),)
+
+
+def test_a_bad_file_publishes_nothing(
+    producer: Producer, topic: TopicInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = parquet(tmp_path / "good.parquet", keyed(10))
+    empty, text = tmp_path / "empty.parquet", tmp_path / "text.parquet"
+    empty.write_bytes(b"")
+    text.write_text("no Parquet at all")
+    other = parquet(tmp_path / "other.parquet", pa.table({"value": [b"v"], "more": [1]}))
+    cut = tmp_path / "cut.parquet"
+    cut.write_bytes(Path(good).read_bytes()[:-20])
+    for bad, error, what in [
+        (empty, smq.InvalidRequest, "is not a Parquet file"),
+        (text, smq.InvalidRequest, "is not a Parquet file"),
+        (cut, smq.InvalidRequest, "is not a Parquet file"),
+        (tmp_path / "missing.parquet", smq.InvalidRequest, "there is no file"),
+        (other, SchemaMismatch, "more"),
+    ]:
+        with pytest.raises(error, match=what) as raised:
+            producer.publish_files([good, bad])
+        assert str(bad) in raised.value.message
+    with pytest.raises(smq.InvalidRequest, match=r"no column 'id'.*"):
+        producer.publish_files([good], key="id")
+    with pytest.raises(smq.InvalidRequest, match=r"files\[0\] must be a path"):
+        producer.publish_files([7])  # type: ignore[list-item]
+    assert uploads(topic) == [] and DrivenStream.opened_streams == []
+
+
+def test_a_bad_value_deep_in_a_file_publishes_nothing(
+    producer: Producer, topic: TopicInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_encoder, "UPLOAD_BYTES", 2000)
+    monkeypatch.setattr("smq.producing.uploads.parquet_files.READ_BYTES", 500)
+    times = pa.array(np.arange(1000) * 1000, pa.timestamp("ns"))
+    good = pa.table({"timestamp": times, "value": [b"v"] * 1000})
+    bad = good.set_column(0, "timestamp", pa.array([*range(999), 1], pa.timestamp("ns")))
+    path = parquet(tmp_path / "bad.parquet", pa.concat_tables([good, bad]), row_group_size=100)
+    with pytest.raises(SchemaMismatch, match=r"bad.parquet.*timestamp"):
+        producer.publish_files([path])
+    assert DrivenStream.opened_streams == []
+
+
+# ---- schema versions
+
+ID, NOTE = Column("id", "int64"), Column("note", "string", nullable=True)
+
+
+@pytest.fixture
+def typed(topic: TopicInMemory) -> TopicInMemory:
+    topic.topic = replace(topic.topic, spec=replace(topic.topic.spec, schema=(ID,), key="id"))
+    layout = replace(topic.snapshot.layout, schemas=(TopicSchema(0, (ID,)),))
+    topic.snapshot = replace(topic.snapshot, topic=topic.topic, layout=layout)
+    return topic
+
+
+def change_schema(topic: TopicInMemory) -> Segment:
+    successor = replace(topic.segment(1, predecessors=(topic.first.name,)), schema_version=1)
+    schemas = (*topic.snapshot.layout.schemas, TopicSchema(1, (ID, NOTE)))
+    topic.snapshot = replace(topic.snapshot, layout=replace(topic.snapshot.layout, schemas=schemas))
+    topic.set_layout([replace(topic.first, successors=(successor.name,)), successor])
+    return successor
+
+
+def test_a_schema_that_changes_during_the_upload_is_followed(
+    typed: TopicInMemory, producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    successors = []
+    put_new = typed.files.put_new
+
+    def put(path: str, data: Any) -> str:
+        if not successors:
+            successors.append(change_schema(typed))
+        return put_new(path, data)
+
+    monkeypatch.setattr(typed.files, "put_new", put)
+    producer.write(pa.table({"id": range(10)}), by_reference=True)
+    (driven,) = streams_of(successors[0])
+    eventually(lambda: driven.references)
+    assert driven.references[0].schema_version == 1
+    assert rows_at(typed, driven.references[0]).column("note").null_count == 10
+
+
+def test_a_reference_of_an_older_schema_fails_alone(typed: TopicInMemory, producer: Producer) -> None:
+    delivery = producer.write(pa.table({"id": range(10)}), by_reference=True)
+    eventually(lambda: DrivenStream.opened_streams)
+    stream(0).opened(references=True)
+    eventually(lambda: stream(0).written == [0])
+    streamed = producer.send({"id": 1})
+    successor = change_schema(typed)
+    stream(0).reply(sealed=outcome_to_pb(SealOutcome(typed.first.name, 0), successors=[successor]))
+    with pytest.raises(ReferenceRejected, match="write them again"):
+        delivery.result(HANG_GUARD)
+    (driven,) = streams_of(successor)
+    eventually(lambda: driven.written == [0])
+    driven.ack(0, 0)
+    assert streamed.result(HANG_GUARD).offset == 0
+    assert producer._engine.in_flight == 0

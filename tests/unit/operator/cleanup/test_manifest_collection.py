@@ -1,0 +1,195 @@
+"""Files are deleted by their manifest, and manifests are deleted with their segment or when they are orphaned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from smq_core.model.entities import ChunkInfo, RemovedSegment, SealedSegment, Topic
+from smq_core.model.reference import Reference
+from smq_operator.cleanup.orphaned_files import collect_orphaned_files
+from smq_operator.cleanup.retention import delete_files
+from smq_operator.cleanup.uploads import collect_unreferenced_uploads
+from smq_operator.manifests.topic_manifests import TopicManifests
+from smq_storage.catalog import paths, sealed_index
+from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import ObjectInfo, ObjectTail, Store, StoredObject, open_store
+from support.data.clocks import LONG_AGO, NOW
+from support.data.sealed_topic import CHUNKS, ROWS, leftover_files, make_topic, segment_name, segments_with_files
+from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
+
+RETRY_POLICY = RetryPolicy(2.0)
+LATE = 100_000_000
+
+
+class CountingStore:
+    """Counts the reads by the kind of file. ``listings`` False: every listing is empty."""
+
+    def __init__(self, store: Store, *, listings: bool = True) -> None:
+        self._store = store
+        self._listings = listings
+        self.reads: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def get(self, path: str) -> StoredObject:
+        self.reads["manifest" if paths.manifest_segment(path) and "/_manifests/" in path else "document"] += 1
+        return self._store.get(path)
+
+    def get_tail(self, path: str, nbytes: int) -> ObjectTail:
+        self.reads["chunk"] += 1
+        return self._store.get_tail(path, nbytes)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        return self._store.list(prefix) if self._listings else iter(())
+
+
+def index_of(store: Store, topic: Topic) -> list[SealedSegment]:
+    return sealed_index.read(store, topic.name, topic.uid)
+
+
+def name_all(store: Store, topic: Topic) -> None:
+    TopicManifests(topic).run(store, index_of(store, topic), LATE, RETRY_POLICY)
+
+
+def remove(store: Store, topic: Topic, number: int) -> None:
+    """What retention does with the index."""
+    entry = next(it for it in index_of(store, topic) if it.number == number)
+    removed = RemovedSegment(entry.name, entry.number, entry.end, removed_at=1)
+    sealed_index.remove(store, topic.name, topic.uid, [removed])
+
+
+def manifests(store: Store, topic: Topic) -> list[str]:
+    folder = paths.manifests_folder(topic.name, topic.uid)
+    return sorted(o.path.rsplit("/", 1)[-1] for o in store.list(folder))
+
+
+def put_manifest(store: Store, topic: Topic, name: str, data: bytes = b"{") -> None:
+    store.put(paths.manifest(topic.name, topic.uid, name), data)
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store("memory://")
+
+
+@pytest.fixture
+def topic(store: Store) -> Topic:
+    topic = make_topic(store, 3)
+    name_all(store, topic)
+    return topic
+
+
+def test_files_are_deleted_by_their_manifest_without_a_walk(store: Store, topic: Topic) -> None:
+    remove(store, topic, 0)
+    counting = CountingStore(store, listings=False)
+    _, count = delete_files(cast(Store, counting), topic, LATE, RETRY_POLICY)
+    assert count == CHUNKS + 1
+    assert (counting.reads["manifest"], counting.reads["chunk"]) == (1, 0)
+    assert not leftover_files(store, topic)
+    assert manifests(store, topic) == [f"{segment_name(n)}.00000000.json" for n in (1, 2)]
+
+
+def test_the_chain_is_walked_if_the_manifest_cannot_be_read(store: Store, topic: Topic) -> None:
+    remove(store, topic, 0)
+    put_manifest(store, topic, paths.manifest_name(segment_name(0), 0))
+    delete_files(cast(Store, CountingStore(store, listings=False)), topic, LATE, RETRY_POLICY)
+    assert not leftover_files(store, topic)
+
+
+@pytest.mark.parametrize("answer_lost", [False, True])
+def test_a_deletion_that_was_interrupted_is_finished_without_listings(answer_lost: bool) -> None:
+    left, finished = 0, False
+    while not finished:
+        store = open_store("memory://")
+        topic = make_topic(store, 2)
+        name_all(store, topic)
+        remove(store, topic, 0)
+        dying = CrashingStore(store, left, answer_lost=answer_lost)
+        try:
+            delete_files(cast(Store, dying), topic, LATE, RETRY_POLICY)
+            finished = True
+        except ProcessCrashed:
+            left += 1
+        delete_files(cast(Store, CountingStore(store, listings=False)), topic, LATE, RETRY_POLICY)
+        assert not leftover_files(store, topic), f"after {left} effects"
+        assert manifests(store, topic) == [paths.manifest_name(segment_name(1), 0)]
+        assert segments_with_files(store, topic) == {segment_name(1): CHUNKS + 1}
+    assert left == CHUNKS + 3, "the files, the manifest, the index"
+
+
+def test_a_manifest_that_lands_after_its_segment_was_deleted_is_orphaned(store: Store, topic: Topic) -> None:
+    remove(store, topic, 0)
+    delete_files(store, topic, LATE, RETRY_POLICY)
+    late = paths.manifest_name(segment_name(0), 0)
+    put_manifest(store, topic, late)
+    assert collect_orphaned_files(store, topic, LONG_AGO).manifests == 0, "it is young"
+    assert late in manifests(store, topic)
+    assert collect_orphaned_files(store, topic, NOW).manifests == 1
+    assert late not in manifests(store, topic)
+
+
+def test_the_manifest_of_a_segment_whose_files_are_still_to_be_deleted_stays(store: Store, topic: Topic) -> None:
+    remove(store, topic, 0)
+    assert collect_orphaned_files(store, topic, NOW).manifests == 0
+
+
+def test_what_the_index_names_or_may_still_name_stays(store: Store, topic: Topic) -> None:
+    """The next version of segment 1, and version 0 of the segment that is not in the index yet."""
+    put_manifest(store, topic, paths.manifest_name(segment_name(1), 1, "abc"))
+    put_manifest(store, topic, paths.manifest_name(segment_name(3), 0))
+    before = manifests(store, topic)
+    assert collect_orphaned_files(store, topic, NOW).manifests == 0
+    assert manifests(store, topic) == before
+
+
+def test_a_version_that_was_never_named_stays_while_none_is_named(store: Store) -> None:
+    topic = make_topic(store, 1)
+    put_manifest(store, topic, paths.manifest_name(segment_name(0), 0))
+    put_manifest(store, topic, paths.manifest_name(segment_name(0), 1, "abc"))
+    assert collect_orphaned_files(store, topic, NOW).manifests == 0
+
+
+def test_versions_that_nobody_can_name_any_more_are_orphaned(store: Store, topic: Topic) -> None:
+    put_manifest(store, topic, paths.manifest_name(segment_name(1), 0))
+    name_all(store, topic)
+    named = index_of(store, topic)[1].manifest
+    assert paths.manifest_version(named) == 1
+    put_manifest(store, topic, paths.manifest_name(segment_name(1), 1, "rival"))
+    assert collect_orphaned_files(store, topic, NOW).manifests == 2
+    assert [name for name in manifests(store, topic) if name.startswith(segment_name(1))] == [named]
+
+
+def test_uploads_are_looked_up_in_manifests(store: Store, topic: Topic) -> None:
+    store.put(paths.upload(topic.uid, "old"), b"PAR1")
+    counting = CountingStore(store)
+    assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW) == 1
+    assert counting.reads["manifest"] == 3
+    assert counting.reads["chunk"] == 1, "the open segment has no chunk yet"
+
+
+def refer(store: Store, topic: Topic, segment: str, first: int) -> None:
+    """Puts a reference to the upload ``up`` in the place of a chunk."""
+    reference = Reference("up.parquet", "etag", 0, ROWS, 100, 0, 1, 0, 0)
+    info = ChunkInfo(segment, first, ROWS, "w", f"r{first}", reference=reference, appended=1)
+    store.put(paths.chunk(topic.name, topic.uid, segment, first), encode_chunk([], info, chunk_schema()))
+
+
+def test_the_reference_chunks_of_a_manifest_are_deleted_and_its_uploads_are_kept(store: Store) -> None:
+    topic = make_topic(store, 2)
+    refer(store, topic, segment_name(0), ROWS)
+    name_all(store, topic)
+    store.put(paths.upload(topic.uid, "up"), b"PAR1")
+    counting = CountingStore(store)
+    assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW) == 0
+    assert counting.reads["chunk"] == 1, "the open segment has no chunk yet"
+    remove(store, topic, 0)
+    assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a reader may still be reading it"
+    delete_files(cast(Store, CountingStore(store, listings=False)), topic, LATE, RETRY_POLICY)
+    assert not leftover_files(store, topic)
+    assert collect_unreferenced_uploads(store, topic, NOW) == 1

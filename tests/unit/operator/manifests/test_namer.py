@@ -1,0 +1,95 @@
+"""The background pass of a leader over its topics: what it names, counts and reports. In virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from smq_core.model.entities import SealedSegment
+from smq_core.model.segment_manifest import SegmentManifest
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.catalog import paths, sealed_index
+from smq_storage.object_store.store import Store, open_store
+from smq_storage.tables.manifests import read_manifest, write_manifest
+from support.in_memory.brokers import FakeFleet
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
+from support.virtual_time import virtual_time
+from support.waiting import wait_until
+
+TOPIC, NAME = "default/t", "t-0-16-0"
+
+
+class OneTopic:
+    """A topic whose first segment, an empty one, is sealed by ``roll``. Its brokers write no manifests."""
+
+    def __init__(self) -> None:
+        self.store: Store = open_store("memory://")
+        self.fleet, self.platform = FakeFleet(self.store), FakePlatform(2)
+        for name in ("a", "b"):
+            self.fleet.add(name)
+        self.platform.add_topic(TOPIC)
+
+    def leader(self) -> LeaderInMemory:
+        return LeaderInMemory(self.platform, self.fleet, self.store)
+
+    async def roll(self, leader: LeaderInMemory) -> None:
+        await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].is_stable, what="the topic is open")
+        await leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[NAME]))
+
+    def uid(self, leader: LeaderInMemory) -> str:
+        topic = leader.topics[TOPIC].topic
+        assert topic is not None
+        return topic.uid
+
+    def entry(self, uid: str) -> SealedSegment:
+        return next(it for it in sealed_index.read(self.store, TOPIC, uid) if it.name == NAME)
+
+
+def named(leader: LeaderInMemory) -> str:
+    """What this leader believes the index to name."""
+    entry = leader.topics[TOPIC].sealed.get(NAME) if TOPIC in leader.topics else None
+    return entry.manifest if entry is not None else ""
+
+
+async def problems(leader: LeaderInMemory) -> dict[str, str]:
+    listed = await leader.call("ListTopics", lpb.Empty())
+    assert isinstance(listed, lpb.TopicList)
+    return {problem.where: problem.message for problem in listed.problems}
+
+
+@virtual_time
+async def test_a_segment_without_a_manifest_gets_one_from_the_leader() -> None:
+    topic = OneTopic()
+    leader = topic.leader()
+    async with running_leader(leader):
+        await topic.roll(leader)
+        await wait_until(lambda: named(leader), what="the leader names a manifest")
+        uid, version_0 = topic.uid(leader), paths.manifest_name(NAME, 0)
+        assert named(leader) == topic.entry(uid).manifest == version_0
+        assert read_manifest(topic.store, TOPIC, uid, version_0) == SegmentManifest(NAME, 0)
+        assert leader.parts.manifests.named == {"leader": 1}
+        assert not leader.parts.manifests.failures
+
+
+@virtual_time
+async def test_a_later_version_that_cannot_be_read_is_a_problem_until_it_is_restored() -> None:
+    topic = OneTopic()
+    leader = topic.leader()
+    async with running_leader(leader):
+        await topic.roll(leader)
+        await wait_until(lambda: named(leader), what="version 0 is named")
+        uid = topic.uid(leader)
+    later = replace(SegmentManifest(NAME, 0), version=1, nonce="n")
+    name = write_manifest(topic.store, TOPIC, uid, later)
+    assert sealed_index.name_manifest(topic.store, TOPIC, uid, NAME, paths.manifest_name(NAME, 0), name)
+    path = paths.manifest(TOPIC, uid, name)
+    data = bytes(topic.store.get(path).data)
+    topic.store.put(path, b"{")
+    leader = topic.leader()
+    where = f"document {path}"
+    async with running_leader(leader):
+        await wait_until(lambda: leader.tasks.problems.unreadable_documents(), what="the problem is reported")
+        assert "delete it: then readers walk the chunk chain" in (await problems(leader))[where]
+        assert named(leader) == name, "it may list other files than the chain has"
+        topic.store.put(path, data)
+        await wait_until(lambda: not leader.tasks.problems.unreadable_documents(), what="the problem is resolved")
+        assert where not in await problems(leader)

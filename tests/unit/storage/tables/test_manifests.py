@@ -1,0 +1,108 @@
+"""Segment manifests in the store: written once, read back, refused when damaged, made from a chain."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from smq_core.errors import CorruptDocument
+from smq_core.model.segment_manifest import ManifestFile, SegmentManifest
+from smq_storage.catalog import paths
+from smq_storage.object_store.store import Store, open_store
+from smq_storage.tables.manifests import (
+    decode_manifest,
+    encode_manifest,
+    read_manifest,
+    write_manifest,
+)
+
+AT = ("ns/t", "uid")
+SEGMENT = "t-0-8-0"
+
+
+def manifest(count: int = 3) -> SegmentManifest:
+    files = [
+        ManifestFile(paths.chunk(*AT, SEGMENT, i * 10), i * 10, 10, 500, f'"{i}"', 1, 2, 3, 4, "YQ==", "Yg==", 2)
+        for i in range(count)
+    ]
+    if files:
+        files[-1] = replace(files[-1], path="_uploads/uid/x.parquet", timestamp_min=None, key_min=-5, key_max=2**64 - 1)
+    return SegmentManifest(SEGMENT, count * 10, tuple(files))
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store("memory://")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_a_manifest_comes_back(store: Store, count: int) -> None:
+    name = write_manifest(store, *AT, manifest(count))
+    assert name == f"{SEGMENT}.00000000.json"
+    assert paths.manifest_segment(paths.manifest(*AT, name)) == SEGMENT
+    assert read_manifest(store, *AT, name) == manifest(count)
+    assert [o.path for o in store.list(paths.manifests_folder(*AT))] == [f"ns/t/uid/_manifests/{name}"]
+
+
+def test_a_later_version_has_a_name_of_its_own(store: Store) -> None:
+    later = replace(manifest(), version=1, nonce="n1")
+    assert write_manifest(store, *AT, manifest()) != (name := write_manifest(store, *AT, later))
+    assert name == f"{SEGMENT}.00000001-n1.json"
+    assert paths.manifest_segment(name) == SEGMENT
+    assert read_manifest(store, *AT, name) == later
+
+
+def test_a_second_writer_of_the_same_files_succeeds_and_changes_nothing(store: Store) -> None:
+    name = write_manifest(store, *AT, manifest())
+    files = tuple(replace(file, key_min=None, key_max=None) for file in manifest().files)
+    assert write_manifest(store, *AT, replace(manifest(), files=files)) == name
+    assert read_manifest(store, *AT, name) == manifest()
+
+
+def test_a_manifest_of_other_files_is_not_replaced(store: Store) -> None:
+    name = write_manifest(store, *AT, manifest(3))
+    with pytest.raises(CorruptDocument, match=f"{name} lists other files"):
+        write_manifest(store, *AT, manifest(2))
+    assert read_manifest(store, *AT, name) == manifest(3)
+
+
+def test_an_absent_manifest_is_none(store: Store) -> None:
+    assert read_manifest(store, *AT, paths.manifest_name(SEGMENT, 0)) is None
+
+
+def test_the_name_in_the_index_must_be_a_manifests(store: Store) -> None:
+    for name in ("../../x.json", "_layout.json", "t-0.1.json"):
+        assert paths.manifest_segment(name) is None
+        with pytest.raises(CorruptDocument, match="not the name of a segment manifest"):
+            read_manifest(store, *AT, name)
+
+
+def test_a_damaged_manifest_is_refused_by_its_name(store: Store) -> None:
+    folder = paths.segment_folder(*AT, SEGMENT)
+    whole = json.loads(encode_manifest(manifest(), folder))
+    gap = whole | {"files": whole["files"] | {"first": [0, 11, 20]}}
+    short = whole | {"files": whole["files"] | {"etag": ["a"]}}
+    another = whole | {"segment": "t-0-8-1"}
+    name = paths.manifest_name(SEGMENT, 0)
+    for damaged in (b"", b"{}", encode_manifest(manifest(), folder)[:-20], gap, short, another):
+        store.put(paths.manifest(*AT, name), damaged if isinstance(damaged, bytes) else json.dumps(damaged).encode())
+        with pytest.raises(CorruptDocument) as raised:
+            read_manifest(store, *AT, name)
+        assert raised.value.path == paths.manifest(*AT, name)
+        assert raised.value.path in raised.value.message
+
+
+def test_fields_of_a_later_release_are_ignored() -> None:
+    folder = paths.segment_folder(*AT, SEGMENT)
+    whole = json.loads(encode_manifest(manifest(), folder))
+    whole = whole | {"later": 1, "files": whole["files"] | {"objects": [[], [], []]}}
+    assert decode_manifest(json.dumps(whole).encode(), folder) == manifest()
+
+
+def test_ten_thousand_files_are_small() -> None:
+    folder = paths.segment_folder(*AT, SEGMENT)
+    encoded = encode_manifest(manifest(10_000), folder)
+    assert len(encoded) < 2_000_000
+    assert decode_manifest(encoded, folder) == manifest(10_000)
