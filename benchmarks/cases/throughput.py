@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.cases import elastic, faults
+from benchmarks.cases import elastic, faults, references, schema
 from benchmarks.harness import child_process
 from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec
 from benchmarks.harness.meter import Meter, memory_mb
@@ -223,6 +223,8 @@ CASES = (
         ClusterSpec(brokers=3),
     ),
     *elastic.CASES,
+    *schema.CASES,
+    *references.CASES,
     Case(
         "memory-idle",
         "a broker without segments",

@@ -36,7 +36,7 @@ spec:
   scaling: {scaling}
   flush: {{bytes: {flush_bytes}, interval: {flush_interval}}}
   roll: {{bytes: 1Ti, age: 240h}}
-"""
+{columns}"""
 NEVER = "{target: {messagesPerSecond: 1000000000, bytesPerSecond: 1Ti}, splitAfter: 1h, mergeAfter: 24h}"
 """``scaling`` of a topic whose load changes nothing."""
 
@@ -143,10 +143,12 @@ class BenchmarkCluster(WorkFolder):
         flush_bytes: str = "32Mi",
         flush_interval: str = "10s",
         partitions: int = 1024,
+        columns: str = "",
     ) -> str:
         """Makes a topic with so many open segments and waits until all of them accept messages.
 
-        It may have up to ``most`` segments; by default their number cannot change.
+        It may have up to ``most`` segments; by default their number cannot change. ``columns``: the lines of its spec
+        that give it a schema.
         """
         name = f"bench{next(_TOPICS)}"
         manifest = _MANIFEST.format(
@@ -157,6 +159,7 @@ class BenchmarkCluster(WorkFolder):
             flush_bytes=flush_bytes,
             flush_interval=flush_interval,
             partitions=partitions,
+            columns=columns,
         )
         admin = self.client.admin()
         admin.apply(manifest)

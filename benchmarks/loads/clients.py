@@ -4,6 +4,8 @@ write     whole tables, for the given bytes or seconds
 send      one message after the other, and checks every receipt
 latency   a fixed rate: from ``send`` to its receipt
 consume   from the earliest message on, batch by batch
+
+``references`` has the loads that publish by reference.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 import smq
-from benchmarks.loads import payload
+from benchmarks.loads import payload, references
 from benchmarks.loads.rate import at_rate, quantiles
 
 Row = dict[str, object]
@@ -106,7 +108,7 @@ def consume(client: smq.Client, args: argparse.Namespace) -> Row:
     return {"seconds": seconds, "rows": rows, "bytes": size, "first_batch_s": start - requested_at}
 
 
-WHATS = {f.__name__: f for f in (write, send, latency, consume)}
+WHATS = {f.__name__: f for f in (write, send, latency, consume)} | references.WHATS
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ turn, until SIGTERM; then it waits for the acks that are due. ``read …`` reads
 messages: which are lost, duplicated, or out of order within a key.
 
 All messages of a key are in one segment at any time, so the time without an ack for a key is the stall of its range.
-Message n of a writer has key n % keys.
+Message n of a writer has key n % keys. With ``--typed`` the topic has the columns ``key``, ``value`` and ``small``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,15 @@ DIGITS = 12
 WRITER = 10**10
 """Message n of writer w begins with the number w * WRITER + n."""
 
+TYPED_COLUMNS = """
+  key: key
+  schema:
+    - {name: key, type: binary}
+    - {name: value, type: binary}
+    - {name: small, type: int8}
+"""
+"""The lines of the spec of a topic for ``typed`` writers."""
+
 Row = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
@@ -65,15 +74,21 @@ def write(client: smq.Client, args: argparse.Namespace) -> Row:
         return call
 
     with client.producer(args.topic, linger=args.linger, timeout=120) as producer:
-        producer.send(b"%0*d" % (DIGITS, args.writer * WRITER) + pad, key=keys[0]).result(60)
+
+        def send(number: int) -> smq.Delivery[smq.Receipt]:
+            value, key = b"%0*d" % (DIGITS, args.writer * WRITER + number) + pad, keys[number % args.keys]
+            if args.typed:
+                return producer.send({"key": key, "value": value, "small": number % 100})
+            return producer.send(value, key=key)
+
+        send(0).result(60)
         sent.append(time.monotonic())
         acked.append(sent[0])
         print("started", flush=True)
         for number, _ in enumerate(at_rate(args.rate, stopped=stop.is_set), 1):
             acked.append(float("nan"))
             sent.append(time.monotonic())
-            value = b"%0*d" % (DIGITS, args.writer * WRITER + number) + pad
-            producer.send(value, key=keys[number % args.keys]).add_done_callback(arrived(number))
+            send(number).add_done_callback(arrived(number))
         producer.flush(180)
     times = np.array([sent, acked])
     np.save(args.times, times)
@@ -147,8 +162,11 @@ class StallMeasurement:
             child.kill()
         self._folder.cleanup()
 
-    def start(self, rate: float, *, key_count: int = KEYSPACE_PARTS) -> int:
-        """Starts one more writer; returns its number when a message was acked. ``rate`` in messages a second."""
+    def start(self, rate: float, *, key_count: int = KEYSPACE_PARTS, typed: bool = False) -> int:
+        """Starts one more writer; returns its number when a message was acked. ``rate`` in messages a second.
+
+        ``typed``: the topic has a schema, with the columns of ``TYPED_COLUMNS``.
+        """
         number = len(self._writers)
         words = ("--writer", number, "--rate", rate, "--keys", key_count, "--times", self._times(number))
         argv = [
@@ -159,6 +177,7 @@ class StallMeasurement:
             self._leader,
             self._topic,
             *map(str, words),
+            *(["--typed"] if typed else []),
         ]
         self._writers.append(LoadProcess(argv))
         self._writers[number].started()
@@ -229,6 +248,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=KEYSPACE_PARTS)
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--linger", type=float, default=0.002)
+    parser.add_argument("--typed", action="store_true")
     parser.add_argument("--times")
     parser.add_argument("--written", nargs="*", default=[])
     args = parser.parse_args()
