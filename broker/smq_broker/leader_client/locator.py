@@ -11,7 +11,7 @@ from smq_core.model.schema_evolution import newest_schema
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import layout_to_pb, topic_to_pb
 from smq_storage.catalog.layouts import read_layout
-from smq_storage.catalog.topics import read_current, read_topic
+from smq_storage.catalog.topics import read_current_topic, read_topic
 from smq_storage.object_store.store import Store, StoreSettings
 
 CACHE_TTL_SECONDS = 0.2
@@ -48,9 +48,9 @@ class Locator:
         return topic, layout
 
     def _read(self, name: str) -> tuple[Topic, Layout]:
-        current = read_current(self._store, name)
-        topic = read_topic(self._store, name, current[0]) if current else None
-        layout = read_layout(self._store, name, current[0]) if current else None
+        current = read_current_topic(self._store, name)
+        topic = read_topic(self._store, name, current.uid) if current else None
+        layout = read_layout(self._store, name, current.uid) if current else None
         if topic is None or layout is None:
             raise UnknownTopic(f"there is no topic {name}: create it with `smq apply` or `kubectl apply`", topic=name)
         return topic, layout[0]

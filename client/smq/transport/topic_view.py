@@ -228,11 +228,11 @@ class TopicView:
         if not self._has_store_settings():
             return False
         store = self.store()
-        current = topics.read_current(store, self.name)
+        current = topics.read_current_topic(store, self.name)
         if current is None:
             raise UnknownTopic(f"there is no topic {self.name} in {store!r}", topic=self.name)
-        topic = topics.read_topic(store, self.name, current[0])
-        found = layouts.read_layout(store, self.name, current[0])
+        topic = topics.read_topic(store, self.name, current.uid)
+        found = layouts.read_layout(store, self.name, current.uid)
         if topic is None or found is None:
             return False
         self._apply_snapshot(TopicSnapshot(topic, found[0]))

@@ -126,3 +126,16 @@ def test_without_a_leader_the_files_are_read(monkeypatch: pytest.MonkeyPatch) ->
         assert watched.view.wait_for_snapshot(HANG_GUARD).layout == LAYOUT
     finally:
         watched.view.close()
+
+
+def test_without_a_leader_a_deleted_topic_is_unknown() -> None:
+    settings = StoreSettings("memory://files-of-a-deleted-topic")
+    store = settings.open()
+    etag = topics.put_current(store, TOPIC.name, TOPIC.uid, None)
+    topics.put_current(store, TOPIC.name, "", etag)
+    watched = Watched(settings)
+    try:
+        watched.leader.replies.put(Unavailable("no leader"))
+        eventually(lambda: isinstance(watched.view._failure, UnknownTopic))
+    finally:
+        watched.view.close()

@@ -1,0 +1,27 @@
+"""Brokers locate topics for clients that cannot reach the leader, by the topic's files."""
+
+from __future__ import annotations
+
+import pytest
+
+from smq_broker.leader_client.locator import Locator
+from smq_core.errors import UnknownTopic
+from smq_core.model.entities import Layout, Topic, TopicSpec
+from smq_storage.catalog import layouts, topics
+from smq_storage.object_store.store import StoreSettings
+
+TOPIC = Topic("default/t", "uid", TopicSpec(partitions=8))
+
+
+def test_a_topic_is_located_until_it_is_deleted() -> None:
+    settings = StoreSettings("memory://files-of-a-locator")
+    store = settings.open()
+    with pytest.raises(UnknownTopic):
+        Locator(store, settings).locate("t")
+    etag = topics.put_current(store, TOPIC.name, TOPIC.uid, None)
+    topics.put_topic(store, TOPIC)
+    layouts.put_layout(store, Layout(TOPIC.name, TOPIC.uid, 8, 5, 1, (), writer="w"), None)
+    assert Locator(store, settings).locate("t").topic.uid == "uid"
+    topics.put_current(store, TOPIC.name, "", etag)
+    with pytest.raises(UnknownTopic):
+        Locator(store, settings).locate("t")
