@@ -37,6 +37,8 @@ class RecoveredTails(Protocol):
 
     def waiting(self) -> list[str]: ...
 
+    def drop_sealed(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerShutdown:
@@ -70,6 +72,8 @@ class BrokerShutdown:
         if not self._wait_until_sealed():
             self.accepting_batches.clear()
             self._flush()
+        if self.recovered:
+            self.recovered.drop_sealed()  # the next process may never start, and logs that are left look unsealed
         log.info("broker.shutdown_completed", sealed=self.session.may_leave.is_set())
 
     def _wait_until_sealed(self) -> bool:

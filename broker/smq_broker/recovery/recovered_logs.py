@@ -124,13 +124,12 @@ class RecoveredLogs:
 
         Incarnations without logs follow later.
         """
+        self.drop_sealed()
         now = time.monotonic()
         with self._lock:
             held = list(self._held.items())
         for key, it in held:
-            if it.segment.machine.state is ReplicaState.SEALED:
-                self._drop(key, it, "it is sealed")
-            elif now - it.checked_at >= CHECK_SECONDS:
+            if now - it.checked_at >= CHECK_SECONDS:
                 it.checked_at = now
                 try:
                     reason = self._gone_reason(it)
@@ -140,6 +139,14 @@ class RecoveredLogs:
                 if reason is not None:
                     self._drop(key, it, reason)
         self._drop_without_logs(now)
+
+    def drop_sealed(self) -> None:
+        """Deletes the logs of which the seal chunk was found."""
+        with self._lock:
+            held = list(self._held.items())
+        for key, it in held:
+            if it.segment.machine.state is ReplicaState.SEALED:
+                self._drop(key, it, "it is sealed")
 
     def _run(self) -> None:
         while True:
@@ -186,13 +193,14 @@ class RecoveredLogs:
 
     def _drop(self, key: Key, held: _UnsealedLog, reason: str) -> None:
         segment = held.segment
-        segment.log.info("journal.dropped", incarnation=segment.incarnation, reason=reason)
-        segment.release()
         with self._lock:
-            del self._held[key]
+            if self._held.pop(key, None) is None:
+                return  # another thread dropped it
             if segment.machine.state is ReplicaState.SEALED:
                 self._sealed[key] = segment
             is_last = all(it.former is not held.former for it in self._held.values())
+        segment.log.info("journal.dropped", incarnation=segment.incarnation, reason=reason)
+        segment.release()
         try:
             if is_last and not held.former.whole:
                 held.former.remove()

@@ -25,6 +25,7 @@ class LeavingBroker:
         self.accepting_batches.set()
         self.flush_attempts = self.seal_requests = 0
         self.accepted_while_flushing = False
+        self.dropped_sealed_at: float | None = None
         self._answers_until, self._sealed_at = answers_until, sealed_at
         self._flushes, self._failing = flushes, failing
         self.registry = SegmentRegistry("me", on_drain=lambda: None)
@@ -46,6 +47,12 @@ class LeavingBroker:
     def seal_fenced(self) -> None:
         self.seal_requests += 1
 
+    def waiting(self) -> list[str]:
+        return []
+
+    def drop_sealed(self) -> None:
+        self.dropped_sealed_at = self.now
+
     def leave(self, *, has_leader: bool = True, max_flush: float | None = None) -> None:
         BrokerShutdown(
             self.registry,
@@ -59,6 +66,7 @@ class LeavingBroker:
             max_flush,
             clock=lambda: self.now,
             sleep=self.sleep,
+            recovered=self,
         ).run()
 
 
@@ -69,6 +77,12 @@ def test_it_leaves_when_the_leader_has_sealed_its_segments() -> None:
     assert not broker.flush_attempts, "there is nothing left to write"
     assert broker.accepting_batches.is_set(), "it serves until then"
     assert broker.registry.draining
+
+
+def test_the_logs_that_are_sealed_are_dropped_last() -> None:
+    broker = LeavingBroker(answers_until=200.0, sealed_at=30.0)
+    broker.leave()
+    assert broker.dropped_sealed_at == broker.now >= 30.0
 
 
 def test_answers_of_the_leader_keep_it() -> None:
