@@ -33,10 +33,10 @@ def run_history(seed: int) -> ElasticHistory:
 
 
 def test_elastic_histories_are_elastic() -> None:
-    """Most histories split, merge and scale brokers, and many remove segments, so that the checks apply."""
+    """Many histories split, merge, scale brokers and remove segments, so that the checks apply."""
     histories = [run_history(seed) for seed in range(40)]
     reasons = [{s.opened_because.value for _, v in h.checker.layouts for s in v.segments} for h in histories]
-    assert sum({"Split", "Merge"} <= found for found in reasons) > 20
+    assert sum({"Split", "Merge"} <= found for found in reasons) > 12
     assert sum("Rebalance" in found or "Drain" in found for found in reasons) > 5
     assert sum(any(s.after < s.before for s in h.deployment.scalings) for h in histories) > 5
     assert sum(any(s.after > s.before for s in h.deployment.scalings) for h in histories) > 5
