@@ -19,6 +19,7 @@ from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.manifests.namer import ManifestNamer
+from smq_operator.manifests.topic_manifests import CHECK_AGAIN_AFTER_US
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.decision_log import DecisionLog
@@ -84,6 +85,7 @@ def build_leader(
     cleanup: CleanupSettings,
     warm_up_us: int = WARM_UP_US,
     health_warm_up_us: int = HEALTH_WARM_UP_US,
+    check_manifests_after_us: int = CHECK_AGAIN_AFTER_US,
     effect_runner: type[EffectRunner] = EffectRunner,
 ) -> Leader:
     """``owner`` returns the platform's name for its topics; ``writer_id`` names this leader in seal chunks.
@@ -144,7 +146,7 @@ def build_leader(
         cleanup,
         retry_policy,
     )
-    manifests = ManifestNamer(topics, store, tasks, clock, retry_policy)
+    manifests = ManifestNamer(topics, store, tasks, clock, retry_policy, check_manifests_after_us)
     health = HealthMonitor(topics, registry, clock, health_warm_up_us)
     liveness_probes = LivenessProbes(registry, brokers, tasks, queue.enqueue, clock)
     for part in (registry, warm_up, groups, liveness_probes):

@@ -36,12 +36,14 @@ class ManifestNamer:
         tasks: TaskRunner,
         clock: Clock,
         retry_policy: RetryPolicy,
+        check_again_after_us: int = CHECK_AGAIN_AFTER_US,
     ) -> None:
         self._topics = topics
         self._store = store
         self._problems = tasks.problems
         self._now = clock
         self._retry_policy = retry_policy
+        self._check_again_after_us = check_again_after_us
         self._manifests: dict[str, TopicManifests] = {}
         """By uid."""
         self._complete: dict[str, tuple[int, int]] = {}
@@ -79,7 +81,10 @@ class ManifestNamer:
         now, (changes, until) = self._now(), self._complete.get(topic.uid, (-1, 0))
         if changes == managed.index_changes and now < until:
             return False
-        manifests = self._manifests.setdefault(topic.uid, TopicManifests(topic))
+        manifests = self._manifests.get(topic.uid)
+        if manifests is None:
+            manifests = TopicManifests(topic, check_again_after_us=self._check_again_after_us)
+            self._manifests[topic.uid] = manifests
         seen = managed.index_changes
         result = await self._store.run(manifests.run, list(managed.sealed.values()), now, self._retry_policy)
         self._report_problems(topic, manifests)
@@ -89,7 +94,7 @@ class ManifestNamer:
         if result.failure is not None:
             raise result.failure
         if manifests.complete and seen == managed.index_changes:
-            self._complete[topic.uid] = seen, now + CHECK_AGAIN_AFTER_US
+            self._complete[topic.uid] = seen, now + self._check_again_after_us
         return result.more
 
     def _record(self, managed: ManagedTopic, topic: Topic, result: PassResult) -> None:

@@ -37,8 +37,6 @@ class LeaderProcessFaultSchedule(ElasticFaultSchedule):
 class LeaderProcessHistory(ElasticHistory):
     faults_kind = LeaderProcessFaultSchedule
     journal_share = 0
-    damages_manifests = False
-    """The leader reads a named manifest again every hour, and a history is shorter."""
 
     def draw(self, dice: Random) -> None:
         super().draw(dice)

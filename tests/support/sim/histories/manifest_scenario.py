@@ -37,7 +37,7 @@ class ManifestScenario:
 
     def begin(self, history: History) -> None:
         """Plans the damages."""
-        for _ in range(self.dice.choice([0, 0, 1, 2]) if self.drawn and history.damages_manifests else 0):
+        for _ in range(self.dice.choice([0, 0, 1, 2]) if self.drawn else 0):
             at = self.dice.randint(5 * SECOND, max(6 * SECOND, history.horizon))
             history.world.after(at, lambda: self._damage(history))
         for _ in range(self.dice.choice([0, 2, 4]) if self.drawn else 0):

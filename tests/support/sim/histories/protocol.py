@@ -57,7 +57,6 @@ class History:
     tick = TICK
     leader_pause = 80 * MS, 160 * MS
     checker_kind = ProtocolChecker
-    damages_manifests = True
     journal_share = 0.5
     """So many histories have journals."""
     columns: tuple[Column, ...] = ()

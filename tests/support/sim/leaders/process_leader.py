@@ -28,6 +28,7 @@ from support.sim.engine.world import Future, Process, Steps
 from support.sim.filer.blocking_store import BlockingStore
 from support.sim.leaders import orphaned_files, topic_deletion
 from support.sim.leaders.broker_calls import SimulatedCalls
+from support.sim.leaders.manifests import CHECK_AGAIN_AFTER
 from support.sim.leaders.retention import CLEANUP
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class ProcessLeader:
             owner=lambda: "",
             writer_id=self.process.name,
             cleanup=cleanup,
+            check_manifests_after_us=CHECK_AGAIN_AFTER,
         )
         self.groups, self.service = self.parts.groups, self.parts.service
         self._idle = TopicReconciler(history.topic, lambda: "")
