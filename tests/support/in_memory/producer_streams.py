@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pytest
 
+from smq.producer import Producer
+from smq.producing import engine
 from smq_core.model.entities import Segment
 from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 
 class DrivenStream:
@@ -87,3 +91,28 @@ def stream(number: int) -> DrivenStream:
     """The stream that the producer opened as the n-th one."""
     eventually(lambda: len(DrivenStream.opened_streams) > number, what=f"stream {number}")
     return DrivenStream.opened_streams[number]
+
+
+@pytest.fixture
+def driven_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers open DrivenStreams, and none has been opened so far."""
+    monkeypatch.setattr(engine, "SegmentStream", DrivenStream)
+    monkeypatch.setattr(DrivenStream, "opened_streams", [])
+    monkeypatch.setattr(DrivenStream, "misfits", [])
+
+
+@contextmanager
+def producer_of(view: Any, timeout: float = HANG_GUARD) -> Iterator[Producer]:
+    """A producer with this view of its topic, which sends each message at once."""
+    made = Producer(
+        view,
+        linger=0,
+        batch_bytes=1 << 20,
+        max_in_flight=1 << 20,
+        timeout=timeout,
+        producer_id=None,
+        epoch=None,
+    )
+    yield made
+    made._engine.close()
+    assert not DrivenStream.misfits

@@ -12,7 +12,6 @@ import pytest
 
 import smq
 from smq.producer import Producer
-from smq.producing import engine as engine_module
 from smq.producing.outcome_fetcher import OutcomeFetcher
 from smq_core.model.entities import (
     Durability,
@@ -27,17 +26,15 @@ from smq_core.model.entities import (
 )
 from smq_core.model.keyspace import KeyRange
 from smq_proto.wire import outcome_to_pb
-from support.in_memory.producer_streams import DrivenStream, stream
+from support.in_memory.producer_streams import producer_of, stream
 from support.waiting import HANG_GUARD, eventually
 
 SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
 
 
 @pytest.fixture
-def producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Producer]:
+def producer(request: pytest.FixtureRequest, driven_streams: None) -> Iterator[Producer]:
     """Its timeout is the parameter, if the test has one."""
-    monkeypatch.setattr(engine_module, "SegmentStream", DrivenStream)
-    monkeypatch.setattr(DrivenStream, "opened_streams", [])
     topic = Topic("default/t", "uid", TopicSpec(partitions=8))
     view = SimpleNamespace(
         name="default/t",
@@ -48,17 +45,8 @@ def producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         remove_listener=lambda listener: None,
         report_unreachable_broker=lambda incarnation, what: None,
     )
-    made = Producer(
-        view,  # type: ignore[arg-type]
-        linger=0,
-        batch_bytes=1 << 20,
-        max_in_flight=1 << 20,
-        timeout=getattr(request, "param", HANG_GUARD),
-        producer_id=None,
-        epoch=None,
-    )
-    yield made
-    made._engine.close()
+    with producer_of(view, getattr(request, "param", HANG_GUARD)) as made:
+        yield made
 
 
 def test_a_batch_of_a_forgotten_producer_fails_once_and_the_next_one_is_sent(producer: Producer) -> None:

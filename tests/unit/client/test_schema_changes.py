@@ -10,12 +10,11 @@ import pytest
 
 import smq
 from smq.producer import Producer
-from smq.producing import engine as engine_module
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column, SealOutcome, Segment, TopicSchema
 from smq_core.model.schema_evolution import evolve
 from smq_proto.wire import outcome_to_pb
-from support.in_memory.producer_streams import DrivenStream, stream
+from support.in_memory.producer_streams import DrivenStream, producer_of, stream
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
@@ -55,27 +54,14 @@ class EvolvingTopic(TopicInMemory):
 
 
 @pytest.fixture
-def topic(monkeypatch: pytest.MonkeyPatch) -> EvolvingTopic:
-    monkeypatch.setattr(engine_module, "SegmentStream", DrivenStream)
-    monkeypatch.setattr(DrivenStream, "opened_streams", [])
-    monkeypatch.setattr(DrivenStream, "misfits", [])
+def topic(driven_streams: None) -> EvolvingTopic:
     return EvolvingTopic()
 
 
 @pytest.fixture
 def producer(topic: EvolvingTopic) -> Iterator[Producer]:
-    made = Producer(
-        topic,  # type: ignore[arg-type]
-        linger=0,
-        batch_bytes=1 << 20,
-        max_in_flight=1 << 20,
-        timeout=HANG_GUARD,
-        producer_id=None,
-        epoch=None,
-    )
-    yield made
-    made._engine.close()
-    assert not DrivenStream.misfits
+    with producer_of(topic) as made:
+        yield made
 
 
 def seal(old: DrivenStream, *successors: Segment) -> None:

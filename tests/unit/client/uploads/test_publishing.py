@@ -15,7 +15,6 @@ import pytest
 
 import smq
 from smq.producer import Producer
-from smq.producing import engine as engine_module
 from smq.producing.uploads import upload_encoder, uploader
 from smq_core.errors import ReferenceRejected, SchemaMismatch, StoreDenied, StoreStateUnknown
 from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment, TopicSchema
@@ -24,7 +23,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb, outcome_to_pb
 from smq_storage.catalog import paths
 from smq_storage.uploads.uploaded_files import read_upload_footer
-from support.in_memory.producer_streams import DrivenStream, stream
+from support.in_memory.producer_streams import DrivenStream, producer_of, stream
 from support.in_memory.topic import PARTITIONS, TopicInMemory
 from support.waiting import HANG_GUARD, eventually
 
@@ -35,27 +34,14 @@ def keyed(rows: int, first: int = 0) -> pa.Table:
 
 
 @pytest.fixture
-def topic(monkeypatch: pytest.MonkeyPatch) -> TopicInMemory:
-    monkeypatch.setattr(engine_module, "SegmentStream", DrivenStream)
-    monkeypatch.setattr(DrivenStream, "opened_streams", [])
-    monkeypatch.setattr(DrivenStream, "misfits", [])
+def topic(driven_streams: None) -> TopicInMemory:
     return TopicInMemory()
 
 
 @pytest.fixture
 def producer(topic: TopicInMemory) -> Iterator[Producer]:
-    made = Producer(
-        topic,  # type: ignore[arg-type]
-        linger=0,
-        batch_bytes=1 << 20,
-        max_in_flight=1 << 20,
-        timeout=HANG_GUARD,
-        producer_id=None,
-        epoch=None,
-    )
-    yield made
-    made._engine.close()
-    assert not DrivenStream.misfits
+    with producer_of(topic) as made:
+        yield made
 
 
 def uploads(topic: TopicInMemory) -> list[str]:
