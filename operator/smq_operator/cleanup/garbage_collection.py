@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -25,7 +25,7 @@ from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import StartedSegment, delete_files, remove_expired
 from smq_operator.cleanup.stale_segments import UNSEALED_STATES
-from smq_operator.cleanup.uploads import collect_unreferenced_uploads
+from smq_operator.cleanup.uploads import KeptUploads, collect_unreferenced_uploads
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.topics.adoption import record_deletion
@@ -72,6 +72,7 @@ class GarbageCollector:
         owner: Callable[[], str],
         settings: CleanupSettings,
         retry_policy: RetryPolicy,
+        kept_uploads: Sequence[KeptUploads] = (),
     ) -> None:
         self._topics = topics
         self._registry = registry
@@ -85,6 +86,7 @@ class GarbageCollector:
         self._owner = owner
         self._settings = settings
         self._retry_policy = retry_policy
+        self._kept_uploads = kept_uploads
         self._retention_checked: dict[str, tuple[int, int]] = {}
         self._next_orphan_check_at: dict[str, int] = {}
         self._retained_uids: set[str] = set()
@@ -232,7 +234,7 @@ class GarbageCollector:
                 self._reported_folders.add((topic.uid, name))
                 log.warning("unknown_folder.found", topic=topic.name, uid=topic.uid, folder=name, advice="not touched")
         before = _date((await self.filer_clock.read()).earliest - self._settings.uploads_grace_us)
-        count = await self._store.run(collect_unreferenced_uploads, topic, before)
+        count = await self._store.run(collect_unreferenced_uploads, topic, before, self._kept_uploads)
         if count:
             self.files["upload"] += count
             log.info("uploads.deleted", topic=topic.name, files=count, reason="old, and no chunk refers to them")

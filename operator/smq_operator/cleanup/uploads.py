@@ -5,8 +5,8 @@ They were never published, or retention removed their chunk.
 A producer uploads a file first and publishes a reference to it later, so a young file may be about to be published. A
 file older than ``--unreferenced-uploads-grace`` is deleted if no chunk of the topic names it. ``referenced`` alone
 defines what a reference is: ``ChunkInfo.reference`` or ``ChunkInfo.upload``, or a manifest's file below ``_uploads/``.
-Brokers publish no upload that is older than half of the grace. So every upload that is published while chunks are read
-here is too young to be deleted.
+What must stay although no chunk names it yet is named by a ``KeptUploads``. Brokers publish no upload that is older
+than half of the grace. So every upload that is published while chunks are read here is too young to be deleted.
 
 A reference that was acked is in the chain a moment later, unless its segment waits for its seal: then only a replica or
 a journal has it, perhaps for days. So nothing is deleted while a segment is being sealed.
@@ -20,8 +20,9 @@ The uploads of a deleted topic are deleted with its data (``deleted_topics.py``)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from smq_core.model.entities import Phase, Topic
 from smq_operator.cleanup.orphaned_files import delete_if_older
@@ -31,21 +32,34 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from smq_storage.tables.manifests import find_manifest
 
+KeptUploads: TypeAlias = Callable[[Store, Topic], Collection[str]]
+"""Returns the file names below ``_uploads/<topic uid>/`` that must stay although no chunk names them.
 
-def collect_unreferenced_uploads(store: Store, topic: Topic, before: datetime) -> int:
-    """Deletes uploads older than ``before``, in the filer's time, that no chunk names. Returns how many.
+It is called after the uploads are listed, and before index, layout and chunks are read. So a name may be dropped from
+what it returns as soon as a chunk has the reference. A name that it returns for the first time must be that of an
+upload younger than half of the grace. If it raises an error, no upload is deleted.
+"""
 
-    Raises StoreUnavailable, CorruptChunk.
+
+def collect_unreferenced_uploads(
+    store: Store, topic: Topic, before: datetime, kept_uploads: Sequence[KeptUploads] = ()
+) -> int:
+    """Deletes uploads older than ``before``, in the filer's time, that neither a chunk nor ``kept_uploads`` names.
+
+    Returns how many. Raises StoreUnavailable, CorruptChunk, and what ``kept_uploads`` raise.
     """
     old = [o.path for o in store.list(paths.uploads_folder(topic.uid)) if o.modified <= before]
-    known = read_consistent(store, topic) if old else None  # after the listing
+    if not old:
+        return 0
+    kept = {name for find in kept_uploads for name in find(store, topic)}
+    known = read_consistent(store, topic)  # after the listing, and after ``kept_uploads``
     if known is None or any(segment.phase is Phase.SEALING for segment in known.layout.segments):
         return 0
     segments = {segment.name: "" for segment in known.layout.segments}
     # A reader may still be reading removed segments.
     segments |= {segment.name: segment.manifest for segment in known.index.pending_deletion}
     segments |= {entry.name: entry.manifest for entry in known.index.entries}
-    kept = referenced(store, topic, segments)
+    kept |= referenced(store, topic, segments)
     return sum(delete_if_older(store, path, before) for path in old if paths.upload_name(path) not in kept)
 
 

@@ -71,6 +71,24 @@ def test_an_old_upload_goes_and_a_young_one_stays(store: Store, topic: Topic):
     assert collect_orphaned_files(store, topic, NOW).unknown == []
 
 
+def test_what_must_stay_without_a_chunk_stays(store: Store, topic: Topic):
+    upload(store, topic, "a", "b")
+    assert collect_unreferenced_uploads(store, topic, NOW, [lambda store, topic: ["a.parquet"]]) == 1
+    assert uploads(store, topic) == {"a.parquet"}
+
+
+def test_what_is_published_between_the_two_looks_stays(store: Store, topic: Topic):
+    """What must stay without a chunk is read before the chunks, so one of the two readings has it."""
+    upload(store, topic, "a")
+
+    def publish_and_forget(store: Store, topic: Topic) -> list[str]:
+        refer(store, topic, OPEN, 0, "a")
+        return []
+
+    assert collect_unreferenced_uploads(store, topic, NOW, [publish_and_forget]) == 0
+    assert uploads(store, topic) == {"a.parquet"}
+
+
 def test_what_a_chunk_names_stays_wherever_the_chunk_is(store: Store, topic: Topic):
     upload(store, topic, "a", "b", "c", "d")
     refer(store, topic, OPEN, 0, "a")
