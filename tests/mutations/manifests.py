@@ -1,4 +1,4 @@
-"""Broken rules of segment manifests: what brokers remember and write, what the leader names, what is collected."""
+"""Broken rules of segment manifests: what brokers record and write, what the leader names, what is collected."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ TOPIC = "operator/smq_operator/manifests/topic_manifests.py"
 WALK = "operator/smq_operator/manifests/chain_walk.py"
 TEST_TOPIC = "tests/unit/operator/manifests/test_topic_manifests.py"
 RETENTION = "operator/smq_operator/cleanup/retention.py"
-ORPHANS = "operator/smq_operator/cleanup/orphaned_files.py"
+ORPHANED_FILES = "operator/smq_operator/cleanup/orphaned_files.py"
 TEST_COLLECTION = "tests/unit/operator/cleanup/test_manifest_collection.py"
 
 MUTATIONS = (
     # ---- brokers
     Mutation(
         "keep_a_list_of_files_with_a_gap",
-        "A list of files with a gap is of no use, and is forgotten.",
+        "A list of files with a gap is of no use, and is dropped.",
         DRAFT,
         "            self.abandon()\n            return\n",
         "            return\n",
-        (f"{TEST_WRITER}::test_only_lists_without_a_gap_are_remembered",),
+        (f"{TEST_WRITER}::test_only_lists_without_a_gap_are_recorded",),
     ),
     Mutation(
         "do_not_record_what_the_sealer_reads",
@@ -36,8 +36,8 @@ MUTATIONS = (
         (f"{TEST_WRITER}::test_a_chunk_of_another_writer_is_listed_by_what_the_sealer_reads",),
     ),
     Mutation(
-        "remember_any_number_of_files",
-        "All segments together remember a limited number of files.",
+        "record_any_number_of_files",
+        "All segments together record a limited number of files.",
         FILES,
         "return self.used <= self._limit",
         "return True",
@@ -62,7 +62,7 @@ MUTATIONS = (
     ),
     Mutation(
         "build_later_versions_from_the_chain",
-        "Of a later version nobody knows whether the chain is still whole.",
+        "After a later version the chain may not be whole any more.",
         TOPIC,
         "if entry.manifest and entry.manifest != paths.manifest_name(entry.name, 0):\n            return None",
         "if False:\n            return None",
@@ -96,7 +96,7 @@ MUTATIONS = (
     Mutation(
         "collect_the_list_of_files_that_are_still_to_be_deleted",
         "The manifest of a removed segment stays until its files are deleted.",
-        ORPHANS,
+        ORPHANED_FILES,
         "if any(removed.name == segment for removed in known.index.pending_deletion):",
         "if False:",
         (f"{TEST_COLLECTION}::test_the_manifest_of_a_segment_whose_files_are_still_to_be_deleted_stays",),
@@ -104,7 +104,7 @@ MUTATIONS = (
     Mutation(
         "collect_a_version_that_may_still_be_named",
         "A manifest whose version is above the named one may still be named.",
-        ORPHANS,
+        ORPHANED_FILES,
         "named is not None and version <= named and",
         "named is not None and",
         (f"{TEST_COLLECTION}::test_what_the_index_names_or_may_still_name_stays",),
@@ -112,7 +112,7 @@ MUTATIONS = (
     Mutation(
         "collect_a_version_while_none_is_named",
         "While the index names no manifest, any may be named.",
-        ORPHANS,
+        ORPHANED_FILES,
         "return named is not None and version <= named",
         "return (named is None or version <= named)",
         (f"{TEST_COLLECTION}::test_a_version_that_was_never_named_stays_while_none_is_named",),

@@ -24,7 +24,7 @@ def a_leader_with_an_older_desired_state_changes_the_schema(patch: Patch) -> Non
 
 @mutation
 def the_newest_generation_is_not_recorded(patch: Patch) -> None:
-    """A version remembers the generation that it comes from."""
+    """A version records the generation that it comes from."""
     original = topic_reconciler.evolve
 
     def evolve(*args: Any) -> Any:

@@ -120,7 +120,7 @@ class RecoveredLogs:
         return found
 
     def poll(self) -> None:
-        """Forgets logs that are sealed, and those of segments that are gone. The seal watcher finds seal chunks.
+        """Drops logs that are sealed, and those of segments that are gone. The seal watcher finds seal chunks.
 
         Incarnations without logs follow later.
         """

@@ -84,7 +84,7 @@ def plan(
     """Applies several decisions in one step. ``schemas``, if any, is the layout's history of schemas from now on.
 
     Raises ValueError when a plan names a segment that is not there or already has successors, or when its
-    successors do not cover its partitions exactly, or when the history forgets or changes a version.
+    successors do not cover its partitions exactly, or when the history drops or changes a version.
     """
     if schemas:
         if schemas[: len(layout.schemas)] != layout.schemas:

@@ -61,7 +61,7 @@ class ManifestNamer:
             for managed in list(self._topics.values()):
                 if managed.topic is not None and managed.index_read and not managed.deleted:
                     more |= await self._run_guarded(managed, managed.topic)
-            self._forget_topics()
+            self._drop_unmanaged_topics()
             await asyncio.sleep(0 if more else PAUSE_SECONDS)
 
     async def _run_guarded(self, managed: ManagedTopic, topic: Topic) -> bool:
@@ -117,8 +117,8 @@ class ManifestNamer:
             self._problems.readable(path)
         self._reported[topic.uid] = set(found)
 
-    def _forget_topics(self) -> None:
-        """Forgets topics that are not managed any more, and their problems."""
+    def _drop_unmanaged_topics(self) -> None:
+        """Drops topics that are not managed any more, and their problems."""
         living = {managed.topic.uid for managed in self._topics.values() if managed.topic is not None}
         for uid in self._manifests.keys() - living:
             del self._manifests[uid]

@@ -9,8 +9,9 @@ noticing, and may find what another one has begun:
 * One compare-and-swap of the index names it. That fails if retention removed the segment meanwhile, and then the file
   is orphaned (``cleanup/orphaned_files.py``).
 * A version 0 that cannot be read is left in place. Every file of the chain exists until a later version replaces some,
-  so the leader builds the same list again under the next version, whose name is unique. Of a later version nobody can
-  tell whether the chain is still whole, so it is only reported, and readers walk the chain.
+  so the leader builds the same list again under the next version, whose name is unique. Once there is a later version,
+  the chain may not be whole any more. So a later version that cannot be read is only reported, and readers walk the
+  chain.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class _Open:
 
 
 class TopicManifests:
-    """What one leader knows of a topic's manifests. One pass runs at a time.
+    """The manifests of a topic as one leader has read them. One pass runs at a time.
 
     ``problems`` has the path of what cannot be read and the reason, by segment.
     """

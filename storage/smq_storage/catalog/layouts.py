@@ -1,7 +1,7 @@
 """_layout.json: the segments of a topic, changed only by compare-and-swap.
 
 A layout with several versions of the topic's schema is stored inside a field of its own. A release that does not know
-versions cannot read it then. It would forget them with its next PUT otherwise, and open segments with columns of one
+versions cannot read it then. It would drop them with its next PUT otherwise, and open segments with columns of one
 version for messages of another.
 """
 

@@ -47,7 +47,7 @@ KEY_BOUNDS = "smq.key"
 """The file's metadata of that name has the bounds of the key column, if its keys are too long for statistics."""
 TAIL_BYTES = 64 * 1024
 ROW_GROUP_ROWS = 128 * 1024
-"""A reader fetches and decodes whole row groups, so this limits what it reads in vain, and its memory."""
+"""A reader fetches and decodes whole row groups, so this limits what it reads without need, and its memory."""
 _MAGIC = b"PAR1"
 
 Times: TypeAlias = int | pa.Array

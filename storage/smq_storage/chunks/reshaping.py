@@ -2,7 +2,7 @@
 
 A newer version differs in four ways only (:mod:`smq_core.model.schema_evolution`): new columns that may be null, wider
 numbers, columns that may be null now, and dropped columns. So no value changes, except that a dropped column's values
-are left out, which a producer must not do: it asks :func:`dropped_values` first.
+are left out, which a producer must not do: it calls :func:`dropped_values` first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def dropped_values(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> dict[s
 
 
 def is_wider(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Whether a column of the first type may become one of the second, because it has room for every value."""
+    """Whether a column of the first type may become one of the second, because it can hold every value."""
     if pa.types.is_signed_integer(narrow):
         return bool(pa.types.is_signed_integer(wide) and wide.bit_width > narrow.bit_width)
     if pa.types.is_unsigned_integer(narrow):

@@ -94,7 +94,7 @@ def test_the_broker_that_seals_a_segment_writes_its_manifest(leader: LeaderProce
     assert paths.manifest_version(entry.manifest) == 0
     wait_until_all_are_named(leader)
     assert not [e for e in leader.events("manifests.named") if segment.name in e["built"]], "the leader walked nothing"
-    eventually(lambda: sealed_segments(leader, segment.name).manifest == entry.manifest, what="clients learn its name")
+    eventually(lambda: sealed_segments(leader, segment.name).manifest == entry.manifest, what="clients get its name")
 
 
 def test_the_leader_builds_what_a_killed_broker_did_not_write(leader: LeaderProcess, store: Store) -> None:

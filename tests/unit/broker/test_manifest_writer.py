@@ -1,4 +1,4 @@
-"""What a broker remembers of its chunk files, and when it writes a manifest of them."""
+"""The chunk files that a broker records, and when it writes a manifest of them."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def stored_chunk(store: Store, first: int) -> StoredChunk:
     return written
 
 
-def test_only_lists_without_a_gap_are_remembered() -> None:
+def test_only_lists_without_a_gap_are_recorded() -> None:
     store, limit = open_store("memory://"), FileLimit(3)
     one, other = RecordedFiles("s", "key", limit), RecordedFiles("s", "key", limit)
     for first in range(2):
@@ -219,4 +219,4 @@ def test_a_segment_beyond_the_limit_forgets_its_files() -> None:
     manifest = others.take(2)
     assert manifest is not None
     assert len(manifest.files) == 2
-    assert limit.used == 0, "nothing is remembered after the seal"
+    assert limit.used == 0, "nothing is recorded after the seal"

@@ -87,7 +87,7 @@ def test_fields_of_a_newer_version_are_ignored(store: Store) -> None:
 
 
 def test_a_release_without_schema_versions_cannot_read_a_layout_that_has_them(store: Store) -> None:
-    """Its next PUT would forget the versions of segments that other versions' messages are in."""
+    """Its next PUT would drop the versions of segments that other versions' messages are in."""
     first = layouts.put_layout(store, replace(LAYOUT, schemas=(TopicSchema(0, ()),)), None)
     assert json.loads(bytes(store.get(paths.layout("ns/t", "uid")).data))["partitions"] == LAYOUT.partitions
     evolved = replace(LAYOUT, writer="w2", schemas=(TopicSchema(0, ()), TopicSchema(1, ())))

@@ -183,7 +183,7 @@ def test_after_a_split_the_same_file_is_published_by_row_ranges(producer: Produc
 
 
 def test_a_broker_that_knows_no_references_gets_none(producer: Producer, topic: TopicInMemory) -> None:
-    """A frame without rows is a keepalive for it, so the producer would wait in vain."""
+    """A frame without rows is a keepalive for it, so the producer would wait forever."""
     producer.write(keyed(10), by_reference=True)
     stream(0).opened()
     assert stream(0).ended.wait(HANG_GUARD)

@@ -89,7 +89,7 @@ def test_another_reason_in_the_same_step_gives_the_new_version_too() -> None:
 
 
 def test_without_brokers_for_successors_the_schema_stays() -> None:
-    """Producers must not learn of a version that no segment has."""
+    """Producers must not get a version that no segment has."""
     harness = typed()
     harness.leader.columns = (*FIRST, GATE)
     brokers, harness.brokers = harness.brokers, {}

@@ -160,7 +160,7 @@ def test_versions_that_nobody_can_name_any_more_are_orphaned(store: Store, topic
     name_all(store, topic)
     named = index_of(store, topic)[1].manifest
     assert paths.manifest_version(named) == 1
-    put_manifest(store, topic, paths.manifest_name(segment_name(1), 1, "rival"))
+    put_manifest(store, topic, paths.manifest_name(segment_name(1), 1, "other"))
     assert collect_orphaned_files(store, topic, NOW).manifests == 2
     assert [name for name in manifests(store, topic) if name.startswith(segment_name(1))] == [named]
 

@@ -111,7 +111,7 @@ async def test_a_journal_without_segments_comes_back_while_its_broker_is_wanted(
     os.kill(old.pid or 0, signal.SIGKILL)
     os.waitpid(old.pid or 0, 0)
     second = brokers.processes()
-    assert gone(second, old.incarnation) is False, "the next process can tell what the former one did not host"
+    assert gone(second, old.incarnation) is False, "the next process can report what the former one did not host"
     second.set_desired([])
     assert gone(second, old.incarnation) is True, "no process is started only for that"
     assert len(brokers.starts()) == 1

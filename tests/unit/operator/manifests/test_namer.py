@@ -45,7 +45,7 @@ class OneTopic:
 
 
 def named(leader: LeaderInMemory) -> str:
-    """What this leader believes the index to name."""
+    """The manifest that the index names, as this leader has read it."""
     entry = leader.topics[TOPIC].sealed.get(NAME) if TOPIC in leader.topics else None
     return entry.manifest if entry is not None else ""
 
