@@ -5,40 +5,25 @@ from __future__ import annotations
 import itertools
 import time
 
+from benchmarks.cases.repeated_changes import RATE, change_repeatedly, stall_figures
 from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec, wait_for
 from benchmarks.harness.deployment import ProcessDeployment
 from benchmarks.harness.meter import Meter
 from benchmarks.loads.keyspace_stalls import StallMeasurement
-from benchmarks.loads.rate import quantiles
 from benchmarks.model import WHOLE, Case, Figure, Measurement, Scale, whole
 from benchmarks.peers.cases import kafka_failover
-
-RATE = 5_000
 
 
 def failover(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     """Kills whoever leads the segment, each time when the one killed before is back and has a part in it again."""
     topic = cluster.topic(1)
-    killed: list[float] = []
-    with StallMeasurement(cluster.leader, topic) as stall_load, Meter(cluster.groups) as meter:
-        writer = stall_load.start(RATE)
-        for _ in range(scale.of(50, 5)):
-            time.sleep(1.5)
-            wait_for("the last one killed is back", lambda: cluster.quiet(topic))
-            killed.append(cluster.kill(cluster.primary(topic)))
-        time.sleep(2)
-        stall_load.stop(writer)
-        found = stall_load.result()
-        taken = stall_load.stalls(writer, killed)
-    ms = quantiles(taken)
-    figures = {
-        "stall_p50_s": ms["p50_ms"] / 1e3,
-        "stall_p99_s": ms["p99_ms"] / 1e3,
-        "stall_max_s": ms["max_ms"] / 1e3,
-        **whole(found),
-    }
-    notes = {"kills": len(killed), "stalls_s": [round(s, 3) for s in taken], **found}
-    return Measurement(figures, meter.row(stall_load.cpu), notes)
+
+    def kill_primary(number: int) -> float:
+        return cluster.kill(cluster.primary(topic))
+
+    result = change_repeatedly(cluster, topic, scale.of(50, 5), kill_primary, pause=1.5, pause_at_end=2)
+    notes = {"kills": len(result.stalls), "stalls_s": [round(s, 3) for s in result.stalls], **result.found}
+    return Measurement(result.figures("s"), result.meter, notes)
 
 
 def rolling_restart(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
@@ -68,36 +53,25 @@ def split_merge(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     """Requests a split of the widest segment and a merge of two neighbours in turn, one at a time."""
     topic = cluster.topic(2, most=8)
     admin = cluster.client.admin()
-    requested_at: list[float] = []
     kinds: list[str] = []
-    with StallMeasurement(cluster.leader, topic) as stall_load, Meter(cluster.groups) as meter:
-        writer = stall_load.start(RATE)
-        for number in range(scale.of(200, 10)):
-            time.sleep(0.5)
-            wait_for("the change before is done", lambda: cluster.quiet(topic))
-            segments = sorted(admin.segments(topic), key=lambda s: s.start)
-            requested_at.append(time.monotonic())
-            if number % 8 < 4:  # from 2 segments to 6 and back
-                kinds.append("split")
-                admin.split(topic, max(segments, key=lambda s: s.stop - s.start).name)
-            else:
-                kinds.append("merge")
-                pairs = list(itertools.pairwise(segments))
-                a, b = min(pairs, key=lambda pair: pair[1].stop - pair[0].start)
-                admin.merge(topic, [a.name, b.name])
-        time.sleep(1)
-        stall_load.stop(writer)
-        found = stall_load.result()
-        taken = stall_load.stalls(writer, requested_at)
-    ms = quantiles(taken)
-    figures = {
-        "stall_p50_ms": ms["p50_ms"],
-        "stall_p99_ms": ms["p99_ms"],
-        "stall_max_ms": ms["max_ms"],
-        **whole(found),
-    }
-    each = {k: [round(s * 1e3) for s, kind in zip(taken, kinds, strict=True) if kind == k] for k in ("split", "merge")}
-    return Measurement(figures, meter.row(stall_load.cpu), {"stalls_ms": each, **found})
+
+    def split_or_merge(number: int) -> float:
+        segments = sorted(admin.segments(topic), key=lambda s: s.start)
+        began = time.monotonic()
+        if number % 8 < 4:  # from 2 segments to 6 and back
+            kinds.append("split")
+            admin.split(topic, max(segments, key=lambda s: s.stop - s.start).name)
+        else:
+            kinds.append("merge")
+            pairs = list(itertools.pairwise(segments))
+            a, b = min(pairs, key=lambda pair: pair[1].stop - pair[0].start)
+            admin.merge(topic, [a.name, b.name])
+        return began
+
+    result = change_repeatedly(cluster, topic, scale.of(200, 10), split_or_merge)
+    stalls = list(zip(result.stalls_ms, kinds, strict=True))
+    each = {kind: [ms for ms, of in stalls if of == kind] for kind in ("split", "merge")}
+    return Measurement(result.figures(), result.meter, {"stalls_ms": each, **result.found})
 
 
 FLOOD_SCALING = "{target: {messagesPerSecond: 1000, bytesPerSecond: 1Ti}, splitAfter: 5s, mergeAfter: 10s}"
@@ -142,12 +116,7 @@ CASES = (
     Case(
         "failover",
         "kill -9 of a primary under 5,000 messages/s of 1 KB, again and again",
-        (
-            Figure("stall_p50_s", "stall p50, s", higher=False),
-            Figure("stall_p99_s", "stall p99, s", 1.0, higher=False),
-            Figure("stall_max_s", "longest stall, s", higher=False),
-            *WHOLE,
-        ),
+        stall_figures("s", p99=1.0),
         failover,
         ClusterSpec(brokers=3),
         {"kafka": kafka_failover},
@@ -168,12 +137,7 @@ CASES = (
     Case(
         "split-merge",
         "splits and merges one after the other under 5,000 messages/s",
-        (
-            Figure("stall_p50_ms", "stall p50, ms", higher=False),
-            Figure("stall_p99_ms", "stall p99, ms", 200.0, higher=False),
-            Figure("stall_max_ms", "longest stall, ms", 1000.0, higher=False),
-            *WHOLE,
-        ),
+        stall_figures(p99=200.0, longest=1000.0),
         split_merge,
         ClusterSpec(brokers=3),
         once=True,
