@@ -118,6 +118,11 @@ def upload(uid: str, name: str) -> str:
     return f"{UPLOADS}/{uid}/{name}.parquet"
 
 
+def upload_file_name(producer: str, epoch: int, attempt: int, nonce: str) -> str:
+    """The file name of a new upload. ``nonce`` makes it unique. An id that cannot be a file name becomes its hash."""
+    return f"{producer if _PRODUCER.fullmatch(producer) else _hash(producer)}-{epoch}-{attempt}-{nonce}.parquet"
+
+
 def uploaded_file(uid: str, file_name: str) -> str:
     """The path of the upload of that file name. Raises InvalidRequest if the name would lead out of the folder."""
     if not _UPLOAD.fullmatch(file_name):
@@ -163,7 +168,7 @@ def group_name(path: str) -> str | None:
 
 def producer_claim(topic: str, uid: str, producer: str) -> str:
     """An id that cannot be a file name is replaced by its hash."""
-    name = producer if _PRODUCER.fullmatch(producer) else "=" + hashlib.sha256(producer.encode()).hexdigest()
+    name = producer if _PRODUCER.fullmatch(producer) else f"={_hash(producer)}"
     return f"{topic}/{uid}/_producers/{name}.json"
 
 
@@ -171,3 +176,7 @@ def first_offset(path: str) -> int | None:
     """The first offset in a chunk's path, or None for any other path."""
     match = _CHUNK.fullmatch(path)
     return int(match[1]) if match else None
+
+
+def _hash(producer: str) -> str:
+    return hashlib.sha256(producer.encode()).hexdigest()

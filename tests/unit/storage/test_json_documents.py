@@ -154,5 +154,12 @@ def test_paths_are_those_of_the_documented_layout() -> None:
     assert paths.group("ns/t", "u", "g") == "ns/t/u/_groups/g.json"
     assert paths.upload("u", "abc") == "_uploads/u/abc.parquet"
     assert paths.upload_name("_uploads/u/abc.parquet") == "abc.parquet"
+    assert paths.upload_file_name("billing-0", 3, 1, "n") == "billing-0-3-1-n.parquet"
     assert paths.first_offset("ns/t/u/t-0/00000000000000000042.parquet") == 42
     assert paths.first_offset("ns/t/u/t-0/other.parquet") is None
+
+
+@pytest.mark.parametrize("producer", ["a/b", "../x", "with spaces", "é", "x" * 300, ".hidden", "x" * 128])
+def test_an_upload_of_any_producer_has_a_valid_file_name(producer: str) -> None:
+    name = paths.upload_file_name(producer, 2**31, 999, "f" * 32)
+    assert paths.uploaded_file("u", name) == f"_uploads/u/{name}"

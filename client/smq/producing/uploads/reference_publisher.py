@@ -19,6 +19,7 @@ from smq.producing.uploads import upload_encoder
 from smq.producing.uploads.parquet_files import ParquetSource, Source
 from smq.producing.uploads.upload_delivery import FilesDelivery, UploadDeliveryState
 from smq.producing.uploads.upload_encoder import EncodedUpload, UploadEncoder, split_into_uploads
+from smq.producing.uploads.upload_targets import DirectUploads
 from smq.producing.uploads.uploaded_rows import UploadedFile
 from smq.producing.uploads.uploader import Uploader
 from smq.transport.topic_view import TopicView
@@ -116,7 +117,8 @@ class ReferencePublisher:
         with self._uploader_lock:
             if self._uploader is None:
                 store, uid = self._view.open_upload_store(), self._view.snapshot.topic.uid
-                self._uploader = Uploader(store, uid, self._producer, self._epoch, self._timeout)
+                target = DirectUploads(store, uid, self._producer, self._epoch)
+                self._uploader = Uploader(target, self._timeout)
             return self._uploader
 
 

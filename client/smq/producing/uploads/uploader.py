@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from smq.producing.uploads.upload_encoder import EncodedUpload
+from smq.producing.uploads.upload_targets import UploadTarget
 from smq.producing.uploads.uploaded_rows import UploadedFile
 from smq.transport.backoff import Backoff
 from smq_core.errors import StoreDenied, StoreUnavailable
-from smq_storage.catalog import paths
-from smq_storage.object_store.store import ObjectExists, Store
+from smq_storage.object_store.store import ObjectExists
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +26,8 @@ T = TypeVar("T")
 class Uploader:
     """Uploads for one producer of a topic. A PUT without a clear answer is repeated for up to ``timeout`` seconds."""
 
-    def __init__(self, store: Store, topic_uid: str, producer: str, epoch: int, timeout: float) -> None:
-        self._store = store
-        self._topic_uid = topic_uid
-        self._prefix = f"{producer}-{epoch}"
+    def __init__(self, target: UploadTarget, timeout: float) -> None:
+        self._target = target
         self._timeout = timeout
 
     def upload(self, encoded: EncodedUpload) -> UploadedFile:
@@ -44,19 +41,18 @@ class Uploader:
         attempt = 0
         while True:
             attempt += 1
-            name = f"{self._prefix}-{attempt}-{uuid.uuid4().hex}.parquet"
             try:
-                etag = self._store.put_new(paths.uploaded_file(self._topic_uid, name), encoded.data)
+                stored = self._target.create(attempt, encoded.data)
             except StoreDenied:
                 raise
             except (StoreUnavailable, ObjectExists) as error:
                 backoff.increase()
                 if isinstance(error, StoreUnavailable) and time.monotonic() + backoff.seconds > deadline:
                     raise
-                log.info("the upload of %s is repeated: %s", name, error)
+                log.info("an upload is repeated: %s", error)
                 time.sleep(backoff.seconds)
             else:
-                return UploadedFile(name, etag, encoded.data.size, encoded.schema_version, encoded.index)
+                return UploadedFile(stored.name, stored.etag, encoded.data.size, encoded.schema_version, encoded.index)
 
     def upload_all(self, parts: Iterable[tuple[T, EncodedUpload]]) -> Iterator[tuple[T, EncodedUpload, UploadedFile]]:
         """Uploads the parts one after the other, and takes the next part while one is on its way."""
