@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 import smq
 from benchmarks.loads import payload
+from smq_storage.chunks.parquet_codec import ROW_GROUP_ROWS
 from smq_storage.object_store.store import Store
-from smq_storage.uploads.upload_format import ROW_GROUP_ROWS
 
 Row = dict[str, object]
 FILE_BYTES = 256 << 20

@@ -16,15 +16,8 @@ import pyarrow.parquet as pq
 from smq_core.errors import CorruptChunk
 from smq_core.model.entities import ChunkInfo
 from smq_storage.catalog import paths
-from smq_storage.chunks.parquet_codec import (
-    TAIL_BYTES,
-    Times,
-    decode_footer,
-    encode_chunk,
-    footer_bytes,
-    info_of,
-    read_chunk,
-)
+from smq_storage.chunks.parquet_codec import Times, decode_footer, encode_chunk, info_of, read_chunk
+from smq_storage.chunks.parquet_ranges import read_tail
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.conditional_writes import (
     ReadBackResult,
@@ -194,11 +187,8 @@ def _read_back_info(store: Store, path: str) -> ReadBackResult[ChunkInfo]:
 
 
 def _read_end(store: Store, path: str) -> StoredChunk:
-    tail = store.get_tail(path, TAIL_BYTES)
     try:
-        need = footer_bytes(tail.data)
-        if need > len(tail.data) and need <= tail.size:
-            tail = store.get_tail(path, need)
+        tail = read_tail(store, path)
         footer = decode_footer(tail.data)
         return StoredChunk(info_of(footer), path, tail.size, tail.etag, footer)
     except CorruptChunk as error:

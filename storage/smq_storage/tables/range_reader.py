@@ -6,7 +6,8 @@ to wait may run them in one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +15,10 @@ import pyarrow.parquet as pq
 from smq_core.errors import CorruptChunk
 from smq_core.model.segment_manifest import ManifestFile
 from smq_storage.catalog import paths
-from smq_storage.object_store.store import EtagMismatch, ObjectMissing, Store
-from smq_storage.tables.parquet_ranges import RangedFile, RowGroups, read_footer, select_row_groups
+from smq_storage.chunks.file_errors import name_file_errors
+from smq_storage.chunks.parquet_codec import decode_footer
+from smq_storage.chunks.parquet_ranges import ByteRange, RangedFile, read_rows, read_tail
+from smq_storage.object_store.store import EtagMismatch, Store
 from smq_storage.tables.segment_files import StoredSegment, files_between, lost_file
 from smq_storage.uploads.uploaded_files import ReferencedRows, read_referenced_rows
 
@@ -50,56 +53,32 @@ def read_file(
     if paths.is_upload(file.path):
         yield from read_referenced_rows(store, _referenced_rows(segment, file), start, stop, columns)
         return
-    try:
+    with name_file_errors(file.path, file.etag, lambda: lost_file(file.path, segment, start, stop)):
         everything = columns is None and (start, stop) == (file.first, file.end)
-        if file.bytes <= SMALL_FILE_BYTES or (everything and file.bytes <= WHOLE_FILE_BYTES):
-            found = store.get(file.path)
-            if found.etag != file.etag:
-                raise EtagMismatch(file.path)
-            parts = _read_whole(found.data, file, start, stop, columns)
-        else:
-            parts = _read_parts(store, file, start, stop, columns)
-        yield from parts
-    except ObjectMissing:
-        raise lost_file(file.path, segment, start, stop) from None
-    except EtagMismatch:
-        raise _corrupt(file, f"it was altered, because its etag is not {file.etag} any more") from None
-    except CorruptChunk as error:
-        raise _corrupt(file, error.message) from None
-    except (pa.ArrowException, OSError) as error:
-        raise _corrupt(file, f"it cannot be read: {error}") from None
+        whole = file.bytes <= SMALL_FILE_BYTES or (everything and file.bytes <= WHOLE_FILE_BYTES)
+        footer, open_file = _read_whole(store, file) if whole else _read_end(store, file)
+        if footer.num_rows != file.rows:
+            raise CorruptChunk(f"it has {footer.num_rows} rows, not {file.rows}", path=file.path)
+        for row, table in read_rows(footer, open_file, start - file.first, stop - file.first, columns):
+            yield file.first + row, table
 
 
-def _read_whole(
-    data: memoryview, file: ManifestFile, start: int, stop: int, columns: Sequence[str] | None
-) -> Iterator[tuple[int, pa.Table]]:
-    parquet = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
-    for part in select_row_groups(parquet.metadata, file, start, stop, columns):
-        yield _decode(parquet, part, start, stop, columns)
+OpenedFile: TypeAlias = tuple[pq.FileMetaData, Callable[[Sequence[ByteRange]], Any]]
+"""A file's footer, and what opens it for reads of some ranges."""
 
 
-def _read_parts(
-    store: Store, file: ManifestFile, start: int, stop: int, columns: Sequence[str] | None
-) -> Iterator[tuple[int, pa.Table]]:
-    footer = read_footer(store, file)
-    for part in select_row_groups(footer, file, start, stop, columns):
-        ranged = RangedFile(store, file, part.ranges)
-        yield _decode(pq.ParquetFile(ranged, metadata=footer, pre_buffer=False), part, start, stop, columns)
+def _read_whole(store: Store, file: ManifestFile) -> OpenedFile:
+    found = store.get(file.path)
+    if found.etag != file.etag:
+        raise EtagMismatch(file.path)
+    data = pa.py_buffer(found.data)
+    return pq.read_metadata(pa.BufferReader(data)), lambda _: pa.BufferReader(data)
 
 
-def _decode(
-    parquet: pq.ParquetFile, part: RowGroups, start: int, stop: int, columns: Sequence[str] | None
-) -> tuple[int, pa.Table]:
-    table = parquet.read_row_groups(part.numbers, columns=list(columns) if columns is not None else None)
-    if columns is not None:
-        table = table.select([name for name in columns if name in table.column_names])
-    first = max(start, part.first)
-    return first, table.slice(first - part.first, min(stop, part.end) - first)
+def _read_end(store: Store, file: ManifestFile) -> OpenedFile:
+    tail = read_tail(store, file.path, file.etag)
+    return decode_footer(tail.data), lambda ranges: RangedFile(store, file.path, tail, ranges)
 
 
 def _referenced_rows(segment: str, file: ManifestFile) -> ReferencedRows:
     return ReferencedRows(file.path, file.etag, file.first_row, file.rows, segment, file.first, file.appended_min or 0)
-
-
-def _corrupt(file: ManifestFile, what: str) -> CorruptChunk:
-    return CorruptChunk(f"the file {file.path} cannot be used: {what}", path=file.path)

@@ -17,13 +17,13 @@ import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk
 from smq_core.model.keyspace import KeyRange
+from smq_storage.chunks.parquet_codec import ROW_GROUP_ROWS, decode_footer
 from smq_storage.object_store.json_codec import from_json, to_json
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 KEY = "smq-upload"
-ROW_GROUP_ROWS = 128 * 1024
 PARTITION = "partition"
 
 
@@ -108,7 +108,7 @@ def write_upload(sink: Any, table: pa.Table, footer: UploadFooter) -> None:
 def parse_upload(tail: Buffer) -> ParsedUpload:
     """Parses the end of an upload, which holds its whole Parquet footer. Raises CorruptChunk if it is not an upload."""
     try:
-        metadata = pq.read_metadata(pa.BufferReader(pa.py_buffer(tail)))
+        metadata = decode_footer(tail)
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         text = (metadata.metadata or {}).get(KEY.encode())
         if text is None:

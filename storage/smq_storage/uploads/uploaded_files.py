@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk, DataLost, InvalidRequest
 from smq_core.model.entities import ChunkInfo, Micros
 from smq_core.model.reference import Reference
 from smq_storage.catalog import paths
-from smq_storage.chunks.parquet_codec import TAIL_BYTES, footer_bytes
+from smq_storage.chunks.file_errors import name_file_errors
+from smq_storage.chunks.parquet_codec import decode_footer
+from smq_storage.chunks.parquet_ranges import RangedFile, read_rows, read_tail
 from smq_storage.chunks.schemas import TIMESTAMP
-from smq_storage.object_store.store import EtagMismatch, ObjectMissing, ObjectTail, Store
+from smq_storage.object_store.store import Store
 from smq_storage.uploads.upload_format import PARTITION, ParsedUpload, parse_upload
 
 
@@ -33,7 +32,7 @@ class StoredUpload:
 
 def read_upload_footer(store: Store, path: str) -> StoredUpload:
     """Reads the end of the file only. Raises ObjectMissing, CorruptChunk if it is not an upload, StoreUnavailable."""
-    tail = _read_tail(store, path)
+    tail = read_tail(store, path)
     return StoredUpload(tail.etag, tail.size, tail.modified, parse_upload(tail.data))
 
 
@@ -85,50 +84,40 @@ def read_referenced_rows(
     stop: int | None = None,
     columns: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yields the messages ``start .. stop - 1``, one row group at a time, as ``(first offset, table)``.
+    """Yields the messages ``start .. stop - 1``, some row groups at a time, as ``(first offset, table)``.
 
     The tables have the columns of a chunk of the upload's schema version, or those of ``columns`` that it has. One GET
-    reads the end of the file, and one more each row group. Raises DataLost if the file is gone, CorruptChunk if it was
-    altered or is damaged, both with the file's name, and StoreUnavailable.
+    reads the end of the file, and others the wanted columns of each part. Raises DataLost if the file is gone,
+    CorruptChunk if it was altered or is damaged, both with the file's name, and StoreUnavailable.
     """
     start, stop = max(start, referenced.first), min(referenced.end, referenced.end if stop is None else stop)
     to_row = referenced.first_row - referenced.first
-    try:
-        file = _RangedFile(store, referenced.path, referenced.etag)
-        parquet = pq.ParquetFile(file)
-        at = 0
-        for number in range(parquet.metadata.num_row_groups):
-            group = parquet.metadata.row_group(number)
-            low, high = max(start + to_row, at), min(stop + to_row, at + group.num_rows)
-            if low < high:
-                file.load(*_span(group))
-                table = parquet.read_row_group(number).slice(low - at, high - low)
-                _check(table, referenced)
-                table = _with_append_time(table, referenced.appended)
-                if columns is not None:
-                    table = table.select([name for name in columns if name in table.column_names])
-                yield low - to_row, table
-            at += group.num_rows
-    except ObjectMissing:
-        raise DataLost(
-            f"the file {referenced.path} is gone, with the messages {referenced.first} to {referenced.end - 1} of "
+    path = referenced.path
+
+    def lost() -> DataLost:
+        return DataLost(
+            f"the file {path} is gone, with the messages {referenced.first} to {referenced.end - 1} of "
             f"{referenced.segment}",
             segment=referenced.segment,
             start=start,
             stop=referenced.end,
-        ) from None
-    except EtagMismatch:
-        raise _corrupt(referenced, f"it was altered, because its etag is not {referenced.etag} any more") from None
-    except CorruptChunk as error:
-        raise _corrupt(referenced, error.message) from None
-    except (pa.ArrowException, OSError) as error:
-        raise _corrupt(referenced, f"it cannot be read: {error}") from None
-    if at < stop + to_row:
-        raise _corrupt(referenced, f"it has {at} rows, and the log refers to {stop + to_row}")
+        )
 
-
-def _corrupt(referenced: ReferencedRows, what: str) -> CorruptChunk:
-    return CorruptChunk(f"the file {referenced.path} cannot be used: {what}", path=referenced.path)
+    with name_file_errors(path, referenced.etag, lost):
+        tail = read_tail(store, path, referenced.etag)
+        footer = decode_footer(tail.data)
+        if footer.num_rows < stop + to_row:
+            raise CorruptChunk(f"it has {footer.num_rows} rows, and the log refers to {stop + to_row}")
+        # The partitions are checked, whether or not somebody wants them.
+        read = None if columns is None else list(dict.fromkeys([*columns, PARTITION]))
+        for row, table in read_rows(
+            footer, lambda ranges: RangedFile(store, path, tail, ranges), start + to_row, stop + to_row, read
+        ):
+            _check(table, referenced)
+            table = _with_append_time(table, referenced.appended)
+            if columns is not None:
+                table = table.select([name for name in columns if name in table.column_names])
+            yield row - to_row, table
 
 
 def _check(table: pa.Table, referenced: ReferencedRows) -> None:
@@ -149,73 +138,6 @@ def _check(table: pa.Table, referenced: ReferencedRows) -> None:
 
 def _with_append_time(table: pa.Table, appended: Micros) -> pa.Table:
     times = pa.repeat(pa.scalar(appended, TIMESTAMP), table.num_rows)
-    return table.add_column(2, pa.field("appended", TIMESTAMP, nullable=False), times).replace_schema_metadata()
-
-
-def _span(group: pq.RowGroupMetaData) -> tuple[int, int]:
-    """Where the row group's bytes are: all its columns."""
-    columns = [group.column(number) for number in range(group.num_columns)]
-    starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in columns]
-    return min(starts), max(start + c.total_compressed_size for start, c in zip(starts, columns, strict=True))
-
-
-def _read_tail(store: Store, path: str) -> ObjectTail:
-    tail = store.get_tail(path, TAIL_BYTES)
-    need = footer_bytes(tail.data)
-    return store.get_tail(path, need) if len(tail.data) < need <= tail.size else tail
-
-
-class _RangedFile(io.RawIOBase):
-    """An object of the store as a file, whose bytes are read in ranges. Raises EtagMismatch if it was replaced."""
-
-    def __init__(self, store: Store, path: str, etag: str) -> None:
-        super().__init__()
-        self._store = store
-        self._path = path
-        self._etag = etag
-        tail = _read_tail(store, path)
-        if tail.etag != etag:
-            raise EtagMismatch(path)
-        self._size = tail.size
-        self._parts: list[tuple[int, memoryview]] = [(tail.size - len(tail.data), tail.data)]
-        self._at = 0
-
-    def load(self, start: int, stop: int) -> None:
-        """Reads this range with one request, unless the file's end has it. It replaces the range before."""
-        tail_start = self._parts[0][0]
-        del self._parts[1:]
-        if start < tail_start:
-            data = self._store.get_range(self._path, start, min(stop, tail_start), self._etag)
-            self._parts.append((start, data))
-
-    def read(self, size: int = -1) -> bytes:
-        stop = self._size if size < 0 else min(self._size, self._at + size)
-        found = b"".join(self._bytes(self._at, stop))
-        self._at += len(found)
-        return found
-
-    def _bytes(self, start: int, stop: int) -> Iterator[bytes | memoryview]:
-        while start < stop:
-            part = next((p for p in self._parts if p[0] <= start < p[0] + len(p[1])), None)
-            if part is None:
-                yield self._store.get_range(self._path, start, stop, self._etag)
-                return
-            found = part[1][start - part[0] : stop - part[0]]
-            yield found
-            start += len(found)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+    return table.add_column(
+        min(2, table.num_columns), pa.field("appended", TIMESTAMP, nullable=False), times
+    ).replace_schema_metadata()

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
 from smq_storage.catalog import paths
-from smq_storage.chunks import parquet_codec
+from smq_storage.chunks import parquet_codec, parquet_ranges
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store, open_store
-from smq_storage.tables import parquet_ranges, range_reader
+from smq_storage.tables import range_reader
 from smq_storage.tables.manifests import write_manifest
 from smq_storage.tables.range_reader import read_range
 from smq_storage.tables.segment_files import StoredSegment

@@ -1,18 +1,19 @@
-"""Which bytes of a Parquet file hold some rows and columns, and a file object that requests only those bytes."""
+"""Reads some rows and columns of a Parquet file in the store, and requests only the bytes that hold them."""
 
 from __future__ import annotations
 
 import io
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk
-from smq_core.model.segment_manifest import ManifestFile
-from smq_storage.chunks.parquet_codec import TAIL_BYTES, decode_footer, footer_bytes
-from smq_storage.object_store.store import Store
+from smq_storage.chunks.parquet_codec import TAIL_BYTES, footer_bytes
+from smq_storage.object_store.store import EtagMismatch, ObjectTail, Store
 
 PART_BYTES = 8 * 1024 * 1024
 """Row groups are requested and decoded together while they have at most that many bytes."""
@@ -25,7 +26,7 @@ ByteRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """Neighbouring row groups with the offsets ``first .. end - 1``, and the ranges of bytes with their columns."""
+    """Neighbouring row groups with the file's rows ``first .. end - 1``, and the ranges of bytes of their columns."""
 
     numbers: list[int]
     first: int
@@ -33,26 +34,50 @@ class RowGroups:
     ranges: list[ByteRange]
 
 
-def read_footer(store: Store, file: ManifestFile) -> pq.FileMetaData:
-    """The footer, by one request or two. Raises CorruptChunk, ObjectMissing, EtagMismatch, StoreUnavailable."""
-    tail = store.get_range(file.path, max(0, file.bytes - TAIL_BYTES), file.bytes, file.etag)
-    need = footer_bytes(tail)
-    if len(tail) < need <= file.bytes:
-        tail = store.get_range(file.path, file.bytes - need, file.bytes, file.etag)
-    return decode_footer(tail)
+def read_tail(store: Store, path: str, etag: str | None = None) -> ObjectTail:
+    """The end of a Parquet file with its whole footer, by one request or two.
+
+    Raises CorruptChunk if it is not Parquet, ObjectMissing, EtagMismatch if it has another etag, StoreUnavailable.
+    """
+    tail = store.get_tail(path, TAIL_BYTES)
+    if etag in (None, tail.etag):
+        need = footer_bytes(tail.data)
+        if len(tail.data) < need <= tail.size:
+            tail = store.get_tail(path, need)
+    if etag not in (None, tail.etag):
+        raise EtagMismatch(path)
+    return tail
+
+
+def read_rows(
+    footer: pq.FileMetaData,
+    open_file: Callable[[Sequence[ByteRange]], Any],
+    start: int,
+    stop: int,
+    columns: Sequence[str] | None,
+) -> Iterator[tuple[int, pa.Table]]:
+    """The file's rows ``start .. stop - 1`` as tables, each with its first row.
+
+    ``columns`` are in the order that the tables have; a name that the file does not have is left out. ``open_file``
+    opens the file for reads of these ranges.
+    """
+    for part in select_row_groups(footer, start, stop, columns):
+        parquet = pq.ParquetFile(open_file(part.ranges), metadata=footer, pre_buffer=False)
+        table = parquet.read_row_groups(part.numbers, columns=list(columns) if columns is not None else None)
+        if columns is not None:
+            table = table.select([name for name in columns if name in table.column_names])
+        first = max(start, part.first)
+        yield first, table.slice(first - part.first, min(stop, part.end) - first)
 
 
 def select_row_groups(
-    footer: pq.FileMetaData, file: ManifestFile, start: int, stop: int, columns: Sequence[str] | None
+    footer: pq.FileMetaData, start: int, stop: int, columns: Sequence[str] | None
 ) -> Iterator[RowGroups]:
-    """The row groups with any of the offsets ``start .. stop - 1``, in parts. Raises CorruptChunk.
+    """The row groups with any of the rows ``start .. stop - 1``, in parts.
 
     Each part has at most ``PART_BYTES`` of the columns, or one row group.
     """
-    if footer.num_rows != file.rows:
-        raise CorruptChunk(f"it has {footer.num_rows} rows, not {file.rows}", path=file.path)
-    part, size = RowGroups([], file.first, file.first, []), 0
-    end = file.first
+    part, size, end = RowGroups([], 0, 0, []), 0, 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         first, end = end, end + group.num_rows
@@ -73,16 +98,21 @@ def select_row_groups(
 class RangedFile(io.RawIOBase):
     """A read-only file of which the given ranges are requested now, and everything else when it is read.
 
-    Raises ObjectMissing, EtagMismatch and StoreUnavailable.
+    Nothing that ``tail`` has is requested again. Raises ObjectMissing, EtagMismatch if the file is not the one that
+    ``tail`` is from, CorruptChunk if it ends too early, and StoreUnavailable.
     """
 
-    def __init__(self, store: Store, file: ManifestFile, ranges: Sequence[ByteRange]) -> None:
+    def __init__(self, store: Store, path: str, tail: ObjectTail, ranges: Sequence[ByteRange]) -> None:
         super().__init__()
         self._store = store
-        self._file = file
+        self._path = path
+        self._etag = tail.etag
+        self._size = tail.size
         self._at = 0
-        self._starts = [start for start, _ in ranges]
-        self._parts = [self._request(start, stop) for start, stop in ranges]
+        tail_start = tail.size - len(tail.data)
+        requested = [(start, stop) for start, stop in ranges if start < tail_start]
+        self._starts = [*(start for start, _ in requested), tail_start]
+        self._parts = [*(self._request(start, stop) for start, stop in requested), tail.data]
 
     def readable(self) -> bool:
         return True
@@ -91,13 +121,13 @@ class RangedFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.bytes}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         self._at = base + offset
         return self._at
 
     def read(self, size: int = -1) -> memoryview:  # a view, so that Arrow copies nothing
         start = self._at
-        stop = self._file.bytes if size < 0 else min(start + size, self._file.bytes)
+        stop = self._size if size < 0 else min(start + size, self._size)
         self._at = max(start, stop)
         number = bisect_right(self._starts, start) - 1
         if number >= 0:
@@ -109,9 +139,9 @@ class RangedFile(io.RawIOBase):
     def _request(self, start: int, stop: int) -> memoryview:
         if start >= stop:
             return memoryview(b"")
-        data = self._store.get_range(self._file.path, start, stop, self._file.etag)
+        data = self._store.get_range(self._path, start, stop, self._etag)
         if len(data) != stop - start:
-            raise CorruptChunk(f"it ends at {start + len(data)}, before {stop}", path=self._file.path)
+            raise CorruptChunk(f"it ends at {start + len(data)}, before {stop}", path=self._path)
         return data
 
 

@@ -1,0 +1,33 @@
+"""What is wrong with a file that cannot be read as it was written, with the file's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from smq_core.errors import CorruptChunk, DataLost
+from smq_storage.object_store.store import EtagMismatch, ObjectMissing
+
+
+@contextmanager
+def name_file_errors(path: str, etag: str, lost: Callable[[], DataLost]) -> Iterator[None]:
+    """Raises ``lost()`` if the file is gone, and CorruptChunk if it is not the one with this etag or is damaged.
+
+    Errors of the store pass as they are.
+    """
+    try:
+        yield
+    except ObjectMissing:
+        raise lost() from None
+    except EtagMismatch:
+        raise _corrupt(path, f"it was altered, because its etag is not {etag} any more") from None
+    except CorruptChunk as error:
+        raise _corrupt(path, error.message) from None
+    except (pa.ArrowException, OSError) as error:
+        raise _corrupt(path, f"it cannot be read: {error}") from None
+
+
+def _corrupt(path: str, what: str) -> CorruptChunk:
+    return CorruptChunk(f"the file {path} cannot be used: {what}", path=path)
