@@ -22,6 +22,7 @@ from smq_broker.journal.segment_journal import JournalMeter
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
 from smq_broker.leader_client.session import LeaderSession
+from smq_broker.manifests.writer import ManifestWriter
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.trimmer import MemoryTrimmer
 from smq_broker.recovery.metrics import RecoveredCollector
@@ -36,7 +37,6 @@ from smq_broker.runtime.settings import BrokerSettings, parse_settings
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.runtime.tuning import keep_freed_memory, preload_arrow, tune_garbage_collector
 from smq_broker.segments.flusher import Flusher
-from smq_broker.segments.manifest_writer import ManifestWriter
 from smq_broker.segments.metrics import SegmentCollector
 from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry

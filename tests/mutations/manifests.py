@@ -6,8 +6,8 @@ from .mutation import Mutation
 
 DRAFT = "core/smq_core/model/manifest_draft.py"
 SEALING = "broker/smq_broker/segments/sealing.py"
-FILES = "broker/smq_broker/segments/manifest_files.py"
-WRITER = "broker/smq_broker/segments/manifest_writer.py"
+FILES = "broker/smq_broker/manifests/recorded_files.py"
+WRITER = "broker/smq_broker/manifests/writer.py"
 TEST_WRITER = "tests/unit/broker/test_manifest_writer.py"
 INDEX = "storage/smq_storage/catalog/sealed_index.py"
 TOPIC = "operator/smq_operator/manifests/topic_manifests.py"
@@ -41,14 +41,14 @@ MUTATIONS = (
         FILES,
         "return self.used <= self._limit",
         "return True",
-        (f"{TEST_WRITER}::test_a_segment_beyond_the_limit_forgets_its_files",),
+        (f"{TEST_WRITER}::test_a_segment_beyond_the_limit_drops_its_files",),
     ),
     Mutation(
         "write_the_manifest_in_the_thread_that_seals",
         "A seal waits for no manifest.",
         WRITER,
-        "                self._queue.append(_Waiting(hosted.topic, manifest))\n",
-        "                self._write(hosted.topic, manifest)\n",
+        "                self._queue.append(_Waiting(topic, manifest))\n",
+        "                self._write(topic, manifest)\n",
         (f"{TEST_WRITER}::test_a_seal_waits_for_no_manifest",),
     ),
     # ---- the leader

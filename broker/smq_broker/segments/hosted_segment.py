@@ -9,12 +9,12 @@ from typing import ParamSpec, Protocol
 import structlog
 
 from smq_broker.journal.segment_journal import SegmentJournal
+from smq_broker.manifests.recorded_files import FileLimit, RecordedFiles
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
 from smq_broker.segments.flush_scheduling import FlushSchedule
-from smq_broker.segments.manifest_files import FileLimit, RecordedFiles
 from smq_broker.segments.payloads import Compactor
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import SECOND, Durability, SealOutcome, Segment, Topic
@@ -211,7 +211,7 @@ class HostedSegment:
     def discard(self) -> None:
         """Gives back what the constructor took, because the segment could not be opened."""
         self._memory.release(self.key)
-        self.files.forget()
+        self.files.abandon()
 
     def reserve(self, nbytes: int) -> bool:
         """Reserves capacity for one more batch of a producer. False if there is none. Lock held.

@@ -7,6 +7,7 @@ from functools import partial
 
 from smq_broker.journal.folder import JournalFolder
 from smq_broker.journal.segment_journal import SegmentJournal
+from smq_broker.manifests.recorded_files import FileLimit
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
@@ -14,7 +15,6 @@ from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.hosted_segment import DEFAULT_MAX_UPLOAD_AGE, HostedSegment, ReplicationLink
 from smq_broker.segments.journaling import create_journal
-from smq_broker.segments.manifest_files import FileLimit
 from smq_broker.segments.predecessors import StoredOutcomes, wait_for_predecessors
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.sealing import SegmentSealer

@@ -14,12 +14,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from smq_broker.manifests.writer import ManifestWriter
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import chunk_info
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import remove_journal
-from smq_broker.segments.manifest_writer import ManifestWriter
 from smq_broker.segments.payloads import batches_with_append_times
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable, Unavailable
@@ -178,7 +178,14 @@ class SegmentSealer:
                 hosted.successors = successors
                 machine.sealed(info.outcome)
         remove_journal(hosted)
-        self._manifests.enqueue(hosted)
+        self._enqueue_manifest(hosted)
+
+    def _enqueue_manifest(self, hosted: HostedSegment) -> None:
+        """Lets the writer write the manifest of a sealed segment, if this process knows all of its files."""
+        outcome = hosted.machine.outcome
+        manifest = hosted.files.take(outcome.end) if outcome is not None else None
+        if manifest is not None and not hosted.deleted:
+            self._manifests.enqueue(hosted.topic, manifest)
 
     def _run(self, hosted: HostedSegment, run: _SealRun) -> None:
         try:
@@ -198,7 +205,7 @@ class SegmentSealer:
                     if machine.state is not ReplicaState.SEALED:
                         machine.sealed(outcome)
                 remove_journal(hosted)
-                self._manifests.enqueue(hosted)
+                self._enqueue_manifest(hosted)
                 self._metrics.seals.inc()
                 hosted.log.info("seal.completed", end=outcome.end, producers=len(outcome.producers))
         except BaseException as error:

@@ -15,6 +15,7 @@ from smq_broker.journal.folder import FormerIncarnation, JournalFolder
 from smq_broker.journal.metrics import JournalMetrics
 from smq_broker.leader_client.locator import Locator
 from smq_broker.leader_client.reports import BrokerStatusReporter
+from smq_broker.manifests.writer import ManifestWriter
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.references.upload_checker import UploadChecker
@@ -24,7 +25,6 @@ from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import RestartPolicy, Spawn, ThreadSupervisor, spawn_daemon
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.manifest_writer import ManifestWriter
 from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from smq_broker.segments import manifest_writer
+from smq_broker.manifests import writer as manifest_writer
+from smq_broker.manifests.recorded_files import FileLimit, RecordedFiles
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.manifest_files import FileLimit, RecordedFiles
 from smq_broker.segments.payloads import Payload
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.model.entities import ChunkInfo, Topic
@@ -168,7 +168,7 @@ def test_a_manifest_that_cannot_be_written_is_given_up(primary: Primary, monkeyp
 
 def test_a_process_that_does_not_know_the_first_files_writes_no_manifest(primary: Primary) -> None:
     primary.write_chunks(2)
-    primary.hosted.files.forget()
+    primary.hosted.files.abandon()
     primary.write_chunks(1)
     primary.seal()
     assert primary.broker.manifests.wait_until_idle(0.0), "nothing is to be written"
@@ -203,7 +203,7 @@ def test_only_lists_without_a_gap_are_recorded() -> None:
     assert one.take(2) is None
 
 
-def test_a_segment_beyond_the_limit_forgets_its_files() -> None:
+def test_a_segment_beyond_the_limit_drops_its_files() -> None:
     store, limit = open_store("memory://"), FileLimit(2)
     files = RecordedFiles("s", "key", limit)
     chunks = [stored_chunk(store, first) for first in range(3)]

@@ -15,7 +15,6 @@ import structlog
 
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
-from smq_broker.segments.hosted_segment import HostedSegment
 from smq_core.errors import SmqError
 from smq_core.model.entities import Topic
 from smq_core.model.segment_manifest import SegmentManifest
@@ -51,15 +50,11 @@ class ManifestWriter:
         """Raises Unavailable if the system starts no more threads."""
         self._threads.start(Task("manifests", self._work, endless=True))
 
-    def enqueue(self, hosted: HostedSegment) -> None:
-        """Takes the manifest of a segment whose seal chunk exists, if this process knows all of its files."""
-        outcome = hosted.machine.outcome
-        manifest = hosted.files.take(outcome.end) if outcome is not None else None
-        if manifest is None or hosted.deleted:
-            return
+    def enqueue(self, topic: Topic, manifest: SegmentManifest) -> None:
+        """Takes the manifest of a segment whose seal chunk exists."""
         with self._changed:
             if len(self._queue) < MAX_WAITING:
-                self._queue.append(_Waiting(hosted.topic, manifest))
+                self._queue.append(_Waiting(topic, manifest))
                 self._changed.notify_all()
 
     def wait_until_idle(self, timeout: float) -> bool:

@@ -1,4 +1,4 @@
-"""What a broker remembers of the chunk files of its segments, so that it can write their manifests without a walk."""
+"""Records the chunk files of hosted segments, so that their manifests are written without a walk of the chain."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from smq_storage.chunks.chain import StoredChunk
 from smq_storage.tables.file_statistics import manifest_file
 
 MAX_FILES = 50_000
-"""How many files all segments of a process remember together, about 600 bytes each."""
+"""How many files are recorded for all segments of a process together, about 600 bytes each."""
 
 log = structlog.get_logger(__name__)
 
 
 class FileLimit:
-    """Counts the remembered files of all segments. Safe from many threads."""
+    """Counts the recorded files of all segments. Safe from many threads."""
 
     def __init__(self, limit: int = MAX_FILES) -> None:
         self._limit = limit
@@ -26,7 +26,7 @@ class FileLimit:
         self.used = 0
 
     def change(self, by: int) -> bool:
-        """Counts files that were added or forgotten. False if there are too many now."""
+        """Counts files that were added or dropped. False if there are too many now."""
         with self._lock:
             self.used += by
             return self.used <= self._limit
@@ -35,7 +35,7 @@ class FileLimit:
 class RecordedFiles:
     """The files of one segment that this process wrote, or read while it sealed. Safe from many threads.
 
-    If there are too many, the segment forgets its files. Then the leader walks the chain instead.
+    If there are too many, its files are dropped. Then the leader walks the chain instead.
     """
 
     def __init__(self, segment: str, key: str, limit: FileLimit) -> None:
@@ -53,26 +53,26 @@ class RecordedFiles:
         except Exception:
             # Nothing may keep a chunk from being counted as written.
             log.exception("manifest.file_not_recorded", path=chunk.path)
-            self.forget()
+            self.abandon()
             return
         with self._lock:
             before = len(self._draft)
             self._draft.add(file)
             if not self._limit.change(len(self._draft) - before):
-                self._forget()
+                self._drop_all()
 
     def take(self, end: int) -> SegmentManifest | None:
-        """The manifest of the segment, sealed at ``end``, if every file is known. Nothing is remembered any more."""
+        """The manifest of the segment, sealed at ``end``, if every file is known. Its files are dropped."""
         with self._lock:
             manifest = self._draft.manifest(end)
-            self._forget()
+            self._drop_all()
             return manifest
 
-    def forget(self) -> None:
+    def abandon(self) -> None:
         """Frees the memory, and takes no more files."""
         with self._lock:
-            self._forget()
+            self._drop_all()
 
-    def _forget(self) -> None:
+    def _drop_all(self) -> None:
         self._limit.change(-len(self._draft))
         self._draft.abandon()

@@ -1,0 +1,1 @@
+"""Segment manifests: the chunk files that a broker records, and the writer of their lists."""
