@@ -311,8 +311,8 @@ class Producer:
         their rows sorted by partition. Only then anything is published, file by file in the given order, so if one file
         is wrong, nothing is in the log. The receipt has the ranges of offsets of each file.
 
-        Raises InvalidRequest (no Parquet file, no such key column) and SchemaMismatch with the name of the file,
-        StoreUnavailable, Overloaded, ProducerFenced.
+        Raises InvalidRequest (no Parquet file, a file that is given twice, no such key column) and SchemaMismatch with
+        the name of the file, StoreUnavailable, Overloaded, ProducerFenced.
         """
         if self._closed:
             raise InvalidRequest("the producer is closed")

@@ -128,11 +128,10 @@ def partition_by_segment(
 def _split_upload(sub_batch: SubBatch, batch: UploadedRows, route: RoutingTable) -> list[tuple[Segment, SubBatch]]:
     """Splits between partitions of the file. A segment gets several parts if others have partitions between its own."""
     parts: list[tuple[Segment, SubBatch]] = []
-    left, before = sub_batch.cost, batch.first
+    left = sub_batch.cost
     for number, part in batch.runs(route.table[batch.partitions]):
         cost = left if part.stop == batch.stop else sub_batch.cost * (part.stop - part.first) // len(batch.partitions)
         left -= cost
-        rows = np.arange(part.first, part.stop) if sub_batch.rows is None else sub_batch.rows[part.first - before :]
-        rows = rows[: part.stop - part.first]
+        rows = np.arange(part.first, part.stop)
         parts.append((route.segments[number], replace(sub_batch, batch=part, rows=rows, cost=cost)))
     return parts

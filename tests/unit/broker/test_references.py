@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from smq_broker.streams.tail import tail_frames
-from smq_core.errors import InvalidRequest, ReferenceRejected, StoreUnavailable, Unavailable
+from smq_core.errors import CorruptChunk, InvalidRequest, ReferenceRejected, StoreUnavailable, Unavailable
 from smq_core.model.entities import SECOND
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, reference_from_pb, reference_to_pb
 from smq_storage.catalog import paths
+from smq_storage.object_store.json_codec import to_json
+from smq_storage.uploads.upload_format import KEY
 from smq_storage.uploads.uploaded_files import ReferencedRows, read_referenced_rows
 from support.data import uploads
 from support.data.raw_flight import rows
@@ -43,6 +46,23 @@ class Brokers(JournaledBrokers):
         if footer:
             upload = uploads.write(self.store, self.topic.uid, name, messages, replace(upload.footer, **footer))
         return upload
+
+    def write_file(self, name: str, table: pa.Table, **options: Any) -> Reference:
+        """A reference to a file that a program of its own wrote, with a true footer of an upload."""
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(sink, table.schema, **options) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata({KEY: to_json(self.upload.footer).decode()})
+        data = sink.getvalue()
+        etag = self.store.put(paths.uploaded_file(self.topic.uid, name), data)
+        return replace(self.reference(), upload=name, etag=etag, bytes=data.size)
+
+    def upload_data(self) -> bytes:
+        return bytes(self.store.get(paths.uploaded_file(self.topic.uid, self.upload.name)).data)
+
+    def write_bytes(self, name: str, data: bytes) -> Reference:
+        etag = self.store.put(paths.uploaded_file(self.topic.uid, name), data)
+        return replace(self.reference(), upload=name, etag=etag)
 
     def produce(self, name: str = "p") -> ProducerClient:
         return self.brokers[0].produce(self.topic, self.segment, name)
@@ -205,7 +225,45 @@ BAD: dict[str, tuple[str, Callable[[Brokers], Reference]]] = {
         "footer",
         lambda it: it.write_upload("o.parquet", partitions=((5, 2), (1, 2), (9, 2))).reference(ALL),
     ),
+    "a file in a folder": ("upload", lambda it: replace(it.reference(), upload="other/u.parquet")),
+    "no Parquet": ("upload", lambda it: it.write_bytes("n.parquet", b"no Parquet at all")),
+    "an empty file": ("upload", lambda it: it.write_bytes("n.parquet", b"")),
+    "a file that was cut off": ("upload", lambda it: it.write_bytes("n.parquet", it.upload_data()[:-9])),
+    "Parquet that is no upload": ("upload", lambda it: it.write_bytes("n.parquet", plain_parquet(it.upload.table))),
+    "a column too few": (
+        "columns",
+        lambda it: it.write_file("o.parquet", it.upload.table.drop_columns(["headers"])),
+    ),
+    "a column of another type": (
+        "columns",
+        lambda it: it.write_file("o.parquet", with_text_values(it.upload.table)),
+    ),
+    "no statistics": ("footer", lambda it: it.write_file("o.parquet", it.upload.table, write_statistics=False)),
+    "more rows than its footer says": (
+        "footer",
+        lambda it: it.write_file("o.parquet", pa.concat_tables([it.upload.table] * 2)),
+    ),
+    "rows beyond the partitions of its footer": (
+        "footer",
+        lambda it: it.write_file("o.parquet", with_last_partition(it.upload.table, 10)),
+    ),
 }
+
+
+def plain_parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return sink.getvalue().to_pybytes()
+
+
+def with_text_values(table: pa.Table) -> pa.Table:
+    at = table.schema.get_field_index("value")
+    return table.set_column(at, "value", table.column("value").cast(pa.string()))
+
+
+def with_last_partition(table: pa.Table, partition: int) -> pa.Table:
+    partitions = [*table.column("partition").to_pylist()[:-1], partition]
+    return table.set_column(0, table.schema.field(0), pa.array(partitions, pa.int32()))
 
 
 @pytest.mark.parametrize(("field", "make"), BAD.values(), ids=BAD.keys())
@@ -227,11 +285,29 @@ def test_a_bad_reference_is_rejected_and_the_stream_goes_on(
     assert brokers.values() == [b"a", b"b", *VALUES]
 
 
-def test_a_file_that_is_no_upload_is_rejected(brokers: Brokers) -> None:
-    etag = brokers.store.put(paths.uploaded_file(brokers.topic.uid, "n.parquet"), b"no Parquet")
+def test_rows_outside_of_the_stated_range_are_found_by_the_reader(brokers: Brokers) -> None:
+    """The middle rows are not what the file's footer and statistics say, and a broker reads no rows."""
+    partitions = [1, 9, 5, 5, 1, 9]
+    table = brokers.upload.table.set_column(0, brokers.upload.table.schema.field(0), pa.array(partitions, pa.int32()))
+    lying = brokers.write_file("o.parquet", table)
+    part = brokers.upload.reference(KeyRange(5, 6))
     producer = brokers.produce()
-    publish(producer, 0, replace(brokers.reference(), upload="n.parquet", etag=etag))
-    assert "not a Parquet file" in rejection(producer).message
+    publish(producer, 0, replace(part, upload="o.parquet", etag=lying.etag))
+    publish(producer, 1, replace(brokers.upload.reference(KeyRange(1, 2)), upload="o.parquet", etag=lying.etag))
+    producer.wait_acked(1)
+    brokers.brokers[0].seal(brokers.topic, brokers.segment)
+    with pytest.raises(CorruptChunk, match=r"o\.parquet.*partitions 1 to 9 were published as 1 to 1"):
+        brokers.values()
+
+
+def test_a_reference_that_is_sent_twice_is_in_the_log_once(brokers: Brokers) -> None:
+    producer = brokers.produce()
+    publish(producer, 0, brokers.reference())
+    publish(producer, 0, brokers.reference())
+    send(producer, 1, b"b")
+    assert producer.wait_acked(1) == 6 and producer.acked[0] == 0
+    brokers.brokers[0].seal(brokers.topic, brokers.segment)
+    assert brokers.values() == [*VALUES, b"b"]
 
 
 def test_an_old_upload_is_rejected_and_a_repeat_is_not(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment
+from smq.producing.uploads.uploaded_rows import PartitionIndex, UploadedFile, UploadedRows
 from smq_core.model.entities import Durability, Phase, Replica, Segment
 from smq_core.model.keyspace import KeyRange
 
@@ -56,6 +57,35 @@ def test_every_row_lands_once_in_its_segment_and_in_order_also_when_cut_again(
             rows += own
         assert sorted(rows) == list(range(len(row_partitions)))
         assert sum(part.cost for _, part in cuts) == 1000, "the budget gets back what was taken"
+
+
+@settings(max_examples=300, deadline=None)
+@given(full_layouts(), full_layouts(1), st.lists(st.integers(0, PARTITIONS - 1), min_size=1, max_size=40))
+def test_an_upload_is_published_by_row_ranges_also_when_it_is_split_again(
+    first: list[Segment], second: list[Segment], row_partitions: list[int]
+) -> None:
+    in_file = np.array(sorted(row_partitions), np.int32)
+    file = UploadedFile("u.parquet", "e", 1000, 0, PartitionIndex.of(in_file, np.arange(len(in_file))))
+    state = DeliveryState(len(file.index.partitions), threading.Lock())
+    whole = SubBatch(UploadedRows.all_of(file), state, None, cost=1000, created_at=0.0)
+    parts = partition_by_segment(whole, RoutingTable.of(first, PARTITIONS))
+    again = [two for _, part in parts for two in partition_by_segment(part, RoutingTable.of(second, PARTITIONS))]
+    for cuts in (parts, again):
+        rows: list[int] = []
+        outcomes: list[int] = []
+        for target, part in cuts:
+            assert isinstance(part.batch, UploadedRows)
+            reference = part.batch.reference()
+            own = in_file[reference.first_row : reference.stop_row]
+            assert (reference.partition_min, reference.partition_max) == (own[0], own[-1])
+            assert all(partition in target.range for partition in own)
+            rows += range(reference.first_row, reference.stop_row)
+            indices = range(len(file.index.partitions)) if part.rows is None else part.rows.tolist()
+            assert [file.index.partitions[i] for i in indices] == sorted(set(own)), "the receipt is of these partitions"
+            outcomes += indices
+        assert rows == list(range(len(in_file)))
+        assert outcomes == list(range(len(file.index.partitions)))
+        assert sum(part.cost for _, part in cuts) == 1000
 
 
 def test_one_segment_is_not_copied() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, TypeAlias
 
@@ -34,6 +34,26 @@ class ParquetSource:
         if hasattr(source, "read") and hasattr(source, "seek"):
             return ParquetSource(str(getattr(source, "name", f"files[{number}]")), source)
         raise InvalidRequest(f"files[{number}] must be a path or a binary file, not {type(source).__name__}")
+
+    @staticmethod
+    def of_all(sources: Sequence[Source]) -> list[ParquetSource]:
+        """Raises InvalidRequest if one is no file, or if a file is given twice."""
+        found = [ParquetSource.of(source, number) for number, source in enumerate(sources)]
+        numbers: dict[str | int, int] = {}
+        for number, it in enumerate(found):
+            first = numbers.setdefault(it._identity(), number)
+            if first != number:
+                raise InvalidRequest(
+                    f"files[{number}] is the same file as files[{first}], {it.name}: its rows would be in the log "
+                    "twice. Name it once, or publish it again with another call"
+                )
+        return found
+
+    def _identity(self) -> str | int:
+        """Equal for two sources of one file."""
+        if isinstance(self.source, (str, os.PathLike)):
+            return os.path.realpath(self.source)
+        return id(self.source)
 
     def check(self, encoder: BatchEncoder, key: str | None) -> None:
         """Whether it is a Parquet file with fitting columns. Its values are checked when they are read.

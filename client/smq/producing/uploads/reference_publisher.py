@@ -77,7 +77,7 @@ class ReferencePublisher:
 
     def publish_files(self, files: Sequence[Source], key: str | None) -> Delivery[FilesReceipt]:
         """As :meth:`smq.Producer.publish_files`."""
-        sources = [ParquetSource.of(source, number) for number, source in enumerate(files)]
+        sources = ParquetSource.of_all(files)
 
         def parts(encoder: BatchEncoder) -> Parts[int]:
             for source in sources:

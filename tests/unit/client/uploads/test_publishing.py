@@ -222,6 +222,22 @@ def test_a_put_without_an_answer_is_repeated_under_another_name(
     assert driven.references[0].upload.startswith(f"{producer.producer_id}-0-2-")
 
 
+def test_an_upload_that_never_ends_publishes_nothing_and_the_producer_goes_on(
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploader, "MIN_BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(producer._references, "_timeout", 0.0)
+    topic.files = FlakyStore(topic.files, *[StoreStateUnknown("no answer")] * 5)  # type: ignore[assignment]
+    with pytest.raises(smq.StoreUnavailable, match="no answer"):
+        producer.write(keyed(10), by_reference=True)
+    assert DrivenStream.opened_streams == []
+    after = producer.send(b"after")
+    (driven,) = streams_of(topic.first)
+    eventually(lambda: driven.written == [0])
+    driven.ack(0, 0)
+    assert after.result(HANG_GUARD).offset == 0 and driven.references == []
+
+
 def test_refused_credentials_are_not_tried_again(producer: Producer, topic: TopicInMemory) -> None:
     topic.files = FlakyStore(topic.files, StoreDenied("no"))  # type: ignore[assignment]
     with pytest.raises(StoreDenied):
@@ -263,31 +279,43 @@ def test_files_are_published_in_parts(
     assert receipt.files[2].ranges == (smq.PublishedRange(topic.first.name, 3000, 10),)
 
 
-def test_a_bad_file_publishes_nothing(
-    producer: Producer, topic: TopicInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good = parquet(tmp_path / "good.parquet", keyed(10))
-    empty, text = tmp_path / "empty.parquet", tmp_path / "text.parquet"
+def bad_files(folder: Path) -> Iterator[tuple[list[Any], type[smq.SmqError], str]]:
+    """Files of one call, the error and what it says."""
+    good = parquet(folder / "good.parquet", keyed(10))
+    empty, text, cut = (folder / f"{name}.parquet" for name in ("empty", "text", "cut"))
     empty.write_bytes(b"")
     text.write_text("no Parquet at all")
-    other = parquet(tmp_path / "other.parquet", pa.table({"value": [b"v"], "more": [1]}))
-    cut = tmp_path / "cut.parquet"
     cut.write_bytes(Path(good).read_bytes()[:-20])
-    for bad, error, what in [
-        (empty, smq.InvalidRequest, "is not a Parquet file"),
-        (text, smq.InvalidRequest, "is not a Parquet file"),
-        (cut, smq.InvalidRequest, "is not a Parquet file"),
-        (tmp_path / "missing.parquet", smq.InvalidRequest, "there is no file"),
-        (other, SchemaMismatch, "more"),
-    ]:
-        with pytest.raises(error, match=what) as raised:
-            producer.publish_files([good, bad])
-        assert str(bad) in raised.value.message
+    for bad in (empty, text, cut):
+        yield [good, bad], smq.InvalidRequest, f"{bad.name} is not a Parquet file"
+    yield [good, folder / "missing.parquet"], smq.InvalidRequest, "there is no file .*missing.parquet"
+    yield [good, folder], smq.InvalidRequest, folder.name
+    yield [good, 7], smq.InvalidRequest, r"files\[1\] must be a path"
+    other = parquet(folder / "other.parquet", pa.table({"value": [b"v"], "more": [1]}))
+    yield [good, other], SchemaMismatch, "other.parquet.*more"
+    yield [good, Path(good)], smq.InvalidRequest, r"files\[1\] is the same file as files\[0\]"
+    linked = folder / "linked.parquet"
+    linked.symlink_to(good)
+    yield [linked, text, good], smq.InvalidRequest, r"files\[2\] is the same file as files\[0\]"
+    opened = io.BytesIO(Path(good).read_bytes())
+    yield [opened, good, opened], smq.InvalidRequest, r"files\[2\] is the same file as files\[0\]"
+
+
+def test_a_bad_file_publishes_nothing_and_the_producer_goes_on(
+    producer: Producer, topic: TopicInMemory, tmp_path: Path
+) -> None:
+    for files, error, what in bad_files(tmp_path):
+        with pytest.raises(error, match=what):
+            producer.publish_files(files)
+    good = str(tmp_path / "good.parquet")
     with pytest.raises(smq.InvalidRequest, match=r"no column 'id'.*"):
         producer.publish_files([good], key="id")
-    with pytest.raises(smq.InvalidRequest, match=r"files\[0\] must be a path"):
-        producer.publish_files([7])  # type: ignore[list-item]
     assert uploads(topic) == [] and DrivenStream.opened_streams == []
+    delivery = producer.publish_files([good])
+    (driven,) = streams_of(topic.first)
+    eventually(lambda: driven.written == [0])
+    driven.ack(0, 0)
+    assert delivery.result(HANG_GUARD).rows == 10
 
 
 def test_a_bad_value_deep_in_a_file_publishes_nothing(
