@@ -266,7 +266,7 @@ class JournalIncomplete(SmqError):
 
 @dataclass(eq=False, kw_only=True)
 class DataLost(SmqError):
-    """Messages are gone: removed by retention before they were read, or lost with all replicas.
+    """Messages are gone: removed by retention before they were read, lost with all replicas, or in a file that is gone.
 
     They are possibly gone if not ``certain``.
     """
@@ -278,6 +278,8 @@ class DataLost(SmqError):
     """The offset after the last one that is known to be gone; None if all from ``start`` on are."""
     at_least: bool = False
     """Messages from ``stop`` on may be gone, too: nobody knows how many were acked."""
+    path: str = ""
+    """The file that had the messages, if it alone is gone or was altered."""
 
     @property
     def certain(self) -> bool:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import broker, cli, client, manifests, operator, schemas, storage
+from . import broker, cli, client, manifests, operator, references, schemas, storage
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
 
@@ -21,6 +21,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "broker": broker.MUTATIONS,
     "operator": operator.MUTATIONS,
     "manifests": manifests.MUTATIONS,
+    "references": references.MUTATIONS,
     "schemas": schemas.MUTATIONS,
     "client": client.MUTATIONS,
     "cli": cli.MUTATIONS,

@@ -210,7 +210,7 @@ class Fetcher:
                 log.warning("reading %s: %s", self.segment, error.message)
                 if not paths.is_upload(file.path):
                     return self._report_removed(self._sealed.end)
-                if not self._put_loss(file.end):
+                if not self._put_loss(file.end, file.path):
                     return False
         if self._stop.is_set():
             return False
@@ -288,14 +288,14 @@ class Fetcher:
                     self._stream.touch()
         except DataLost as error:
             log.warning("reading %s: %s", self.segment, error.message)
-            if not self._put_loss(referenced.end):
+            if not self._put_loss(referenced.end, referenced.path):
                 return False
         self._at_boundary = True  # an entry with a reference is a chunk of its own
         return True
 
-    def _put_loss(self, end: int) -> bool:
-        """Reports that an upload is gone, and goes on after it. False: it was stopped."""
-        if not self._buffer.put(self, FetchedLoss(self.position, end)):
+    def _put_loss(self, end: int, file: str) -> bool:
+        """Reports that an upload is gone or altered, and goes on after it. False: it was stopped."""
+        if not self._buffer.put(self, FetchedLoss(self.position, end, file=file)):
             return False
         self.position = end
         return True

@@ -30,11 +30,13 @@ class FetchedLoss:
     """Offsets that were written and no longer exist; ``stop`` is None if their end is not known.
 
     ``at_least``: those from ``stop`` on may be lost, too. If it equals ``start``, it is not known whether any was lost.
+    ``file`` is the path of the file that had them, if it alone is gone or was altered.
     """
 
     start: int
     stop: int | None
     at_least: bool = False
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import replace
 
 from smq.consuming.prefetch_buffer import FetchedLoss
 from smq_core.errors import DataLost
@@ -50,7 +51,7 @@ def _beyond(loss: FetchedLoss, known: list[FetchedLoss]) -> FetchedLoss | None:
     upto = max(it.stop or 0 for it in covering)
     open_ended = any(it.at_least for it in covering)
     if loss.stop > upto:
-        return FetchedLoss(max(loss.start, upto), loss.stop, loss.at_least)
+        return replace(loss, start=max(loss.start, upto))
     return FetchedLoss(upto, upto, True) if loss.at_least and not open_ended else None
 
 
@@ -66,11 +67,16 @@ def data_lost(segment: str, loss: FetchedLoss) -> DataLost:
     else:
         upto = f"{start}..{stop - 1}" if stop is not None else f"from {start} on"
         more = ", and possibly more after them," if loss.at_least else ""
-        message = (
-            f"messages {upto} of {segment}{more} are gone: retention removed them before they were read, or all "
-            "replicas of the segment were lost"
-        )
-    return DataLost(f"{message}. {advice}", segment=segment, start=start, stop=stop, at_least=loss.at_least)
+        message = f"messages {upto} of {segment}{more} are gone: {_cause(loss)}"
+    return DataLost(
+        f"{message}. {advice}", segment=segment, start=start, stop=stop, at_least=loss.at_least, path=loss.file
+    )
+
+
+def _cause(loss: FetchedLoss) -> str:
+    if loss.file:
+        return f"their file {loss.file} was deleted or altered"
+    return "retention removed them before they were read, or all replicas of the segment were lost"
 
 
 def loss_for_reader(position: int, lost: LostRange | None) -> FetchedLoss | None:

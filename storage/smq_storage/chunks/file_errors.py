@@ -12,16 +12,20 @@ from smq_storage.object_store.store import EtagMismatch, ObjectMissing
 
 
 @contextmanager
-def name_file_errors(path: str, etag: str, lost: Callable[[], DataLost]) -> Iterator[None]:
+def name_file_errors(
+    path: str, etag: str, lost: Callable[[], DataLost], altered: Callable[[], DataLost] | None = None
+) -> Iterator[None]:
     """Raises ``lost()`` if the file is gone, and CorruptChunk if it is not the one with this etag or is damaged.
 
-    Errors of the store pass as they are.
+    With ``altered`` another etag raises ``altered()``. Errors of the store pass as they are.
     """
     try:
         yield
     except ObjectMissing:
         raise lost() from None
     except EtagMismatch:
+        if altered is not None:
+            raise altered() from None
         raise _corrupt(path, f"it was altered, because its etag is not {etag} any more") from None
     except CorruptChunk as error:
         raise _corrupt(path, error.message) from None

@@ -87,23 +87,24 @@ def read_referenced_rows(
     """Yields the messages ``start .. stop - 1``, some row groups at a time, as ``(first offset, table)``.
 
     The tables have the columns of a chunk of the upload's schema version, or those of ``columns`` that it has. One GET
-    reads the end of the file, and others the wanted columns of each part. Raises DataLost if the file is gone,
-    CorruptChunk if it was altered or is damaged, both with the file's name, and StoreUnavailable.
+    reads the end of the file, and others the wanted columns of each part. Raises DataLost if the file is gone or was
+    altered, CorruptChunk if it never had such rows, both with the file's name, and StoreUnavailable.
     """
     start, stop = max(start, referenced.first), min(referenced.end, referenced.end if stop is None else stop)
     to_row = referenced.first_row - referenced.first
     path = referenced.path
 
-    def lost() -> DataLost:
+    def lost(what: str) -> DataLost:
         return DataLost(
-            f"the file {path} is gone, with the messages {referenced.first} to {referenced.end - 1} of "
-            f"{referenced.segment}",
+            f"the file {path} {what}: the messages {referenced.first} to {referenced.end - 1} of {referenced.segment} "
+            "were in it",
             segment=referenced.segment,
             start=start,
             stop=referenced.end,
+            path=path,
         )
 
-    with name_file_errors(path, referenced.etag, lost):
+    with name_file_errors(path, referenced.etag, lambda: lost("is gone"), lambda: lost("was altered")):
         tail = read_tail(store, path, referenced.etag)
         footer = decode_footer(tail.data)
         if footer.num_rows < stop + to_row:

@@ -184,6 +184,7 @@ def test_a_deleted_upload_is_reported_with_its_name(
     with client.consumer(topic) as consumer, pytest.raises(DataLost) as raised:
         read_back(consumer, 600)
     assert (raised.value.start, raised.value.stop) == (0, 300)
+    assert raised.value.path.endswith(first.name) and first.name in raised.value.message
     with client.consumer(topic, on_loss="skip") as consumer:
         batches = read_back(consumer, 300)
     assert batches[0].first_offset == 300 and sum(map(len, batches)) == 300

@@ -35,6 +35,7 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.store import Store, open_store
 from smq_storage.tables.manifests import write_manifest
+from support.data import uploads
 from support.data.stored_segment import manifest_of_chain
 from support.in_memory.brokers import batch_of
 from support.waiting import eventually
@@ -121,6 +122,15 @@ class TopicInMemory:
         info = ChunkInfo(segment.name, first, len(appended), "w", f"n{first}")
         times = pa.array(appended, pa.timestamp("us", "UTC"))
         self.chain(segment).put(info, [(batch_of(len(appended), segment.range.start), times)], chunk_schema())
+
+    def put_reference(self, segment: Segment, first: int, rows: int, appended: int) -> str:
+        """An upload with so many rows, and the reference chunk that publishes them. Returns the upload's path."""
+        messages = pa.Table.from_batches([batch_of(rows, segment.range.start)])
+        upload = uploads.write(self.files, "uid", f"u{first}.parquet", messages)
+        reference = upload.reference(segment.range)
+        info = ChunkInfo(segment.name, first, rows, "w", f"n{first}", reference=reference, appended=appended)
+        self.chain(segment).put(info, [], chunk_schema())
+        return paths.uploaded_file("uid", upload.name)
 
     def put_seal(self, segment: Segment, end: int, lost: LostRange | None = None) -> None:
         self.chain(segment).put_seal(ChunkInfo(segment.name, end, 0, "w", "seal", sealed=True, lost=lost))

@@ -221,6 +221,14 @@ BAD: dict[str, tuple[str, Callable[[Brokers], Reference]]] = {
         "footer",
         lambda it: it.write_upload("o.parquet", partitions=((1, 1), (5, 3), (10, 2))).reference(ALL),
     ),
+    "a newer schema": (
+        "schema_version",
+        lambda it: replace(it.write_upload("o.parquet", schema_version=1).reference(ALL), schema_version=1),
+    ),
+    "a footer with a partition twice": (
+        "footer",
+        lambda it: it.write_upload("o.parquet", partitions=((1, 1), (1, 1), (5, 2), (9, 2))).reference(ALL),
+    ),
     "a footer out of order": (
         "footer",
         lambda it: it.write_upload("o.parquet", partitions=((5, 2), (1, 2), (9, 2))).reference(ALL),
@@ -298,6 +306,17 @@ def test_rows_outside_of_the_stated_range_are_found_by_the_reader(brokers: Broke
     brokers.brokers[0].seal(brokers.topic, brokers.segment)
     with pytest.raises(CorruptChunk, match=r"o\.parquet.*partitions 1 to 9 were published as 1 to 1"):
         brokers.values()
+
+
+def test_a_file_that_was_deleted_since_its_footer_was_read_is_rejected(brokers: Brokers) -> None:
+    producer = brokers.produce()
+    publish(producer, 0, brokers.reference())
+    producer.wait_acked(0)
+    brokers.store.delete(paths.uploaded_file(brokers.topic.uid, brokers.upload.name))
+    publish(producer, 1, brokers.reference())
+    assert "there is no such file" in rejection(producer).message
+    send(producer, 1, b"b", rejections=1)
+    assert producer.wait_acked(1) == 6
 
 
 def test_a_reference_that_is_sent_twice_is_in_the_log_once(brokers: Brokers) -> None:

@@ -13,6 +13,7 @@ import pytest
 from smq.consuming import fetcher as fetcher_module
 from smq.consuming.fetcher import Fetcher, FetchPlan
 from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
+from smq.consuming.reader_losses import data_lost
 from smq.consuming.tail_stream import TailFrame
 from smq_core.errors import CorruptChunk, NotHosted, SmqError, StoreUnavailable, Unreachable
 from smq_core.model.entities import Replica
@@ -251,6 +252,26 @@ def test_a_file_of_the_manifest_that_is_gone_is_reported_as_lost(bench: Bench) -
     bench.topic.files.delete(bench.topic.chain(bench.segment).path(3))
     bench.fetch(1)
     assert ranges(bench.rest()) == [(1, 3), FetchedLoss(3, 6), SegmentEnd(6)]
+
+
+@pytest.mark.parametrize("altered", [False, True])
+def test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name(bench: Bench, altered: bool) -> None:
+    bench.topic.put_chunk(bench.segment, 0, [1, 2])
+    path = bench.topic.put_reference(bench.segment, 2, 3, appended=3)
+    bench.topic.put_reference(bench.segment, 5, 2, appended=4)
+    bench.topic.put_seal(bench.segment, 7)
+    bench.topic.seal(bench.segment, 7, bench.topic.segment(1, predecessors=(bench.segment.name,)))
+    if bench.manifests:
+        bench.topic.name_manifest(bench.segment)
+    if altered:
+        bench.topic.files.put(path, b"another file")
+    else:
+        bench.topic.files.delete(path)
+    bench.fetch()
+    items = bench.rest()
+    assert ranges(items) == [(0, 2), FetchedLoss(2, 5, file=path), (5, 7), SegmentEnd(7)]
+    error = data_lost(bench.segment.name, FetchedLoss(2, 5, file=path))
+    assert (error.path, error.start, error.stop) == (path, 2, 5) and path in error.message
 
 
 def test_a_file_that_is_not_the_one_of_the_manifest_ends_reading_with_its_name(bench: Bench) -> None:

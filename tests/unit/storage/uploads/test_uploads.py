@@ -149,13 +149,14 @@ def test_a_file_that_is_gone_is_lost_data(store: Store):
     with pytest.raises(DataLost, match=rf"the file {rows.path} is gone") as raised:
         list(read_referenced_rows(store, rows, rows.first + 5))
     assert (raised.value.segment, raised.value.start, raised.value.stop) == ("s", rows.first + 5, rows.end)
+    assert raised.value.path == rows.path
 
 
 def test_a_file_that_was_replaced_is_named(store: Store):
     upload = uploads.write(store, UID, "u.parquet", messages())
     rows = referenced(upload, KeyRange(0, 4))
     uploads.write(store, UID, "u.parquet", messages(ROWS - 1))
-    with pytest.raises(CorruptChunk, match="was altered") as raised:
+    with pytest.raises(DataLost, match=f"{rows.path} was altered") as raised:
         list(read_referenced_rows(store, rows))
     assert raised.value.path == rows.path
 
@@ -167,7 +168,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_named(store: Store, monkeyp
     reading = read_referenced_rows(store, rows)
     next(reading)
     store.put(rows.path, b"x" * upload.size)
-    with pytest.raises(CorruptChunk, match="was altered"):
+    with pytest.raises(DataLost, match="was altered"):
         list(reading)
 
 

@@ -1,0 +1,375 @@
+"""Broken rules of publishing by reference: what producers upload, what brokers check, what readers find."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+PARTITIONING = "client/smq/producing/partitioning.py"
+TEST_PARTITIONING = "tests/unit/client/test_partitioning.py"
+SPLIT_AGAIN = f"{TEST_PARTITIONING}::test_an_upload_is_published_by_row_ranges_also_when_it_is_split_again"
+ROWS = "client/smq/producing/uploads/uploaded_rows.py"
+DELIVERY = "client/smq/producing/uploads/upload_delivery.py"
+UPLOADER = "client/smq/producing/uploads/uploader.py"
+PUBLISHER = "client/smq/producing/uploads/reference_publisher.py"
+FILES = "client/smq/producing/uploads/parquet_files.py"
+VERSIONS = "client/smq/producing/sub_batch_versions.py"
+SENDER = "client/smq/producing/segment_sender.py"
+FETCHER = "client/smq/consuming/fetcher.py"
+TEST_PUBLISHING = "tests/unit/client/uploads/test_publishing.py"
+TEST_FETCHER = "tests/unit/client/test_fetcher.py"
+PLANNING = "core/smq_core/replica/chunk_planning.py"
+REPLICA = "core/smq_core/replica/segment_replica.py"
+TEST_CORE = "tests/unit/core/replica/test_references.py"
+RULES = "broker/smq_broker/references/rules.py"
+CHECKER = "broker/smq_broker/references/upload_checker.py"
+STREAM = "broker/smq_broker/streams/producer.py"
+TAIL = "broker/smq_broker/streams/tail.py"
+TEST_BROKER = "tests/unit/broker/test_references.py"
+RANGES = "storage/smq_storage/chunks/parquet_ranges.py"
+READING = "storage/smq_storage/uploads/uploaded_files.py"
+FORMAT = "storage/smq_storage/uploads/upload_format.py"
+TEST_STORAGE = "tests/unit/storage/uploads/test_uploads.py"
+
+
+def rejected(*cases: str) -> tuple[str, ...]:
+    """The cases of the table of bad references."""
+    return tuple(f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_stream_goes_on[{case}]" for case in cases)
+
+
+MUTATIONS = (
+    # ---- producers
+    Mutation(
+        "resolve_the_first_partitions_of_a_range_that_is_split_again",
+        "The receipt of a range that is split again is of its own partitions.",
+        PARTITIONING,
+        "rows = np.arange(part.first, part.stop)",
+        "rows = np.arange(part.first - batch.first, part.stop - batch.first)",
+        (SPLIT_AGAIN,),
+    ),
+    Mutation(
+        "keep_what_is_left_of_the_cost_of_an_upload",
+        "All parts of an upload together give its whole cost back.",
+        PARTITIONING,
+        "cost = left if part.stop == batch.stop else sub_batch.cost * (part.stop",
+        "cost = sub_batch.cost * (part.stop",
+        (SPLIT_AGAIN,),
+    ),
+    Mutation(
+        "refer_to_the_first_row_of_the_file",
+        "A reference names the first row of its range.",
+        ROWS,
+        "first_row=int(index.starts[self.first]),",
+        "first_row=0,",
+        (SPLIT_AGAIN, f"{TEST_PUBLISHING}::test_after_a_split_the_same_file_is_published_by_row_ranges"),
+    ),
+    Mutation(
+        "count_offsets_from_the_first_row_of_the_file",
+        "The offsets of a range begin at its own first row.",
+        DELIVERY,
+        "return first + starts[rows] - starts[rows[0]]",
+        "return first + starts[rows]",
+        (f"{TEST_PUBLISHING}::test_a_receipt_finds_each_row_of_the_table",),
+    ),
+    Mutation(
+        "repeat_an_upload_under_its_name",
+        "An upload is repeated under another name, because the PUT before may still be applied.",
+        UPLOADER,
+        'name = f"{self._prefix}-{attempt}-{uuid.uuid4().hex}.parquet"',
+        'name = f"{self._prefix}-1-{uuid.uuid4().hex}.parquet"',
+        (f"{TEST_PUBLISHING}::test_a_put_without_an_answer_is_repeated_under_another_name",),
+    ),
+    Mutation(
+        "repeat_an_upload_that_is_denied",
+        "An upload that the store denies is not repeated.",
+        UPLOADER,
+        "            except StoreDenied:\n                raise\n",
+        "",
+        (f"{TEST_PUBLISHING}::test_refused_credentials_are_not_tried_again",),
+    ),
+    Mutation(
+        "publish_uploads_of_an_older_schema",
+        "Rows are uploaded again if the schema changes meanwhile.",
+        PUBLISHER,
+        "if encoder is self._encoder():",
+        "if encoder is not None:",
+        (f"{TEST_PUBLISHING}::test_a_schema_that_changes_during_the_upload_is_followed",),
+    ),
+    Mutation(
+        "upload_before_all_files_are_checked",
+        "All files of a call are checked before the first one is uploaded.",
+        PUBLISHER,
+        "                source.check(encoder, key)\n",
+        "                pass\n",
+        (f"{TEST_PUBLISHING}::test_a_bad_file_publishes_nothing_and_the_producer_goes_on",),
+    ),
+    Mutation(
+        "publish_a_file_twice",
+        "A file that is given twice in one call is refused.",
+        FILES,
+        "if first != number:",
+        "if False:",
+        (f"{TEST_PUBLISHING}::test_a_bad_file_publishes_nothing_and_the_producer_goes_on",),
+    ),
+    Mutation(
+        "reshape_an_upload",
+        "The columns of an upload are what they are, so its references fail when the schema changes.",
+        VERSIONS,
+        "if isinstance(sub_batch.batch, UploadedRows):",
+        "if False:",
+        (f"{TEST_PUBLISHING}::test_a_reference_of_an_older_schema_fails_alone",),
+    ),
+    Mutation(
+        "send_references_to_any_broker",
+        "A broker that has not said that it takes references gets none.",
+        SENDER,
+        "elif stream.takes_references:",
+        "elif True:",
+        (f"{TEST_PUBLISHING}::test_a_broker_that_knows_no_references_gets_none",),
+    ),
+    # ---- the log
+    Mutation(
+        "let_a_reference_follow_rows_in_a_chunk",
+        "The rows before a reference are a chunk of their own.",
+        PLANNING,
+        "if taken and (is_reference or size > max_bytes):",
+        "if taken and size > max_bytes:",
+        (
+            f"{TEST_CORE}::test_a_reference_is_a_chunk_of_its_own",
+            f"{TEST_CORE}::test_a_sealer_cuts_the_log_at_the_same_offsets",
+        ),
+    ),
+    Mutation(
+        "let_rows_follow_a_reference_in_a_chunk",
+        "The rows after a reference begin another chunk.",
+        PLANNING,
+        "        if is_reference:\n            break\n",
+        "",
+        (f"{TEST_CORE}::test_a_reference_is_a_chunk_of_its_own",),
+    ),
+    Mutation(
+        "flush_references_later",
+        "A reference that is acked is due at once, so that the collection of uploads finds it in the chain.",
+        REPLICA,
+        "            or self.has_reference_to_write\n",
+        "",
+        (
+            f"{TEST_CORE}::test_a_reference_and_what_is_before_it_are_due_once_it_is_acked",
+            f"{TEST_BROKER}::test_what_is_before_a_reference_is_flushed_with_it_at_once",
+        ),
+    ),
+    # ---- brokers
+    Mutation(
+        "accept_partitions_of_other_segments",
+        "A reference names partitions of its segment only.",
+        RULES,
+        "if not (partitions.start <= low <= high < partitions.stop):",
+        "if not (partitions.start <= low <= high):",
+        rejected("partitions of another segment"),
+    ),
+    Mutation(
+        "accept_references_of_any_schema_version",
+        "A reference has the schema version of its segment.",
+        RULES,
+        "if reference.schema_version != schema_version:",
+        "if False:",
+        rejected("a newer schema"),
+    ),
+    Mutation(
+        "accept_uploads_of_another_topic",
+        "An upload was made for this topic.",
+        RULES,
+        "if footer.topic_uid != topic_uid:",
+        "if False:",
+        rejected("another topic"),
+    ),
+    Mutation(
+        "accept_uploads_of_any_schema_version",
+        "An upload has the schema version of its reference.",
+        RULES,
+        "if footer.schema_version != reference.schema_version:",
+        "if False:",
+        rejected("a footer of another schema"),
+    ),
+    Mutation(
+        "accept_any_columns",
+        "An upload has the columns of the segment's schema, with their types.",
+        RULES,
+        "if upload.schema.names != schema.names or upload.schema.types != schema.types:",
+        "if False:",
+        rejected("a column too few", "a column of another type"),
+    ),
+    Mutation(
+        "accept_any_types",
+        "The columns of an upload have the types of the segment's schema.",
+        RULES,
+        "if upload.schema.names != schema.names or upload.schema.types != schema.types:",
+        "if upload.schema.names != schema.names:",
+        rejected("a column of another type"),
+    ),
+    Mutation(
+        "accept_any_number_of_bytes",
+        "A reference takes a share of the file's bytes.",
+        RULES,
+        "if not 0 < reference.bytes <= size:",
+        "if not 0 < reference.bytes:",
+        rejected("too many bytes"),
+    ),
+    Mutation(
+        "accept_any_rows_of_the_partitions",
+        "A reference names exactly the rows that its partitions have.",
+        RULES,
+        "if expected != (reference.first_row, reference.rows) or found",
+        "if found",
+        rejected("too few rows"),
+    ),
+    Mutation(
+        "accept_partitions_without_rows",
+        "A reference's partitions are the lowest and the highest one of its rows.",
+        RULES,
+        "reference.rows) or found != (reference.partition_min, reference.partition_max):",
+        "reference.rows):",
+        rejected("partitions beside the rows"),
+    ),
+    Mutation(
+        "accept_partitions_out_of_order",
+        "The partitions of an upload are in order.",
+        RULES,
+        "if any(a[0] >= b[0] for a, b in pairwise(footer.partitions)) or any",
+        "if any",
+        rejected("a footer with a partition twice"),
+    ),
+    Mutation(
+        "accept_a_footer_with_another_number_of_rows",
+        "An upload's footer counts the rows that the file has.",
+        RULES,
+        "if len(set(counts)) > 1:",
+        "if False:",
+        rejected("a footer with too many rows"),
+    ),
+    Mutation(
+        "accept_a_footer_that_the_statistics_contradict",
+        "An upload's counts of rows per partition fit the statistics of its row groups.",
+        RULES,
+        "if _row_groups(footer, upload) != [(low, high) for _, low, high in upload.row_groups]:",
+        "if False:",
+        rejected("a footer with wrong counts", "no statistics", "rows beyond the partitions of its footer"),
+    ),
+    Mutation(
+        "accept_uploads_of_any_age",
+        "An upload that garbage collection may delete soon is not published.",
+        RULES,
+        "if age > max_age:",
+        "if False:",
+        (f"{TEST_BROKER}::test_an_old_upload_is_rejected_and_a_repeat_is_not",),
+    ),
+    Mutation(
+        "accept_a_file_with_another_etag",
+        "The file is the one that the producer uploaded.",
+        CHECKER,
+        "if upload.etag != reference.etag:",
+        "if False:",
+        rejected("another etag"),
+    ),
+    Mutation(
+        "trust_a_footer_that_was_read_before",
+        "A footer that was read before counts only while the file is there.",
+        CHECKER,
+        "        info = self._store.head(path)\n        return upload if",
+        "        info = upload\n        return upload if",
+        (f"{TEST_BROKER}::test_a_file_that_was_deleted_since_its_footer_was_read_is_rejected",),
+    ),
+    Mutation(
+        "check_a_repeat_again",
+        "A repeat is acked without a check, because it is in the log.",
+        CHECKER,
+        "machine.state is not ReplicaState.OPEN or not machine.is_new(id_)",
+        "machine.state is not ReplicaState.OPEN",
+        (f"{TEST_BROKER}::test_an_old_upload_is_rejected_and_a_repeat_is_not",),
+    ),
+    Mutation(
+        "replicate_references_to_any_follower",
+        "A reference is appended only if all followers take references.",
+        CHECKER,
+        "if takes_references is False:",
+        "if takes_references is False and not hosted.links:",
+        (f"{TEST_BROKER}::test_a_follower_that_knows_no_references",),
+    ),
+    Mutation(
+        "end_the_stream_with_a_bad_reference",
+        "A stream goes on after a rejected reference.",
+        STREAM,
+        "                self._unsent_rejections.append(pb.ProducerReply(rejected=rejected))\n"
+        "                self._wake.notify()\n            return\n",
+        "                self._unsent_rejections.append(pb.ProducerReply(rejected=rejected))\n"
+        "                self._wake.notify()\n            raise\n",
+        rejected("another etag"),
+    ),
+    Mutation(
+        "append_what_was_sent_before_a_rejection",
+        "A batch that was sent before its producer knew of a rejection is dropped.",
+        STREAM,
+        "return header.rejections < self._rejections",
+        "return False",
+        rejected("another etag"),
+    ),
+    Mutation(
+        "serve_a_reference_to_any_reader",
+        "A reader that knows no references gets an error instead of a gap.",
+        TAIL,
+        "if entries[0].batch.reference is not None and not references:",
+        "if False:",
+        (f"{TEST_BROKER}::test_a_reader_that_knows_no_references_gets_an_error",),
+    ),
+    # ---- readers
+    Mutation(
+        "read_a_file_that_was_replaced",
+        "A reader takes the rows of a file with the reference's etag only.",
+        RANGES,
+        "    if etag not in (None, tail.etag):\n        raise EtagMismatch(path)\n",
+        "",
+        (f"{TEST_STORAGE}::test_a_file_that_was_replaced_is_named",),
+    ),
+    Mutation(
+        "skip_the_check_of_partitions",
+        "A reader finds rows outside of the partitions that they were published with.",
+        READING,
+        'if found["min"] < lowest or found["max"] > highest:',
+        "if False:",
+        (
+            f"{TEST_STORAGE}::test_rows_outside_the_stated_partitions_are_found_by_the_reader",
+            f"{TEST_BROKER}::test_rows_outside_of_the_stated_range_are_found_by_the_reader",
+        ),
+    ),
+    Mutation(
+        "end_early_with_a_short_file",
+        "A reader finds that a file has fewer rows than the log refers to.",
+        READING,
+        "if footer.num_rows < stop + to_row:",
+        "if False:",
+        (f"{TEST_STORAGE}::test_a_reference_beyond_the_file_is_found_by_the_reader",),
+    ),
+    Mutation(
+        "report_a_lost_upload_without_its_name",
+        "The loss of an upload names the file.",
+        FETCHER,
+        "FetchedLoss(self.position, end, file=file)",
+        "FetchedLoss(self.position, end)",
+        (f"{TEST_FETCHER}::test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name",),
+    ),
+    Mutation(
+        "lose_the_rest_of_a_segment_with_one_upload",
+        "The loss of an upload is of its messages, not of those after it.",
+        FETCHER,
+        "if not paths.is_upload(file.path):",
+        "if file.path:",
+        (f"{TEST_FETCHER}::test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name",),
+    ),
+    Mutation(
+        "sort_partitions_without_their_order",
+        "The rows of a partition stay in their order.",
+        FORMAT,
+        'np.argsort(partitions, kind="stable")',
+        "np.lexsort((-np.arange(len(partitions)), partitions))",
+        (f"{TEST_STORAGE}::test_rows_of_a_partition_stay_in_their_order",),
+    ),
+)
