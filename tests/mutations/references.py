@@ -10,6 +10,7 @@ SPLIT_AGAIN = f"{TEST_PARTITIONING}::test_an_upload_is_published_by_row_ranges_a
 ROWS = "client/smq/producing/uploads/uploaded_rows.py"
 DELIVERY = "client/smq/producing/uploads/upload_delivery.py"
 UPLOADER = "client/smq/producing/uploads/uploader.py"
+TARGETS = "client/smq/producing/uploads/upload_targets.py"
 PUBLISHER = "client/smq/producing/uploads/reference_publisher.py"
 FILES = "client/smq/producing/uploads/parquet_files.py"
 VERSIONS = "client/smq/producing/sub_batch_versions.py"
@@ -73,9 +74,9 @@ MUTATIONS = (
     Mutation(
         "repeat_an_upload_under_its_name",
         "An upload is repeated under another name, because the PUT before may still be applied.",
-        UPLOADER,
-        'name = f"{self._prefix}-{attempt}-{uuid.uuid4().hex}.parquet"',
-        'name = f"{self._prefix}-1-{uuid.uuid4().hex}.parquet"',
+        TARGETS,
+        "self.epoch, attempt, uuid.uuid4().hex)",
+        "self.epoch, 1, uuid.uuid4().hex)",
         (f"{TEST_PUBLISHING}::test_a_put_without_an_answer_is_repeated_under_another_name",),
     ),
     Mutation(

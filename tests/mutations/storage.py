@@ -7,6 +7,7 @@ from .mutation import Mutation
 WRITES = "storage/smq_storage/object_store/conditional_writes.py"
 TEST_WRITES = "tests/unit/storage/test_conditional_writes.py"
 CHAIN = "storage/smq_storage/chunks/chain.py"
+FILES = "storage/smq_storage/chunks/parquet_ranges.py"
 TEST_CHAIN = "tests/unit/storage/test_chain.py"
 INFO = "storage/smq_storage/chunks/info_codec.py"
 CODEC = "storage/smq_storage/chunks/parquet_codec.py"
@@ -94,8 +95,8 @@ MUTATIONS = (
     Mutation(
         "read_only_the_usual_length_of_a_footer",
         "The footer of a chunk that names many producers is longer than the first read.",
-        CHAIN,
-        "if need > len(tail.data) and need <= tail.size:",
+        FILES,
+        "if len(tail.data) < need <= tail.size:",
         "if need > tail.size:",
         (f"{TEST_CHAIN}::test_many_producers_make_a_footer_longer_than_the_first_read",),
     ),
