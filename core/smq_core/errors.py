@@ -28,6 +28,7 @@
     ├── OffsetMismatch            replication: carries the follower's end
     ├── JournalIncomplete         carries how far the journal of a former process reaches
     ├── DataLost                  carries the range of offsets that is gone
+    ├── PinExpired                a reader's pin has ended: begin the read again
     ├── StaleGeneration           a group's member must join again
     ├── Conflict (retry)          another writer won a compare-and-swap: read again
     ├── StoreUnsupported          the store does not honour conditional writes
@@ -285,6 +286,14 @@ class DataLost(SmqError):
     def certain(self) -> bool:
         """Whether any message is known to be gone. If not, ``stop`` equals ``start``."""
         return self.stop is None or self.stop > self.start
+
+
+@dataclass(eq=False, kw_only=True)
+class PinExpired(SmqError):
+    """A reader's pin has ended, and files that it read may be gone. Begin the read again, with a new pin."""
+
+    pin: str = ""
+    """The pin's id."""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -80,7 +80,14 @@ class _LeaderMetrics(PrometheusCollector):
             "Segments beyond retention that groups still read.",
             labels=["topic"],
         )
+        pins = GaugeMetricFamily("smq_topic_reader_pins", "Pins of readers that keep files.", labels=["topic"])
+        pin_age = GaugeMetricFamily(
+            "smq_topic_oldest_reader_pin_seconds", "The age of the oldest of them.", labels=["topic"]
+        )
         for name, managed in sorted(self._topics.items()):
+            if (pinned := it.pinned.get(name)) is not None:
+                pins.add_metric([name], len(pinned.pins))
+                pin_age.add_metric([name], pinned.oldest_age / 1e6)
             removed.add_metric([name], it.removed[name])
             size.add_metric([name], it.removed_bytes[name])
             retained.add_metric([name], len(managed.retention_held))
@@ -88,7 +95,7 @@ class _LeaderMetrics(PrometheusCollector):
         for kind in ("removed", "deleted_topic", "orphan", "manifest", "upload"):
             files.add_metric([kind], it.files[kind])
         failures = CounterMetricFamily("smq_leader_cleanup_failures", "Collecting that failed.", value=it.failures)
-        yield from (removed, size, retained, files, failures)
+        yield from (removed, size, retained, pins, pin_age, files, failures)
         if it.filer_clock.skew_us is not None:
             yield GaugeMetricFamily(
                 "smq_leader_clock_skew_seconds",

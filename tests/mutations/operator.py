@@ -261,8 +261,8 @@ MUTATIONS = (
         "delete_files_as_soon_as_their_segment_is_removed",
         "Files stay for a while after their segment was removed, because readers may still read them.",
         RETENTION,
-        "        if segment.removed_at <= before and ",
-        "        if ",
+        "        if age_of_removal(segment, clocks) >= settings.removed_files_grace_us\n        and segment.name",
+        "        if segment.name",
         (f"{TEST_COLLECTION}::test_files_stay_for_a_while_after_their_segment_was_removed",),
     ),
     Mutation(

@@ -229,6 +229,7 @@ class SealedSegment:
 class RemovedSegment:
     """A segment that retention removed from the index. ``files`` is true until its files are deleted.
 
+    ``removed_at`` is by the leader's clock, ``filer_removed_at`` by the filer's; None if an older version removed it.
     ``manifest`` is the file name of its manifest, as its entry had it.
     ``unread`` has the groups that had not read it to its end, ``{group: next offset}``. They learn from it what they
     lost.
@@ -242,6 +243,7 @@ class RemovedSegment:
     files: bool = True
     unread: Mapping[str, int] = field(default_factory=dict)
     manifest: str = ""
+    filer_removed_at: Micros | None = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topi
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
-from smq_operator.cleanup.retention import StartedSegment, delete_files, remove_expired
+from smq_operator.cleanup.reader_pins import PinnedFiles, end_expired_pins
+from smq_operator.cleanup.retention import StartedSegment, age_of_removal, delete_files, remove_expired
 from smq_operator.cleanup.stale_segments import UNSEALED_STATES
 from smq_operator.cleanup.uploads import KeptUploads, collect_unreferenced_uploads
 from smq_operator.platform_port import Platform
@@ -44,6 +45,7 @@ log = structlog.get_logger(__name__)
 TICK_SECONDS = 0.5
 FIRST_CHECK_US = 15 * SECOND
 """When a new leader first looks for topics deleted without a leader: their segments still accept messages."""
+PIN_CHECK_INTERVAL_US = 60 * SECOND
 MAX_NAMED_SEGMENTS = 5
 """The number of segments that the reason of a decision names."""
 
@@ -89,6 +91,7 @@ class GarbageCollector:
         self._kept_uploads = kept_uploads
         self._retention_checked: dict[str, tuple[int, int]] = {}
         self._next_orphan_check_at: dict[str, int] = {}
+        self._next_pin_check_at: dict[str, int] = {}
         self._retained_uids: set[str] = set()
         self._reported_folders: set[tuple[str, str]] = set()
         self._unreadable: dict[str, str] = {}
@@ -104,6 +107,8 @@ class GarbageCollector:
         self.removed: Counter[str] = Counter()
         self.removed_bytes: Counter[str] = Counter()
         self.files: Counter[str] = Counter()
+        self.pinned: dict[str, PinnedFiles] = {}
+        """The readers' pins by topic, as they were at the last check."""
         self.failures = 0
         self.filer_clock = FilerClock(store, clock)
         events.on_deleted(self._on_topic_deleted)
@@ -153,6 +158,9 @@ class GarbageCollector:
         if now - checked_at >= self._settings.retention_interval_us or changes != managed.index_changes:
             await self._apply_retention(managed, topic)
             self._retention_checked[topic.uid] = (self._now(), managed.index_changes)
+        if now >= self._next_pin_check_at.get(topic.uid, 0):
+            self._next_pin_check_at[topic.uid] = now + PIN_CHECK_INTERVAL_US
+            await self._check_pins(topic)
         orphan_check_at = self._next_orphan_check_at.setdefault(
             topic.uid, now + self._settings.orphan_check_interval_us
         )
@@ -172,13 +180,21 @@ class GarbageCollector:
                 self._record_removals(managed, topic, verdict, clocks.leader)
         else:
             managed.retention_held = {}
-        before = (await self.filer_clock.read()).earliest - self._settings.removed_files_grace_us
-        if any(segment.files and segment.removed_at <= before for segment in managed.removed_segments.values()):
-            done, count = await self._store.run(delete_files, topic, before, self._retry_policy)
+        clocks, grace_us = await self.filer_clock.read(), self._settings.removed_files_grace_us
+        removed = managed.removed_segments.values()
+        if any(segment.files and age_of_removal(segment, clocks) >= grace_us for segment in removed):
+            done, count = await self._store.run(delete_files, topic, clocks, self._settings, self._retry_policy)
             managed.mark_files_deleted([segment.name for segment in done])
             self.files["removed"] += count
             if done:
                 log.info("retention.files_deleted", topic=topic.name, segments=[it.name for it in done], files=count)
+
+    async def _check_pins(self, topic: Topic) -> None:
+        """Ends expired pins also while there is nothing to delete, and counts the others for the metrics."""
+        filer_now, max_age_us = (await self.filer_clock.read()).filer, self._settings.max_pin_age_us
+        self.pinned[topic.name] = await self._store.run(
+            end_expired_pins, topic, filer_now, max_age_us, self._retry_policy
+        )
 
     def _record_removals(self, managed: ManagedTopic, topic: Topic, verdict: RetentionPlan, now: int) -> None:
         if verdict.retained.keys() != managed.retention_held.keys():

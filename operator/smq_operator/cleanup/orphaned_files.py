@@ -7,7 +7,8 @@ contains it. A segment that is about to be opened is in the layout before a brok
 
 A manifest is orphaned if its segment was removed, or if the index names another one of the same or a later version.
 The version that the index names only rises, so whoever wrote the orphaned one cannot name it any more. One that the
-index may still name is kept, however old it is.
+index may still name is kept, however old it is. One that was replaced is kept while there is a reader's pin: nothing
+says whether the pin's reader read the index before it was replaced.
 
 Files below ``_uploads/`` belong to ``uploads.py``.
 """
@@ -19,6 +20,7 @@ from datetime import datetime
 
 from smq_core.model.entities import Topic
 from smq_core.reading.segment_dag import is_removed
+from smq_operator.cleanup.reader_pins import has_pins
 from smq_operator.cleanup.retention import ConsistentState, read_consistent
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import ObjectMissing, Store
@@ -60,6 +62,8 @@ def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> Orph
         if count:
             deleted[name] = count
     orphaned = [path for path in manifests if _is_orphaned_manifest(path, known)]
+    if orphaned and has_pins(store, topic):
+        orphaned = [path for path in orphaned if is_removed(paths.manifest_segment(path) or "", known.index.removed)]
     return OrphanedFiles(deleted, unknown, sum(delete_if_older(store, path, before) for path in orphaned))
 
 

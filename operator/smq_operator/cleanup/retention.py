@@ -6,6 +6,8 @@ noticing:
 * Every removal is decided again from what the filer has at that moment: index, layout, and the name's current uid.
 * A segment's age is measured with the leader's clock and with the filer's, and the smaller one counts, so a wrong clock
   removes nothing early (``filer_clock.py``). The same holds for the time since which a group has had no members.
+* The same holds for the time since which a segment is removed. Its files stay for ``--removed-files-grace``, and as
+  long as a reader's pin covers them (``reader_pins.py``).
 * One compare-and-swap removes an entry from the index and records that its files are to be deleted. Before it nothing
   has happened; after it every later leader finds that record.
 * The segment's manifest says which files there are. It is deleted after them, so that the rest is always found. Where
@@ -24,6 +26,8 @@ from smq_core.model.entities import Layout, RemovedSegment, SealedSegment, Topic
 from smq_core.reading.segment_dag import index_is_stale, layout_is_stale
 from smq_core.reconcile.retention import GroupProgress, Removal, RetentionPlan, plan_retention
 from smq_operator.cleanup.filer_clock import ClockReading
+from smq_operator.cleanup.reader_pins import end_expired_pins
+from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.filer_time import modified_at_or_none
 from smq_storage.catalog.sealed_index import Index
@@ -93,7 +97,7 @@ def remove_expired(
         verdict = plan_retention(topic.spec, entries, active_groups, clocks.leader, needed)
     removals = verdict.removals[:MAX_SEGMENTS_PER_PASS]
     if removals:
-        removed = [_removed_segment(removal, clocks.leader) for removal in removals]
+        removed = [_removed_segment(removal, clocks) for removal in removals]
         sealed_index.remove(store, topic.name, topic.uid, removed, retry_policy)
     return RetentionPlan(removals, verdict.retained)
 
@@ -140,15 +144,22 @@ def _verified_activity(store: Store, topic: Topic, group: GroupProgress, clocks:
     return replace(group, last_active_at=clocks.leader - idle)
 
 
-def _removed_segment(removal: Removal, now: int) -> RemovedSegment:
+def _removed_segment(removal: Removal, clocks: ClockReading) -> RemovedSegment:
     it = removal.segment
-    return RemovedSegment(it.name, it.number, it.end, now, it.bytes, unread=removal.unread)
+    return RemovedSegment(
+        it.name, it.number, it.end, clocks.leader, it.bytes, unread=removal.unread, filer_removed_at=clocks.filer
+    )
+
+
+def age_of_removal(segment: RemovedSegment, clocks: ClockReading) -> int:
+    """How long ago the segment was removed: the smaller age of both clocks."""
+    return clocks.age(segment.removed_at, segment.filer_removed_at)
 
 
 def delete_files(
-    store: Store, topic: Topic, before: int, retry_policy: RetryPolicy
+    store: Store, topic: Topic, clocks: ClockReading, settings: CleanupSettings, retry_policy: RetryPolicy
 ) -> tuple[list[RemovedSegment], int]:
-    """Deletes the files of segments that were removed at or before this time. Returns segments and number of files.
+    """Deletes the files of segments whose grace is over, and that no pin covers. Returns segments and number of files.
 
     Raises StoreUnavailable; some files may be deleted then, and the next call deletes the rest.
     """
@@ -159,8 +170,14 @@ def delete_files(
     due = [
         segment
         for segment in known.index.pending_deletion
-        if segment.removed_at <= before and segment.name not in living and segment.name not in known.layout
-    ][:MAX_SEGMENTS_PER_PASS]
+        if age_of_removal(segment, clocks) >= settings.removed_files_grace_us
+        and segment.name not in living
+        and segment.name not in known.layout
+    ]
+    if not due:
+        return [], 0
+    pinned = end_expired_pins(store, topic, clocks.filer, settings.max_pin_age_us, retry_policy)  # after the index
+    due = [segment for segment in due if not pinned.covers(segment.number)][:MAX_SEGMENTS_PER_PASS]
     count = sum(delete_segment(store, topic, segment) for segment in due)
     if due:
         sealed_index.mark_files_deleted(store, topic.name, topic.uid, [segment.name for segment in due], retry_policy)

@@ -13,14 +13,16 @@ class CleanupSettings:
 
     ``retention_interval_us`` is the interval of retention, and of checking whether a deleted topic's grace has ended.
     ``removed_files_grace_us`` is how long files stay after their segment left the index, for readers that still read
-    them. ``deleted_topics_grace_us`` is how long the data of a deleted topic stays. ``orphan_grace_us`` is the age at
-    which a file counts as orphaned if nothing refers to it, and ``uploads_grace_us`` that of an upload.
+    them. A reader's pin keeps them longer, and protects nothing once it is older than ``max_pin_age_us``.
+    ``deleted_topics_grace_us`` is how long the data of a deleted topic stays. ``orphan_grace_us`` is the age at which a
+    file counts as orphaned if nothing refers to it, and ``uploads_grace_us`` that of an upload.
     ``orphan_check_interval_us`` is the interval of searching for those, and for topics that were deleted while there
     was no leader.
     """
 
     retention_interval_us: int = 10 * SECOND
-    removed_files_grace_us: int = 60 * SECOND
+    removed_files_grace_us: int = 3600 * SECOND
+    max_pin_age_us: int = 24 * 3600 * SECOND
     deleted_topics_grace_us: int = 600 * SECOND
     orphan_grace_us: int = 3600 * SECOND
     orphan_check_interval_us: int = 600 * SECOND

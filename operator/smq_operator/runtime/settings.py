@@ -63,6 +63,10 @@ class Settings(BaseSettings):
     removed_files_grace: Duration = duration_field(
         _CLEANUP.removed_files_grace_us, "how long files stay after retention removed their segment"
     )
+    max_pin_age: Duration = duration_field(
+        _CLEANUP.max_pin_age_us,
+        "how long after its creation a reader's pin keeps removed files, however often it is renewed",
+    )
     deleted_topics_grace: Duration = duration_field(
         _CLEANUP.deleted_topics_grace_us, "how long the data of a deleted topic stays (policy Delete)"
     )
@@ -107,6 +111,7 @@ class Settings(BaseSettings):
         return CleanupSettings(
             retention_interval_us=self.cleanup_interval,
             removed_files_grace_us=self.removed_files_grace,
+            max_pin_age_us=self.max_pin_age,
             deleted_topics_grace_us=self.deleted_topics_grace,
             orphan_grace_us=self.orphaned_files_grace,
             orphan_check_interval_us=self.orphan_check_interval,

@@ -10,6 +10,7 @@
       _manifests/<segment>.<version, 8 digits>.json
       _groups/<group>.json
       _producers/<producer id>.json
+      _pins/<pin id>.json
       <segment>/<first offset, 20 digits>.parquet
     _uploads/<topic uid>/<name>.parquet
     _deleted/<topic uid>.json
@@ -35,6 +36,7 @@ UPLOADS = "_uploads"
 DELETED = "_deleted"
 
 _GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_PIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _PRODUCER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
 _MANIFEST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
@@ -170,6 +172,25 @@ def producer_claim(topic: str, uid: str, producer: str) -> str:
     """An id that cannot be a file name is replaced by its hash."""
     name = producer if _PRODUCER.fullmatch(producer) else f"={_hash(producer)}"
     return f"{topic}/{uid}/_producers/{name}.json"
+
+
+def pins_folder(topic: str, uid: str) -> str:
+    return f"{topic}/{uid}/_pins"
+
+
+def pin(topic: str, uid: str, pin_id: str) -> str:
+    """Raises InvalidRequest if the id cannot be a file name."""
+    if not _PIN.fullmatch(pin_id):
+        raise InvalidRequest(
+            f"a pin's id has up to 128 letters, digits, '.', '_', '-' and no leading '.', not {pin_id!r}"
+        )
+    return f"{topic}/{uid}/_pins/{pin_id}.json"
+
+
+def pin_id(path: str) -> str | None:
+    """The id in a pin's path, or None for a file that is no pin's."""
+    name, dot, suffix = path.rsplit("/", 1)[-1].rpartition(".")
+    return name if dot and suffix == "json" and _PIN.fullmatch(name) else None
 
 
 def first_offset(path: str) -> int | None:

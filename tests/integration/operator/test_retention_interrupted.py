@@ -19,7 +19,7 @@ from smq_storage.catalog.deleted_topics import list_deleted_topics
 from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
-from support.data.clocks import leader_at
+from support.data.clocks import NO_GRACE, leader_at
 from support.data.sealed_topic import (
     HOLDER,
     leftover_files,
@@ -41,7 +41,7 @@ RETRY_POLICY = RetryPolicy(HANG_GUARD)
 def run_retention(store: Store, topic: Topic, groups: list[GroupProgress]) -> None:
     """One pass of a leader at 4 s, and one later that deletes files."""
     remove_expired(store, topic, groups, BEGUN, leader_at(4 * SECOND), RETRY_POLICY)
-    delete_files(store, topic, 100 * SECOND, RETRY_POLICY)
+    delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)
 
 
 @pytest.mark.parametrize("answer_lost", [False, True])

@@ -23,7 +23,7 @@ from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
-from support.data.clocks import LONG_AGO, NOW, leader_at
+from support.data.clocks import LONG_AGO, NO_GRACE, NOW, leader_at
 from support.data.sealed_topic import HOLDER, ROWS, leftover_files, make_topic, missing_files, segment_name
 from support.data.segment_writer import write
 from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
@@ -112,7 +112,7 @@ def test_it_goes_when_retention_has_deleted_what_named_it_and_not_before(store: 
     refer(store, topic, segment_name(1), 0, "a")
     remove_expired(store, topic, [], {(HOLDER.incarnation, OPEN)}, leader_at(100 * SECOND), RETRY_POLICY)
     assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a client may still read it"
-    delete_files(store, topic, 100 * SECOND, RETRY_POLICY)
+    delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)
     assert collect_unreferenced_uploads(store, topic, NOW) == 1
     assert not leftover_files(store, topic)
 

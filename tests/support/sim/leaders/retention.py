@@ -38,6 +38,7 @@ CLEANUP = CleanupSettings(
     retention_interval_us=2 * SECOND, removed_files_grace_us=15 * SECOND, orphan_check_interval_us=FOR_EVER
 )
 """Files of removed segments stay longer than any process is paused, as in production."""
+GRACE = CLEANUP.removed_files_grace_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +132,9 @@ class SimulatedRetention:
             )
             for removal in verdict.removals:
                 leader.world.note(leader.process.name, removal.segment.name, f"removed: {removal.because}")
-        before = (yield from self.clocks()).earliest - CLEANUP.removed_files_grace_us
-        if any(it.files and it.removed_at <= before for it in page.removed_segments):
-            done, count = yield self._do(retain.delete_files, self._filer, topic, before, self._retry_policy)
+        clocks = yield from self.clocks()
+        if any(it.files and retain.age_of_removal(it, clocks) >= GRACE for it in page.removed_segments):
+            done, count = yield self._do(retain.delete_files, self._filer, topic, clocks, CLEANUP, self._retry_policy)
             for it in done:
                 leader.world.note(leader.process.name, it.name, f"its files are deleted, {count} with others")
 

@@ -23,7 +23,7 @@ from smq_storage.catalog.deleted_topics import list_deleted_topics, read_deleted
 from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import ObjectInfo, Store, open_store
-from support.data.clocks import LONG_AGO, NOW, leader_at
+from support.data.clocks import LONG_AGO, NO_GRACE, NOW, leader_at
 from support.data.sealed_topic import (
     HOLDER,
     leftover_files,
@@ -77,11 +77,11 @@ def test_a_layout_that_was_read_too_old_removes_nothing(store: Store) -> None:
 def test_files_stay_for_a_while_after_their_segment_was_removed(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
     remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
-    assert delete_files(store, topic, 99 * SECOND, RETRY_POLICY) == ([], 0)
+    assert delete_files(store, topic, leader_at(99 * SECOND), NO_GRACE, RETRY_POLICY) == ([], 0)
     assert len(leftover_files(store, topic)) == 3
-    assert delete_files(store, topic, 100 * SECOND, RETRY_POLICY)[1] == 12
+    assert delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)[1] == 12
     assert not leftover_files(store, topic)
-    assert delete_files(store, topic, 200 * SECOND, RETRY_POLICY) == ([], 0)
+    assert delete_files(store, topic, leader_at(200 * SECOND), NO_GRACE, RETRY_POLICY) == ([], 0)
 
 
 class StoreWithEmptyListings:
@@ -103,9 +103,15 @@ def test_files_missing_from_listings_are_deleted_after_a_crash_too(store: Store,
     begun = {(HOLDER.incarnation, segment_name(2))}
     remove_expired(store, topic, [], begun, leader_at(100 * SECOND), RETRY_POLICY)
     with pytest.raises(ProcessCrashed):
-        delete_files(cast(Store, CrashingStore(store, left, answer_lost=False)), topic, 100 * SECOND, RETRY_POLICY)
+        delete_files(
+            cast(Store, CrashingStore(store, left, answer_lost=False)),
+            topic,
+            leader_at(100 * SECOND),
+            NO_GRACE,
+            RETRY_POLICY,
+        )
     assert len(leftover_files(store, topic)) == (2 if left < 4 else 1)
-    delete_files(cast(Store, StoreWithEmptyListings(store)), topic, 100 * SECOND, RETRY_POLICY)
+    delete_files(cast(Store, StoreWithEmptyListings(store)), topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)
     assert not leftover_files(store, topic)
 
 
@@ -149,7 +155,7 @@ def test_an_index_that_is_behind_the_layout_removes_nothing(store: Store) -> Non
 def test_a_file_that_lands_after_its_segment_was_deleted_is_collected_when_it_is_old(store: Store) -> None:
     topic = make_topic(store, 3, retention_age=1)
     remove_expired(store, topic, [], BEGUN, leader_at(100 * SECOND), RETRY_POLICY)
-    delete_files(store, topic, 100 * SECOND, RETRY_POLICY)
+    delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)
     write_segment(store, topic, segment_name(1))
     assert collect_orphaned_files(store, topic, LONG_AGO).deleted == {}
     assert collect_orphaned_files(store, topic, NOW).deleted == {segment_name(1): 4}

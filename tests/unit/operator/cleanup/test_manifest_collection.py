@@ -18,7 +18,7 @@ from smq_storage.catalog import paths, sealed_index
 from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import ObjectInfo, ObjectTail, Store, StoredObject, open_store
-from support.data.clocks import LONG_AGO, NOW
+from support.data.clocks import LONG_AGO, NO_GRACE, NOW, leader_at
 from support.data.sealed_topic import CHUNKS, ROWS, leftover_files, make_topic, segment_name, segments_with_files
 from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
 
@@ -88,7 +88,7 @@ def topic(store: Store) -> Topic:
 def test_files_are_deleted_by_their_manifest_without_a_walk(store: Store, topic: Topic) -> None:
     remove(store, topic, 0)
     counting = CountingStore(store, listings=False)
-    _, count = delete_files(cast(Store, counting), topic, LATE, RETRY_POLICY)
+    _, count = delete_files(cast(Store, counting), topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
     assert count == CHUNKS + 1
     assert (counting.reads["manifest"], counting.reads["chunk"]) == (1, 0)
     assert not leftover_files(store, topic)
@@ -98,7 +98,7 @@ def test_files_are_deleted_by_their_manifest_without_a_walk(store: Store, topic:
 def test_the_chain_is_walked_if_the_manifest_cannot_be_read(store: Store, topic: Topic) -> None:
     remove(store, topic, 0)
     put_manifest(store, topic, paths.manifest_name(segment_name(0), 0))
-    delete_files(cast(Store, CountingStore(store, listings=False)), topic, LATE, RETRY_POLICY)
+    delete_files(cast(Store, CountingStore(store, listings=False)), topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
     assert not leftover_files(store, topic)
 
 
@@ -112,11 +112,11 @@ def test_a_deletion_that_was_interrupted_is_finished_without_listings(answer_los
         remove(store, topic, 0)
         dying = CrashingStore(store, left, answer_lost=answer_lost)
         try:
-            delete_files(cast(Store, dying), topic, LATE, RETRY_POLICY)
+            delete_files(cast(Store, dying), topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
             finished = True
         except ProcessCrashed:
             left += 1
-        delete_files(cast(Store, CountingStore(store, listings=False)), topic, LATE, RETRY_POLICY)
+        delete_files(cast(Store, CountingStore(store, listings=False)), topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
         assert not leftover_files(store, topic), f"after {left} effects"
         assert manifests(store, topic) == [paths.manifest_name(segment_name(1), 0)]
         assert segments_with_files(store, topic) == {segment_name(1): CHUNKS + 1}
@@ -125,7 +125,7 @@ def test_a_deletion_that_was_interrupted_is_finished_without_listings(answer_los
 
 def test_a_manifest_that_lands_after_its_segment_was_deleted_is_orphaned(store: Store, topic: Topic) -> None:
     remove(store, topic, 0)
-    delete_files(store, topic, LATE, RETRY_POLICY)
+    delete_files(store, topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
     late = paths.manifest_name(segment_name(0), 0)
     put_manifest(store, topic, late)
     assert collect_orphaned_files(store, topic, LONG_AGO).manifests == 0, "it is young"
@@ -190,6 +190,6 @@ def test_the_reference_chunks_of_a_manifest_are_deleted_and_its_uploads_are_kept
     assert counting.reads["chunk"] == 1, "the open segment has no chunk yet"
     remove(store, topic, 0)
     assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a reader may still be reading it"
-    delete_files(cast(Store, CountingStore(store, listings=False)), topic, LATE, RETRY_POLICY)
+    delete_files(cast(Store, CountingStore(store, listings=False)), topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
     assert not leftover_files(store, topic)
     assert collect_unreferenced_uploads(store, topic, NOW) == 1

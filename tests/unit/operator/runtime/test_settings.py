@@ -62,10 +62,11 @@ def test_units() -> None:
         *("--broker-capacity", "80Mi", "--scale-in-after", "30s", "--brokers", "0", "--max-brokers", "4"),
         *("--cleanup-interval", "200ms", "--removed-files-grace", "2s", "--deleted-topics-grace", "1h30m"),
         *("--orphaned-files-grace", "2h", "--orphan-check-interval", "5m", "--unreferenced-uploads-grace", "4h"),
+        *("--max-pin-age", "3h"),
     )
     assert settings.fleet_policy == FleetPolicy(1, 4, bytes_per_second=80 * 2**20, scale_in_after=30 * SECOND)
     assert settings.cleanup == CleanupSettings(
-        SECOND // 5, 2 * SECOND, 5400 * SECOND, 7200 * SECOND, 300 * SECOND, 14400 * SECOND
+        SECOND // 5, 2 * SECOND, 10800 * SECOND, 5400 * SECOND, 7200 * SECOND, 300 * SECOND, 14400 * SECOND
     )
     assert settings.cleanup.max_upload_age_us == 7200 * SECOND
     assert kube("--node-grace", "5s").node_grace_us == 5 * SECOND
