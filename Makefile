@@ -20,7 +20,8 @@ PINS = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate
 CLUSTER ?= own
 
 # More arguments for pytest, e.g. `make test ARGS="-k chain -x"`. WORKERS=0 runs the tests one after the other. There are
-# more workers than cores because many tests wait for processes most of their time.
+# more workers than cores because many tests wait for processes most of their time. Files are run in the order of their
+# paths: those that take long come first, and the short ones at the end keep all workers busy.
 ARGS ?=
 WORKERS ?= 3
 
@@ -73,7 +74,7 @@ format: $(STAMP) ## let ruff fix and format
 	$(VENV)/bin/ruff format .
 
 test: $(STAMP) ## every test that needs no Kubernetes nodes and kills nothing
-	$(PY) -m pytest tests -m "not chaos and not e2e" -n $(WORKERS) --dist loadfile $(ARGS)
+	$(PY) -m pytest tests -m "not chaos and not e2e" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-quick: $(STAMP) ## unit and property tests, in less than two minutes
 	$(PY) -m pytest tests/unit tests/property -n $(WORKERS) $(ARGS)

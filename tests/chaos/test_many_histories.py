@@ -1,4 +1,4 @@
-"""The simulation at length: 10,000 elastic histories, 10,000 of the protocol, 1,000 with the leader process's loop.
+"""The simulation at length: 10,000 elastic histories, 10,000 of the protocol, 1,000 of each other kind.
 
 None of them is among those of `make test`. ``--chaos-first SEED`` tries others, ``--chaos-histories N`` more or fewer.
 A failure prints its seed, its story and the command that shows it again.
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.sim.histories import elastic, leader_process
+from support.sim.histories import elastic, leader_process, references, schema_change
 from support.sim.histories import protocol as history
 from support.sim.histories.parallel import failures, workers
 
@@ -21,6 +21,8 @@ KINDS: dict[str, tuple[Any, int]] = {
     "elastic": (elastic.run, 1),
     "protocol": (history.run, 1),
     "leader-process": (leader_process.run, 10),
+    "references": (references.run, 10),
+    "schema": (schema_change.run, 10),
 }
 """How one history runs, and which share of the number is run: one in so many."""
 SLICES = 10

@@ -1,6 +1,7 @@
 """Options of the simulation, and the worker processes that run histories.
 
-``--sim-seeds N`` protocol histories and ``--sim-elastic N`` elastic ones, from ``--sim-first SEED`` on.
+``pytest tests/simulation --sim-elastic 1000 --sim-first SEED`` tries 1,000 elastic histories from that seed on. Each
+kind of ``KINDS`` has such an option. ``make chaos`` tries thousands of each.
 """
 
 from __future__ import annotations
@@ -12,19 +13,28 @@ import pytest
 
 from support.sim.histories.parallel import workers as pool_of_workers
 
-CHUNK = 100
+KINDS = {
+    "seeds": ("--sim-seeds", 300, "protocol"),
+    "elastic_seeds": ("--sim-elastic", 150, "elastic"),
+    "schema_seeds": ("--sim-schema", 150, "schema"),
+    "leader_seeds": ("--sim-leader", 60, "leader-process"),
+}
+"""For each argument of a test: the option, how many histories by default, and what they are called."""
+CHUNK = 50
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("simulation")
-    group.addoption("--sim-seeds", type=int, default=800, help="how many histories to try (default: 800)")
-    group.addoption("--sim-elastic", type=int, default=400, help="how many elastic histories (default: 400)")
+    for option, default, kind in KINDS.values():
+        group.addoption(
+            option, type=int, default=default, help=f"how many {kind} histories to try (default: {default})"
+        )
     group.addoption("--sim-first", type=int, default=0, help="the first seed (default: 0)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Divides the seeds among test cases: one with a ``seeds`` or ``elastic_seeds`` argument runs one part."""
-    for name, option, default in (("seeds", "--sim-seeds", 800), ("elastic_seeds", "--sim-elastic", 400)):
+    """Divides the seeds among test cases: one with an argument of ``KINDS`` runs one part."""
+    for name, (option, default, _) in KINDS.items():
         if name in metafunc.fixturenames:
             first = metafunc.config.getoption("--sim-first", 0)
             stop = first + metafunc.config.getoption(option, default)

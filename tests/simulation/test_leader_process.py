@@ -25,15 +25,11 @@ from support.sim.leaders.topic_deletion import TopicDeletionScenario
 
 pytestmark = pytest.mark.simulation
 
-HISTORIES = 100
-CHUNK = 20
-
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("first", range(0, HISTORIES, CHUNK))
-def test_the_invariants_hold_with_the_real_loop(first: int, workers: ProcessPoolExecutor) -> None:
-    found = failures(workers, leader_process.run, range(first, first + CHUNK))
-    assert not found, f"{len(found)} of {CHUNK} histories failed; the first:\n{found[0]}"
+def test_the_invariants_hold_with_the_real_loop(leader_seeds: range, workers: ProcessPoolExecutor) -> None:
+    found = failures(workers, leader_process.run, leader_seeds)
+    assert not found, f"{len(found)} of {len(leader_seeds)} histories failed; the first:\n{found[0]}"
 
 
 def run_history(seed: int) -> LeaderProcessHistory:
