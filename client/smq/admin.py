@@ -165,6 +165,21 @@ class GroupInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PinInfo:
+    """One pin of a reader, which keeps files of removed segments. Times are in microseconds, by the filer's clock.
+
+    ``expires_in`` is the time until it protects nothing unless it is renewed, 0 or less if that is over. ``problem``
+    says why it cannot be read; then it keeps all files of the topic until it is too old.
+    """
+
+    id: str
+    owner: str
+    age: int
+    expires_in: int
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DecisionInfo:
     """One decision of the leader, with its reason. ``at`` is in microseconds."""
 
@@ -286,6 +301,11 @@ class Admin:
         return [
             GroupInfo(g.name, g.generation, tuple(g.members), dict(g.positions), g.unreadable) for g in reply.groups
         ]
+
+    def pins(self, topic: str) -> list[PinInfo]:
+        """The pins of readers of a topic, the oldest first."""
+        reply = self._leader.call("ListPins", pb.LocateRequest(topic=self._topic(topic)))
+        return [PinInfo(p.id, p.owner, p.age, p.expires_in, p.problem) for p in reply.pins]
 
     def decisions(self) -> list[DecisionInfo]:
         """The leader's last decisions, oldest first."""

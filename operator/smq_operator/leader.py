@@ -182,6 +182,8 @@ def build_leader(
         store,
         tasks.problems,
         clock,
+        garbage_collector.filer_clock,
+        cleanup.max_pin_age_us,
     )
     return Leader(
         platform,

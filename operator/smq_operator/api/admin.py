@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import structlog
 
 from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailable, Unavailable
-from smq_core.model.entities import SECOND, Liveness, Topic
+from smq_core.model.entities import SECOND, Liveness, Micros, Topic
 from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.schema_changes import alter_topic
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.registry import BrokerRegistry
+from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
@@ -38,6 +39,7 @@ from smq_operator.status.topic_snapshot import TopicSnapshot, snapshot_of
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import columns_from_pb, layout_to_pb, schema_to_pb, topic_to_pb
+from smq_storage.catalog.reader_pins import list_pins
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.topic_manifests.parser import check_change, parse_document
 
@@ -58,7 +60,10 @@ SMQ = Commands(
 
 @dataclass(frozen=True, slots=True)
 class AdminService:
-    """ApplyTopic, AlterTopic, DeleteTopic, PauseTopic, the lists, ChangeSegments, DrainBroker, AcceptLoss."""
+    """ApplyTopic, AlterTopic, DeleteTopic, PauseTopic, the lists, ChangeSegments, DrainBroker, AcceptLoss.
+
+    ``max_pin_age`` is in microseconds.
+    """
 
     readiness: Readiness
     platform: Platform
@@ -74,6 +79,8 @@ class AdminService:
     store: StorePool
     problems: LeaderProblems
     clock: Clock
+    filer_clock: FilerClock
+    max_pin_age: Micros
 
     @unary_handler
     async def ApplyTopic(self, request: lpb.ApplyTopicRequest) -> lpb.ApplyTopicReply:
@@ -171,6 +178,28 @@ class AdminService:
                 )
             )
         return lpb.BrokerList(brokers=entries)
+
+    @unary_handler
+    async def ListPins(self, request: pb.LocateRequest) -> lpb.PinList:
+        """The pins as the filer has them now. Those that have expired are listed until retention ends them."""
+        managed = self.topics.topic(request.topic)
+        if managed.topic is None:
+            raise Unavailable(f"the leader has not read topic {managed.name} from the filer yet: try again")
+        pins = await self.store.run(list_pins, managed.topic.name, managed.topic.uid)
+        now = (await self.filer_clock.read()).filer
+        return lpb.PinList(
+            pins=[
+                lpb.PinList.Pin(
+                    id=pin.id,
+                    owner=pin.pin.owner,
+                    age=max(0, now - pin.created_at),
+                    expires_in=pin.expires_at(self.max_pin_age) - now,
+                    problem=pin.problem,
+                )
+                for pin in pins
+                if not pin.pin.ended
+            ]
+        )
 
     @unary_handler
     async def ListDecisions(self, request: lpb.Empty) -> lpb.DecisionList:

@@ -218,6 +218,25 @@ class GroupList(_message.Message):
     groups: _containers.RepeatedCompositeFieldContainer[GroupList.Group]
     def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ...) -> None: ...
 
+class PinList(_message.Message):
+    __slots__ = ("pins",)
+    class Pin(_message.Message):
+        __slots__ = ("id", "owner", "age", "expires_in", "problem")
+        ID_FIELD_NUMBER: _ClassVar[int]
+        OWNER_FIELD_NUMBER: _ClassVar[int]
+        AGE_FIELD_NUMBER: _ClassVar[int]
+        EXPIRES_IN_FIELD_NUMBER: _ClassVar[int]
+        PROBLEM_FIELD_NUMBER: _ClassVar[int]
+        id: str
+        owner: str
+        age: int
+        expires_in: int
+        problem: str
+        def __init__(self, id: _Optional[str] = ..., owner: _Optional[str] = ..., age: _Optional[int] = ..., expires_in: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+    PINS_FIELD_NUMBER: _ClassVar[int]
+    pins: _containers.RepeatedCompositeFieldContainer[PinList.Pin]
+    def __init__(self, pins: _Optional[_Iterable[_Union[PinList.Pin, _Mapping]]] = ...) -> None: ...
+
 class ApplyTopicRequest(_message.Message):
     __slots__ = ("manifest",)
     MANIFEST_FIELD_NUMBER: _ClassVar[int]

@@ -115,6 +115,11 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.GroupList.FromString,
                 _registered_method=True)
+        self.ListPins = channel.unary_unary(
+                '/smq.v1.Leader/ListPins',
+                request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.PinList.FromString,
+                _registered_method=True)
         self.ListDecisions = channel.unary_unary(
                 '/smq.v1.Leader/ListDecisions',
                 request_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
@@ -246,6 +251,13 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPins(self, request, context):
+        """the pins of readers of a topic, the oldest first
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListDecisions(self, request, context):
         """the last ones, oldest first
         """
@@ -354,6 +366,11 @@ def add_LeaderServicer_to_server(servicer, server):
                     servicer.ListGroups,
                     request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.GroupList.SerializeToString,
+            ),
+            'ListPins': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPins,
+                    request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.PinList.SerializeToString,
             ),
             'ListDecisions': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDecisions,
@@ -808,6 +825,33 @@ class Leader:
             '/smq.v1.Leader/ListGroups',
             smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.GroupList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPins(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/ListPins',
+            smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.PinList.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,7 +16,9 @@ from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.object_store.store import Store
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.data.message_ledger import read_back
+from support.data.pins import LIFETIME, Readers
 from support.data.sealed_topic import leftover_files, missing_files, segments_with_files
+from support.processes.cli import smq as run_smq
 from support.processes.local_cluster import LocalCluster, manifest
 from support.waiting import HANG_GUARD, eventually
 
@@ -90,6 +92,34 @@ def test_old_segments_go_with_their_files_and_a_reader_begins_at_the_oldest_left
     assert not missing_files(store, made)
     (said,) = {d.reason for d in client.admin().decisions() if d.action == "retention" and d.topic.endswith(topic)}
     assert said == "older than 3s"
+
+
+def test_a_pinned_read_reads_what_retention_removed_and_the_pin_is_shown(
+    cluster: LocalCluster, client: smq.Client, topic: str, store: Store
+) -> None:
+    other = f"{topic}-other"
+    for name in (topic, other):
+        cluster.create(name, retention={"age": "1s"})
+    made, unpinned = topic_in(store, topic), topic_in(store, other)
+    with Readers(store, name=topic).reads.begin(made.name, made.uid, "job 1") as read:
+        (segment,) = read.files.segments()
+        write_and_roll(client, topic, b"old")
+        eventually(lambda: segment.name not in names(client, topic), what="retention removed the segment")
+        last = write_and_roll(client, other, b"later")
+        eventually(lambda: last not in segments_with_files(store, unpinned), what="the grace of both is over")
+        ((_, table),) = read.read_range(segment, 0, 1)
+        assert table.column("value").to_pylist() == [b"old"]
+
+        shown = run_smq("topic", "pins", topic, leader=cluster.address)
+        assert shown.lines[0].split() == ["ID", "OWNER", "AGE", "EXPIRES", "IN"]
+        assert shown.lines[1].split()[:3] == [read.pin_id, "job", "1"]
+        (pin,) = client.admin().pins(topic)
+        assert (pin.id, pin.owner, pin.problem) == (read.pin_id, "job 1", "")
+        assert 0 <= pin.age < LIFETIME and 0 < pin.expires_in <= LIFETIME
+        assert client.admin().pins(other) == []
+    eventually(lambda: segment.name not in segments_with_files(store, made), what="the pin was released")
+    with pytest.raises(smq.UnknownTopic):
+        client.admin().pins("no-such-topic")
 
 
 def test_the_oldest_bytes_go_when_there_are_too_many(

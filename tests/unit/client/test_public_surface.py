@@ -26,6 +26,7 @@ EXPECTED = {
     "FileReceipt",
     "FilesReceipt",
     "GroupInfo",
+    "PinInfo",
     "ProblemInfo",
     "SpecRejected",
     "InvalidRequest",

@@ -19,7 +19,7 @@ from smq_core.errors import InvalidRequest, SpecRejected
 if TYPE_CHECKING:
     from smq import AlteredTopic, TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, alter, delete, pause, resume.")
+app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, pins, alter, delete, pause, resume.")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")]
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print it.")]
@@ -110,6 +110,32 @@ def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
             ["TIME", "ACTION", "SEGMENTS", "REASON"],
             [(formatting.clock(d.at), d.action, ", ".join(d.segments), d.reason) for d in decisions[-10:]],
         )
+
+
+@app.command()
+@command
+def pins(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
+    """List the pins of readers: which jobs keep files that retention removed, and for how long."""
+    with client() as connected:
+        found = connected.admin().pins(topic)
+    if output is Output.JSON:
+        return print_json(found)
+    print_table(
+        ["ID", "OWNER", "AGE", "EXPIRES IN"],
+        [
+            (
+                pin.id,
+                pin.owner or Text("unreadable", style="yellow"),
+                formatting.age(0, pin.age),
+                formatting.age(0, pin.expires_in) if pin.expires_in > 0 else Text("expired", style="yellow"),
+            )
+            for pin in found
+        ],
+        right=["AGE", "EXPIRES IN"],
+    )
+    for pin in found:
+        if pin.problem:
+            print_note(f"problem: {pin.problem}; it keeps all files until it is too old, so delete it if nobody reads")
 
 
 @app.command()
