@@ -39,6 +39,20 @@ def test_typed_rows_are_matched_by_name_and_cast(leader: str, typed_topic: str, 
     assert sorted(found) == ['{"name": "a", "size": 1}', '{"name": null, "size": 2}']
 
 
+def test_old_messages_have_the_newest_columns_or_their_own(leader: str, typed_topic: str) -> None:
+    for row in ('{"name": "a", "size": 1}', '{"name": "a", "size": 2, "gate": 3}'):
+        ran = smq("publish", typed_topic, "--input", "json", leader=leader, stdin=row)
+        assert ran.code == 0, ran
+        if "gate" not in row:
+            smq("topic", "alter", typed_topic, "--add-column", "gate:uint8", "--yes", leader=leader)
+
+    consume = ("consume", typed_topic, *ALL, "2", "--format", "json", "--schema")
+    newest = smq(*consume, "newest", leader=leader).lines
+    assert newest == ['{"name": "a", "size": 1, "gate": null}', '{"name": "a", "size": 2, "gate": 3}']
+    own = smq(*consume, "own", leader=leader).lines
+    assert own == ['{"name": "a", "size": 1}', '{"name": "a", "size": 2, "gate": 3}']
+
+
 def test_rows_that_do_not_fit_are_refused_column_by_column(leader: str, typed_topic: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("name,size\na,huge\n")

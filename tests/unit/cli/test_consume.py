@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from smq.batch import Batch
+from smq.cli.app import app
 from smq.cli.commands.consume import _write_messages
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.sinks import Sink, open_sink
@@ -106,3 +108,11 @@ def test_without_a_group_nothing_is_committed(tmp_path: Path) -> None:
         consumer = FakeConsumer(tmp_path / name, 2)
         consume(consumer, open_sink(OutputFormat(name[4:]), tmp_path / name, False), commits=False)
         assert consumer.commits == []
+
+
+def test_a_parquet_file_cannot_have_the_columns_of_several_schemas(tmp_path: Path) -> None:
+    to = str(tmp_path / "out.parquet")
+    ran = CliRunner().invoke(app, ["consume", "t", "--schema", "own", "-f", "parquet", "--to", to])
+    assert ran.exit_code == 1
+    assert "leave out --schema own" in ran.output
+    assert not list(tmp_path.iterdir())

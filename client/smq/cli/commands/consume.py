@@ -12,7 +12,7 @@ import typer
 
 from smq.cli import formatting
 from smq.cli.commands.topics import TopicName
-from smq.cli.files.formats import OutputFormat
+from smq.cli.files.formats import Columns, OutputFormat
 from smq.cli.session import client, command, end_on_sigterm, print_note
 from smq_core.errors import InvalidRequest
 
@@ -44,6 +44,13 @@ def consume(
     meta: Annotated[
         bool, typer.Option("--meta", help="Add segment, offset, partition and times to each message.")
     ] = False,
+    schema: Annotated[
+        Columns,
+        typer.Option(
+            help="The columns of messages that were written before the topic's schema changed: those of the newest "
+            "schema, or their own."
+        ),
+    ] = Columns.NEWEST,
 ) -> None:
     """Print the messages of a topic as they arrive, until --max, --timeout or Ctrl-C.
 
@@ -53,9 +60,11 @@ def consume(
 
     end_on_sigterm()
     start = _parse_start(from_)
+    if schema is Columns.OWN and output_format is OutputFormat.PARQUET:
+        raise InvalidRequest("a Parquet file has one schema: leave out --schema own, or use --format json")
     with client() as connected:
         sink = open_sink(output_format, to, meta)
-        with connected.consumer(topic, group=group, start=start) as consumer:
+        with connected.consumer(topic, group=group, start=start, schema=schema.value) as consumer:
             count = _write_messages(consumer, sink, max_, timeout, commits=group is not None)
     if to is not None:
         print_note(f"{formatting.plural(count, 'message')} in {to}")

@@ -13,6 +13,13 @@ class OutputFormat(StrEnum):
     PARQUET = "parquet"
 
 
+class Columns(StrEnum):
+    """Which columns `smq consume` gives to messages of an older schema."""
+
+    NEWEST = "newest"
+    OWN = "own"
+
+
 class InputFormat(StrEnum):
     """The format of the input of `smq publish`."""
 
