@@ -173,15 +173,21 @@ class BenchmarkCluster(WorkFolder):
         return next(s.brokers[0] for s in self.client.admin().segments(topic) if s.phase == "open")
 
     def quiet(self, topic: str) -> bool:
-        """True when all brokers live, nothing is being sealed, and every open segment has both its replicas."""
+        """True when all brokers live, and every segment is open, with both its replicas and the newest schema."""
         try:
-            segments = self.client.admin().segments(topic)
+            found = self.client.admin().topic(topic)
             brokers = [b for b in self.client.admin().brokers() if b.state == "alive"]
         except smq.SmqError:
             return False
         held = Counter(load.segment for b in brokers for load in b.segments if load.state == "open")
-        whole = all(s.phase == "open" and not s.successors and held[s.name] == len(s.brokers) == 2 for s in segments)
-        return bool(segments) and whole and len(brokers) >= self.spec.brokers
+        whole = all(
+            s.phase == "open"
+            and not s.successors
+            and held[s.name] == len(s.brokers) == 2
+            and s.schema_version == found.schema_version
+            for s in found.segments
+        )
+        return bool(found.segments) and whole and len(brokers) >= self.spec.brokers
 
     def kill(self, broker: str) -> float:
         """kill -9; returns when, by CLOCK_MONOTONIC."""

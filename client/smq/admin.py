@@ -82,6 +82,8 @@ class SegmentInfo:
     bytes: int
     lost: tuple[int, int] | None
     lost_at_least: bool = False
+    schema_version: int = 0
+    """of all messages in it; older than the topic's while a change of the schema has not come to this segment"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +227,9 @@ class Admin:
         make_nullable: columns that may be null from now on.
         preview: only check, and return what would change.
 
-        Returns when the leader has stored the new version: it then seals all segments and opens successors that have
-        the new columns. Raises InvalidRequest (SpecRejected with a reason for each column, if the change is not
-        allowed), Conflict if somebody else has changed the columns, Unavailable.
+        Returns when the leader has stored the new version. It then seals the segments, a few at a time, and opens
+        successors that have the new columns. Raises InvalidRequest (SpecRejected with a reason for each column, if the
+        change is not allowed), Conflict if somebody else has changed the columns, Unavailable.
         """
         before = self.topic(topic)
         columns = tuple(Column(*column) for column in before.schema)
@@ -389,6 +391,7 @@ def _segment_info(s: pb.Segment) -> SegmentInfo:
         bytes=s.bytes,
         lost=(s.lost_from, s.lost_to) if s.HasField("lost_from") else None,
         lost_at_least=s.lost_open_ended,
+        schema_version=s.schema_version,
     )
 
 

@@ -40,7 +40,7 @@ from smq.producing.uploads.reference_publisher import ReferencePublisher
 from smq.producing.uploads.upload_delivery import UploadDeliveryState
 from smq.producing.uploads.uploaded_rows import UploadedFile, UploadedRows
 from smq.transport.schema_versions import SchemaVersions
-from smq_core.errors import InvalidRequest, SchemaMismatch, SmqError
+from smq_core.errors import InvalidRequest, SmqError
 
 if TYPE_CHECKING:
     from smq.transport.topic_view import TopicSnapshot, TopicView
@@ -95,7 +95,7 @@ class Producer:
         if producer_id is not None:
             epoch = claim_epoch(view, producer_id, instance, epoch, CLAIM_TIMEOUT_SECONDS)
         self._view = view
-        self._encoder = self._newest_encoder = BatchEncoder(view.snapshot.topic, SchemaVersions(view.snapshot).newest)
+        self._encoder = BatchEncoder(view.snapshot.topic, SchemaVersions(view.snapshot).newest)
         self._linger = linger
         self._max_unacked_batches = 1 if linger else MAX_UNACKED_BATCHES
         self._batch_bytes = batch_bytes
@@ -130,7 +130,7 @@ class Producer:
             batch_bytes=batch_bytes,
             timeout=timeout,
             lock=self._engine.lock,
-            encoder=lambda: self._newest_encoder,
+            encoder=lambda: self._encoder,
             submit=self._submit_upload,
         )
         self._max_message_bytes = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
@@ -171,13 +171,7 @@ class Producer:
 
     def _send_checked(self, value: object, key: object, headers: object, timestamp: object) -> Delivery[Receipt]:
         encoder = self._encoder
-        try:
-            plain_value, size = check_value(value, encoder)
-        except SchemaMismatch:
-            if encoder is self._newest_encoder:
-                raise
-            encoder = self._use_newest_schema()
-            plain_value, size = check_value(value, encoder)
+        plain_value, size = check_value(value, encoder)
         plain_key = check_key(key, encoder)
         pairs = check_headers(headers) if headers is not None else None
         now = check_timestamp(timestamp) if timestamp is not None else time.time_ns() // 1000
@@ -222,7 +216,6 @@ class Producer:
         if self._closed:
             raise InvalidRequest("the producer is closed")
         self._drop_resolved()
-        self._follow_schema()
         delivery_state = DeliveryState(OPEN_ROW_COUNT, self._engine.lock)
         current = self._current = BatchBuilder(encoder, delivery_state, time.monotonic())
         self._delivery_states.append(current.delivery_state)
@@ -268,16 +261,8 @@ class Producer:
             raise InvalidRequest("the producer is closed")
         if by_reference:
             return self._references.publish_table(table, key)
-        with self._lock:
-            self._follow_schema()
-            encoder = self._encoder
-        try:
-            converted, key_column = encoder.check(table, key)
-        except SchemaMismatch:
-            if encoder is self._newest_encoder:
-                raise
-            encoder = self._use_newest_schema()
-            converted, key_column = encoder.check(table, key)
+        encoder = self._encoder
+        converted, key_column = encoder.check(table, key)
         limit = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
         encoder.check_sizes(converted, limit)
         delivery_states: list[DeliveryState] = []
@@ -379,26 +364,11 @@ class Producer:
             self._engine.close()
 
     def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
-        """Follows a new schema at once if it drops columns. Otherwise a message may need it, or all segments have it:
-        batches of the older one can still be sent to the present segments until these are sealed."""
+        """Encodes by the newest schema. The engine gives batches the version of their segments."""
         newest = SchemaVersions(snapshot).newest
         with self._lock:
-            if newest.version > self._newest_encoder.version:
-                self._newest_encoder = BatchEncoder(snapshot.topic, newest)
-                if not self._newest_encoder.dropped <= self._encoder.dropped:
-                    self._encoder = self._newest_encoder
-
-    def _follow_schema(self) -> None:
-        """Encodes by the newest schema from now on if all segments have it. The caller holds the lock."""
-        newest = self._newest_encoder
-        if self._encoder is not newest and self._engine.oldest_schema_version >= newest.version:
-            self._encoder = newest
-
-    def _use_newest_schema(self) -> BatchEncoder:
-        """Encodes by the newest schema from now on, because a message needs it."""
-        with self._lock:
-            self._encoder = self._newest_encoder
-            return self._encoder
+            if newest.version > self._encoder.version:
+                self._encoder = BatchEncoder(snapshot.topic, newest)
 
     def _run_sender(self) -> None:
         """The sender thread: submits batches when they are full or have waited long enough."""

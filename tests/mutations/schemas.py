@@ -13,6 +13,8 @@ NEWEST = "client/smq/consuming/newest_schema.py"
 TEST_NEWEST = "tests/unit/client/test_newest_schema.py"
 RESHAPING = "storage/smq_storage/chunks/reshaping.py"
 TEST_RESHAPING = "tests/unit/storage/test_reshaping.py"
+ROLLOUT = "core/smq_core/reconcile/schema_rollout.py"
+TEST_ROLLOUT = "tests/unit/core/reconcile/test_schema_rollout.py"
 LEADER = "operator/smq_operator/api/schema_changes.py"
 TEST_LEADER = "tests/unit/operator/api/test_schema_changes.py"
 EFFECTS = "operator/smq_operator/reconcile/effects.py"
@@ -55,20 +57,20 @@ MUTATIONS = (
         (f"{TEST}::test_successors_of_an_unknown_version_wait_for_the_layout",),
     ),
     Mutation(
-        "hold_messages_that_fit_the_old_schema",
-        "Messages that fit the old schema are sent to its segments until these are sealed.",
-        PRODUCER,
-        "                if not self._newest_encoder.dropped <= self._encoder.dropped:\n                    self",
-        "                if True:\n                    self",
+        "hold_what_needs_no_new_column",
+        "Only what needs the new columns waits for the successor.",
+        VERSIONS,
+        "return _narrowed(sub_batch, segment, versions)",
+        "return sub_batch",
         (f"{TEST}::test_messages_that_do_not_need_the_new_columns_are_sent_until_the_seal",),
     ),
     Mutation(
-        "accept_a_dropped_column",
-        "A producer refuses a column as soon as its view has the schema that dropped it.",
-        PRODUCER,
-        "                if not self._newest_encoder.dropped <= self._encoder.dropped:\n                    self",
-        "                if False:\n                    self",
-        (f"{TEST}::test_a_producer_follows_the_newest_schema",),
+        "cut_values_to_the_older_type",
+        "A value that the older type does not hold is not sent to an older segment.",
+        RESHAPING,
+        "if not _same_values(column.cast(wide.type), wide):",
+        "if False:",
+        (f"{TEST_RESHAPING}::test_rows_that_use_something_new_do_not_go_back",),
     ),
     # ---- readers
     Mutation(
@@ -96,6 +98,30 @@ MUTATIONS = (
         (f"{TEST_NEWEST}::test_a_consumer_may_get_the_columns_with_which_messages_were_written",),
     ),
     # ---- the leader
+    Mutation(
+        "seal_all_segments_at_once",
+        "A new schema seals a few segments at a time.",
+        ROLLOUT,
+        "if len(stalled) >= limit:",
+        "if False:",
+        (f"{TEST_ROLLOUT}::test_a_share_of_the_segments_is_sealed_at_a_time",),
+    ),
+    Mutation(
+        "wait_for_a_seal_whose_primary_is_dead",
+        "A seal whose primary is dead holds up no other segment.",
+        ROLLOUT,
+        "segment.name not in sealed and _is_alive(segment.primary.incarnation, brokers)",
+        "segment.name not in sealed",
+        (f"{TEST_ROLLOUT}::test_a_seal_that_waits_for_a_dead_primary_holds_up_no_other",),
+    ),
+    Mutation(
+        "count_seals_that_are_done",
+        "The next segment does not wait for the cleanup after the seal before.",
+        ROLLOUT,
+        "segment.name not in sealed and _is_alive",
+        "_is_alive",
+        (f"{TEST_ROLLOUT}::test_a_seal_counts_until_its_seal_chunk_exists",),
+    ),
     Mutation(
         "overwrite_a_change_of_somebody_else",
         "A change is refused if the caller has not seen the present version.",

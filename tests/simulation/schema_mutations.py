@@ -8,7 +8,7 @@ from typing import Any
 from simulation.mutation_table import MutationTable, Patch
 from smq_core.model import layout_transitions, schema_evolution
 from smq_core.model.entities import TopicSchema
-from smq_core.reconcile import seal_planner, topic_reconciler
+from smq_core.reconcile import schema_rollout, seal_planner, topic_reconciler
 from support.sim.brokers.hosted_segment import SimulatedSegment
 from support.sim.clients.producer import SimulatedProducer
 
@@ -62,11 +62,17 @@ def only_one_segment_changes(patch: Patch) -> None:
     """All segments of an older version are sealed."""
     original = seal_planner._PlanningPass.plan_schema_change
 
-    def plan_schema_change(self: Any, schemas: Any) -> None:
+    def plan_schema_change(self: Any, *args: Any) -> None:
         if all(segment.schema_version == 0 for segment in self._layout.segments):
-            original(self, schemas)
+            original(self, *args)
 
     patch.setattr(seal_planner._PlanningPass, "plan_schema_change", plan_schema_change)
+
+
+@mutation
+def all_segments_are_sealed_at_once(patch: Patch) -> None:
+    """Only a few segments are sealed at a time for a new schema."""
+    patch.setattr(schema_rollout, "SCHEMA_SHARE", 1)
 
 
 @mutation
@@ -86,4 +92,4 @@ def newer_batches_go_to_older_segments(patch: Patch) -> None:
 @mutation
 def a_new_version_enters_without_a_seal(patch: Patch) -> None:
     """Segments of the old version are sealed in the same PUT in which a version enters the layout."""
-    patch.setattr(seal_planner._PlanningPass, "plan_schema_change", lambda self, schemas: None)
+    patch.setattr(seal_planner._PlanningPass, "plan_schema_change", lambda self, *args: None)

@@ -122,11 +122,6 @@ class ProducerEngine:
         """The bytes that were reserved and have no outcome yet."""
         return self._budget.used
 
-    @property
-    def oldest_schema_version(self) -> int:
-        """The oldest version of the schema that a segment has which gets messages now. Needs no lock."""
-        return min(segment.schema_version for segment in self._route.segments)
-
     # ---- from the producer
 
     def reserve(self, nbytes: int, timeout: float) -> None:

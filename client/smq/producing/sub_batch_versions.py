@@ -1,7 +1,8 @@
 """Gives a sub-batch the schema version of the segment that it goes to.
 
 A batch has the version that its encoder had. It may go to a segment of a newer version, because its first segment was
-sealed, or because the layout changed after the encoding. A segment of an older version never gets it.
+sealed, or because the layout changed after the encoding. It may also go to a segment of an older version that is not
+sealed yet, if it needs nothing of what is new.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from smq.transport.schema_versions import SchemaVersions
 from smq_core.errors import ReferenceRejected, SchemaMismatch
 from smq_core.model.entities import Segment
 from smq_core.model.schema_evolution import describe, difference
-from smq_storage.chunks.reshaping import dropped_values, reshape
+from smq_storage.chunks.reshaping import dropped_values, narrow, reshape
 
 
 def fits(sub_batch: SubBatch, segment: Segment) -> bool:
-    """Whether the segment takes the sub-batch as it is. A newer one waits for the successors."""
+    """Whether the segment takes the sub-batch as it is. One that needs a newer version waits for the successors."""
     return sub_batch.schema_version <= segment.schema_version
 
 
 def reshaped(sub_batch: SubBatch, segment: Segment, versions: SchemaVersions, topic: str) -> SubBatch:
-    """The sub-batch with the columns of the segment, unless these are older.
+    """The sub-batch with the columns of the segment, or as it is if these are older and have no place for its values.
 
     Raises SchemaMismatch, with the difference by column, if a value has no column there, and ReferenceRejected if the
     rows are in an upload, whose columns are what they are.
     """
-    if sub_batch.schema_version >= segment.schema_version:
+    if sub_batch.schema_version > segment.schema_version:
+        return _narrowed(sub_batch, segment, versions)
+    if sub_batch.schema_version == segment.schema_version:
         return sub_batch
     if isinstance(sub_batch.batch, UploadedRows):
         raise ReferenceRejected(
@@ -44,6 +47,14 @@ def reshaped(sub_batch: SubBatch, segment: Segment, versions: SchemaVersions, to
     if lost:
         raise _mismatch(sub_batch, segment, versions, topic, lost)
     return replace(sub_batch, batch=reshape(batch, schema), schema_version=segment.schema_version)
+
+
+def _narrowed(sub_batch: SubBatch, segment: Segment, versions: SchemaVersions) -> SubBatch:
+    """The sub-batch in the older version of the segment, or as it is if that is not possible."""
+    if isinstance(sub_batch.batch, UploadedRows) or segment.schema_version not in versions:
+        return sub_batch
+    batch = narrow(sub_batch.batch, versions.message_schema(segment.schema_version))
+    return sub_batch if batch is None else replace(sub_batch, batch=batch, schema_version=segment.schema_version)
 
 
 def _mismatch(

@@ -23,7 +23,8 @@ from smq_core.model.entities import (
 )
 from smq_core.model.keyspace import KeyRange, merge_ranges, split_evenly
 from smq_core.model.layout_transitions import SealPlan, Successor
-from smq_core.model.schema_evolution import summary
+from smq_core.model.schema_evolution import newest_schema, summary
+from smq_core.reconcile.schema_rollout import is_under_way, segments_to_seal
 from smq_core.scaling.autoscaler import Change, HotPartition, Merge, Roll, Split
 from smq_core.scaling.placement import BrokerView, Placer
 from smq_core.scaling.rebalancing import Move
@@ -93,13 +94,18 @@ def plan_seals(
     cooling_down: Collection[str] = (),
     changes: Sequence[Change | Move | Roll] = (),
     schemas: Sequence[TopicSchema] = (),
+    sealed: Collection[str] = (),
     now: Micros,
 ) -> tuple[list[SealPlan], list[Decision], RequestOutcome]:
-    """One planning pass. Returns the plans, a decision for each, and the outcome of the other requests.
+    """One planning pass. Returns the plans, the decisions, and the outcome of the other requests.
+
+    There is one decision for each plan, but one for a whole new version of the schema: the version enters the layout
+    with it, also if no segment is sealed for it in this pass.
 
     ``refused`` has pairs of segment and incarnation: that broker will never open that segment. Incarnations in
     ``cooling_down`` receive no segment now, but keep those they have. ``changes`` come from load and age. ``schemas``
-    is the history of the topic's schema, oldest first: segments of any version but the last are sealed.
+    is the history of the topic's schema, oldest first: segments of any version but the last are sealed, some at a time.
+    ``sealed`` names segments of the layout whose seal chunk exists.
     """
     refused_pairs = set(refused)
     available = {name: broker for name, broker in brokers.items() if name not in cooling_down}
@@ -108,14 +114,18 @@ def plan_seals(
     )
     planning_pass.plan_failovers_and_drains(brokers, refused_pairs)
     waiting, rejected = planning_pass.plan_requests(requests)
-    planning_pass.plan_schema_change(schemas)
+    planning_pass.plan_schema_change(schemas, sealed, brokers)
     planning_pass.plan_replica_restores(available)
     planning_pass.change(changes)
     plans = planning_pass.plans
     decisions = [
-        Decision(now, layout.topic, reason.value.lower(), segments, because)
-        for reason, segments, because in _decided(plans)
+        Decision(now, layout.topic, plan.reason.value.lower(), plan.segments, plan.because)
+        for plan in plans
+        if plan.reason is not Reason.SCHEMA
     ]
+    is_new = bool(schemas) and schemas[-1].version > newest_schema(layout, schemas[0].columns).version
+    if is_new and (plans or is_under_way(layout)):
+        decisions.append(_schema_decision(layout, schemas, now))
     return plans, decisions, RequestOutcome(waiting, rejected)
 
 
@@ -180,11 +190,14 @@ class _PlanningPass:
             return False
         return all(len(names) > 1 if request.action == "split" else len(names) == 1 for names in successor_sets)
 
-    def plan_schema_change(self, schemas: Sequence[TopicSchema]) -> None:
-        """Plans to seal every segment of an older version at once, pending ones too, so that writers move together."""
-        for segment in list(self._free.values()) if schemas else ():
-            if segment.schema_version < schemas[-1].version:
-                self._seal([segment], [segment.range], Reason.SCHEMA, summary(schemas, segment.schema_version))
+    def plan_schema_change(
+        self, schemas: Sequence[TopicSchema], sealed: Collection[str], brokers: Mapping[str, BrokerView]
+    ) -> None:
+        """Plans to seal some of the segments of older versions, as many as may be sealed at the same time."""
+        if not schemas:
+            return
+        for segment in segments_to_seal(self._layout, self._free.values(), schemas[-1].version, sealed, brokers):
+            self._seal([segment], [segment.range], Reason.SCHEMA, f"schema version {schemas[-1].version}")
 
     def plan_replica_restores(self, brokers: Mapping[str, BrokerView]) -> None:
         for segment in self._open():
@@ -249,16 +262,15 @@ class _PlanningPass:
         return True
 
 
-def _decided(plans: Iterable[SealPlan]) -> list[tuple[Reason, tuple[str, ...], str]]:
-    """Reason, segments and text of each decision. A change of the schema is one decision for all of its segments."""
-    found: list[tuple[Reason, tuple[str, ...], str]] = []
-    changed: dict[str, tuple[str, ...]] = {}
-    for plan in plans:
-        if plan.reason is Reason.SCHEMA:
-            changed[plan.because] = changed.get(plan.because, ()) + plan.segments
-        else:
-            found.append((plan.reason, plan.segments, plan.because))
-    return found + [(Reason.SCHEMA, segments, because) for because, segments in changed.items()]
+def _schema_decision(layout: Layout, schemas: Sequence[TopicSchema], now: Micros) -> Decision:
+    """One decision for all segments of older versions, when the newest version enters the layout."""
+    return Decision(
+        now,
+        layout.topic,
+        Reason.SCHEMA.value.lower(),
+        tuple(s.name for s in layout.segments if not s.successors),
+        summary(schemas, schemas[-2].version),
+    )
 
 
 _UNAVAILABLE = {

@@ -244,12 +244,13 @@ class TopicReconciler:
             cooling_down=self._open_backoff.cooling_down(now),
             changes=self.load.changes(self.topic.spec, layout, brokers, now),
             schemas=schemas,
+            sealed=self._records.outcomes(),
             now=now,
         )
         self.requests = followed.waiting
         for request, why in followed.rejected.items():
             self._reject_request(now, request, why)
-        if plans:
+        if plans or decisions:
             layout = layouts.plan(layout, plans, schemas=schemas, now=now, writer=self.unique())
             for decision in decisions:
                 self.decisions.append(replace(decision, topic=self.topic.name))

@@ -1,8 +1,9 @@
-"""Gives rows of an older schema version the columns of a newer one.
+"""Gives rows of one schema version the columns of another one.
 
 A newer version differs in four ways only (:mod:`smq_core.model.schema_evolution`): new columns that may be null, wider
 numbers, columns that may be null now, and dropped columns. So no value changes, except that a dropped column's values
-are left out, which a producer must not do: it calls :func:`dropped_values` first.
+are left out, which a producer must not do: it calls :func:`dropped_values` first. Rows that use nothing of what is new
+may also go back (:func:`narrow`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
@@ -33,6 +35,37 @@ def reshape(rows: Rows, schema: pa.Schema) -> Rows:
             raise ValueError(f"column {field.name}: {column.type} cannot become {field.type}")
         columns.append(column.cast(field.type))
     return type(rows).from_arrays(columns, schema=schema)
+
+
+def narrow(rows: Rows, schema: pa.Schema) -> Rows | None:
+    """The rows with the columns of an older schema, or None if a value, or a null, has no place there.
+
+    ``reshape`` makes the same rows of them again. A column that only the older schema has is null.
+    """
+    if dropped_values(rows, schema):
+        return None
+    columns = []
+    for field in schema:
+        if field.name not in rows.schema.names:
+            column = pa.nulls(rows.num_rows, field.type)
+        else:
+            wide = column = rows.column(field.name)
+            if wide.type != field.type:
+                column = wide.cast(field.type, safe=False)
+                if not _same_values(column.cast(wide.type), wide):
+                    return None
+        if column.null_count and not field.nullable:
+            return None
+        columns.append(column)
+    return type(rows).from_arrays(columns, schema=schema)
+
+
+def _same_values(column: pa.Array | pa.ChunkedArray, other: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether two columns of numbers, with nulls at the same places, are the same. A NaN is the same as another."""
+    same = pc.equal(column, other)
+    if pa.types.is_floating(other.type):
+        same = pc.or_(same, pc.is_nan(other))
+    return pc.all(same).as_py() is not False
 
 
 def dropped_values(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> dict[str, int]:

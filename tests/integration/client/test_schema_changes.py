@@ -82,8 +82,7 @@ def create(cluster: LocalCluster, topic: str, segments: int = 4) -> None:
 
 
 def opened(client: smq.Client, topic: str, version: int) -> list[smq.SegmentInfo]:
-    found = client.admin().topic(topic)
-    return [s for s in found.segments if s.phase == "open"] if found.schema_version == version else []
+    return [s for s in client.admin().topic(topic).segments if s.phase == "open" and s.schema_version == version]
 
 
 def read(consumer: smq.Consumer, total: int) -> list[pa.Table]:
@@ -121,10 +120,12 @@ def test_columns_are_added_widened_and_dropped_while_publishing(
         admin.alter_topic(topic, add_columns={"gate": "uint8"})
         publishing.wait_for_acks()
         publishing.fields = {"gate": 7}
+        eventually(lambda: len(opened(client, topic, 1)) >= 4, what="segments with the column")
         publishing.wait_for_acks()
         admin.alter_topic(topic, widen_columns={"number": "int64"}, make_nullable=["number"])
         publishing.wait_for_acks()
-        admin.alter_topic(topic, drop_columns=["note"])
+        admin.alter_topic(topic, drop_columns=["note"])  # some segments may not have version 2 yet
+        eventually(lambda: len(opened(client, topic, 3)) >= 4, what="segments without the dropped column")
         publishing.wait_for_acks()
         publishing.stop()
         check(read(running, sum(publishing.sent)), publishing.sent)

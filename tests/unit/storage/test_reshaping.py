@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from smq_core.model.entities import Column
-from smq_storage.chunks.reshaping import dropped_values, is_wider, reshape
+from smq_storage.chunks.reshaping import dropped_values, is_wider, narrow, reshape
 from smq_storage.chunks.schemas import TIMESTAMP, arrow_type, message_schema
 
 OLD = (Column("id", "int32"), Column("delay", "float32"), Column("note", "string", nullable=True))
@@ -48,6 +48,35 @@ def test_columns_are_added_widened_made_nullable_and_dropped(as_table: bool) -> 
 def test_rows_of_the_same_schema_are_not_copied() -> None:
     rows = batch(["a"])
     assert reshape(rows, message_schema(OLD)) is rows
+
+
+def with_column(rows: pa.RecordBatch, name: str, values: list[object]) -> pa.RecordBatch:
+    field = rows.schema.field(name)
+    return rows.set_column(rows.schema.get_field_index(name), field, pa.array(values, field.type))
+
+
+def test_rows_that_use_nothing_new_go_back_to_the_older_columns() -> None:
+    rows = batch([None, None])
+    rows = with_column(rows, "delay", [math.nan, 0.5])
+    back = narrow(reshape(rows, message_schema(NEW)), message_schema(OLD))
+    assert back is not None
+    assert str(back.to_pylist()) == str(rows.to_pylist()), "a NaN stays one"
+    assert back.schema.equals(rows.schema)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("id", 1 << 31), ("delay", 0.1), ("delay", None), ("gate", 3)],
+)
+def test_rows_that_use_something_new_do_not_go_back(column: str, value: object) -> None:
+    newer = with_column(reshape(batch([None]), message_schema(NEW)), column, [value])
+    assert narrow(newer, message_schema(OLD)) is None
+
+
+def test_a_dropped_column_that_could_not_be_null_cannot_be_filled() -> None:
+    older = (Column("id", "int32"), Column("must", "int32"))
+    newer = reshape(batch([None]), message_schema((OLD[0], OLD[1])))
+    assert narrow(newer, message_schema(older)) is None
 
 
 def test_a_dropped_column_has_values_or_not() -> None:

@@ -3,6 +3,7 @@
 18. The schema's history only grows. Versions never decrease along the segment DAG, a segment opens with the newest one,
     every batch in it has its version, and each version is a desired state that is allowed. No column is dropped but
     those that a desired state drops.
+19. At most one in eight of the segments, and at least one, is planned to be sealed for a new schema at a time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smq_core.invariants import Violation
-from smq_core.model.entities import Layout
+from smq_core.model.entities import Layout, Phase, Reason
 from smq_core.replica.log_entries import Entry
 from support.sim.checks.protocol_checker import ProtocolChecker
 from support.sim.clients.messages import SimulatedSubBatch
@@ -28,6 +29,8 @@ class SchemaChecker(ProtocolChecker):
         before = self.layouts[-1][1] if self.layouts else None
         super()._layout(layout)
         self.must(self._schema_violations(before, layout))
+        if before is not None:
+            self.must(_rollout_violations(before, layout))
 
     def _schema_violations(self, before: Layout | None, layout: Layout) -> list[Violation]:
         found = []
@@ -59,3 +62,15 @@ class SchemaChecker(ProtocolChecker):
             self.must(
                 [Violation(18, hosted.name, f"has version {version}, and a batch of version {sub_batch.version}")]
             )
+
+
+def _rollout_violations(before: Layout, layout: Layout) -> list[Violation]:
+    planned = [
+        s.name
+        for s in layout.segments
+        if s.sealed_because is Reason.SCHEMA and not (s.name in before and before.segment(s.name).successors)
+    ]
+    written = [s for s in before.segments if s.phase is not Phase.PENDING]
+    if len(planned) > max(1, len(written) // 8):
+        return [Violation(19, "layout", f"of {len(written)} segments {', '.join(planned)} are sealed together")]
+    return []

@@ -41,6 +41,10 @@ class SimulatedSubBatch(NamedTuple):
         before = self.messages.index(kept[0])
         return self._replace(messages=kept, upload=self.upload._replace(first_row=self.upload.first_row + before))
 
+    def fits(self, version: int) -> bool:
+        """Whether a segment of that version has a place for all values. Every second batch needs nothing new."""
+        return self.version <= version or (self.upload is None and self.serial % 2 == 0)
+
     def reshaped(self, version: int) -> SimulatedSubBatch:
         """The rows with the columns of another version."""
         return self._replace(version=version)

@@ -334,12 +334,12 @@ class SimulatedProducer:
             stream.up((incoming(sub_batch, id_), sent.rejections))
 
     def _fits(self, send_queue: SendQueue) -> bool:
-        """False while the next batch has a newer version than the segment: then it waits for the successors."""
+        """False while the next batch needs a newer version than the segment has: then it waits for the successors."""
         if send_queue.to_resend or not send_queue.queue:
             return True
         sub_batch = send_queue.queue[0]
         assert isinstance(sub_batch, SimulatedSubBatch)
-        return sub_batch.version <= send_queue.segment.schema_version
+        return sub_batch.fits(send_queue.segment.schema_version)
 
     def _reshaped(self, sub_batch: object, segment: Segment) -> SimulatedSubBatch:
         """The batch with the columns of the segment."""

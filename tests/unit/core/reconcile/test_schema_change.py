@@ -10,6 +10,8 @@ from smq_core.model.entities import Column, Liveness, Phase, Reason, TopicSchema
 from smq_core.model.layout_transitions import plan
 from smq_core.reconcile.effects import AppendIndex, PutLayout
 from smq_core.reconcile.seal_planner import ManualRequest
+from smq_core.reconcile.seal_progress import RELEASE_DELAY
+from smq_core.reconcile.topic_reconciler import TopicReconciler
 from support.in_memory.reconciler import ReconcilerHarness, kinds
 
 FIRST = (Column("flight", "string"), Column("delay", "int16"))
@@ -26,19 +28,71 @@ def put_of(harness: ReconcilerHarness) -> PutLayout:
     return put
 
 
-def test_all_segments_move_to_the_new_version_in_one_put() -> None:
+def sealing(harness: ReconcilerHarness) -> list[str]:
+    """The segments that are being sealed, from plan to seal chunk."""
+    layout, leader = harness.layout, harness.leader
+    return [s.name for s in layout.segments if s.phase is Phase.SEALING and leader.outcome(s.name) is None]
+
+
+def test_segments_move_to_the_new_version_one_after_another() -> None:
     harness = typed(min_segments=4)
     assert harness.layout.schemas == (TopicSchema(0, FIRST),)
+    olds = harness.layout.segments
     harness.leader.columns = (*FIRST, GATE)
     layout = put_of(harness).layout
     assert layout.schemas == (TopicSchema(0, FIRST), TopicSchema(1, (*FIRST, GATE)))
-    olds, news = ([s for s in layout.segments if s.schema_version == version] for version in (0, 1))
-    assert len(olds) == len(news) == 4
-    assert all(s.phase is Phase.SEALING and s.sealed_because is Reason.SCHEMA for s in olds)
-    assert [s.range for s in news] == [s.range for s in olds], "a schema change splits and merges nothing"
-    decision = harness.leader.decisions[-1]
-    assert (decision.action, decision.segments) == ("schema", tuple(s.name for s in olds))
+    (new,) = (s for s in layout.segments if s.schema_version == 1)
+    (old,) = (layout.segment(name) for name in new.predecessors)
+    assert (old.phase, old.sealed_because, new.range) == (Phase.SEALING, Reason.SCHEMA, old.range)
+    (decision,) = [d for d in harness.leader.decisions if d.action == "schema"]
+    assert decision.segments == tuple(s.name for s in olds), "one decision for all of them"
     assert decision.reason == "schema version 1: column 'gate' (string, nullable) is new"
+
+    harness.put(PutLayout(layout, None))
+    stalled = []
+    while any(s.schema_version == 0 for s in harness.layout.segments):
+        harness.answer(harness.step() or harness.step(RELEASE_DELAY))
+        stalled.append(sealing(harness))
+    assert max(map(len, stalled)) == 1
+    harness.run()
+    assert [s.range for s in sorted(harness.layout.segments, key=lambda s: s.range)] == [s.range for s in olds]
+    assert [d.action for d in harness.leader.decisions].count("schema") == 1
+
+
+def test_the_next_segment_does_not_wait_for_the_cleanup_of_the_one_before() -> None:
+    harness = typed(min_segments=4)
+    harness.leader.columns = (*FIRST, GATE)
+    for _ in range(20):
+        effects = harness.step()  # never long enough for the cleanup after a seal
+        harness.answer(effects)
+    outdated = [s for s in harness.layout.segments if not s.successors and s.schema_version == 0]
+    assert not outdated
+
+
+def test_a_further_change_enters_the_layout_while_segments_wait_for_their_turn() -> None:
+    """Whoever changes the schema waits until the layout has it, and not until the change before is done."""
+    harness = typed(min_segments=4)
+    harness.leader.columns = (*FIRST, GATE)
+    harness.answer(harness.step())
+    harness.leader.columns = (*FIRST, GATE, BELT)
+    layout = put_of(harness).layout
+    assert [s.version for s in layout.schemas] == [0, 1, 2]
+    assert [s.name for s in layout.segments if s.phase is Phase.SEALING] == sealing(harness)
+    assert [d.action for d in harness.leader.decisions].count("schema") == 2
+
+
+def test_a_new_leader_continues_where_the_one_before_stopped() -> None:
+    harness = typed(min_segments=4)
+    harness.leader.columns = (*FIRST, GATE)
+    harness.answer(harness.step())
+    assert len(sealing(harness)) == 1
+    follower = typed(min_segments=4)
+    follower.stored, follower.etag = harness.stored, harness.etag
+    follower.leader = TopicReconciler(follower.leader.topic, unique=lambda: "another")
+    follower.leader.columns = (*FIRST, GATE)
+    follower.run(40)
+    assert {s.schema_version for s in follower.layout.segments} == {1}
+    assert all(s.phase is Phase.OPEN for s in follower.layout.segments)
 
 
 def test_the_index_says_which_version_a_segment_had() -> None:
@@ -69,14 +123,17 @@ def test_a_change_that_is_not_allowed_changes_nothing_and_is_reported() -> None:
     assert harness.leader.schema_problem is None
 
 
-def test_pending_segments_of_the_old_version_are_replaced_too() -> None:
+def test_pending_segments_of_the_old_version_open_first() -> None:
+    """If they were replaced, the writers of their predecessor would wait for one more seal."""
     harness = typed()
     harness.leader.requests.append(ManualRequest("split", ("t-0-16-0",), (8,)))
     harness.answer([put_of(harness)])
     harness.leader.columns = (*FIRST, GATE)
-    layout = put_of(harness).layout
-    assert sorted(s.schema_version for s in layout.segments if not s.successors) == [1, 1]
-    assert sum(s.sealed_because is Reason.SCHEMA for s in layout.segments) == 2
+    effects = harness.step()
+    assert "PutLayout" not in kinds(effects)
+    harness.answer(effects)
+    harness.run(60)
+    assert [s.schema_version for s in harness.layout.segments] == [1, 1]
 
 
 def test_another_reason_in_the_same_step_gives_the_new_version_too() -> None:
@@ -86,6 +143,7 @@ def test_another_reason_in_the_same_step_gives_the_new_version_too() -> None:
     harness.lose(harness.layout.segment("t-8-16-1").primary.incarnation, Liveness.SUSPECT)
     layout = put_of(harness).layout
     assert {s.schema_version for s in layout.segments if not s.successors} == {1}
+    assert harness.leader.decisions[-1].action == "schema", "the decision says why the version is a new one"
 
 
 def test_without_brokers_for_successors_the_schema_stays() -> None:
