@@ -2,8 +2,9 @@
 
 encode_and_put   the rows as Parquet files, one after the other: encoded, then put into the store
 by_reference     the same rows with ``write(by_reference=True)``
-put_files        finished Parquet files into the store, as they are
-publish_files    the same files with ``publish_files``
+put_files        files of ``write_upload`` into the store, as they are
+publish_files    the same files with ``publish_files``, which copies them
+publish_others   Parquet files with the same rows in any order with ``publish_files``, which encodes them again
 stream           the same rows with ``write``, through the brokers
 """
 
@@ -13,7 +14,8 @@ import argparse
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,7 @@ from smq_storage.chunks.parquet_codec import ROW_GROUP_ROWS
 from smq_storage.object_store.store import Store
 
 Row = dict[str, object]
+WriteFiles = Callable[[Path, pa.Table], list[Path]]
 FILE_BYTES = 256 << 20
 _SEED = 7
 
@@ -72,7 +75,7 @@ def stream(client: smq.Client, args: argparse.Namespace) -> Row:
 def put_files(client: smq.Client, args: argparse.Namespace) -> Row:
     table, store = rows_with_keys(args.size, args.bytes), _store(client, args.topic)
     with tempfile.TemporaryDirectory() as folder:
-        files = _files(Path(folder), table)
+        files = _finished_files(client, args.topic, Path(folder), table)
         start = time.perf_counter()
         for file in files:
             store.put_new(f"_probe/{uuid.uuid4().hex}.parquet", file.read_bytes())
@@ -80,9 +83,17 @@ def put_files(client: smq.Client, args: argparse.Namespace) -> Row:
 
 
 def publish_files(client: smq.Client, args: argparse.Namespace) -> Row:
+    return _publish(client, args, partial(_finished_files, client, args.topic))
+
+
+def publish_others(client: smq.Client, args: argparse.Namespace) -> Row:
+    return _publish(client, args, _files)
+
+
+def _publish(client: smq.Client, args: argparse.Namespace, write_files: WriteFiles) -> Row:
     table = rows_with_keys(args.size, args.bytes)
     with tempfile.TemporaryDirectory() as folder, client.producer(args.topic, timeout=300) as producer:
-        files = _files(Path(folder), table)
+        files = write_files(Path(folder), table)
         producer.write(table.slice(0, 1)).result(60)
         start = time.perf_counter()
         producer.publish_files(files).result(300)
@@ -113,6 +124,14 @@ def _files(folder: Path, table: pa.Table) -> list[Path]:
     return files
 
 
+def _finished_files(client: smq.Client, topic: str, folder: Path, table: pa.Table) -> list[Path]:
+    files = []
+    for number, part in enumerate(_parts(table)):
+        files.append(folder / f"{number}.parquet")
+        client.write_upload(topic, part, files[-1])
+    return files
+
+
 def _write(sink: object, table: pa.Table) -> None:
     pq.write_table(
         table,
@@ -129,4 +148,4 @@ def _row(table: pa.Table, start: float) -> Row:
     return {"seconds": time.perf_counter() - start, "rows": table.num_rows, "bytes": table.nbytes}
 
 
-WHATS = {f.__name__: f for f in (encode_and_put, by_reference, put_files, publish_files, stream)}
+WHATS = {f.__name__: f for f in (encode_and_put, by_reference, put_files, publish_files, publish_others, stream)}

@@ -19,7 +19,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -90,6 +90,12 @@ class AsyncClient:
             return AsyncConsumer(await asyncio.to_thread(self._client.consumer, topic, **options))
 
         return Opening(make)
+
+    async def write_upload(
+        self, topic: str, table: pa.Table | pa.RecordBatch, sink: Any, key: str | None = None
+    ) -> None:
+        """As :meth:`smq.Client.write_upload`."""
+        await asyncio.to_thread(self._client.write_upload, topic, table, sink, key)
 
     def admin(self) -> AsyncAdmin:
         """The methods of :class:`smq.Admin`, each to be awaited."""
@@ -164,7 +170,7 @@ class AsyncProducer:
         return AsyncDelivery(send(value, key, headers, timestamp))
 
     async def write(
-        self, table: pa.Table | pa.RecordBatch, key: Any = None, *, by_reference: bool = False
+        self, table: pa.Table | pa.RecordBatch, key: Any = None, *, by_reference: bool | Literal["auto"] = False
     ) -> AsyncDelivery[TableReceipt]:
         """As :meth:`smq.Producer.write`."""
         return AsyncDelivery(await asyncio.to_thread(self._producer.write, table, key, by_reference=by_reference))

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from smq.admin import Admin, full_topic_name
 from smq.transport.dialer import DIRECT, RELAY_LEADER_ADDRESS, Dialer
@@ -16,6 +16,8 @@ from smq_core.errors import InvalidRequest
 
 # Arrow, Flight and the store are imported on first use, because administration needs none of them.
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from smq.consumer import Consumer
     from smq.producer import Producer
     from smq.transport.topic_view import TopicView
@@ -193,6 +195,28 @@ class Client:
         )
         self._made.append(made)
         return made
+
+    def write_upload(
+        self,
+        topic: str,
+        table: pa.Table | pa.RecordBatch,
+        sink: str | os.PathLike[str] | IO[bytes],
+        key: str | None = None,
+    ) -> None:
+        """Writes rows as a Parquet file that :meth:`smq.Producer.publish_files` publishes as it is.
+
+        The bytes of such a file are copied; any other file is decoded, sorted and encoded again. ``table`` and ``key``
+        are as in :meth:`smq.Producer.write`, with at most 1 GiB. ``sink`` is a path or a binary file object. Nothing is
+        sent. If the topic's schema changes before the file is published, it is encoded again, too.
+
+        Raises SchemaMismatch, InvalidRequest, UnknownTopic, Unavailable.
+        """
+        from smq.producing.encoding.batch_encoder import BatchEncoder
+        from smq.producing.uploads.finished_files import write_finished_file
+        from smq.transport.schema_versions import SchemaVersions
+
+        snapshot = self._view(topic).snapshot
+        write_finished_file(BatchEncoder(snapshot.topic, SchemaVersions(snapshot).newest), table, sink, key)
 
     def admin(self) -> Admin:
         """Returns the admin API, which works through the leader."""

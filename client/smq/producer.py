@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
 from smq.producing.partitioning import SubBatch
 from smq.producing.producer_claims import claim_epoch
-from smq.producing.uploads.reference_publisher import ReferencePublisher
+from smq.producing.uploads.reference_publisher import ReferencePublisher, goes_by_reference
 from smq.producing.uploads.upload_delivery import UploadDeliveryState
 from smq.producing.uploads.uploaded_rows import UploadedFile, UploadedRows
 from smq.transport.schema_versions import SchemaVersions
@@ -236,7 +236,7 @@ class Producer:
         table: pa.Table | pa.RecordBatch,
         key: str | pa.Array | pa.ChunkedArray | None = None,
         *,
-        by_reference: bool = False,
+        by_reference: bool | Literal["auto"] = False,
     ) -> Delivery[TableReceipt]:
         """Sends a whole table, the fastest way to publish; its receipt covers all rows. Blocks as ``send`` does.
 
@@ -251,7 +251,7 @@ class Producer:
 
         With ``by_reference`` the rows go to the filer as Parquet files, and the brokers get references to these, which
         costs them nearly nothing. This returns when all files are uploaded; then they are published. The order among
-        this producer's messages is the same. docs/producers.md says when it pays.
+        this producer's messages is the same. ``auto`` does so for large tables. docs/producers.md says when it pays.
 
         Raises SchemaMismatch (``expected`` is the schema), InvalidRequest (no such key column), MessageTooLarge,
         Overloaded, ProducerFenced; by reference also StoreUnavailable. The delivery of a reference that a broker does
@@ -259,7 +259,7 @@ class Producer:
         """
         if self._closed:
             raise InvalidRequest("the producer is closed")
-        if by_reference:
+        if goes_by_reference(table, by_reference):
             return self._references.publish_table(table, key)
         encoder = self._encoder
         converted, key_column = encoder.check(table, key)
@@ -292,8 +292,9 @@ class Producer:
     ) -> Delivery[FilesReceipt]:
         """Publishes the rows of Parquet files, paths or binary file objects, by reference (see ``write``).
 
-        The files' columns and ``key`` are as in ``write``. All files are checked, read part by part, and uploaded with
-        their rows sorted by partition. Only then anything is published, file by file in the given order, so if one file
+        The files' columns and ``key`` are as in ``write``. All files are checked and uploaded: those that
+        :meth:`smq.Client.write_upload` wrote as they are, others read part by part, and encoded with their rows sorted
+        by partition. Only then anything is published, file by file in the given order, so if one file
         is wrong, nothing is in the log. The receipt has the ranges of offsets of each file.
 
         Raises InvalidRequest (no Parquet file, a file that is given twice, no such key column) and SchemaMismatch with

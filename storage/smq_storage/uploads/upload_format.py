@@ -107,8 +107,12 @@ def write_upload(sink: Any, table: pa.Table, footer: UploadFooter) -> None:
 
 def parse_upload(tail: Buffer) -> ParsedUpload:
     """Parses the end of an upload, which holds its whole Parquet footer. Raises CorruptChunk if it is not an upload."""
+    return parse_upload_footer(decode_footer(tail))
+
+
+def parse_upload_footer(metadata: pq.FileMetaData) -> ParsedUpload:
+    """What the footer says. Raises CorruptChunk if it is not that of an upload."""
     try:
-        metadata = decode_footer(tail)
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         text = (metadata.metadata or {}).get(KEY.encode())
         if text is None:

@@ -89,6 +89,13 @@ class MixedPublisher:
         self.written.append((values, self._producer.write(table, by_reference=by_reference)))
 
 
+def uploaded(cluster: LocalCluster, producer: smq.Producer) -> list[bytes]:
+    """The content of all uploads of the producer's topic."""
+    store = cluster.store.open()
+    folder = paths.uploads_folder(producer._view.snapshot.topic.uid)
+    return [bytes(store.get(it.path).data) for it in store.list(folder)]
+
+
 def open_segments(client: smq.Client, topic: str) -> list[smq.SegmentInfo]:
     return [s for s in client.admin().segments(topic) if s.phase == "open"]
 
@@ -168,6 +175,7 @@ def test_files_of_a_typed_topic(cluster: LocalCluster, client: smq.Client, topic
     columns = [{"name": "id", "type": "int64"}, {"name": "name", "type": "string", "nullable": True}]
     cluster.create(topic, schema=columns, key="id", segments={"min": 4, "max": 4})
     rows = pa.table({"id": pa.array(range(50_000), pa.int32()), "name": [f"n{n}" for n in range(50_000)]})
+    more = pa.table({"id": pa.array(range(50_000, 55_000), pa.int32()), "name": [f"n{n}" for n in range(5000)]})
     pq.write_table(rows.slice(0, 30_000), tmp_path / "one.parquet", row_group_size=7000)
     pq.write_table(rows.slice(30_000), tmp_path / "two.parquet")
     (tmp_path / "text.parquet").write_text("no Parquet")
@@ -181,5 +189,8 @@ def test_files_of_a_typed_topic(cluster: LocalCluster, client: smq.Client, topic
         receipt = producer.publish_files([tmp_path / "one.parquet", tmp_path / "two.parquet"]).result(HANG_GUARD)
         assert [it.rows for it in receipt.files] == [30_000, 20_000]
         assert {r.segment for it in receipt.files for r in it.ranges} == {s.name for s in open_segments(client, topic)}
-        found = pa.concat_tables([b.table.select(["id", "name"]) for b in read_back(consumer, 50_000)])
-        assert found.sort_by("id").equals(rows.cast(found.schema))
+        client.write_upload(topic, more, tmp_path / "three.parquet")
+        producer.publish_files([tmp_path / "three.parquet"]).result(HANG_GUARD)
+        assert (tmp_path / "three.parquet").read_bytes() in uploaded(cluster, producer), "the bytes are copied"
+        found = pa.concat_tables([b.table.select(["id", "name"]) for b in read_back(consumer, 55_000)])
+        assert found.sort_by("id").equals(pa.concat_tables([rows, more]).cast(found.schema))

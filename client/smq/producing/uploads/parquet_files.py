@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq.producing.encoding.batch_encoder import BatchEncoder
+from smq.producing.uploads.finished_files import FILE_BYTES, encoded_upload, may_be_finished
+from smq.producing.uploads.upload_encoder import EncodedUpload
 from smq_core.errors import InvalidRequest, SchemaMismatch
+
+log = logging.getLogger(__name__)
 
 READ_BYTES = 8 << 20
 """About how many bytes are decoded at a time."""
@@ -81,6 +87,30 @@ class ParquetSource:
                     collected, size = [], 0
             if collected:
                 yield self._checked(pa.Table.from_batches(collected), encoder, key, first_row)
+
+    def read_finished(self, encoder: BatchEncoder, key: str | None) -> EncodedUpload | None:
+        """The whole file, if it can be published as it is. Raises InvalidRequest if it cannot be read."""
+        with self._open() as file:
+            if not may_be_finished(file.metadata, encoder, key):
+                return None
+        try:
+            data = self._read_bytes(FILE_BYTES)
+            found = encoded_upload(data, encoder) if data is not None else None
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidRequest(f"{self.name} cannot be read: {error}") from None
+        if found is None:
+            log.info("%s is too large to be copied, or is not in order, so its rows are encoded again", self.name)
+        return found
+
+    def _read_bytes(self, limit: int) -> bytes | None:
+        """The whole file; None if it has more than ``limit`` bytes."""
+        if isinstance(self.source, (str, os.PathLike)):
+            with Path(self.source).open("rb") as file:
+                data = file.read(limit + 1)
+        else:
+            self.source.seek(0)
+            data = self.source.read(limit + 1)
+        return data if len(data) <= limit else None
 
     def _open(self) -> pq.ParquetFile:
         try:

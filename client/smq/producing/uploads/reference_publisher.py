@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from smq.delivery import Delivery, FilesReceipt, TableReceipt
 from smq.producing.delivery_state import TableDelivery
@@ -21,14 +21,27 @@ from smq.producing.uploads.upload_delivery import FilesDelivery, UploadDeliveryS
 from smq.producing.uploads.upload_encoder import EncodedUpload, UploadEncoder, split_into_uploads
 from smq.producing.uploads.upload_targets import DirectUploads
 from smq.producing.uploads.uploaded_rows import UploadedFile
-from smq.producing.uploads.uploader import Uploader
+from smq.producing.uploads.uploader import Uploader, UploadTask
 from smq.transport.topic_view import TopicView
+from smq_core.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Parts = Iterable[tuple[T, pa.Table, str | None]]
-"""Checked parts of tables, each with the caller's tag and the name of its key column."""
+Tasks = Iterable[UploadTask[T]]
+
+
+AUTO_BYTES = 64 << 20
+"""``by_reference="auto"`` uploads a table of this size or more."""
+
+
+def goes_by_reference(table: Table, by_reference: bool | str) -> bool:
+    """What ``by_reference`` of :meth:`smq.Producer.write` means for this table. Raises InvalidRequest."""
+    if by_reference == "auto":
+        return getattr(table, "nbytes", 0) >= AUTO_BYTES
+    if not isinstance(by_reference, bool):
+        raise InvalidRequest(f"by_reference must be True, False or 'auto', not {by_reference!r}")
+    return by_reference
 
 
 class ReferencePublisher:
@@ -66,11 +79,13 @@ class ReferencePublisher:
     def publish_table(self, table: Table, key: object) -> Delivery[TableReceipt]:
         """As :meth:`smq.Producer.write`."""
 
-        def parts(encoder: BatchEncoder) -> Parts[None]:
+        def tasks(encoder: BatchEncoder) -> Tasks[None]:
             converted, key_column = encoder.check(table, key)
-            return ((None, part, key_column) for part in split_into_uploads(converted, upload_encoder.UPLOAD_BYTES))
+            encoding = self._upload_encoder(encoder)
+            parts = split_into_uploads(converted, upload_encoder.UPLOAD_BYTES)
+            return (UploadTask(None, part.nbytes, partial(encoding.encode, part, key_column)) for part in parts)
 
-        uploads = self._upload(parts)
+        uploads = self._upload(tasks)
         states = [UploadDeliveryState(file.index, order, self._lock) for _, order, file in uploads]
         self._submit_all([file for _, _, file in uploads], states)
         return TableDelivery(states)
@@ -79,35 +94,40 @@ class ReferencePublisher:
         """As :meth:`smq.Producer.publish_files`."""
         sources = ParquetSource.of_all(files)
 
-        def parts(encoder: BatchEncoder) -> Parts[int]:
+        def tasks(encoder: BatchEncoder) -> Tasks[int]:
             for source in sources:
                 source.check(encoder, key)
-            return _read(sources, encoder, key)
+            return self._tasks_of(sources, encoder, key)
 
-        uploads = self._upload(parts, keep_order=False)
+        uploads = self._upload(tasks)
         states = [UploadDeliveryState(file.index, None, self._lock) for _, _, file in uploads]
         self._submit_all([file for _, _, file in uploads], states)
         return FilesDelivery([source.name for source in sources], [number for number, _, _ in uploads], states)
 
     def _upload(
-        self, parts: Callable[[BatchEncoder], Parts[T]], *, keep_order: bool = True
+        self, tasks: Callable[[BatchEncoder], Tasks[T]]
     ) -> list[tuple[T, npt.NDArray[np.uint32] | None, UploadedFile]]:
-        """Uploads all parts. Begins again if the topic's schema changes meanwhile, because a file keeps its columns."""
+        """Uploads all files. Begins again if the topic's schema changes meanwhile, because a file keeps its columns."""
         uploader = self._open_uploader()
         while True:
             encoder = self._encoder()
-            uploads = [
-                (tag, encoded.order if keep_order else None, file)
-                for tag, encoded, file in uploader.upload_all(self._encode(parts(encoder), encoder))
-            ]
+            uploads = list(uploader.upload_all(tasks(encoder)))
             if encoder is self._encoder():
                 return uploads
             log.info("the schema of %s changed, so the rows are uploaded again", self._view.name)
 
-    def _encode(self, parts: Parts[T], encoder: BatchEncoder) -> Iterator[tuple[T, EncodedUpload]]:
-        encoding = UploadEncoder(encoder, self._keyless, self._producer, self._epoch, self._batch_bytes)
-        for tag, part, key_column in parts:
-            yield tag, encoding.encode(part, key_column)
+    def _tasks_of(self, sources: Sequence[ParquetSource], encoder: BatchEncoder, key: str | None) -> Tasks[int]:
+        encoding = self._upload_encoder(encoder)
+        for number, source in enumerate(sources):
+            finished = source.read_finished(encoder, key)
+            if finished is not None:
+                yield UploadTask(number, finished.data.size, partial(_identity, finished))
+                continue
+            for part, key_column in source.read(encoder, key, upload_encoder.UPLOAD_BYTES):
+                yield UploadTask(number, part.nbytes, partial(encoding.encode, part, key_column, keep_order=False))
+
+    def _upload_encoder(self, encoder: BatchEncoder) -> UploadEncoder:
+        return UploadEncoder(encoder, self._keyless, self._producer, self._epoch, self._batch_bytes)
 
     def _submit_all(self, files: Sequence[UploadedFile], states: Sequence[UploadDeliveryState]) -> None:
         for file, state in zip(files, states, strict=True):
@@ -122,7 +142,5 @@ class ReferencePublisher:
             return self._uploader
 
 
-def _read(sources: Sequence[ParquetSource], encoder: BatchEncoder, key: str | None) -> Parts[int]:
-    for number, source in enumerate(sources):
-        for part, key_column in source.read(encoder, key, upload_encoder.UPLOAD_BYTES):
-            yield number, part, key_column
+def _identity(finished: EncodedUpload) -> EncodedUpload:
+    return finished

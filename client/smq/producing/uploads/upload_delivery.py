@@ -11,6 +11,7 @@ import numpy.typing as npt
 from smq.delivery import FileReceipt, FilesReceipt, PublishedRange
 from smq.producing.delivery_state import BatchesDelivery, DeliveryState, RowIndices
 from smq.producing.uploads.uploaded_rows import PartitionIndex
+from smq_core.errors import ReferenceRejected
 
 
 class UploadDeliveryState(DeliveryState):
@@ -70,6 +71,13 @@ class FilesDelivery(BatchesDelivery[FilesReceipt]):
         super().__init__(states)
         self._files = files
         self._names = names
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        error = super().exception(timeout)
+        if not isinstance(error, ReferenceRejected):
+            return error
+        number = next(n for n, state in zip(self._names, self._states, strict=True) if state.first_error() is error)
+        return ReferenceRejected(f"{self._files[number]}: {error.message}", upload=error.upload, field=error.field)
 
     def _receipt(self) -> FilesReceipt:
         ranges: list[list[PublishedRange]] = [[] for _ in self._files]

@@ -15,19 +15,22 @@ from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.uploads.uploaded_rows import PartitionIndex
 from smq_storage.uploads.upload_format import UploadFooter, sort_order, write_upload
 
-UPLOAD_BYTES = 256 << 20
+UPLOAD_BYTES = 128 << 20
 """About how many bytes of rows, before compression, become one file. Larger files make fewer references, which is what
-brokers work for; smaller ones need less memory here."""
+brokers work for; smaller ones need less memory here, and let encoding and uploading overlap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedUpload:
-    """The content of an upload. Row ``i`` of it was row ``order[i]`` of the table; uint32 of shape (rows,)."""
+    """The content of an upload.
+
+    Row ``i`` of it was row ``order[i]`` of the table, uint32 of shape (rows,); None if nobody needs that.
+    """
 
     data: pa.Buffer
     schema_version: int
     index: PartitionIndex
-    order: npt.NDArray[np.uint32]
+    order: npt.NDArray[np.uint32] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,8 @@ class UploadEncoder:
     epoch: int
     batch_bytes: int
 
-    def encode(self, part: pa.Table, key_column: str | None) -> EncodedUpload:
-        """``part`` is a part of a checked table, with at least one row."""
+    def encode(self, part: pa.Table, key_column: str | None, keep_order: bool = True) -> EncodedUpload:
+        """``part`` is a part of a checked table, with at least one row. ``keep_order``: the result has the order."""
         now = time.time_ns() // 1000
         batches, found = [], []
         for small in split_rows(part, self.batch_bytes):
@@ -59,11 +62,12 @@ class UploadEncoder:
             self.producer,
             self.epoch,
             table.num_rows,
-            tuple(zip(index.partitions.tolist(), index.counts.tolist(), strict=True)),
+            index.pairs(),
         )
         sink = pa.BufferOutputStream()
         write_upload(sink, table, footer)
-        return EncodedUpload(sink.getvalue(), self.encoder.version, index, order.astype(np.uint32))
+        kept = order.astype(np.uint32) if keep_order else None
+        return EncodedUpload(sink.getvalue(), self.encoder.version, index, kept)
 
 
 def split_into_uploads(table: Table, upload_bytes: int) -> Iterator[pa.Table]:

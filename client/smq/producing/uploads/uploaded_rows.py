@@ -42,6 +42,10 @@ class PartitionIndex:
         """The number of rows of each partition, int64 of shape (n,)."""
         return np.diff(self.starts)
 
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Each partition and its number of rows, as in the footer of an upload."""
+        return tuple(zip(self.partitions.tolist(), self.counts.tolist(), strict=True))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UploadedFile:

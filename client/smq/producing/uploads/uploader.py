@@ -1,12 +1,17 @@
-"""Puts uploads into the store: one is on its way while the next one is being encoded."""
+"""Puts uploads into the store: some are on their way while others are being encoded."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from smq.producing.uploads.upload_encoder import EncodedUpload
 from smq.producing.uploads.upload_targets import UploadTarget
@@ -20,7 +25,23 @@ log = logging.getLogger(__name__)
 MIN_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
 
+UPLOAD_THREADS = 3
+"""So many files are encoded and uploaded at the same time: Arrow encodes a file in one thread."""
+
+IN_FLIGHT_BYTES = 512 << 20
+"""So many bytes of rows, or of finished files, are worked on at the same time; more only if one file has more."""
+
 T = TypeVar("T")
+Order: TypeAlias = "npt.NDArray[np.uint32] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class UploadTask(Generic[T]):
+    """A file to upload. ``encode`` makes its content from ``nbytes`` of input. ``tag`` is the caller's."""
+
+    tag: T
+    nbytes: int
+    encode: Callable[[], EncodedUpload]
 
 
 class Uploader:
@@ -54,13 +75,33 @@ class Uploader:
             else:
                 return UploadedFile(stored.name, stored.etag, encoded.data.size, encoded.schema_version, encoded.index)
 
-    def upload_all(self, parts: Iterable[tuple[T, EncodedUpload]]) -> Iterator[tuple[T, EncodedUpload, UploadedFile]]:
-        """Uploads the parts one after the other, and takes the next part while one is on its way."""
-        with ThreadPoolExecutor(1, "smq-upload") as pool:
-            waiting: tuple[T, EncodedUpload, Future[UploadedFile]] | None = None
-            for tag, encoded in parts:
-                if waiting is not None:
-                    yield waiting[0], waiting[1], waiting[2].result()
-                waiting = tag, encoded, pool.submit(self.upload, encoded)
-            if waiting is not None:
-                yield waiting[0], waiting[1], waiting[2].result()
+    def upload_all(self, tasks: Iterable[UploadTask[T]]) -> Iterator[tuple[T, Order, UploadedFile]]:
+        """Encodes and uploads in several threads. Yields the files in the order of the tasks.
+
+        Takes a task when its bytes may be in memory beside those that are being worked on. If one fails, those that
+        have not begun are given up.
+        """
+        pool = ThreadPoolExecutor(UPLOAD_THREADS, "smq-upload")
+        waiting: deque[tuple[UploadTask[T], Future[tuple[Order, UploadedFile]]]] = deque()
+        try:
+            for task in tasks:
+                while waiting and _are_too_many(task, *(earlier for earlier, _ in waiting)):
+                    yield _outcome(*waiting.popleft())
+                waiting.append((task, pool.submit(self._encode_and_upload, task.encode)))
+            while waiting:
+                yield _outcome(*waiting.popleft())
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _encode_and_upload(self, encode: Callable[[], EncodedUpload]) -> tuple[Order, UploadedFile]:
+        encoded = encode()
+        return encoded.order, self.upload(encoded)
+
+
+def _are_too_many(*tasks: UploadTask[T]) -> bool:
+    return len(tasks) > UPLOAD_THREADS or sum(task.nbytes for task in tasks) > IN_FLIGHT_BYTES
+
+
+def _outcome(task: UploadTask[T], future: Future[tuple[Order, UploadedFile]]) -> tuple[T, Order, UploadedFile]:
+    order, file = future.result()
+    return task.tag, order, file
