@@ -16,6 +16,8 @@ FILES = "client/smq/producing/uploads/parquet_files.py"
 VERSIONS = "client/smq/producing/sub_batch_versions.py"
 SENDER = "client/smq/producing/segment_sender.py"
 FETCHER = "client/smq/consuming/fetcher.py"
+FINISHED = "client/smq/producing/uploads/finished_files.py"
+TEST_FINISHED = "tests/unit/client/uploads/test_finished_files.py"
 TEST_PUBLISHING = "tests/unit/client/uploads/test_publishing.py"
 TEST_FETCHER = "tests/unit/client/test_fetcher.py"
 PLANNING = "core/smq_core/replica/chunk_planning.py"
@@ -126,6 +128,39 @@ MUTATIONS = (
         "elif stream.takes_references:",
         "elif True:",
         (f"{TEST_PUBLISHING}::test_a_broker_that_knows_no_references_gets_none",),
+    ),
+    # ---- files that are copied
+    Mutation(
+        "copy_a_file_that_is_not_in_order",
+        "A file is copied only if its rows are sorted by partition.",
+        FINISHED,
+        "ascending = bool((np.diff(partitions) >= 0).all()) and ",
+        "ascending = ",
+        (f"{TEST_FINISHED}::test_a_file_that_differs_from_an_upload_of_the_topic_is_encoded_again",),
+    ),
+    Mutation(
+        "believe_the_counts_of_a_finished_file",
+        "A file is copied only if its footer counts the rows that it has.",
+        FINISHED,
+        "index.pairs() != footer.partitions",
+        "False",
+        (f"{TEST_FINISHED}::test_a_file_that_differs_from_an_upload_of_the_topic_is_encoded_again",),
+    ),
+    Mutation(
+        "copy_a_file_of_another_topic",
+        "A file is copied only into the topic and the schema version that it was written for.",
+        FINISHED,
+        "(parsed.footer.topic_uid, parsed.footer.schema_version) == (topic.uid, encoder.version)",
+        "True",
+        (f"{TEST_FINISHED}::test_a_file_that_differs_from_an_upload_of_the_topic_is_encoded_again",),
+    ),
+    Mutation(
+        "publish_files_as_their_uploads_end",
+        "Files are published in their order, whichever is uploaded first.",
+        UPLOADER,
+        "yield _outcome(*waiting.popleft())\n                waiting.append",
+        "yield _outcome(*waiting.pop())\n                waiting.append",
+        (f"{TEST_FINISHED}::test_files_are_published_in_their_order_whichever_is_uploaded_first",),
     ),
     # ---- the log
     Mutation(

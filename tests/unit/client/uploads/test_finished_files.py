@@ -82,12 +82,14 @@ def test_a_file_that_differs_from_an_upload_of_the_topic_is_encoded_again(
     good = finished(topic, keyed(300))
     rows = pq.read_table(io.BytesIO(good))
     counts = parse_upload_footer(pq.ParquetFile(io.BytesIO(good)).metadata).footer.partitions
+    reverse = rows.take(list(reversed(range(300))))
     without_footer = io.BytesIO()
     pq.write_table(rows, without_footer)
     others = {
         "of another topic": altered(good, topic_uid="other"),
         "of another schema version": altered(good, schema_version=7),
-        "in another order": altered(good, rows.take(list(reversed(range(300))))),
+        "in another order": altered(good, reverse),
+        "in another order, as its footer says": altered(good, reverse, partitions=counts[::-1]),
         "with wrong counts": altered(good, partitions=((counts[0][0], counts[0][1] + 1), *counts[1:])),
         "with a wrong number of rows": altered(good, rows=299),
         "with other columns": altered(good, rows.drop_columns(["headers"])),
