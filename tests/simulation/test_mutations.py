@@ -13,8 +13,9 @@ from simulation import (
     producer_mutations,
     reference_mutations,
     schema_mutations,
+    upload_mutations,
 )
-from support.sim.histories import elastic, protocol, references, schema_change
+from support.sim.histories import elastic, elastic_references, protocol, references, schema_change
 
 pytestmark = pytest.mark.simulation
 
@@ -37,6 +38,7 @@ RULES = [
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in manifest_mutations.MUTATIONS.items()),
     *(pytest.param(rule, references.run, 100, id=name) for name, rule in reference_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, elastic_references.run, 100, id=name) for name, rule in upload_mutations.MUTATIONS.items()),
     *(pytest.param(rule, schema_change.run, 200, id=name) for name, rule in schema_mutations.MUTATIONS.items()),
     *(pytest.param(rule, deletion_mutations.run, 500, id=name) for name, rule in deletion_mutations.MUTATIONS.items()),
 ]

@@ -6,11 +6,16 @@ from collections import Counter
 
 import pytest
 
+from support.sim.histories.elastic import shortened_waits
+from support.sim.histories.elastic_references import ElasticReferenceHistory
 from support.sim.histories.references import ReferenceHistory
 
 pytestmark = pytest.mark.simulation
 
 SEEDS = 60
+
+
+ELASTIC_SEEDS = 24
 
 
 @pytest.mark.timeout(1800)
@@ -29,3 +34,19 @@ def test_references_are_published_rejected_and_collected() -> None:
                 notes[text.rpartition(": ")[2]] += 1
     assert published > 20 * SEEDS and rejected > 2 * SEEDS and collected > SEEDS
     assert notes["the upload is too old"] > 20 and notes["the upload has another etag"] > 20
+
+
+@pytest.mark.timeout(1800)
+def test_references_beside_splits_moves_and_retention() -> None:
+    published = rejected = collected = removed = 0
+    with shortened_waits():
+        for seed in range(ELASTIC_SEEDS):
+            history = ElasticReferenceHistory(seed)
+            history.run()
+            if history.references is not None:
+                published += history.references.published
+                rejected += len(history.references.rejected)
+                collected += history.references.collected
+                removed += len(history.checker.retained.rows)
+    assert published > 10 * ELASTIC_SEEDS and rejected > ELASTIC_SEEDS and collected > ELASTIC_SEEDS
+    assert removed > ELASTIC_SEEDS // 2

@@ -20,7 +20,7 @@ from support.sim.checks.manifest_checker import ManifestChecker
 from support.sim.checks.producer_checker import ProducerChecker
 from support.sim.checks.retention_checker import RetentionChecker
 from support.sim.clients.messages import SimulatedSubBatch, rows
-from support.sim.clients.uploads import FOLDER
+from support.sim.clients.uploads import FOLDER, referenced_by_chunks
 from support.sim.engine.world import World
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, StoredChunk, true_chain
 from support.sim.filer.object_store import SimulatedStore
@@ -82,6 +82,8 @@ class ProtocolChecker:
 
     def _stored(self, path: str, value: Any) -> None:
         if path.startswith(FOLDER):
+            if value is None and path in referenced_by_chunks(self.store):
+                self.must([Violation(12, path, "it is deleted, and a chunk refers to it")])
             return
         if self.manifests.concerns(path):
             self.manifests.changed(path, value)

@@ -36,8 +36,7 @@ class LoadedProducer(SimulatedProducer):
             messages = tuple(self._of(p) for p in self.load.partitions(world.random, world.now, self.share))
             if messages:
                 self._serial += 1
-                self.waiting.append(SimulatedSubBatch(self._serial, messages))
-                self._enqueue()
+                yield from self._hand_over(SimulatedSubBatch(self._serial, messages))
 
     def _of(self, partition: int) -> Message:
         self._message += 1

@@ -117,13 +117,16 @@ class SimulatedProducer:
             self.batches -= 1
             self._serial += 1
             messages = tuple(self._make() for _ in range(world.between(1, 4)))
-            batch = SimulatedSubBatch(self._serial, messages, self._version())
-            if self.history.references is not None and self.history.references.uploads_next():
-                self._uploading = True
-                batch = yield from self.history.references.upload(self.process, batch)
-                self._uploading = False
-            self.waiting.append(batch)
-            self._enqueue()
+            yield from self._hand_over(SimulatedSubBatch(self._serial, messages, self._version()))
+
+    def _hand_over(self, batch: SimulatedSubBatch) -> Steps:
+        """Sends the batch, after an upload if it is published by reference."""
+        if self.history.references is not None and self.history.references.uploads_next():
+            self._uploading = True
+            batch = yield from self.history.references.upload(self.process, batch)
+            self._uploading = False
+        self.waiting.append(batch)
+        self._enqueue()
 
     def _make(self) -> Message:
         key = self.message_keys[self.world.between(0, len(self.message_keys))]

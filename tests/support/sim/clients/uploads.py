@@ -97,9 +97,12 @@ def read_rows(history: History, process: Process, reference: Reference, segment:
 
 
 class ReferenceScenario:
-    """Who publishes by reference, and what is wrong with it. The draws are independent of all others of the seed."""
+    """Who publishes by reference, and what is wrong with it. The draws are independent of all others of the seed.
 
-    def __init__(self, history: History) -> None:
+    ``has_collector``: a process of its own collects uploads, in place of the leaders.
+    """
+
+    def __init__(self, history: History, *, has_collector: bool = True) -> None:
         self.history = history
         self.dice = Random(f"references of {history.world.seed}")
         self.share = self.dice.choice([0.2, 0.5, 1.0])
@@ -107,7 +110,8 @@ class ReferenceScenario:
         self.published = 0
         self.collected = 0
         self._collector = Process(history.world, "collector", "collector")
-        self._collector.start(self._collect())
+        if has_collector:
+            self._collector.start(self._collect())
 
     def uploads_next(self) -> bool:
         return self.dice.random() < self.share
@@ -130,6 +134,16 @@ class ReferenceScenario:
             etag = "another"
         self.published += 1
         return sub_batch._replace(messages=messages, upload=SimulatedUpload(name, etag, 0))
+
+    def waiting(self) -> dict[str, str]:
+        """The uploads that are old, that no chunk refers to, and that are still there."""
+        store, now = self.history.store, self.history.world.now
+        kept = referenced_by_chunks(store)
+        return {
+            path: "it is not collected, and no chunk refers to it"
+            for path in store.paths(FOLDER)
+            if path not in kept and now - store.truth(path).uploaded_at > GRACE
+        }
 
     def reject(self, messages: Iterable[Message]) -> None:
         self.rejected.update(messages)
@@ -166,6 +180,12 @@ def collect(scenario: ReferenceScenario) -> Steps:
             world.note(process.name, "", f"{path} is deleted")
             yield store.delete(process, path)
             scenario.collected += 1
+
+
+def referenced_by_chunks(store: SimulatedStore) -> set[str]:
+    """The paths of the uploads that any chunk in the store refers to, also one of a segment that is being deleted."""
+    infos = (store.truth(path).info for path in store.paths("seg/"))
+    return {FOLDER + info.reference.upload for info in infos if info.reference is not None}
 
 
 def referenced(scenario: ReferenceScenario, segments: Iterable[str]) -> Steps:

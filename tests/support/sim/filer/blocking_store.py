@@ -19,6 +19,7 @@ from smq_storage.object_store import conditional_writes
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import from_json, to_json
 from smq_storage.object_store.results import EtagMismatch, ObjectExists, ObjectInfo, ObjectMissing, StoredObject
+from support.sim.clients import uploads
 from support.sim.engine.virtual_asyncio import BlockingCall
 from support.sim.engine.world import SECOND, Process
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, TOPIC, UID, StoredChunk, folder, path
@@ -89,7 +90,7 @@ class BlockingStore:
         """Lists real paths; the chunks of one segment by the simulation's paths."""
         for name in self._names(prefix):
             path = name if name.startswith("seg/") and prefix != _ROOT else _shown_as(name)
-            yield ObjectInfo(path, 0, datetime.fromtimestamp(0, UTC))
+            yield ObjectInfo(path, 0, self._modified(name) if name.startswith(uploads.FOLDER) else _time(0))
 
     def folders(self, prefix: str) -> Iterator[str]:
         """The folders directly below this folder."""
@@ -101,8 +102,12 @@ class BlockingStore:
         name = _kind(path).name
         if BlockingCall.current().wait(self.store.get(self.process, name)) is None:
             raise ObjectMissing(path)
-        written, _, _ = self.store.things[name].versions[-1]
-        return ObjectInfo(path, 0, datetime.fromtimestamp(written / SECOND, UTC))
+        return ObjectInfo(path, 0, self._modified(name))
+
+    def _modified(self, name: str) -> datetime:
+        """When it was written; of an upload, which may be backdated, when it claims to have been."""
+        written, value, _ = self.store.things[name].versions[-1]
+        return _time(value.uploaded_at if isinstance(value, uploads.UploadedFile) else written)
 
     def _names(self, prefix: str) -> list[str]:
         folders = ("seg/", LAYOUT, INDEX, "group/", f"doc/{_ROOT}/") if prefix == _ROOT else (_folder(prefix),)
@@ -168,6 +173,10 @@ class BlockingChain:
         return []
 
 
+def _time(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / SECOND, UTC)
+
+
 def _kind(name: str) -> _DocumentKind:
     if name == paths.layout(TOPIC, UID):
         return _DocumentKind(LAYOUT, lambda data: from_json(Layout, data), to_json)
@@ -180,7 +189,9 @@ def _kind(name: str) -> _DocumentKind:
     first = paths.first_offset(name)
     if first is not None and name.startswith(f"{_ROOT}/"):
         name = path(name.removeprefix(f"{_ROOT}/").partition("/")[0], first)
-    if name.startswith("seg/"):
+    if paths.is_upload(name):
+        name = uploads.FOLDER + paths.upload_name(name)
+    if name.startswith(("seg/", uploads.FOLDER)):
         return _DocumentKind(name, lambda kept: kept, lambda kept: kept)
     return _DocumentKind(f"doc/{name}", bytes, bytes)
 
@@ -190,6 +201,8 @@ def _shown_as(name: str) -> str:
     if name.startswith("seg/"):
         _, segment, first = name.split("/")
         return paths.chunk(TOPIC, UID, segment, int(first))
+    if name.startswith(uploads.FOLDER):
+        return f"{paths.uploads_folder(UID)}/{name.removeprefix(uploads.FOLDER)}"
     if name.startswith("group/"):
         return paths.group(TOPIC, UID, name.removeprefix("group/"))
     if name in (LAYOUT, INDEX):
@@ -200,6 +213,8 @@ def _shown_as(name: str) -> str:
 def _folder(prefix: str) -> str:
     if prefix == paths.groups_folder(TOPIC, UID):
         return "group/"
+    if prefix == paths.uploads_folder(UID):
+        return uploads.FOLDER
     if prefix == paths.manifests_folder(TOPIC, UID):
         return f"doc/{prefix}/"
     return folder(prefix.rpartition("/")[2]) if prefix.startswith(paths.topic_folder(TOPIC, UID)) else f"doc/{prefix}"

@@ -129,6 +129,10 @@ class SimulatedChain:
 
 def file_of(info: ChunkInfo) -> ManifestFile:
     """The entry of a chunk in a manifest. Its nonce stands for the etag."""
+    reference = info.reference
+    if reference is not None:
+        path = f"{paths.uploads_folder(UID)}/{reference.upload}"
+        return ManifestFile(path, info.first, info.rows, reference.bytes, reference.etag, first_row=reference.first_row)
     return ManifestFile(paths.chunk(TOPIC, UID, info.segment, info.first), info.first, info.rows, info.rows, info.nonce)
 
 

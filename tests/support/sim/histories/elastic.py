@@ -23,8 +23,12 @@ from smq_core.scaling import autoscaler, broker_fleet, segment_load, topic_load
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.brokers import sealing
 from smq_operator.cleanup import retention as retain
+from smq_operator.cleanup import uploads
 from smq_operator.manifests import chain_walk
 from smq_operator.reconcile import effects
+from smq_storage.catalog import paths
+from smq_storage.catalog.topics import CurrentTopic
+from smq_storage.object_store.json_codec import to_json
 from support.sim.brokers.broker import SimulatedBroker, SimulatedBrokerLoad
 from support.sim.brokers.deployment import SimulatedDeployment
 from support.sim.checks.elasticity_checker import ElasticChecker, unchanged_segments
@@ -39,7 +43,7 @@ from support.sim.engine.log_capture import logs_to
 from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import MS, SECOND
 from support.sim.filer.blocking_store import BlockingChain
-from support.sim.filer.chunk_chain import LAYOUT
+from support.sim.filer.chunk_chain import LAYOUT, TOPIC, UID
 from support.sim.filer.manifest_files import manifest_file
 from support.sim.histories.faults import FaultSchedule
 from support.sim.histories.protocol import History, HistoryFailure
@@ -174,6 +178,8 @@ class ElasticHistory(History):
         for i in range(dice.choice([0, 1, 2] if self.limits.on else [0, 0, 0, 1, 2])):
             self.members.append(SimulatedMember(self, "g", f"m{i}"))
         self.groups = ["g"] if self.members else []
+        if self.limits.on or self.references is not None:
+            self.store.put_at_once(f"doc/{paths.current(TOPIC)}", to_json(CurrentTopic(UID)))
         if self.limits.on:
             retaining.begin(self)
         if self.deleting.drawn:
@@ -230,6 +236,7 @@ class ElasticHistory(History):
             patch.object(sealing, "ChunkChain", BlockingChain),
             patch.object(effects, "ChunkChain", BlockingChain),
             patch.object(chain_walk, "ChunkChain", BlockingChain),
+            patch.object(uploads, "ChunkChain", BlockingChain),
             patch.object(chain_walk, "manifest_file", manifest_file),
             patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         ):
@@ -264,10 +271,14 @@ class ElasticHistory(History):
                 self._until(self.orphan_scenario.waiting, SECOND)
                 self._until(self.checker.manifests.orphaned, SECOND)
             self.readers.append(SimulatedReader(self, "late", {}, 500 * MS, []))
+        self.recover_uploads()
         self._wake()
         self._until(lambda: waiting_for(self), 500 * MS)
         check_all(self)
         self._must_have_grown()
+
+    def recover_uploads(self) -> None:
+        """Nothing is published by reference."""
 
     def _play_deletion(self) -> None:
         self._until(self.deleting.waiting, SECOND)
@@ -312,10 +323,15 @@ class ElasticHistory(History):
         return waiting
 
     def _must_have_grown(self) -> None:
-        """Without faults, a load that stays above the target must lead to more segments."""
+        """Without faults, a load that stays above the target must lead to more segments. References are no load."""
         spec, faults = self.topic.spec, self.faults
         assert isinstance(faults, ElasticFaultSchedule)
-        if not faults.none or self.pausing.drawn or spec.max_segments == spec.min_segments:
+        if (
+            not faults.none
+            or self.pausing.drawn
+            or self.references is not None
+            or spec.max_segments == spec.min_segments
+        ):
             return
         long = spec.split_after / SECOND + 5
         line = 1.6 * loads.TARGET * spec.min_segments

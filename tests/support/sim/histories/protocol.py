@@ -90,11 +90,15 @@ class History:
         self.journals = JournalScenario(seed, self.journal_share)
         self.checker.losses.journals = self.journals
         if self.with_references:
-            self.references = ReferenceScenario(self)
+            self.references = self.make_references()
         self.draw(world.random)
         self.producer_scenario.begin(self)
         self.journals.begin(self)
         self.manifests.begin(self)
+
+    def make_references(self) -> ReferenceScenario | None:
+        """What is published by reference."""
+        return ReferenceScenario(self)
 
     def has_manifests(self) -> bool:
         """Whether the leaders of this kind of history name manifests."""

@@ -18,7 +18,7 @@ from smq_core.scaling.placement import BrokerView
 from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT, load_by_broker
 from smq_core.scaling.segment_load import TrafficRates
 from support.sim.engine.world import MS, SECOND, Future, Steps
-from support.sim.leaders import orphaned_files
+from support.sim.leaders import orphaned_files, uploads
 from support.sim.leaders.manifests import SimulatedManifests
 from support.sim.leaders.protocol_leader import LastReport, SimulatedLeader
 from support.sim.leaders.retention import SimulatedRetention
@@ -45,9 +45,12 @@ class ElasticLeader(SimulatedLeader):
         if history.deleting.drawn:
             history.loops.append(self.ender.loop)
             self.ender.start()
-        if history.limits.on:
+        if history.limits.on or history.references is not None:
             history.loops.append(self.retainer.loop)
+        if history.limits.on:
             self.process.start(self.retainer.keep())
+        if history.references is not None:
+            self.process.start(uploads.keep(self))
         if history.manifests.drawn:
             manifests = SimulatedManifests(self)
             history.loops.append(manifests.loop)

@@ -16,15 +16,12 @@ from smq_core.reconcile.retention import GroupProgress, plan_retention
 from smq_operator.cleanup import retention as retain
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_operator.runtime.cleanup_settings import CleanupSettings
-from smq_storage.catalog import paths
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.catalog.sealed_index import IndexPage
-from smq_storage.catalog.topics import CurrentTopic
-from smq_storage.object_store.json_codec import to_json
 from support.sim.clients.reader import SimulatedReader
 from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import SECOND, Future, Steps
-from support.sim.filer.blocking_store import TOPIC, UID, BlockingStore
+from support.sim.filer.blocking_store import BlockingStore
 from support.sim.filer.chunk_chain import INDEX
 
 if TYPE_CHECKING:
@@ -72,8 +69,7 @@ def draw(seed: int) -> RetentionLimits:
 
 
 def begin(history: ElasticHistory) -> None:
-    """Writes the topic's current uid, which each pass reads. Pauses members at times, and starts one reader late."""
-    history.store.put_at_once(f"doc/{paths.current(TOPIC)}", to_json(CurrentTopic(UID)))
+    """Pauses members at times, and starts one reader late."""
     world = history.world
     world.after(
         history.horizon * 2 // 3, lambda: history.readers.append(SimulatedReader(history, "r1", {}, SECOND, []))
