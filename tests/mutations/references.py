@@ -193,6 +193,14 @@ MUTATIONS = (
             f"{TEST_BROKER}::test_what_is_before_a_reference_is_flushed_with_it_at_once",
         ),
     ),
+    Mutation(
+        "hide_uploads_from_operators_of_a_former_release",
+        "A reference chunk names its upload where an operator that knows no references looks for it.",
+        "core/smq_core/replica/log_entries.py",
+        "upload=self.reference.upload if self.reference is not None else None,",
+        "upload=None,",
+        (f"{TEST_CORE}::test_the_metadata_of_a_reference_chunk",),
+    ),
     # ---- brokers
     Mutation(
         "accept_partitions_of_other_segments",

@@ -350,7 +350,8 @@ class ChunkInfo:
 
     A *reference chunk* has a ``reference``: its file has no rows, and the rows are in the upload. All of them were
     appended at the time ``appended``, which other chunks store for each row. Its producer is the one whose last batch
-    begins at ``first``. ``upload`` named the upload before there were references; garbage collection respects it.
+    begins at ``first``. ``upload`` names the upload, too: an operator of a former release knows no
+    references, and its garbage collection keeps what ``upload`` names.
 
     ``producers`` is the state of producers at the chunk's end. If ``snapshot_at`` is None, it has all of them.
     Otherwise it has those that changed in this chunk, ``forgotten`` names those that were dropped, and the chunk at

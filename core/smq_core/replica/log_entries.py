@@ -150,6 +150,7 @@ class ChunkWrite:
             nonce,
             producers=self.producers,
             forgotten_upto=self.forgotten_upto,
+            upload=self.reference.upload if self.reference is not None else None,
             reference=self.reference,
             appended=self.entries[0].appended if self.reference is not None else None,
             schema_version=schema_version,

@@ -102,6 +102,8 @@ def test_the_metadata_of_a_reference_chunk():
     info = refers.info("s", "p", "n")
     assert (info.first, info.rows, info.reference, info.appended) == (6, 3, reference(2), 102)
     assert info.producers["a"].recent[-1] == info.first
+    assert info.upload == info.reference.upload, "an operator of a former release would collect the upload otherwise"
+    assert rows.info("s", "p", "n").upload is None
     assert decode_info_json(encode_info(info)) == info
 
 
