@@ -16,6 +16,7 @@ from smq_core.reading import consumer_group
 from smq_core.reading.segment_dag import ReadProgress
 from smq_core.reconcile import topic_reconciler
 from smq_core.replica.log_entries import Entry
+from smq_core.replica.pending_acks import PendingAcks
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
 from smq_core.sealing.seal_coordinator import SealCoordinator
@@ -65,14 +66,8 @@ def stored_acks_before_the_chunk_is_written(patch: Patch) -> None:
 @mutation
 def ack_repeats_before_the_watermark_covers_them(patch: Patch) -> None:
     """A repeated batch is acked when the watermark covers it, not because it is in the log."""
-    original = SegmentReplica._ack_repeat
-
-    def ack_repeat(self: SegmentReplica, stream: object, id_: Any) -> None:
-        original(self, stream, id_)
-        pending = self._repeat_acks.pop()
-        self._repeat_acks.append(type(pending)(0, pending.ack))
-
-    patch.setattr(SegmentReplica, "_ack_repeat", ack_repeat)
+    original = PendingAcks.add_repeat
+    patch.setattr(PendingAcks, "add_repeat", lambda self, end, ack: original(self, 0, ack))
 
 
 @mutation

@@ -1,10 +1,8 @@
-"""What a primary notes about its followers, and about the acks that wait for them."""
+"""What a primary notes about its followers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from smq_core.replica.log_entries import Ack
 
 
 @dataclass(slots=True)
@@ -17,11 +15,3 @@ class Follower:
     sent_chain_end: int = -1
     credit: int | None = None
     """In bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class PendingAck:
-    """An ack that is due once the watermark reaches ``end``."""
-
-    end: int
-    ack: Ack

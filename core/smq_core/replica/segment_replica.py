@@ -24,8 +24,9 @@ from typing import Literal
 
 from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
 from smq_core.model.entities import Durability, Micros, SealOutcome
+from smq_core.replica.chain_producers import ChainProducers
 from smq_core.replica.chunk_planning import entries_of_next_chunk
-from smq_core.replica.followers import Follower, PendingAck
+from smq_core.replica.followers import Follower
 from smq_core.replica.log_entries import (
     MAX_CHUNK_BYTES,
     Ack,
@@ -36,6 +37,7 @@ from smq_core.replica.log_entries import (
     ReplicaConfig,
     ReplicationMessage,
 )
+from smq_core.replica.pending_acks import PendingAcks
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.producer_sessions import OpenedProducer, ProducerSessions
 from smq_core.replica.recent_entries import RecentEntries, entries_from
@@ -78,13 +80,10 @@ class SegmentReplica:
     recent: RecentEntries = field(default_factory=RecentEntries)
     """Entries below ``chain_end``, where the tail begins."""
     sessions: ProducerSessions = field(init=False)
-    _chain_producers: ProducerMap = field(default_factory=ProducerMap)
-    _snapshot_at: int | None = None
-    _chunks_since_snapshot: int = 0
+    _chain_producers: ChainProducers = field(init=False)
     _journaled: bool = field(init=False)
     _followers: dict[str, Follower] = field(default_factory=dict)
-    _pending_acks: deque[PendingAck] = field(default_factory=deque)
-    _repeat_acks: list[PendingAck] = field(default_factory=list)
+    _pending_acks: PendingAcks = field(default_factory=PendingAcks)
     _chunk_in_flight: ChunkWrite | None = None
     _flush_requested_at: Micros | None = None
     _reference_ends: deque[int] = field(default_factory=deque)
@@ -93,6 +92,7 @@ class SegmentReplica:
 
     def __post_init__(self) -> None:
         self.sessions = ProducerSessions(self.config)
+        self._chain_producers = ChainProducers(self.config.producer_limits)
         self._journaled = self.config.journal
         self._followers = {name: Follower() for name in self.config.followers if self.config.is_primary}
         if self.config.is_primary and self.config.predecessors:
@@ -179,7 +179,7 @@ class SegmentReplica:
         forgotten = self.sessions.take_forgotten(id_.producer, self._last_appended, self.watermark)
         entry = Entry(self.end, batch, self._last_appended, forgotten, self.sessions.take_inherited())
         self._append_entry(entry)
-        self._pending_acks.append(PendingAck(entry.end, Ack(stream, id_, entry.first)))
+        self._pending_acks.add(entry.end, Ack(stream, id_, entry.first))
         self._advance_watermark()
         return entry
 
@@ -189,14 +189,7 @@ class SegmentReplica:
 
     def take_acks(self) -> list[Ack]:
         """The acks that became due since the last call. A fenced replica has none; the outcome resolves the rest."""
-        if self.state is not ReplicaState.OPEN:
-            return []
-        due = [p.ack for p in self._repeat_acks if p.end <= self.watermark]
-        if due:
-            self._repeat_acks = [p for p in self._repeat_acks if p.end > self.watermark]
-        while self._pending_acks and self._pending_acks[0].end <= self.watermark:
-            due.append(self._pending_acks.popleft().ack)
-        return due
+        return self._pending_acks.take_due(self.watermark) if self.state is ReplicaState.OPEN else []
 
     def available_bytes(self) -> int:
         """The bytes that this primary may still append: the lowest credit of its followers, less its tail."""
@@ -346,20 +339,7 @@ class SegmentReplica:
         )
         if not due:
             return None
-        entries = self._next_entries(upto)
-        producers = self._chain_producers.copy()
-        producers.apply_all(entries)
-        complete = (
-            len(producers) <= self.config.producer_limits.snapshot_below
-            or self._chunks_since_snapshot >= self.config.producer_limits.snapshot_every
-        )
-        self._chunk_in_flight = ChunkWrite(
-            self.chain_end,
-            entries,
-            producers.snapshot(),
-            producers.forgotten_upto,
-            None if complete else self._snapshot_at,
-        )
+        self._chunk_in_flight = self._chain_producers.next_chunk(self.chain_end, self._next_entries(upto))
         return self._chunk_in_flight
 
     def _next_entries(self, upto: int) -> tuple[Entry, ...]:
@@ -385,9 +365,7 @@ class SegmentReplica:
         self._chunk_in_flight = None
         if self.state is ReplicaState.SEALED:
             return
-        if chunk.snapshot_at is None:
-            self._snapshot_at, self._chunks_since_snapshot = chunk.first, 0
-        self._chunks_since_snapshot += 1
+        self._chain_producers.chunk_written(chunk)
         self._trim(chunk.end)
         if self.config.durability is Durability.STORED:
             self._advance_watermark()
@@ -421,11 +399,10 @@ class SegmentReplica:
         self._reference_ends.clear()
         self.keep_recent_bytes(0)
         self._pending_acks.clear()
-        self._repeat_acks.clear()
 
     def chain_producers(self) -> ProducerMap:
         """The producers' state at ``chain_end``, where the tail begins."""
-        return self._chain_producers.copy()
+        return self._chain_producers.at_chain_end()
 
     @property
     def inherits(self) -> bool:
@@ -499,7 +476,7 @@ class SegmentReplica:
         # The end of a repeat is unknown, but the first offset of the producer's next batch is an upper bound.
         following = state.first_offset(id_.sequence + 1)
         end = following if following is not None else self.end
-        self._repeat_acks.append(PendingAck(end, Ack(stream, id_, first)))
+        self._pending_acks.add_repeat(end, Ack(stream, id_, first))
 
     def _advance_watermark(self) -> None:
         if self.state is not ReplicaState.OPEN or not self.config.is_primary:
@@ -520,4 +497,4 @@ class SegmentReplica:
             self.recent.add(entry)
         while self._reference_ends and self._reference_ends[0] <= self.chain_end:
             self._reference_ends.popleft()
-        self._chain_producers.apply_all(gone)
+        self._chain_producers.chain_extended(gone)
