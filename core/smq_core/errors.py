@@ -31,7 +31,7 @@
     ├── PinExpired                a reader's pin has ended: begin the read again
     ├── StaleGeneration           a group's member must join again
     ├── Conflict (retry)          another writer won a compare-and-swap: read again
-    ├── StoreUnsupported          the store does not honour conditional writes
+    ├── StoreUnsupported          the store cannot do what is needed, such as conditional writes
     ├── CorruptChunk              a chunk in the filer cannot be decoded
     ├── CorruptDocument           a JSON object in the filer cannot be decoded
     ├── DeliveryUnknown           the log forgot this producer: the messages may or may not be in the log
@@ -313,7 +313,7 @@ class Conflict(SmqError):
 
 
 class StoreUnsupported(SmqError):
-    """The store does not honour conditional writes, or its root has another format."""
+    """The store does not honour conditional writes, its root has another format, or no key can sign URLs for it."""
 
 
 @dataclass(eq=False, kw_only=True)

@@ -1,6 +1,6 @@
 """The object store as the rest of the project uses it: few calls, few errors.
 
-Only this module and ``clients.py`` import obstore.
+Only this module, ``clients.py`` and ``presigned_puts.py`` import obstore.
 
 Writes are never retried here and never sent in parts, because ``conditional_writes.py`` finds out what became of a
 write whose answer was lost, and a retry inside the client would make that impossible. Reads are tried three times.
@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
 
 import obstore
 from obstore.exceptions import (
@@ -25,8 +25,17 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
-from smq_core.errors import StoreDenied, StoreStateUnknown, StoreUnavailable
-from smq_storage.object_store.clients import DEFAULT_TIMEOUT, S3Options, create_clients
+from smq_core.errors import StoreDenied, StoreStateUnknown, StoreUnavailable, StoreUnsupported
+from smq_storage.object_store.clients import (
+    DEFAULT_TIMEOUT,
+    S3Options,
+    create_clients,
+    has_credentials,
+    region_of,
+    signing_key,
+)
+from smq_storage.object_store.presigned_urls import PresignedPut, create_only_headers, presign
+from smq_storage.object_store.request_bodies import Data, request_body
 from smq_storage.object_store.results import (
     EtagMismatch,
     ObjectExists,
@@ -36,13 +45,10 @@ from smq_storage.object_store.results import (
     StoredObject,
 )
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-Data: TypeAlias = "Buffer | Sequence[Buffer]"
-"""One buffer (bytes, memoryview or an Arrow buffer, sent without a copy), or several in a row."""
-
 T = TypeVar("T")
+
+CREDENTIALS_OPTION, REQUIRED = "credentials", "required"
+"""Among the public options of a store that takes only signed requests."""
 
 _DISK_FULL_HINT = "; if this continues, check the filer's free space and its log"
 
@@ -67,11 +73,12 @@ class Store:
     write or deletion StoreStateUnknown. Every method raises StoreDenied if the store refuses the credentials.
     """
 
-    def __init__(self, url: str, where: str, writer: Any, reader: Any) -> None:
+    def __init__(self, url: str, where: str, writer: Any, reader: Any, options: S3Options | None = None) -> None:
         self.url = url
         self._where = where
         self._writer = writer
         self._reader = reader
+        self._options = options
 
     def __repr__(self) -> str:
         return f"Store({self._where})"
@@ -114,6 +121,24 @@ class Store:
         """Creates or replaces the object, whatever is there. Returns the etag."""
         return self._put(path, data, "overwrite")
 
+    def presign_put_new(
+        self, path: str, size: int, sha256: bytes, lifetime: timedelta, now: datetime | None = None
+    ) -> PresignedPut:
+        """A URL that creates the object within ``lifetime``, with ``size`` bytes that have this SHA-256 digest.
+
+        It replaces no object. Sends nothing. Raises StoreUnsupported if this store has no key that can sign it.
+        """
+        options = self._options
+        if options is None:
+            raise StoreUnsupported(f"{self._where} has no URLs: producers write there directly")
+        key = signing_key(options, self._where)
+        # obstore's own URL has the address as this store requests it. Its signature does not cover the headers.
+        address = str(obstore.sign(self._writer, "PUT", path, timedelta(seconds=1))).partition("?")[0]
+        headers = create_only_headers(size, sha256)
+        now = now or datetime.now(UTC)
+        url = presign("PUT", address, headers, key, region_of(options), now=now, lifetime=lifetime)
+        return PresignedPut(url, headers)
+
     def delete(self, path: str) -> None:
         """Deletes the object if there is one."""
         try:
@@ -143,7 +168,7 @@ class Store:
         return sorted(str(folder).rstrip("/") for folder in found["common_prefixes"])
 
     def _put(self, path: str, data: Data, mode: Any) -> str:
-        body = _body(data)
+        body = request_body(data)
 
         def send() -> Any:
             try:
@@ -203,20 +228,13 @@ def open_store(
     options = S3Options(endpoint, region, access_key, secret_key, session_token, timeout, proxy)
     writer, reader = create_clients(url, options)
     where = f"{url} ({endpoint})" if endpoint and url.startswith("s3:") else url
-    return Store(url, where, writer, reader)
+    return Store(url, where, writer, reader, options if url.startswith("s3:") else None)
 
 
 def _read(store: Any, path: str, part: Any) -> tuple[memoryview, str, int, datetime]:
     # bytes() fetches the body, so its errors must be translated too.
     result = obstore.get(store, path, options={"range": part} if part else {})
     return memoryview(result.bytes()), str(result.meta["e_tag"]), result.meta["size"], result.meta["last_modified"]
-
-
-def _body(data: Any) -> Any:
-    """What obstore takes without copying: flat memoryviews of unsigned bytes (an Arrow buffer's are signed)."""
-    if isinstance(data, (list, tuple)):
-        return [_body(part) for part in data]
-    return data if isinstance(data, bytes) else memoryview(data).cast("B")
 
 
 def _is_denied(error: Exception) -> bool:
@@ -254,9 +272,18 @@ class StoreSettings:
         """The reverse of :meth:`to_public_options`; credentials come from the environment."""
         return cls(url, endpoint=options.get("endpoint"), region=options.get("region"))
 
+    @property
+    def has_credentials(self) -> bool:
+        """Whether requests are signed, with the key here or with what the environment has."""
+        return has_credentials(self.access_key)
+
     def to_public_options(self) -> dict[str, str]:
-        """What readers may get besides the url: endpoint and region, never credentials."""
-        options = {"endpoint": self.endpoint, "region": self.region}
+        """What clients may get besides the url: endpoint, region, and whether it takes credentials; never these."""
+        options = {
+            "endpoint": self.endpoint,
+            "region": self.region,
+            CREDENTIALS_OPTION: REQUIRED if self.has_credentials else None,
+        }
         return {name: value for name, value in options.items() if value}
 
     def to_env(self) -> dict[str, str]:

@@ -1,3 +1,3 @@
-from support.processes.seaweed import faulty, filer_store, prefix, seaweed
+from support.processes.seaweed import faulty, filer_store, guarded, no_credentials, prefix, seaweed
 
-__all__ = ["faulty", "filer_store", "prefix", "seaweed"]
+__all__ = ["faulty", "filer_store", "guarded", "no_credentials", "prefix", "seaweed"]

@@ -8,10 +8,9 @@ import pytest
 from smq_core.errors import StoreDenied, StoreUnavailable, StoreUnsupported
 from smq_storage.object_store.conformance_probe import check_conformance
 from smq_storage.object_store.store import ObjectMissing, Store, open_store
-from smq_storage.process.seaweedfs import SeaweedProcess
 from support.fault_injection.store_proxy import StoreFault, StoreProxy
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("no_credentials")]
 
 CALLS = {
     "get": lambda s: s.get("x"),
@@ -26,19 +25,6 @@ CALLS = {
     "probe": check_conformance,
 }
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory):
-    """A SeaweedFS that wants credentials."""
-    with SeaweedProcess(tmp_path_factory.mktemp("guarded"), access_key="key", secret_key="secret") as process:
-        yield process
-
-
-@pytest.fixture(autouse=True)
-def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def quick(call, store: Store, seconds: float) -> float:
@@ -84,12 +70,12 @@ def test_wrong_credentials_are_reported_quickly_with_what_to_set(guarded, call, 
     assert not caught.value.retry
 
 
-def test_right_credentials_work_from_arguments_and_from_the_environment(guarded, monkeypatch) -> None:
-    guarded.store().put("x", b"1")
+def test_right_credentials_work_from_arguments_and_from_the_environment(guarded, prefix: str, monkeypatch) -> None:
+    guarded.store(prefix).put("x", b"1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    assert bytes(open_store("s3://smq", endpoint=guarded.endpoint).get("x").data) == b"1"
-    assert [o.path for o in guarded.store().list("")] == ["x"]
+    assert bytes(open_store(f"s3://smq/{prefix}", endpoint=guarded.endpoint).get("x").data) == b"1"
+    assert [o.path for o in guarded.store(prefix).list("")] == ["x"]
 
 
 def test_an_absent_bucket_is_not_an_absent_object(seaweed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 
@@ -19,6 +20,20 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
     """One SeaweedFS for all tests of this run. A test that stops it must start it again."""
     with SeaweedProcess(tmp_path_factory.mktemp("seaweed")) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    """One SeaweedFS for all tests of this run that takes requests with its credentials only."""
+    with SeaweedProcess(tmp_path_factory.mktemp("guarded"), access_key="key", secret_key="secret") as process:
+        yield process
+
+
+@pytest.fixture
+def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment has none."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def test_public_options_and_the_text_form_have_no_credentials() -> None:
     settings = StoreSettings(
         "s3://smq", "http://filer:8333", "r", access_key="AKIA-X", secret_key="hush", session_token="t"
     )
-    assert settings.to_public_options() == {"endpoint": "http://filer:8333", "region": "r"}
+    assert settings.to_public_options() == {"endpoint": "http://filer:8333", "region": "r", "credentials": "required"}
     shown = repr(settings) + repr(settings.open()) + str(settings)
     assert "hush" not in shown and "AKIA-X" not in shown
     assert StoreSettings.from_public_options("s3://smq", settings.to_public_options()).endpoint == "http://filer:8333"
