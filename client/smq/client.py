@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Literal
 from smq.admin import Admin, full_topic_name
 from smq.transport.dialer import DIRECT, RELAY_LEADER_ADDRESS, Dialer
 from smq.transport.leader_client import LeaderClient
+from smq.transport.upload_modes import UPLOAD_MODES, UploadMode
 from smq_core.errors import InvalidRequest
 
 # Arrow, Flight and the store are imported on first use, because administration needs none of them.
@@ -35,6 +36,7 @@ def connect(
     filer_region: str | None = None,
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
+    uploads: UploadMode = "auto",
 ) -> Client:
     """Returns a client of the leader at ``host:port[,host:port...]``. It opens no connection before it needs one.
 
@@ -47,8 +49,11 @@ def connect(
     filer_url, filer_endpoint, filer_region: where the files are (``s3://bucket/prefix``); None means SMQ_FILER_URL,
         SMQ_FILER_ENDPOINT and SMQ_FILER_REGION. Not needed with a leader, which reports them.
     filer_access_key, filer_secret_key: None means the AWS_ variables, or anonymous access without these.
+    uploads: how producers write what they publish by reference. "direct" uses this client's credentials for the filer.
+        "presigned" needs none: for each file the leader signs a URL that is good for this file alone. "auto" is
+        "presigned" if the filer needs credentials and this client has none, else "direct".
 
-    Raises InvalidRequest if there is neither a leader nor a filer.
+    Raises InvalidRequest if there is neither a leader nor a filer, or an option is wrong.
     """
     dialer = Dialer(via or os.environ.get("SMQ_VIA") or None)
     configured = leader or os.environ.get("SMQ_LEADER", "") or (RELAY_LEADER_ADDRESS if dialer.via else "")
@@ -74,6 +79,10 @@ def connect(
         raise InvalidRequest(
             "no leader is given; pass its address (host:port, or SMQ_LEADER), or a filer_url to read files only"
         )
+    if uploads not in UPLOAD_MODES:
+        raise InvalidRequest(f"uploads must be one of {', '.join(UPLOAD_MODES)}, not {uploads!r}")
+    if uploads == "presigned" and not addresses:
+        raise InvalidRequest('uploads="presigned" needs a leader, which signs the URLs; pass its address (host:port)')
     return Client(
         addresses,
         namespace=namespace,
@@ -81,6 +90,7 @@ def connect(
         store=settings,
         credentials=(filer_access_key, filer_secret_key),
         dialer=dialer,
+        uploads=uploads,
     )
 
 
@@ -96,8 +106,10 @@ class Client:
         store: StoreSettings | None,
         credentials: tuple[str | None, str | None] = (None, None),
         dialer: Dialer = DIRECT,
+        uploads: UploadMode = "auto",
     ) -> None:
         self.namespace = namespace
+        self._uploads = uploads
         self._leader = LeaderClient(addresses, timeout=timeout, dialer=dialer)
         self._dialer = dialer
         self._settings = store
@@ -255,7 +267,7 @@ class Client:
             view = self._views.get(name)
             if view is None:
                 view = self._views[name] = TopicView(
-                    name, self._leader, self._settings, self._credentials, self._dialer
+                    name, self._leader, self._settings, self._credentials, self._dialer, self._uploads
                 )
         try:
             view.wait_for_snapshot()

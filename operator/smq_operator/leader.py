@@ -10,6 +10,7 @@ from smq_operator.api.brokers import BrokerService
 from smq_operator.api.group_coordinator import GroupCoordinator
 from smq_operator.api.groups import GroupService
 from smq_operator.api.server import LeaderService
+from smq_operator.api.uploads import UploadService
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.connectivity import BrokerConnectivity
 from smq_operator.brokers.liveness import LivenessProbes
@@ -206,5 +207,10 @@ def build_leader(
         garbage_collector,
         manifests,
         health,
-        LeaderService(broker_service, GroupService(readiness, topics, groups), admin_service),
+        LeaderService(
+            broker_service,
+            GroupService(readiness, topics, groups),
+            UploadService(readiness, topics, store),
+            admin_service,
+        ),
     )

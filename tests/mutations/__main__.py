@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import broker, cli, client, manifests, operator, references, schemas, storage
+from . import broker, cli, client, manifests, operator, references, schemas, storage, upload_credentials
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
 
@@ -23,6 +23,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "manifests": manifests.MUTATIONS,
     "references": references.MUTATIONS,
     "schemas": schemas.MUTATIONS,
+    "upload_credentials": upload_credentials.MUTATIONS,
     "client": client.MUTATIONS,
     "cli": cli.MUTATIONS,
 }

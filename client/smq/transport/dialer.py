@@ -36,10 +36,13 @@ class Dialer:
         return grpc.insecure_channel(address, options=self._with_proxy(options))
 
     def store(self, settings: StoreSettings) -> StoreSettings:
-        """Returns settings that use the relay if the store needs it, as a filer in the cluster (``http://``) does."""
-        if self.via is None or not (settings.endpoint or "").startswith("http://"):
-            return settings
-        return replace(settings, proxy=f"http://{self.via}")
+        """Returns settings that use the relay if the store needs it."""
+        proxy = self.http_proxy(settings.endpoint or "")
+        return replace(settings, proxy=proxy) if proxy else settings
+
+    def http_proxy(self, url: str) -> str | None:
+        """The proxy for requests to that URL: the relay if it is ``http://``, as that of a filer in the cluster is."""
+        return f"http://{self.via}" if self.via and url.startswith("http://") else None
 
     def first_hop(self, address: str) -> str:
         """Where the TCP connection for ``address`` goes: to the address itself, or to the relay."""

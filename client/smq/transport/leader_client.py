@@ -153,4 +153,6 @@ def _error_from_rpc(error: grpc.RpcError, address: str) -> SmqError:
     code, details = error.code(), error.details()  # type: ignore[attr-defined]
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
         return Unreachable(f"{address} did not answer ({code.name.lower()}: {details})")
+    if code == grpc.StatusCode.UNIMPLEMENTED:
+        return SmqError(f"the leader at {address} is of an earlier version, which does not have this call: upgrade it")
     return SmqError(f"{address} answered {code.name}: {details}")

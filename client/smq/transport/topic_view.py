@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.leader_client import LayoutWatch, LeaderClient
+from smq.transport.upload_modes import UploadMode
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable, UnknownTopic
 from smq_core.model.entities import Layout, SealedSegment, Topic
 from smq_core.model.interval_set import EMPTY, IntervalSet
@@ -23,7 +24,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
 from smq_storage.catalog import layouts, sealed_index, topics
-from smq_storage.object_store.store import Store, StoreSettings
+from smq_storage.object_store.store import CREDENTIALS_OPTION, REQUIRED, Store, StoreSettings
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +55,12 @@ class TopicView:
         settings: StoreSettings | None = None,
         credentials: tuple[str | None, str | None] = (None, None),
         dialer: Dialer = DIRECT,
+        uploads: UploadMode = "auto",
     ) -> None:
         self.name = name
         self.dialer = dialer
+        self._uploads = uploads
+        self._store_needs_credentials = False
         self._leader = leader
         self._settings = settings
         self._credentials = credentials
@@ -162,6 +166,20 @@ class TopicView:
         assert self._settings is not None
         return replace(self._settings, timeout=max(self._settings.timeout, UPLOAD_TIMEOUT_SECONDS)).open()
 
+    @property
+    def signs_uploads(self) -> bool:
+        """Whether uploads need URLs that the leader signs; with ``auto`` only if this client cannot sign requests."""
+        if self._uploads != "auto":
+            return self._uploads == "presigned"
+        missing = self._store_needs_credentials and not (self._settings is not None and self._settings.has_credentials)
+        return missing and self._leader.is_configured
+
+    def sign_uploads(self, request: lpb.SignUploadsRequest) -> lpb.SignUploadsReply:
+        """Returns URLs for new files of this topic. Raises UnknownTopic, StoreUnsupported, Unavailable."""
+        request.topic, request.uid = self.name, self.snapshot.topic.uid
+        reply: lpb.SignUploadsReply = self._leader.call("SignUploads", request)
+        return reply
+
     def close(self) -> None:
         self._stop.set()
         with self._changed:
@@ -243,6 +261,7 @@ class TopicView:
             return  # the topic is new and has no layout yet
         if reply.store_url:
             with self._changed:
+                self._store_needs_credentials = reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED
                 if self._settings is None:
                     located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
                     self._settings = replace(

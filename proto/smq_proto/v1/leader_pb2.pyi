@@ -81,6 +81,51 @@ class UnreachableBroker(_message.Message):
     error: str
     def __init__(self, incarnation: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
 
+class SignUploadsRequest(_message.Message):
+    __slots__ = ("topic", "uid", "producer", "epoch", "attempt", "files")
+    class File(_message.Message):
+        __slots__ = ("size", "sha256")
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        SHA256_FIELD_NUMBER: _ClassVar[int]
+        size: int
+        sha256: bytes
+        def __init__(self, size: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    uid: str
+    producer: str
+    epoch: int
+    attempt: int
+    files: _containers.RepeatedCompositeFieldContainer[SignUploadsRequest.File]
+    def __init__(self, topic: _Optional[str] = ..., uid: _Optional[str] = ..., producer: _Optional[str] = ..., epoch: _Optional[int] = ..., attempt: _Optional[int] = ..., files: _Optional[_Iterable[_Union[SignUploadsRequest.File, _Mapping]]] = ...) -> None: ...
+
+class SignUploadsReply(_message.Message):
+    __slots__ = ("uploads",)
+    class Upload(_message.Message):
+        __slots__ = ("name", "url", "headers")
+        class HeadersEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: str
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        URL_FIELD_NUMBER: _ClassVar[int]
+        HEADERS_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        url: str
+        headers: _containers.ScalarMap[str, str]
+        def __init__(self, name: _Optional[str] = ..., url: _Optional[str] = ..., headers: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    uploads: _containers.RepeatedCompositeFieldContainer[SignUploadsReply.Upload]
+    def __init__(self, uploads: _Optional[_Iterable[_Union[SignUploadsReply.Upload, _Mapping]]] = ...) -> None: ...
+
 class JoinGroupRequest(_message.Message):
     __slots__ = ("topic", "group", "member", "start", "generation")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -60,6 +60,11 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_leader__pb2.UnreachableBroker.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
+        self.SignUploads = channel.unary_unary(
+                '/smq.v1.Leader/SignUploads',
+                request_serializer=smq_dot_v1_dot_leader__pb2.SignUploadsRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.SignUploadsReply.FromString,
+                _registered_method=True)
         self.JoinGroup = channel.unary_unary(
                 '/smq.v1.Leader/JoinGroup',
                 request_serializer=smq_dot_v1_dot_leader__pb2.JoinGroupRequest.SerializeToString,
@@ -175,6 +180,13 @@ class LeaderServicer:
 
     def ReportUnreachable(self, request, context):
         """a client could not reach a broker; the leader checks it
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignUploads(self, request, context):
+        """for producers that have no credentials for the filer
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -311,6 +323,11 @@ def add_LeaderServicer_to_server(servicer, server):
                     servicer.ReportUnreachable,
                     request_deserializer=smq_dot_v1_dot_leader__pb2.UnreachableBroker.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+            ),
+            'SignUploads': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignUploads,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.SignUploadsRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.SignUploadsReply.SerializeToString,
             ),
             'JoinGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.JoinGroup,
@@ -528,6 +545,33 @@ class Leader:
             '/smq.v1.Leader/ReportUnreachable',
             smq_dot_v1_dot_leader__pb2.UnreachableBroker.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignUploads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/SignUploads',
+            smq_dot_v1_dot_leader__pb2.SignUploadsRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.SignUploadsReply.FromString,
             options,
             channel_credentials,
             insecure,

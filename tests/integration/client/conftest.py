@@ -7,9 +7,9 @@ import pytest
 import smq
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.processes.local_cluster import LocalCluster
-from support.processes.seaweed import prefix, seaweed
+from support.processes.seaweed import guarded, no_credentials, prefix, seaweed
 
-__all__ = ["prefix", "seaweed"]
+__all__ = ["guarded", "no_credentials", "prefix", "seaweed"]
 
 _numbers = itertools.count()
 

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -61,14 +60,7 @@ def relay(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("relay")
     arguments = ("--broker-arg=--relay=127.0.0.1:0",)
     with LocalCluster(folder, seaweed.settings(f"relay-{folder.name}"), brokers=2, arguments=arguments) as cluster:
-        yield cluster, eventually(lambda: relay_of(folder, "broker-1"), what="broker-1 relays")
-
-
-def relay_of(folder: Path, broker: str) -> str | None:
-    for line in (folder / "logs" / f"{broker}.log").read_text().splitlines():
-        if "broker.ready" in line:
-            return str(json.loads(line)["relay"])
-    return None
+        yield cluster, eventually(lambda: cluster.relay_address("broker-1"), what="broker-1 relays")
 
 
 def test_everything_goes_through_the_relay(relay: tuple[LocalCluster, str]) -> None:

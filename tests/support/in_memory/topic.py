@@ -49,6 +49,7 @@ class TopicInMemory:
 
     dialer = None
     name = "default/t"
+    signs_uploads = False
 
     def __init__(self) -> None:
         self.topic = Topic(self.name, "uid", TopicSpec(partitions=PARTITIONS))

@@ -96,6 +96,13 @@ class LocalCluster:
                 found[path.stem] = int(json.loads(path.read_text())["pid"])
         return found
 
+    def relay_address(self, name: str) -> str | None:
+        """Where that broker relays; None before it does."""
+        for line in (self.folder / "logs" / f"{name}.log").read_text().splitlines():
+            if "broker.ready" in line:
+                return str(json.loads(line)["relay"])
+        return None
+
     def kill_broker(self, name: str) -> int:
         """kill -9. Returns the process id."""
         pid = self.pids()[name]

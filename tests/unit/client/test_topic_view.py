@@ -10,6 +10,7 @@ import pytest
 
 from smq.transport import topic_view
 from smq.transport.topic_view import TopicSnapshot, TopicView
+from smq.transport.upload_modes import UploadMode
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
@@ -44,8 +45,12 @@ class PlayedLeader:
     def cancel(self) -> None:
         self.replies.put(None)
 
-    def show(self, layout: Layout, topic: Topic = TOPIC, losses: int = 0) -> None:
-        self.replies.put(pb.LocateReply(topic=topic_to_pb(topic), layout=layout_to_pb(layout), losses=losses))
+    def show(self, layout: Layout, topic: Topic = TOPIC, losses: int = 0, store: StoreSettings | None = None) -> None:
+        reply = pb.LocateReply(topic=topic_to_pb(topic), layout=layout_to_pb(layout), losses=losses)
+        if store is not None:
+            reply.store_url = store.url
+            reply.store_options.update(store.to_public_options())
+        self.replies.put(reply)
 
 
 class Watched:
@@ -139,3 +144,39 @@ def test_without_a_leader_a_deleted_topic_is_unknown() -> None:
         eventually(lambda: isinstance(watched.view._failure, UnknownTopic))
     finally:
         watched.view.close()
+
+
+GUARDED = StoreSettings("s3://smq", access_key="leader", secret_key="hush")
+OPEN = StoreSettings("s3://smq")
+
+
+@pytest.mark.parametrize(
+    ("mode", "store", "own_key", "signed"),
+    [
+        ("auto", GUARDED, None, True),
+        ("auto", GUARDED, "client", False),
+        ("auto", OPEN, None, False),
+        ("direct", GUARDED, None, False),
+        ("presigned", GUARDED, "client", True),
+    ],
+)
+@pytest.mark.parametrize("given", [False, True], ids=["reported_url", "own_url"])
+def test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it(
+    mode: UploadMode,
+    store: StoreSettings,
+    own_key: str | None,
+    signed: bool,
+    given: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    leader = PlayedLeader()
+    settings = StoreSettings("s3://smq", access_key=own_key) if given else None
+    view = TopicView(TOPIC.name, leader, settings, (own_key, own_key), uploads=mode)  # type: ignore[arg-type]
+    try:
+        leader.show(LAYOUT, store=store)
+        view.wait_for_snapshot(HANG_GUARD)
+        assert view.signs_uploads is signed
+    finally:
+        view.close()

@@ -19,7 +19,7 @@ from smq.producing.uploads import upload_encoder
 from smq.producing.uploads.parquet_files import ParquetSource, Source
 from smq.producing.uploads.upload_delivery import FilesDelivery, UploadDeliveryState
 from smq.producing.uploads.upload_encoder import EncodedUpload, UploadEncoder, split_into_uploads
-from smq.producing.uploads.upload_targets import DirectUploads
+from smq.producing.uploads.upload_targets import open_upload_target
 from smq.producing.uploads.uploaded_rows import UploadedFile
 from smq.producing.uploads.uploader import Uploader, UploadTask
 from smq.transport.topic_view import TopicView
@@ -136,8 +136,7 @@ class ReferencePublisher:
     def _open_uploader(self) -> Uploader:
         with self._uploader_lock:
             if self._uploader is None:
-                store, uid = self._view.open_upload_store(), self._view.snapshot.topic.uid
-                target = DirectUploads(store, uid, self._producer, self._epoch)
+                target = open_upload_target(self._view, self._producer, self._epoch)
                 self._uploader = Uploader(target, self._timeout)
             return self._uploader
 

@@ -6,8 +6,13 @@ import uuid
 from dataclasses import dataclass
 from typing import Protocol
 
+from smq.transport.topic_view import UPLOAD_TIMEOUT_SECONDS, TopicView
+from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths
-from smq_storage.object_store.store import Data, Store
+from smq_storage.object_store.presigned_puts import put_presigned
+from smq_storage.object_store.presigned_urls import PresignedPut
+from smq_storage.object_store.request_bodies import Data, size_and_sha256
+from smq_storage.object_store.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,8 @@ class UploadTarget(Protocol):
     def create(self, attempt: int, data: Data) -> StoredFile:
         """Writes ``data`` as a file with a new name, which has the number of the attempt.
 
-        Raises StoreDenied, StoreUnavailable, and ObjectExists if the store has a file of that name.
+        Raises StoreDenied, StoreUnavailable, ObjectExists if the store has a file of that name, and Unavailable if no
+        leader answers that is needed.
         """
         ...
 
@@ -41,3 +47,34 @@ class DirectUploads:
     def create(self, attempt: int, data: Data) -> StoredFile:
         name = paths.upload_file_name(self.producer, self.epoch, attempt, uuid.uuid4().hex)
         return StoredFile(name, self.store.put_new(paths.uploaded_file(self.topic_uid, name), data))
+
+
+@dataclass(frozen=True, slots=True)
+class PresignedUploads:
+    """Writes with URLs that the leader signs, one for each file, and without credentials.
+
+    The leader chooses the name, and the URL takes these bytes alone, once. An attempt without an answer is therefore
+    repeated under another name: what became of the first one cannot be read without credentials.
+    """
+
+    view: TopicView
+    producer: str
+    epoch: int
+
+    def create(self, attempt: int, data: Data) -> StoredFile:
+        size, sha256 = size_and_sha256(data)
+        file = lpb.SignUploadsRequest.File(size=size, sha256=sha256)
+        reply = self.view.sign_uploads(
+            lpb.SignUploadsRequest(producer=self.producer, epoch=self.epoch, attempt=attempt, files=[file])
+        )
+        signed = reply.uploads[0]
+        put = PresignedPut(signed.url, dict(signed.headers))
+        proxy = self.view.dialer.http_proxy(signed.url)
+        return StoredFile(signed.name, put_presigned(put, data, timeout=UPLOAD_TIMEOUT_SECONDS, proxy=proxy))
+
+
+def open_upload_target(view: TopicView, producer: str, epoch: int) -> UploadTarget:
+    """How this client writes uploads of that topic. Raises StoreUnavailable if the filer's address is not known."""
+    if view.signs_uploads:
+        return PresignedUploads(view, producer, epoch)
+    return DirectUploads(view.open_upload_store(), view.snapshot.topic.uid, producer, epoch)

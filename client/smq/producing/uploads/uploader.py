@@ -17,7 +17,7 @@ from smq.producing.uploads.upload_encoder import EncodedUpload
 from smq.producing.uploads.upload_targets import UploadTarget
 from smq.producing.uploads.uploaded_rows import UploadedFile
 from smq.transport.backoff import Backoff
-from smq_core.errors import StoreDenied, StoreUnavailable
+from smq_core.errors import StoreDenied, Unavailable
 from smq_storage.object_store.store import ObjectExists
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Uploader:
         self._timeout = timeout
 
     def upload(self, encoded: EncodedUpload) -> UploadedFile:
-        """Raises StoreUnavailable, StoreDenied.
+        """Raises StoreUnavailable, StoreDenied, and Unavailable if no leader signs the upload.
 
         Each attempt has a name of its own, so a late PUT of an earlier one changes no file that the log refers to.
         Nothing refers to a file that is left over, and garbage collection deletes it.
@@ -66,9 +66,9 @@ class Uploader:
                 stored = self._target.create(attempt, encoded.data)
             except StoreDenied:
                 raise
-            except (StoreUnavailable, ObjectExists) as error:
+            except (Unavailable, ObjectExists) as error:
                 backoff.increase()
-                if isinstance(error, StoreUnavailable) and time.monotonic() + backoff.seconds > deadline:
+                if isinstance(error, Unavailable) and time.monotonic() + backoff.seconds > deadline:
                     raise
                 log.info("an upload is repeated: %s", error)
                 time.sleep(backoff.seconds)

@@ -1,0 +1,141 @@
+"""Producers without credentials publish by reference to a filer that needs them, with URLs that the leader signs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import smq
+from smq.producing.uploads import upload_targets
+from smq_core.errors import StoreDenied, StoreStateUnknown
+from smq_storage.object_store.presigned_puts import put_presigned
+from smq_storage.object_store.presigned_urls import PresignedPut
+from smq_storage.object_store.store import ObjectExists
+from support.data.message_ledger import read_back
+from support.processes.cli import smq as run_smq
+from support.processes.local_cluster import LocalCluster
+from support.processes.seaweed import Seaweed
+from support.waiting import HANG_GUARD, eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("no_credentials")]
+
+
+@pytest.fixture(scope="module")
+def cluster(guarded: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Its leader and its two brokers, which relay, have the key of the filer. ``connect`` gives clients none."""
+    folder = tmp_path_factory.mktemp("cluster")
+    arguments = ("--broker-memory", "4Gi", "--broker-arg=--relay=127.0.0.1:0")
+    with LocalCluster(folder, guarded.settings(folder.name), brokers=2, arguments=arguments) as running:
+        yield running
+
+
+def values_of(cluster: LocalCluster, topic: str, count: int) -> list[bytes]:
+    """The first messages of the topic, read with credentials, in the order of their values."""
+    keys = {"filer_access_key": cluster.store.access_key, "filer_secret_key": cluster.store.secret_key}
+    with smq.connect(cluster.address, **keys) as client, client.consumer(topic) as consumer:
+        return sorted(v for b in read_back(consumer, count) for v in b.table.column("value").to_pylist())
+
+
+@pytest.fixture
+def puts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[PresignedPut, bytes]]:
+    """The URLs that producers of this test have used, with what they wrote."""
+    used: list[tuple[PresignedPut, bytes]] = []
+
+    def put(presigned: PresignedPut, data: Any, **options: Any) -> str:
+        etag = put_presigned(presigned, data, **options)
+        used.append((presigned, bytes(data)))
+        return etag
+
+    monkeypatch.setattr(upload_targets, "put_presigned", put)
+    return used
+
+
+def test_files_and_tables_are_published_and_a_used_url_changes_nothing(
+    cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path, puts: list[tuple[PresignedPut, bytes]]
+) -> None:
+    cluster.create(topic, segments={"min": 2, "max": 4})
+    rows = [b"%03d" % n for n in range(300)]
+    pq.write_table(pa.table({"key": rows[:200], "value": rows[:200]}), tmp_path / "rows.parquet")
+    with client.producer(topic, producer_id="load/1") as producer:
+        files = producer.publish_files([tmp_path / "rows.parquet"])
+        table = producer.write(pa.table({"key": rows[200:], "value": rows[200:]}), by_reference=True)
+        assert files.result(HANG_GUARD).rows == 200 and len(table.result(HANG_GUARD)) == 100
+    assert len(puts) == 2
+    for put, data in puts:
+        with pytest.raises(ObjectExists):
+            put_presigned(put, data, timeout=HANG_GUARD)
+        with pytest.raises(StoreDenied):
+            put_presigned(replace(put, headers={}), data, timeout=HANG_GUARD)
+    assert values_of(cluster, topic, 300) == rows
+
+
+def test_an_upload_without_an_answer_is_repeated_with_another_url(
+    cluster: LocalCluster, client: smq.Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create(topic)
+    written: list[str] = []
+
+    def put(presigned: PresignedPut, data: Any, **options: Any) -> str:
+        etag = put_presigned(presigned, data, **options)
+        written.append(presigned.url)
+        if len(written) == 1:
+            raise StoreStateUnknown("no answer")
+        return etag
+
+    monkeypatch.setattr(upload_targets, "put_presigned", put)
+    with client.producer(topic, producer_id="p") as producer:
+        producer.write(pa.table({"value": [b"once"]}), by_reference=True).result(HANG_GUARD)
+        producer.send(b"then").result(HANG_GUARD)
+    names = [url.partition("?")[0].rpartition("/")[2] for url in written]
+    assert [name.rpartition("-")[0] for name in names] == [f"p-{producer.epoch}-1", f"p-{producer.epoch}-2"]
+    assert values_of(cluster, topic, 2) == [b"once", b"then"]
+
+
+def test_the_command_line_needs_no_credentials(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    cluster.create(topic)
+    pq.write_table(pa.table({"value": [b"a", b"b"]}), tmp_path / "rows.parquet")
+    ran = run_smq("publish", topic, "--by-reference", str(tmp_path / "rows.parquet"), leader=cluster.address)
+    assert ran.code == 0 and ran.out.startswith("2 messages of 1 file published"), ran
+    assert values_of(cluster, topic, 2) == [b"a", b"b"]
+
+
+def test_uploads_go_through_the_relay(cluster: LocalCluster, topic: str) -> None:
+    cluster.create(topic)
+    relay = eventually(lambda: cluster.relay_address("broker-1"), what="broker-1 relays")
+    with smq.connect(via=relay) as client, client.producer(topic) as producer:
+        producer.write(pa.table({"value": [b"outside"]}), by_reference=True).result(HANG_GUARD)
+    assert values_of(cluster, topic, 1) == [b"outside"]
+
+
+def test_direct_uploads_without_credentials_are_refused_with_what_to_set(cluster: LocalCluster, topic: str) -> None:
+    cluster.create(topic)
+    with smq.connect(cluster.address, uploads="direct") as client, client.producer(topic) as producer:
+        with pytest.raises(StoreDenied, match="AWS_ACCESS_KEY_ID"):
+            producer.write(pa.table({"value": [b"v"]}), by_reference=True)
+        producer.send(b"streamed").result(HANG_GUARD)
+    assert values_of(cluster, topic, 1) == [b"streamed"]
+
+
+def test_a_client_with_credentials_uses_them_unless_an_option_says_otherwise(
+    cluster: LocalCluster, topic: str, puts: list[tuple[PresignedPut, bytes]]
+) -> None:
+    cluster.create(topic)
+    keys = {"filer_access_key": cluster.store.access_key, "filer_secret_key": cluster.store.secret_key}
+    for number, mode in enumerate(("auto", "presigned")):
+        with smq.connect(cluster.address, uploads=mode, **keys) as client, client.producer(topic) as producer:  # type: ignore[arg-type]
+            producer.write(pa.table({"value": [b"v"]}), by_reference=True).result(HANG_GUARD)
+        assert len(puts) == number
+
+
+def test_a_deleted_topic_gets_no_urls(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic)
+    with client.producer(topic) as producer:
+        client.admin().delete(topic)
+        with pytest.raises(smq.UnknownTopic):
+            producer.write(pa.table({"value": [b"v"]}), by_reference=True)
