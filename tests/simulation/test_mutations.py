@@ -15,22 +15,12 @@ from simulation import (
     schema_mutations,
     upload_mutations,
 )
+from simulation.first_seeds import FIRST_SEEDS
 from support.sim.histories import elastic, elastic_references, protocol, references, schema_change
 
 pytestmark = pytest.mark.simulation
 
 Run = Callable[[int], object]
-FIRST = {
-    "check_a_repeated_reference_again": 57,
-    "an_older_stream_goes_on_writing": 400,
-    "a_new_nonce_for_each_attempt": 450,
-    "take_sequences_of_before_for_new_ones": 380,
-    "a_leader_never_reads_the_layout_again": 1690,
-    "let_a_broker_go_while_a_deleted_topic_is_sealed": 450,
-    "delete_a_topic_without_its_last_layout": 390,
-    "an_old_journal_is_not_compared_with_the_known_watermark": 2090,
-}
-"""Few histories detect these mutations, so the search begins at a seed that does. For others it begins at 0."""
 RULES = [
     *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in mutations.MUTATIONS.items()),
     *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in producer_mutations.MUTATIONS.items()),
@@ -48,7 +38,7 @@ RULES = [
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("rule", "run", "within"), RULES)
 def test_a_broken_rule_is_noticed(rule: Callable[[pytest.MonkeyPatch], None], run: Run, within: int) -> None:
-    first = FIRST.get(rule.__name__, 0)
+    first = FIRST_SEEDS.get(rule.__name__, 0)
     with pytest.MonkeyPatch.context() as patch:
         rule(patch)
         caught = next((seed for seed in range(first, first + within) if run(seed)), None)
