@@ -7,7 +7,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from smq_broker.references.rules import check_age, check_reference, check_upload, rejected_upload
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_core.errors import CorruptChunk, InvalidRequest, StoreDenied, StoreUnavailable, Unavailable
 from smq_core.model.entities import SECOND, Micros
@@ -17,6 +16,7 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import paths
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.object_store.store import ObjectMissing, Store
+from smq_storage.uploads.reference_rules import check_age, check_reference, check_upload, rejected_upload
 from smq_storage.uploads.uploaded_files import StoredUpload, read_upload_footer
 
 REMEMBERED_UPLOADS = 64

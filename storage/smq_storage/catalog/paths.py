@@ -6,6 +6,7 @@
     <namespace>/<topic>/<topic uid>/
       _topic.json
       _layout.json
+      _publishes.json
       _index/<8 digits>.json
       _manifests/<segment>.<version, 8 digits>.json
       _groups/<group>.json
@@ -58,6 +59,10 @@ def topic_json(topic: str, uid: str) -> str:
 
 def layout(topic: str, uid: str) -> str:
     return f"{topic}/{uid}/_layout.json"
+
+
+def publishes(topic: str, uid: str) -> str:
+    return f"{topic}/{uid}/_publishes.json"
 
 
 def deleted_topic(uid: str) -> str:

@@ -1,6 +1,6 @@
 """What must hold of a reference before its rows are published. Nothing here reads a file or a clock.
 
-A broker reads no rows. What only the rows show is found by readers, which name the file.
+Brokers and the leader read no rows. What only the rows show is found by readers, which name the file.
 """
 
 from __future__ import annotations

@@ -1,0 +1,48 @@
+"""_publishes.json: the apps of a topic and their atomic publishes, changed only by compare-and-swap."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from smq_core.errors import Conflict
+from smq_core.model.atomic_publish import AtomicPublishes
+from smq_storage.catalog import paths
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.json_documents import read_document, write_document
+from smq_storage.object_store.store import Store
+
+MAX_ATTEMPTS = 20
+
+
+def read_publishes(store: Store, topic: str, uid: str) -> AtomicPublishes:
+    """The document; an empty one if there is none. Raises StoreUnavailable, CorruptDocument."""
+    found = read_document(store, paths.publishes(topic, uid), AtomicPublishes)
+    return found[0] if found is not None else AtomicPublishes()
+
+
+def change_publishes(
+    store: Store, topic: str, uid: str, change: Callable[[AtomicPublishes], AtomicPublishes], retry_policy: RetryPolicy
+) -> AtomicPublishes:
+    """Writes what ``change`` makes of the document, unless it returns the same one. Returns what the filer has then.
+
+    ``change`` is called again if another writer was first, and perhaps after its own change was applied. It may raise
+    errors, and nothing is written then. Raises Conflict, StoreUnavailable, and StoreStateUnknown if the change may have
+    been written.
+    """
+    path = paths.publishes(topic, uid)
+    for _ in range(MAX_ATTEMPTS):
+        found = read_document(store, path, AtomicPublishes)
+        present, etag = found if found is not None else (AtomicPublishes(), None)
+        changed = change(present)
+        if changed is present:
+            return present
+        new = replace(changed, writer=uuid.uuid4().hex)
+
+        def is_mine(it: AtomicPublishes, writer: str = new.writer) -> bool:
+            return it.writer == writer
+
+        if write_document(store, path, new, etag, is_mine=is_mine, retry_policy=retry_policy) is not None:
+            return new
+    raise Conflict(f"the publishes of {topic} change too often to be changed: try again")
