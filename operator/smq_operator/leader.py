@@ -9,6 +9,7 @@ from smq_operator.api.admin import AdminService
 from smq_operator.api.brokers import BrokerService
 from smq_operator.api.group_coordinator import GroupCoordinator
 from smq_operator.api.groups import GroupService
+from smq_operator.api.publishes import PublishService
 from smq_operator.api.server import LeaderService
 from smq_operator.api.uploads import UploadService
 from smq_operator.brokers.calls import BrokerCalls
@@ -22,6 +23,8 @@ from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.manifests.namer import ManifestNamer
 from smq_operator.manifests.topic_manifests import CHECK_AGAIN_AFTER_US
 from smq_operator.platform_port import Platform
+from smq_operator.publishing.completer import PublishCompleter
+from smq_operator.publishing.kept_files import has_unfinished_publish, unfinished_uploads
 from smq_operator.reconcile.broker_assignments import BrokerAssignments
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.effects import EffectRunner
@@ -67,6 +70,7 @@ class Leader:
     topic_deletions: TopicDeletionManager
     garbage_collector: GarbageCollector
     manifests: ManifestNamer
+    publishes: PublishCompleter
     health: HealthMonitor
     service: LeaderService
 
@@ -146,8 +150,11 @@ def build_leader(
         owner,
         cleanup,
         retry_policy,
+        [unfinished_uploads],
+        has_unfinished_publish,
     )
     manifests = ManifestNamer(topics, store, tasks, clock, retry_policy, check_manifests_after_us)
+    publishes = PublishCompleter(topics, store, tasks, clock, retry_policy)
     health = HealthMonitor(topics, registry, clock, health_warm_up_us)
     liveness_probes = LivenessProbes(registry, brokers, tasks, queue.enqueue, clock)
     for part in (registry, warm_up, groups, liveness_probes):
@@ -186,6 +193,9 @@ def build_leader(
         garbage_collector.filer_clock,
         cleanup.max_pin_age_us,
     )
+    publish_service = PublishService(
+        readiness, topics, publishes, store, clock, retry_policy, cleanup.max_upload_age_us
+    )
     return Leader(
         platform,
         readiness,
@@ -206,11 +216,13 @@ def build_leader(
         topic_deletions,
         garbage_collector,
         manifests,
+        publishes,
         health,
         LeaderService(
             broker_service,
             GroupService(readiness, topics, groups),
             UploadService(readiness, topics, store),
             admin_service,
+            publish_service,
         ),
     )

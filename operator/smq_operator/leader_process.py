@@ -197,6 +197,7 @@ def supervise_leader(leader: Leader, more: Mapping[str, BackgroundTask] | None =
     tasks.supervise("groups", leader.groups.run)
     tasks.supervise("garbage-collection", leader.garbage_collector.run)
     tasks.supervise("manifests", leader.manifests.run)
+    tasks.supervise("atomic-publishes", leader.publishes.run)
     tasks.supervise("topic-deletions", leader.topic_deletions.run)
     tasks.supervise("health", leader.health.run)
     for name, run in (more or {}).items():

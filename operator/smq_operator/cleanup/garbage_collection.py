@@ -39,6 +39,7 @@ from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store
 
 log = structlog.get_logger(__name__)
 
@@ -75,6 +76,7 @@ class GarbageCollector:
         settings: CleanupSettings,
         retry_policy: RetryPolicy,
         kept_uploads: Sequence[KeptUploads] = (),
+        is_held: Callable[[Store, Topic], bool] = lambda store, topic: False,
     ) -> None:
         self._topics = topics
         self._registry = registry
@@ -89,6 +91,7 @@ class GarbageCollector:
         self._settings = settings
         self._retry_policy = retry_policy
         self._kept_uploads = kept_uploads
+        self._is_held = is_held
         self._retention_checked: dict[str, tuple[int, int]] = {}
         self._next_orphan_check_at: dict[str, int] = {}
         self._next_pin_check_at: dict[str, int] = {}
@@ -174,7 +177,7 @@ class GarbageCollector:
         if plan_retention(topic.spec, list(managed.sealed.values()), [], now).removals:
             groups, clocks = await self._groups.states(managed, topic), await self.filer_clock.read()
             verdict = await self._store.run(
-                remove_expired, topic, groups, self._started_segments(topic), clocks, self._retry_policy
+                remove_expired, topic, groups, self._started_segments(topic), clocks, self._retry_policy, self._is_held
             )
             if managed.topic is not None and managed.topic.uid == topic.uid:
                 self._record_removals(managed, topic, verdict, clocks.leader)

@@ -3,6 +3,7 @@
 These functions block on the store. The leader that runs them may be stopped anywhere, or may have been replaced without
 noticing:
 
+* While an atomic publish is unfinished nothing is removed, because seal chunks tell how far it has come.
 * Every removal is decided again from what the filer has at that moment: index, layout, and the name's current uid.
 * A segment's age is measured with the leader's clock and with the filer's, and the smaller one counts, so a wrong clock
   removes nothing early (``filer_clock.py``). The same holds for the time since which a group has had no members.
@@ -17,7 +18,7 @@ noticing:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -74,11 +75,14 @@ def remove_expired(
     started: Collection[StartedSegment],
     clocks: ClockReading,
     retry_policy: RetryPolicy,
+    is_held: Callable[[Store, Topic], bool] = lambda store, topic: False,
 ) -> RetentionPlan:
     """Removes from the index what is beyond the topic's limits; returns what it removed, and what it keeps for groups.
 
     ``started``: segments whose primary (incarnation, segment) has read the seal chunks of its predecessors; before that
-    the predecessors are needed. Raises StoreUnavailable; some segments may have been removed then.
+    the predecessors are needed. ``is_held`` says whether nothing must be removed. It is called after the index was
+    read, so what begins later concerns no segment of that index. Raises StoreUnavailable; some segments may have been
+    removed then.
     """
     known = read_consistent(store, topic)
     if known is None:
@@ -91,6 +95,9 @@ def remove_expired(
     }
     needed |= {entry.name for entry in known.index.entries if entry.name in known.layout}
     verdict = plan_retention(topic.spec, known.index.entries, groups, clocks.leader, needed)
+    if verdict.removals and is_held(store, topic):
+        log.info("retention.held", topic=topic.name, segments=len(verdict.removals), because="unfinished publish")
+        return RetentionPlan([], {})
     if verdict.removals:
         entries = _verified_ages(store, topic, known.index.entries, verdict, clocks)
         active_groups = [_verified_activity(store, topic, group, clocks) for group in groups]

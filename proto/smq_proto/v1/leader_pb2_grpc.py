@@ -85,6 +85,16 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.GroupPositions.FromString,
                 _registered_method=True)
+        self.ClaimApp = channel.unary_unary(
+                '/smq.v1.Leader/ClaimApp',
+                request_serializer=smq_dot_v1_dot_leader__pb2.ClaimAppRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.AppReply.FromString,
+                _registered_method=True)
+        self.PublishAtomically = channel.unary_unary(
+                '/smq.v1.Leader/PublishAtomically',
+                request_serializer=smq_dot_v1_dot_leader__pb2.AtomicPublishRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.AppReply.FromString,
+                _registered_method=True)
         self.ApplyTopic = channel.unary_unary(
                 '/smq.v1.Leader/ApplyTopic',
                 request_serializer=smq_dot_v1_dot_leader__pb2.ApplyTopicRequest.SerializeToString,
@@ -214,6 +224,21 @@ class LeaderServicer:
 
     def GetPositions(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClaimApp(self, request, context):
+        """Atomic publishes.
+        this owner takes the app over; an older one is refused
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PublishAtomically(self, request, context):
+        """commits a version; a repeated call asks for its state
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -348,6 +373,16 @@ def add_LeaderServicer_to_server(servicer, server):
                     servicer.GetPositions,
                     request_deserializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.GroupPositions.SerializeToString,
+            ),
+            'ClaimApp': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClaimApp,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.ClaimAppRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.AppReply.SerializeToString,
+            ),
+            'PublishAtomically': grpc.unary_unary_rpc_method_handler(
+                    servicer.PublishAtomically,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.AtomicPublishRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.AppReply.SerializeToString,
             ),
             'ApplyTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.ApplyTopic,
@@ -680,6 +715,60 @@ class Leader:
             '/smq.v1.Leader/GetPositions',
             smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.GroupPositions.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClaimApp(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/ClaimApp',
+            smq_dot_v1_dot_leader__pb2.ClaimAppRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.AppReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PublishAtomically(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/PublishAtomically',
+            smq_dot_v1_dot_leader__pb2.AtomicPublishRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.AppReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,147 @@
+"""The API for atomic publishes."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from smq_core.errors import Unavailable, UnknownTopic
+from smq_core.model.atomic_publish import (
+    AppState,
+    AtomicFile,
+    AtomicPublishes,
+    CommitResult,
+    LayoutMark,
+    claim_app,
+    commit_version,
+)
+from smq_core.model.entities import Layout, Micros, Topic
+from smq_core.model.schema_evolution import newest_schema
+from smq_operator.api.errors import unary_handler
+from smq_operator.publishing.completer import PublishCompleter
+from smq_operator.publishing.files import check_file
+from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.readiness import Readiness
+from smq_operator.runtime.store_pool import StorePool
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.catalog.atomic_publishes import change_publishes, read_publishes
+from smq_storage.catalog.filer_time import read_filer_time
+from smq_storage.catalog.layouts import read_layout
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store
+
+WAIT_SECONDS = 1.0
+"""How long a call waits for the publish to become complete, before the client repeats it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishService:
+    """ClaimApp and PublishAtomically."""
+
+    readiness: Readiness
+    topics: TopicDirectory
+    completer: PublishCompleter
+    store: StorePool
+    clock: Clock
+    retry_policy: RetryPolicy
+    max_upload_age: Micros
+
+    @unary_handler
+    async def ClaimApp(self, request: lpb.ClaimAppRequest) -> lpb.AppReply:
+        topic = self._topic(request.topic)
+        app = await self.store.run(
+            _claim, topic, request.app, request.owner, uuid.uuid4().hex, self.clock(), self.retry_policy
+        )
+        return self._reply(topic, app, CommitResult.COMMITTED)
+
+    @unary_handler
+    async def PublishAtomically(self, request: lpb.AtomicPublishRequest) -> lpb.AppReply:
+        """Returns when the rows are in the log, or after ``WAIT_SECONDS``; then the client repeats the call."""
+        topic = self._topic(request.topic)
+        commit = _Commit(request, [_file_from_pb(file) for file in request.files], self.clock())
+        present = await self.store.run(read_publishes, topic.name, topic.uid)
+        unchecked, result = commit.apply(present, LayoutMark(0, (), 0))
+        if unchecked is not present:
+            await self._check_files(topic, commit.files)
+            result = await self.store.run(_write, topic, commit, self.retry_policy)
+        self.completer.committed(topic)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + WAIT_SECONDS
+        while True:
+            app = (await self.store.run(read_publishes, topic.name, topic.uid)).app(request.app)
+            left = deadline - loop.time()
+            if app is None or app.unfinished is None or left <= 0:
+                return self._reply(topic, app, result)
+            await self.completer.wait_for_progress(left)
+
+    def _topic(self, name: str) -> Topic:
+        managed = self.topics.topic(name)
+        if managed.topic is None or managed.layout is None:
+            raise Unavailable(f"the leader has not read {managed.name} yet: try again")
+        return managed.topic
+
+    async def _check_files(self, topic: Topic, files: Sequence[AtomicFile]) -> None:
+        """Once a version is committed its rows must come into the log, so everything is checked before that."""
+        layout, now = await self.store.run(_layout, topic), await self.store.run(read_filer_time)
+        schema = newest_schema(layout, topic.spec.schema)
+        checks = (self.store.run(check_file, topic, file, schema, now, self.max_upload_age) for file in files)
+        await asyncio.gather(*checks)
+
+    def _reply(self, topic: Topic, app: AppState | None, result: CommitResult) -> lpb.AppReply:
+        return lpb.AppReply(
+            version=app.version if app is not None else None,
+            complete=app is None or app.unfinished is None,
+            problem=self.completer.problems.get((topic.uid, app.app), "") if app is not None else "",
+            already_published=result is CommitResult.ALREADY_PUBLISHED,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """A request to publish a version."""
+
+    request: lpb.AtomicPublishRequest
+    files: Sequence[AtomicFile]
+    now: Micros
+
+    def apply(self, document: AtomicPublishes, layout: LayoutMark) -> tuple[AtomicPublishes, CommitResult]:
+        it = self.request
+        return commit_version(document, it.app, it.owner, it.version, it.request, self.files, layout, self.now)
+
+
+def _claim(
+    store: Store, topic: Topic, app: str, owner: str, producer: str, now: Micros, retry_policy: RetryPolicy
+) -> AppState | None:
+    def claimed(document: AtomicPublishes) -> AtomicPublishes:
+        return claim_app(document, app, owner, producer, now)
+
+    return change_publishes(store, topic.name, topic.uid, claimed, retry_policy).app(app)
+
+
+def _write(store: Store, topic: Topic, commit: _Commit, retry_policy: RetryPolicy) -> CommitResult:
+    """The commit point. The layout is read after the document, so that no segment with rows is missing in the mark."""
+    result = CommitResult.COMMITTED
+
+    def committed(document: AtomicPublishes) -> AtomicPublishes:
+        nonlocal result
+        changed, result = commit.apply(document, LayoutMark.of(_layout(store, topic)))
+        return changed
+
+    change_publishes(store, topic.name, topic.uid, committed, retry_policy)
+    return result
+
+
+def _layout(store: Store, topic: Topic) -> Layout:
+    found = read_layout(store, topic.name, topic.uid)
+    if found is None or found[0].deleted:
+        raise UnknownTopic(f"topic {topic.name} was deleted", topic=topic.name)
+    return found[0]
+
+
+def _file_from_pb(file: lpb.AtomicPublishRequest.File) -> AtomicFile:
+    return AtomicFile(
+        file.upload, file.etag, file.rows, file.bytes, file.timestamp_min, file.timestamp_max, file.schema_version
+    )

@@ -1,0 +1,1 @@
+"""Atomic publishes: the leader commits them, and completes what is committed."""

@@ -1,0 +1,246 @@
+"""Runs beside the reconcile loop and completes committed publishes: brings all rows of their files into the log.
+
+It is level-triggered: the topic's document says what is unfinished, so no state has to survive a leader. Two leaders
+that complete one publish at the same time do no harm, because both write the same ranges with the same sequences
+(``smq_core/producing/roll_forward.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from smq_core.errors import ReferenceRejected, SmqError
+from smq_core.model.atomic_publish import AppState, AtomicFile, AtomicPublish, AtomicPublishes, complete_version
+from smq_core.model.entities import SECOND, Micros, Topic, TopicSchema
+from smq_core.model.schema_evolution import schema_history
+from smq_core.producing.roll_forward import FilePartitions, RowRange, SegmentBatches, plan_roll_forward
+from smq_operator.publishing.files import read_partitions, reference_of
+from smq_operator.publishing.reference_stream import publish_references
+from smq_operator.publishing.tried_segments import ReadSegments, read_tried_segments, require_untouched
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.runtime.clock import Clock
+from smq_operator.runtime.store_pool import StorePool
+from smq_operator.runtime.task_runner import TaskRunner
+from smq_storage.catalog.atomic_publishes import change_publishes, read_publishes
+from smq_storage.chunks.schemas import message_schema
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store
+from smq_storage.uploads.renewal import renew_upload
+
+log = structlog.get_logger(__name__)
+
+POLL_SECONDS = 1.0
+RETRY_SECONDS = 0.2
+"""After an attempt that did not complete a publish, because segments are being replaced or a broker is away."""
+CHECK_AGAIN_AFTER_US: Micros = 60 * SECOND
+"""A topic's document is read again after so long, because another leader may have committed something."""
+STREAM_THREADS = 16
+
+Key = tuple[str, str]
+"""The uid of a topic, and an app."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What this leader knows of one unfinished publish."""
+
+    epoch: int
+    partitions: list[FilePartitions] | None = None
+    sequences: dict[int, int] = field(default_factory=dict)
+    """The last sequences of sealed segments, by number."""
+    acked: set[int] = field(default_factory=set)
+    """The segments that acked all their ranges."""
+    copies: dict[tuple[int, int], AtomicFile] = field(default_factory=dict)
+    """Files that were written again, by the number of the file and the version of the schema."""
+
+
+class PublishCompleter:
+    """See the module's docstring. Use it on the event loop. ``problems`` says why a publish is not complete."""
+
+    def __init__(
+        self,
+        topics: Mapping[str, ManagedTopic],
+        store: StorePool,
+        tasks: TaskRunner,
+        clock: Clock,
+        retry_policy: RetryPolicy,
+    ) -> None:
+        self._topics = topics
+        self._store = store
+        self._tasks = tasks
+        self._now = clock
+        self._retry_policy = retry_policy
+        self._streams = ThreadPoolExecutor(STREAM_THREADS, thread_name_prefix="publish")
+        self._attempts: dict[Key, _Attempt] = {}
+        self._running: set[Key] = set()
+        self._checked_at: dict[str, Micros] = {}
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Event()
+        self.problems: dict[Key, str] = {}
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        while True:
+            self._wake.clear()
+            for managed in list(self._topics.values()):
+                topic = managed.topic
+                if topic is None or managed.layout is None or managed.deleted:
+                    continue
+                if self._now() - self._checked_at.get(topic.uid, -CHECK_AGAIN_AFTER_US) >= CHECK_AGAIN_AFTER_US:
+                    await self._check(topic)
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def committed(self, topic: Topic) -> None:
+        """The topic's document has something new to complete."""
+        self._checked_at.pop(topic.uid, None)
+        self._wake.set()
+
+    async def wait_for_progress(self, timeout: float) -> None:
+        """Returns when any publish was completed, or after ``timeout`` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _check(self, topic: Topic) -> None:
+        """Starts what is unfinished in this topic and does not run yet."""
+        try:
+            document = await self._store.run(read_publishes, topic.name, topic.uid)
+        except SmqError as error:
+            log.warning("publishes.unreadable", topic=topic.name, error=error.code, message=error.message)
+            return
+        self._checked_at[topic.uid] = self._now()
+        for app in document.unfinished:
+            key = (topic.uid, app.app)
+            if key not in self._running:
+                self._tasks.spawn(self._complete(topic, app.app), then=partial(self._running.discard, key))
+                self._running.add(key)
+
+    async def _complete(self, topic: Topic, name: str) -> None:
+        """Tries until the publish is complete, or the topic is gone."""
+        key = (topic.uid, name)
+        while self._is_living(topic):
+            try:
+                if await self._try(topic, name):
+                    break
+            except SmqError as error:
+                if self.problems.get(key) != error.message:
+                    log.warning("publish.waits", topic=topic.name, app=name, error=error.code, message=error.message)
+                self.problems[key] = error.message
+            await asyncio.sleep(RETRY_SECONDS)
+        self.problems.pop(key, None)
+        self._attempts.pop(key, None)
+        event, self._changed = self._changed, asyncio.Event()
+        event.set()
+
+    def _is_living(self, topic: Topic) -> bool:
+        return any(
+            it.topic is not None and it.topic.uid == topic.uid and not it.deleted for it in self._topics.values()
+        )
+
+    async def _try(self, topic: Topic, name: str) -> bool:
+        """One attempt. Whether the app has nothing unfinished any more. Raises SmqError."""
+        app = (await self._store.run(read_publishes, topic.name, topic.uid)).app(name)
+        if app is None or app.unfinished is None:
+            return True
+        attempt = self._attempts.get((topic.uid, name))
+        if attempt is None or attempt.epoch != app.epoch:
+            attempt = self._attempts[topic.uid, name] = _Attempt(app.epoch)
+        publish = app.unfinished
+        if attempt.partitions is None:
+            attempt.partitions = await self._store.run(_read_all_partitions, topic, publish)
+        read = await self._store.run(read_tried_segments, topic, app, publish, attempt.sequences)
+        segments, writable = read.tried.with_sequences(read.last_sequences), read.tried.writable
+        plan = plan_roll_forward(attempt.partitions, segments, attempt.acked)
+        writes = [
+            self._write(topic, app, publish, batches, read, attempt)
+            for batches in plan.batches
+            if batches.segment in writable
+        ]
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        if any(result is None for result in results):
+            plan = plan_roll_forward(attempt.partitions, segments, attempt.acked)
+        if plan.complete:
+            await self._store.run(_record_complete, topic, app, self._now(), self._retry_policy)
+            log.info("publish.completed", topic=topic.name, app=name, version=publish.version, files=len(publish.files))
+            return True
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return False
+
+    async def _write(
+        self,
+        topic: Topic,
+        app: AppState,
+        publish: AtomicPublish,
+        batches: SegmentBatches,
+        read: ReadSegments,
+        attempt: _Attempt,
+    ) -> None:
+        """Writes the ranges of one segment, and remembers that it has acked them. Raises SmqError."""
+        segment = read.tried.writable[batches.segment]
+        schemas = [it for it in schema_history(read.layout, topic.spec.schema) if it.version <= segment.schema_version]
+        if any(file.schema_version > segment.schema_version for file in publish.files):
+            return  # it has older columns, so it is being replaced
+        files = await self._store.run(_files_for, topic, publish, batches.ranges, schemas, attempt.copies)
+        references = [reference_of(files[rows.file], rows) for rows in batches.ranges]
+        write = partial(publish_references, topic, segment, message_schema(schemas[-1].columns), app, references)
+        loop = asyncio.get_running_loop()
+        try:
+            forgotten_upto = await loop.run_in_executor(self._streams, write)
+            if forgotten_upto is not None:
+                await self._store.run(require_untouched, topic, app, segment.name, forgotten_upto)
+                await loop.run_in_executor(self._streams, partial(write, even_if_forgotten=True))
+        except ReferenceRejected as error:
+            if error.field == "age":
+                number = next(n for n, file in files.items() if file.upload == error.upload)
+                copy = await self._store.run(_renew, topic, publish.files[number], schemas)
+                attempt.copies[number, schemas[-1].version] = copy
+            raise
+        attempt.acked.add(segment.number)
+
+
+def _read_all_partitions(store: Store, topic: Topic, publish: AtomicPublish) -> list[FilePartitions]:
+    return [read_partitions(store, topic, file) for file in publish.files]
+
+
+def _files_for(
+    store: Store,
+    topic: Topic,
+    publish: AtomicPublish,
+    ranges: Sequence[RowRange],
+    schemas: Sequence[TopicSchema],
+    copies: dict[tuple[int, int], AtomicFile],
+) -> dict[int, AtomicFile]:
+    """The files of these ranges with the columns of the newest of ``schemas``, by number."""
+    found = {}
+    for number in sorted({rows.file for rows in ranges}):
+        key = (number, schemas[-1].version)
+        if key not in copies and publish.files[number].schema_version != key[1]:
+            copies[key] = _renew(store, topic, publish.files[number], schemas)
+        found[number] = copies.get(key, publish.files[number])
+    return found
+
+
+def _renew(store: Store, topic: Topic, file: AtomicFile, schemas: Sequence[TopicSchema]) -> AtomicFile:
+    log.info("publish.file_renewed", topic=topic.name, upload=file.upload, schema_version=schemas[-1].version)
+    return renew_upload(store, topic.uid, file, schemas)
+
+
+def _record_complete(store: Store, topic: Topic, app: AppState, now: Micros, retry_policy: RetryPolicy) -> None:
+    def completed(document: AtomicPublishes) -> AtomicPublishes:
+        return complete_version(document, app.app, app.epoch, now)
+
+    change_publishes(store, topic.name, topic.uid, completed, retry_policy)

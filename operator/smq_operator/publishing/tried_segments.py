@@ -1,0 +1,77 @@
+"""Reads from the filer which segments may have rows of a publish, and how many batches of it the sealed ones have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smq_core.errors import StoreUnavailable, Unavailable
+from smq_core.model.atomic_publish import AppState, AtomicPublish
+from smq_core.model.entities import Layout, SealedSegment, Topic
+from smq_core.producing.tried_segments import TriedSegments, find_tried_segments, last_sequence
+from smq_storage.catalog import layouts, sealed_index
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSegments:
+    """``last_sequences`` are those of the sealed segments, by number."""
+
+    layout: Layout
+    tried: TriedSegments
+    last_sequences: dict[int, int]
+
+
+def read_tried_segments(
+    store: Store, topic: Topic, app: AppState, publish: AtomicPublish, known: dict[int, int]
+) -> ReadSegments:
+    """``known`` has last sequences that were read before, which never change.
+
+    Raises Unavailable if the filer's answers do not fit together yet.
+    """
+    found = layouts.read_layout(store, topic.name, topic.uid)
+    if found is None or found[0].deleted:
+        raise Unavailable(f"{topic.name} has no layout any more")
+    # The layout first: a segment that has left it is in the index already.
+    index = sealed_index.load(store, topic.name, topic.uid)
+    tried = find_tried_segments(publish.layout, found[0], index.entries, index.removed)
+    if tried is None:
+        raise Unavailable(f"layout and index of {topic.name} do not fit together yet: try again")
+    for number, entry in tried.sealed.items():
+        if number not in known:
+            known[number] = _last_sequence(store, topic, entry, app)
+    return ReadSegments(found[0], tried, known)
+
+
+def require_untouched(store: Store, topic: Topic, app: AppState, segment: str, forgotten_upto: int) -> None:
+    """An open segment does not know the app's producer, but has forgotten others: its log must have no rows of it.
+
+    Raises Unavailable if it has, because then only its seal tells how many, and while the log is not in the filer.
+    """
+    last, end = _last_in_chain(store, topic, segment, app)
+    if last >= 0:
+        raise Unavailable(
+            f"{segment} has forgotten the producer of app {app.app!r}, though it has rows of its publish: the publish "
+            "goes on when the segment is sealed. `smq segment roll` does that now"
+        )
+    if end < forgotten_upto:
+        raise Unavailable(f"{segment} has not yet written messages to the filer that may be of app {app.app!r}")
+
+
+def _last_sequence(store: Store, topic: Topic, entry: SealedSegment, app: AppState) -> int:
+    info = ChunkChain(store, topic.name, topic.uid, entry.name).info(entry.end)
+    if info is None or not info.sealed:
+        raise StoreUnavailable(f"the filer does not return the seal chunk of {entry.name} at {entry.end}")
+    last = last_sequence(info.producers, app)
+    if last is None and info.forgotten_upto:
+        return _last_in_chain(store, topic, entry.name, app)[0]
+    return -1 if last is None else last
+
+
+def _last_in_chain(store: Store, topic: Topic, segment: str, app: AppState) -> tuple[int, int]:
+    """The last sequence of this publish that any chunk has, -1 if none has one, and the end of the chain."""
+    last, end = -1, 0
+    for info in ChunkChain(store, topic.name, topic.uid, segment).walk():
+        found = last_sequence(info.producers, app)
+        last, end = max(last, -1 if found is None else found), info.end
+    return last, end
