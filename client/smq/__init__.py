@@ -40,7 +40,15 @@ if TYPE_CHECKING:
     from smq.batch import Batch
     from smq.client import Client, connect
     from smq.consumer import Consumer
-    from smq.delivery import Delivery, FileReceipt, FilesReceipt, PublishedRange, Receipt, TableReceipt
+    from smq.delivery import (
+        AtomicReceipt,
+        Delivery,
+        FileReceipt,
+        FilesReceipt,
+        PublishedRange,
+        Receipt,
+        TableReceipt,
+    )
     from smq.producer import Producer
     from smq_core.errors import (
         Conflict,
@@ -69,6 +77,7 @@ __all__ = [
     "Admin",
     "AlteredTopic",
     "AppliedTopic",
+    "AtomicReceipt",
     "Batch",
     "BrokerInfo",
     "Client",
@@ -130,7 +139,15 @@ _MODULES_OF_NAMES = {
     "smq.batch": ("Batch",),
     "smq.client": ("Client", "connect"),
     "smq.consumer": ("Consumer",),
-    "smq.delivery": ("Delivery", "FileReceipt", "FilesReceipt", "PublishedRange", "Receipt", "TableReceipt"),
+    "smq.delivery": (
+        "AtomicReceipt",
+        "Delivery",
+        "FileReceipt",
+        "FilesReceipt",
+        "PublishedRange",
+        "Receipt",
+        "TableReceipt",
+    ),
     "smq.producer": ("Producer",),
 }
 _MODULE_OF_NAME = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from smq.consumer import Consumer
+    from smq.delivery import AtomicReceipt
     from smq.producer import Producer
+    from smq.producing.atomic_publisher import AtomicPublisher
     from smq.transport.topic_view import TopicView
     from smq_storage.object_store.store import Store, StoreSettings
 
@@ -118,6 +120,7 @@ class Client:
         self._views: dict[str, TopicView] = {}
         self._store: Store | None = None
         self._made: list[Producer | Consumer] = []
+        self._publisher: AtomicPublisher | None = None
         self._closed = False
 
     def producer(
@@ -229,6 +232,55 @@ class Client:
 
         snapshot = self._view(topic).snapshot
         write_finished_file(BatchEncoder(snapshot.topic, SchemaVersions(snapshot).newest), table, sink, key)
+
+    def publish_atomically(
+        self,
+        topic: str,
+        *,
+        app: str,
+        version: int,
+        files: Sequence[str | os.PathLike[str] | IO[bytes]] | None = None,
+        table: pa.Table | pa.RecordBatch | None = None,
+        key: str | None = None,
+        timeout: float = 120.0,
+    ) -> AtomicReceipt:
+        """Publishes all rows of files or of a table, or none of them, and returns when they are in the log.
+
+        A version is published once, whatever crashes and however often it is tried: repeat the call with the same
+        version after an error. docs/producers.md says what exactly is promised.
+
+        app: names the program whose versions are counted, up to 128 characters.
+        version: 0 or more, and higher than the app's last one; gaps are allowed. For one that is not higher the receipt
+            says ``already_published``, and the rows of this call are dropped.
+        files, table, key: one of the two, as in :meth:`smq.Producer.publish_files` and :meth:`smq.Producer.write`. They
+            are uploaded first, so the program needs credentials for the filer.
+        timeout: seconds for the whole call.
+
+        The first call of a client for an app takes the app over from the client that had it.
+
+        Raises ProducerFenced if another client has taken the app over since; InvalidRequest, SchemaMismatch,
+        ReferenceRejected, Overloaded, UnknownTopic, StoreDenied (nothing is published); Unavailable (it may have been
+        committed), DeliveryTimeout (it was committed, and the leader completes it).
+        """
+        if (files is None) == (table is None):
+            raise InvalidRequest("pass either files= or table=")
+        if version < 0:
+            raise InvalidRequest(f"a version is 0 or more, not {version}")
+        return self._atomic_publisher().publish(
+            self._view(topic),
+            app,
+            version,
+            lambda it: it.upload_files(files, key) if files is not None else it.upload_table(table, key),
+            timeout,
+        )
+
+    def _atomic_publisher(self) -> AtomicPublisher:
+        from smq.producing.atomic_publisher import AtomicPublisher
+
+        with self._lock:
+            if self._publisher is None:
+                self._publisher = AtomicPublisher(self._leader)
+            return self._publisher
 
     def admin(self) -> Admin:
         """Returns the admin API, which works through the leader."""

@@ -80,6 +80,20 @@ class FilesReceipt:
         return sum(it.rows for it in self.files)
 
 
+@dataclass(frozen=True, slots=True)
+class AtomicReceipt:
+    """A version of an app that is in the log with all its rows.
+
+    If ``already_published``, this version or a later one was published before, and the rows of this call were dropped.
+    ``rows`` is the number of rows that this call has published.
+    """
+
+    app: str
+    version: int
+    already_published: bool
+    rows: int
+
+
 class Delivery(Generic[R]):
     """A future for the receipt: a Receipt for one message, a TableReceipt for a table, a FilesReceipt for files."""
 

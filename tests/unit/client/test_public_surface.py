@@ -12,6 +12,7 @@ EXPECTED = {
     "Admin",
     "AlteredTopic",
     "AppliedTopic",
+    "AtomicReceipt",
     "Batch",
     "BrokerInfo",
     "Client",

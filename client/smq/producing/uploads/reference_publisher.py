@@ -45,7 +45,7 @@ def goes_by_reference(table: Table, by_reference: bool | str) -> bool:
 
 
 class ReferencePublisher:
-    """Belongs to one producer. Safe from many threads.
+    """Belongs to one producer, or to the atomic publishes of one client. Safe from many threads.
 
     ``encoder`` returns the encoder for the newest schema version, and ``submit`` puts an upload into the send queues.
     The states of deliveries share ``lock``.
@@ -78,14 +78,7 @@ class ReferencePublisher:
 
     def publish_table(self, table: Table, key: object) -> Delivery[TableReceipt]:
         """As :meth:`smq.Producer.write`."""
-
-        def tasks(encoder: BatchEncoder) -> Tasks[None]:
-            converted, key_column = encoder.check(table, key)
-            encoding = self._upload_encoder(encoder)
-            parts = split_into_uploads(converted, upload_encoder.UPLOAD_BYTES)
-            return (UploadTask(None, part.nbytes, partial(encoding.encode, part, key_column)) for part in parts)
-
-        uploads = self._upload(tasks)
+        uploads = self._upload(self._tasks_of_table(table, key))
         states = [UploadDeliveryState(file.index, order, self._lock) for _, order, file in uploads]
         self._submit_all([file for _, _, file in uploads], states)
         return TableDelivery(states)
@@ -93,16 +86,37 @@ class ReferencePublisher:
     def publish_files(self, files: Sequence[Source], key: str | None) -> Delivery[FilesReceipt]:
         """As :meth:`smq.Producer.publish_files`."""
         sources = ParquetSource.of_all(files)
+        uploads = self._upload(self._tasks_of_files(sources, key))
+        states = [UploadDeliveryState(file.index, None, self._lock) for _, _, file in uploads]
+        self._submit_all([file for _, _, file in uploads], states)
+        return FilesDelivery([source.name for source in sources], [number for number, _, _ in uploads], states)
 
+    def upload_table(self, table: Table, key: object) -> list[UploadedFile]:
+        """Uploads the rows, and publishes nothing. Raises what :meth:`publish_table` raises."""
+        return [file for _, _, file in self._upload(self._tasks_of_table(table, key))]
+
+    def upload_files(self, files: Sequence[Source], key: str | None) -> list[UploadedFile]:
+        """Uploads the files' rows, and publishes nothing. Raises what :meth:`publish_files` raises."""
+        return [file for _, _, file in self._upload(self._tasks_of_files(ParquetSource.of_all(files), key))]
+
+    def _tasks_of_table(self, table: Table, key: object) -> Callable[[BatchEncoder], Tasks[None]]:
+        def tasks(encoder: BatchEncoder) -> Tasks[None]:
+            converted, key_column = encoder.check(table, key)
+            encoding = self._upload_encoder(encoder)
+            parts = split_into_uploads(converted, upload_encoder.UPLOAD_BYTES)
+            return (UploadTask(None, part.nbytes, partial(encoding.encode, part, key_column)) for part in parts)
+
+        return tasks
+
+    def _tasks_of_files(
+        self, sources: Sequence[ParquetSource], key: str | None
+    ) -> Callable[[BatchEncoder], Tasks[int]]:
         def tasks(encoder: BatchEncoder) -> Tasks[int]:
             for source in sources:
                 source.check(encoder, key)
             return self._tasks_of(sources, encoder, key)
 
-        uploads = self._upload(tasks)
-        states = [UploadDeliveryState(file.index, None, self._lock) for _, _, file in uploads]
-        self._submit_all([file for _, _, file in uploads], states)
-        return FilesDelivery([source.name for source in sources], [number for number, _, _ in uploads], states)
+        return tasks
 
     def _upload(
         self, tasks: Callable[[BatchEncoder], Tasks[T]]

@@ -1,0 +1,160 @@
+"""Publishes versions of apps atomically: uploads the rows, and lets the leader commit and complete them.
+
+Nothing depends on this process after the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import TypeAlias
+
+from smq.delivery import AtomicReceipt
+from smq.producing.encoding.batch_encoder import BatchEncoder
+from smq.producing.encoding.keys import KeylessPartitioner
+from smq.producing.uploads.reference_publisher import ReferencePublisher
+from smq.producing.uploads.upload_delivery import UploadDeliveryState
+from smq.producing.uploads.uploaded_rows import UploadedFile
+from smq.transport.leader_client import LeaderClient
+from smq.transport.schema_versions import SchemaVersions
+from smq.transport.topic_view import TopicView
+from smq_core.errors import DeliveryTimeout, ProducerFenced, ReferenceRejected, Unavailable
+from smq_proto.v1 import leader_pb2 as lpb
+
+log = logging.getLogger(__name__)
+
+BATCH_BYTES = 1 << 20
+"""Rows without a key get another partition after so many bytes."""
+SCHEMA_RETRY_SECONDS = 0.2
+
+Uploads: TypeAlias = "list[UploadedFile]"
+
+
+class AtomicPublisher:
+    """The atomic publishes of one client. Safe from many threads."""
+
+    def __init__(self, leader: LeaderClient) -> None:
+        self._leader = leader
+        self._owner = uuid.uuid4().hex
+        """By which the leader knows this client."""
+        self._lock = threading.Lock()
+        self._claimed: set[tuple[str, str]] = set()
+        """By the topic's uid and app."""
+
+    def publish(
+        self, view: TopicView, app: str, version: int, upload: Callable[[ReferencePublisher], Uploads], timeout: float
+    ) -> AtomicReceipt:
+        """As :meth:`smq.Client.publish_atomically`, with what ``upload`` uploads."""
+        deadline = time.monotonic() + timeout
+        claimed = self._claim(view, app, deadline)
+        if claimed is not None and claimed.HasField("version") and version <= claimed.version:
+            return self._wait(view, app, version, [], uuid.uuid4().hex, deadline)
+        request = uuid.uuid4().hex
+        while True:
+            files = upload(self._uploads(view, timeout))
+            try:
+                return self._wait(view, app, version, files, request, deadline)
+            except ReferenceRejected as error:
+                if error.field != "schema_version" or time.monotonic() >= deadline:
+                    raise
+                log.info("the schema of %s changed, so the rows are uploaded again", view.name)
+                time.sleep(SCHEMA_RETRY_SECONDS)
+
+    def _claim(self, view: TopicView, app: str, deadline: float) -> lpb.AppReply | None:
+        """Takes the app over at this client's first publish of it; later ones must find that it has it still."""
+        key = (view.snapshot.topic.uid, app)
+        with self._lock:
+            if key in self._claimed:
+                return None
+            request = lpb.ClaimAppRequest(topic=view.name, app=app, owner=self._owner)
+            reply: lpb.AppReply = self._leader.call("ClaimApp", request, timeout=_left(deadline))
+            self._claimed.add(key)
+            return reply
+
+    def _wait(
+        self, view: TopicView, app: str, version: int, files: Uploads, request: str, deadline: float
+    ) -> AtomicReceipt:
+        """Commits the version, and returns when its rows are in the log."""
+        message = lpb.AtomicPublishRequest(
+            topic=view.name,
+            app=app,
+            owner=self._owner,
+            version=version,
+            request=request,
+            files=[_file_to_pb(file) for file in files],
+        )
+        rows = sum(int(file.index.starts[-1]) for file in files)
+        committed, problem = False, ""
+        while True:
+            try:
+                reply: lpb.AppReply = self._leader.call("PublishAtomically", message, timeout=_left(deadline))
+            except Unavailable as error:
+                if not committed:
+                    raise
+                problem = error.message
+            except ProducerFenced:
+                if not committed:
+                    raise
+                return AtomicReceipt(app, version, False, rows)  # a later version begins when this one is complete
+            else:
+                if reply.complete:
+                    return AtomicReceipt(app, version, reply.already_published, 0 if reply.already_published else rows)
+                committed, problem = True, reply.problem
+            if time.monotonic() >= deadline:
+                raise DeliveryTimeout(
+                    f"version {version} of app {app!r} is committed, but not all its rows are in the log yet"
+                    f"{f' ({problem})' if problem else ''}. The leader completes it; publish the version again to wait "
+                    "for that"
+                )
+
+    def _uploads(self, view: TopicView, timeout: float) -> ReferencePublisher:
+        return ReferencePublisher(
+            view,
+            self._owner,
+            0,
+            keyless=KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30)),
+            batch_bytes=BATCH_BYTES,
+            timeout=timeout,
+            lock=threading.Lock(),
+            encoder=_NewestEncoder(view),
+            submit=_submit_nothing,
+        )
+
+
+class _NewestEncoder:
+    """Returns the encoder for the topic's newest schema, the same one until the schema changes."""
+
+    def __init__(self, view: TopicView) -> None:
+        self._view = view
+        self._encoder: BatchEncoder | None = None
+
+    def __call__(self) -> BatchEncoder:
+        snapshot = self._view.snapshot
+        newest = SchemaVersions(snapshot).newest
+        if self._encoder is None or self._encoder.version != newest.version:
+            self._encoder = BatchEncoder(snapshot.topic, newest)
+        return self._encoder
+
+
+def _submit_nothing(file: UploadedFile, state: UploadDeliveryState) -> None:
+    raise AssertionError("the leader publishes the uploads of an atomic publish")
+
+
+def _left(deadline: float) -> float:
+    return max(0.05, deadline - time.monotonic())
+
+
+def _file_to_pb(file: UploadedFile) -> lpb.AtomicPublishRequest.File:
+    return lpb.AtomicPublishRequest.File(
+        upload=file.name,
+        etag=file.etag,
+        rows=int(file.index.starts[-1]),
+        bytes=file.size,
+        timestamp_min=int(file.index.earliest.min()),
+        timestamp_max=int(file.index.latest.max()),
+        schema_version=file.schema_version,
+    )
