@@ -15,14 +15,14 @@ from functools import partial
 
 import structlog
 
-from smq_core.errors import ReferenceRejected, SmqError
+from smq_core.errors import ReferenceRejected, SmqError, Unavailable
 from smq_core.model.atomic_publish import AppState, AtomicFile, AtomicPublish, AtomicPublishes, complete_version
 from smq_core.model.entities import SECOND, Micros, Topic, TopicSchema
 from smq_core.model.schema_evolution import schema_history
 from smq_core.producing.roll_forward import FilePartitions, RowRange, SegmentBatches, plan_roll_forward
 from smq_operator.publishing.files import read_partitions, reference_of
 from smq_operator.publishing.reference_stream import publish_references
-from smq_operator.publishing.tried_segments import ReadSegments, read_tried_segments, require_untouched
+from smq_operator.publishing.tried_segments import ReadSegments, last_sequence_before_forgotten, read_tried_segments
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
@@ -200,9 +200,17 @@ class PublishCompleter:
         loop = asyncio.get_running_loop()
         try:
             forgotten_upto = await loop.run_in_executor(self._streams, write)
-            if forgotten_upto is not None:
-                await self._store.run(require_untouched, topic, app, segment.name, forgotten_upto)
-                await loop.run_in_executor(self._streams, partial(write, even_if_forgotten=True))
+            while forgotten_upto is not None:
+                last = await self._store.run(last_sequence_before_forgotten, topic, app, segment.name, forgotten_upto)
+                if last + 1 >= len(references):
+                    break
+                if last >= 0:
+                    raise Unavailable(
+                        f"{segment.name} has forgotten the producer of app {app.app!r}, though it has some rows of its "
+                        "publish: the publish goes on when the segment is sealed. `smq segment roll` does that now"
+                    )
+                again = partial(write, checked_upto=forgotten_upto)
+                forgotten_upto = await loop.run_in_executor(self._streams, again)
         except ReferenceRejected as error:
             if error.field == "age":
                 number = next(n for n, file in files.items() if file.upload == error.upload)

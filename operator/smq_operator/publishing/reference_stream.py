@@ -28,12 +28,12 @@ def publish_references(
     app: AppState,
     references: Sequence[Reference],
     *,
-    even_if_forgotten: bool = False,
+    checked_upto: int = 0,
 ) -> int | None:
     """Writes reference ``n`` with sequence ``n``, and returns None when all of them are durable. Blocks.
 
-    If the segment does not know the producer, but has forgotten others, it writes nothing unless ``even_if_forgotten``,
-    and returns the offset up to which the log may have batches of forgotten producers.
+    If the segment does not know the producer, it may have forgotten it together with others, the last of them before
+    an offset. Unless the log was ``checked_upto`` that offset, nothing is written, and it is returned.
 
     Raises SegmentSealed, ReferenceRejected, ProducerFenced if a later publish of the app has begun, and Unavailable.
     Then some of the references may be in the log.
@@ -53,7 +53,7 @@ def publish_references(
             opened = _next(reader, segment).opened
             if not opened.references:
                 raise Unavailable(f"the broker of {segment.name} runs a version that knows no references: upgrade it")
-            if not opened.HasField("last_sequence") and opened.forgotten_upto and not even_if_forgotten:
+            if not opened.HasField("last_sequence") and opened.forgotten_upto > checked_upto:
                 return int(opened.forgotten_upto)
             for sequence, reference in enumerate(references):
                 header = pb.ProducerBatch(sequence=sequence, reference=reference_to_pb(reference))

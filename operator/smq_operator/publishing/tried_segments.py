@@ -43,19 +43,15 @@ def read_tried_segments(
     return ReadSegments(found[0], tried, known)
 
 
-def require_untouched(store: Store, topic: Topic, app: AppState, segment: str, forgotten_upto: int) -> None:
-    """An open segment does not know the app's producer, but has forgotten others: its log must have no rows of it.
+def last_sequence_before_forgotten(store: Store, topic: Topic, app: AppState, segment: str, forgotten_upto: int) -> int:
+    """The last batch of the publish in an open segment that has forgotten producers, perhaps this one; -1 if none.
 
-    Raises Unavailable if it has, because then only its seal tells how many, and while the log is not in the filer.
+    Raises Unavailable while batches of forgotten producers may be in memory only.
     """
     last, end = _last_in_chain(store, topic, segment, app)
-    if last >= 0:
-        raise Unavailable(
-            f"{segment} has forgotten the producer of app {app.app!r}, though it has rows of its publish: the publish "
-            "goes on when the segment is sealed. `smq segment roll` does that now"
-        )
     if end < forgotten_upto:
         raise Unavailable(f"{segment} has not yet written messages to the filer that may be of app {app.app!r}")
+    return last
 
 
 def _last_sequence(store: Store, topic: Topic, entry: SealedSegment, app: AppState) -> int:
