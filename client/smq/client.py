@@ -253,7 +253,7 @@ class Client:
         version: 0 or more, and higher than the app's last one; gaps are allowed. For one that is not higher the receipt
             says ``already_published``, and the rows of this call are dropped.
         files, table, key: one of the two, as in :meth:`smq.Producer.publish_files` and :meth:`smq.Producer.write`. They
-            are uploaded first, so the program needs credentials for the filer.
+            are uploaded first, as there.
         timeout: seconds for the whole call.
 
         The first call of a client for an app takes the app over from the client that had it.
