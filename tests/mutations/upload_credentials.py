@@ -8,9 +8,11 @@ URLS = "storage/smq_storage/object_store/presigned_urls.py"
 PUTS = "storage/smq_storage/object_store/presigned_puts.py"
 SERVICE = "operator/smq_operator/api/uploads.py"
 VIEW = "client/smq/transport/topic_view.py"
+UPLOADER = "client/smq/producing/uploads/uploader.py"
 TEST_URLS = "tests/unit/storage/test_presigned_urls.py"
 TEST_PUTS = "tests/integration/storage/test_presigned_puts.py"
 TEST_SERVICE = "tests/unit/operator/api/test_uploads.py"
+TEST_PUBLISHING = "tests/unit/client/uploads/test_publishing.py"
 TEST_VIEW = "tests/unit/client/test_topic_view.py"
 
 MUTATIONS = (
@@ -69,5 +71,22 @@ MUTATIONS = (
         "not (self._settings is not None and self._settings.has_credentials)",
         "True",
         (f"{TEST_VIEW}::test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it",),
+    ),
+    Mutation(
+        "forget_that_the_store_needs_credentials",
+        "A broker of an older version, which does not report it, changes nothing.",
+        VIEW,
+        "                if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:  # older brokers omit it\n"
+        "                    self._store_needs_credentials = True\n",
+        "                self._store_needs_credentials = reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED\n",
+        (f"{TEST_VIEW}::test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it",),
+    ),
+    Mutation(
+        "fail_an_upload_because_no_leader_answers_now",
+        "An upload is repeated while no leader signs it.",
+        UPLOADER,
+        "isinstance(error, Unavailable) and time.monotonic()",
+        "isinstance(error, Unavailable) or time.monotonic()",
+        (f"{TEST_PUBLISHING}::test_a_put_without_an_answer_is_repeated_under_another_name",),
     ),
 )

@@ -261,7 +261,8 @@ class TopicView:
             return  # the topic is new and has no layout yet
         if reply.store_url:
             with self._changed:
-                self._store_needs_credentials = reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED
+                if reply.store_options.get(CREDENTIALS_OPTION) == REQUIRED:  # older brokers omit it
+                    self._store_needs_credentials = True
                 if self._settings is None:
                     located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
                     self._settings = replace(

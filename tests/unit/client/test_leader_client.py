@@ -102,6 +102,16 @@ def test_what_the_leader_refuses_is_not_tried_again() -> None:
     assert leader.calls == 1
 
 
+def test_a_leader_of_an_earlier_version_is_named() -> None:
+    """The base class of the service answers as a server that does not have the call."""
+    with (
+        serving(FakeLeaderService("old")) as address,
+        pytest.raises(SmqError, match=f"{address}.*upgrade it") as raised,
+    ):
+        LeaderClient([address]).call("SignUploads", lpb.SignUploadsRequest(), HANG_GUARD)
+    assert not raised.value.retry
+
+
 def test_the_leaders_reason_to_wait_is_reported_after_a_timeout() -> None:
     leader = FakeLeaderService("leader")
     leader.rejection = NoBrokers("no broker is there")
@@ -136,3 +146,14 @@ def test_what_is_not_an_address(address: str) -> None:
 
     with pytest.raises(InvalidRequest, match="host:port"):
         smq.connect(address)
+
+
+def test_options_for_uploads_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    import smq
+
+    for name in ("SMQ_LEADER", "SMQ_VIA"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InvalidRequest, match="auto, direct, presigned, not 'signed'"):
+        smq.connect("localhost:7070", uploads="signed")  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="needs a leader"):
+        smq.connect(filer_url="s3://smq", uploads="presigned")

@@ -176,7 +176,8 @@ def test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it(
     view = TopicView(TOPIC.name, leader, settings, (own_key, own_key), uploads=mode)  # type: ignore[arg-type]
     try:
         leader.show(LAYOUT, store=store)
-        view.wait_for_snapshot(HANG_GUARD)
+        leader.show(replace(LAYOUT, version=LAYOUT.version + 1), store=OPEN)  # as a broker of an older version does
+        eventually(lambda: view._snapshot and view.snapshot.layout.version > LAYOUT.version)
         assert view.signs_uploads is signed
     finally:
         view.close()

@@ -16,7 +16,7 @@ import pytest
 import smq
 from smq.producer import Producer
 from smq.producing.uploads import upload_encoder, uploader
-from smq_core.errors import ReferenceRejected, SchemaMismatch, StoreDenied, StoreStateUnknown
+from smq_core.errors import ReferenceRejected, SchemaMismatch, SmqError, StoreDenied, StoreStateUnknown, Unavailable
 from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment, TopicSchema
 from smq_proto.wire import outcome_to_pb
 from smq_storage.catalog import paths
@@ -161,11 +161,12 @@ class FlakyStore:
         return getattr(self._store, name)
 
 
+@pytest.mark.parametrize("error", [StoreStateUnknown("no answer"), Unavailable("no leader answered")])
 def test_a_put_without_an_answer_is_repeated_under_another_name(
-    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch, error: SmqError
 ) -> None:
     monkeypatch.setattr(uploader, "MIN_BACKOFF_SECONDS", 0.001)
-    topic.files = FlakyStore(topic.files, StoreStateUnknown("no answer"))  # type: ignore[assignment]
+    topic.files = FlakyStore(topic.files, error)  # type: ignore[assignment]
     producer.write(keyed(10), by_reference=True)
     (driven,) = streams_of(topic.first)
     eventually(lambda: driven.references)
