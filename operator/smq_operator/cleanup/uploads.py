@@ -72,8 +72,10 @@ def referenced(store: Store, topic: Topic, segments: Mapping[str, str]) -> set[s
         if manifest is None:
             chain = ChunkChain(store, topic.name, topic.uid, segment)
             for info in chain.walk():
-                found |= {info.upload} if info.upload is not None else set()
-                found |= {info.reference.upload} if info.reference is not None else set()
+                if info.upload is not None:
+                    found.add(info.upload)
+                if info.reference is not None:
+                    found.add(info.reference.upload)
         else:
             found |= {paths.upload_name(it.path) for it in manifest.files if it.path.startswith(f"{uploads}/")}
     return found
