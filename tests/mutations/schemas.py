@@ -173,10 +173,10 @@ MUTATIONS = (
     # ---- other releases
     Mutation(
         "let_a_former_release_read_a_layout_with_versions",
-        "A release that does not know schema versions cannot read a layout that has several.",
+        "A release that does not know schema versions cannot read a layout whose schema has changed.",
         "storage/smq_storage/catalog/layouts.py",
-        "_EvolvedLayout(layout) if len(layout.schemas) > 1 else layout",
-        "layout",
+        "if layout.schemas and layout.schemas[-1].version else layout",
+        "if len(layout.schemas) > 1 else layout",
         (
             "tests/unit/storage/test_json_documents.py::"
             "test_a_release_without_schema_versions_cannot_read_a_layout_that_has_them",

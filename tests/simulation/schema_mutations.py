@@ -76,6 +76,12 @@ def all_segments_are_sealed_at_once(patch: Patch) -> None:
 
 
 @mutation
+def the_layout_forgets_versions_that_segments_have(patch: Patch) -> None:
+    """A version stays in the layout as long as one of its segments has it."""
+    patch.setattr(layout_transitions, "_needed_schemas", lambda schemas, segments: schemas[-1:])
+
+
+@mutation
 def batches_are_sent_as_they_were_encoded(patch: Patch) -> None:
     """A batch is re-shaped before it goes to a segment of a newer version."""
     patch.setattr(SimulatedProducer, "_reshaped", lambda self, sub_batch, segment: sub_batch)

@@ -30,8 +30,8 @@ def test_schemas_change_in_the_middle_of_everything() -> None:
         history = SchemaHistory(seed)
         history.run()
         layouts = [layout for _, layout in history.checker.layouts]
-        found["changed"] += len(layouts[-1].schemas) > 1
-        found["changed often"] += len(layouts[-1].schemas) > 3
+        found["changed"] += layouts[-1].schemas[-1].version > 0
+        found["changed often"] += layouts[-1].schemas[-1].version > 2
         found["dropped"] += bool(layouts[-1].schemas[-1].dropped)
         found["rolled out"] += any(
             s.phase.value == "open" and not s.successors and s.schema_version < layout.schemas[-1].version

@@ -332,7 +332,7 @@ class ProducerEngine:
                 gone = UnknownTopic(f"{self.view.name} was deleted and created again: open a new producer")
             elif snapshot.layout.version > self._snapshot.layout.version:
                 self._snapshot = snapshot
-                self._versions = SchemaVersions(snapshot)
+                self._versions = SchemaVersions(snapshot, self._versions)
                 self.send_queues.update_layout(snapshot.layout.segments)
                 self._retarget(snapshot.layout.writable_segments)
                 callbacks = self._advance()

@@ -1,4 +1,4 @@
-"""The versions of a topic's schema, as one snapshot of the topic has them."""
+"""The versions of a topic's schema, as the snapshots of the topic have them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from smq_storage.chunks.schemas import message_schema
 
 
 class SchemaVersions:
-    """Immutable. A topic without a schema has version 0 without columns."""
+    """Immutable. A topic without a schema has version 0 without columns.
 
-    def __init__(self, snapshot: TopicSnapshot) -> None:
+    ``before`` has the versions of earlier snapshots: a snapshot lacks those of segments that have left the layout.
+    """
+
+    def __init__(self, snapshot: TopicSnapshot, before: SchemaVersions | None = None) -> None:
         history = schema_history(snapshot.layout, snapshot.topic.spec.schema)
         self.newest: TopicSchema = history[-1]
-        self._schemas = {schema.version: schema for schema in history}
+        known: dict[int, TopicSchema] = before._schemas if before is not None else {}
+        self._schemas: dict[int, TopicSchema] = known | {schema.version: schema for schema in history}
         self._message_schemas: dict[int, pa.Schema] = {}
 
     def __contains__(self, version: int) -> bool:
-        """Whether the snapshot has this version. A broker may name segments of a newer one."""
+        """Whether the version is known. A broker may name segments of a newer one."""
         return version in self._schemas
 
     def has_all(self, segments: tuple[Segment, ...]) -> bool:
-        """Whether the snapshot has the versions of all these segments."""
+        """Whether the versions of all these segments are known."""
         return all(segment.schema_version in self for segment in segments)
 
     def schema(self, version: int) -> TopicSchema:

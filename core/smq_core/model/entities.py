@@ -252,8 +252,9 @@ class Layout:
 
     ``version`` counts the changes. ``writer`` is unique for each PUT, so that its writer recognises it on reading back
     when the answer was lost. ``deleted`` means that the topic is deleted and no segment opens again.
-    ``schemas`` has every version of the topic's schema, oldest first; new segments have the last one. It is empty for a
-    topic without a schema, and in layouts of former releases: there version 0 is the stored topic's schema.
+    ``schemas`` has the versions of the topic's schema that segments have, oldest first; new segments have the last one.
+    It is empty for a topic without a schema, and in layouts of former releases: there version 0 is the stored topic's
+    schema.
     """
 
     topic: str

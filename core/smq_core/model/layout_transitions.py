@@ -5,7 +5,8 @@ The invariant, true of every layout these functions return: the open and sealing
 * ``create`` makes the first segments.
 * ``plan`` turns segments to ``sealing`` and adds their successors as ``pending``. The successors have the newest
   version of the topic's schema, which may enter the layout in the same step.
-* ``activate`` takes sealed segments out and turns their successors to ``open``.
+* ``activate`` takes sealed segments out, with versions of the schema that only they had, and turns their successors to
+  ``open``.
 * ``accept_losses`` records that an administrator lets seals go on without their replicas.
 * ``mark_deleted`` makes the last layout of a deleted topic.
 
@@ -81,14 +82,14 @@ def plan(
     now: Micros,
     writer: str,
 ) -> Layout:
-    """Applies several decisions in one step. ``schemas``, if any, is the layout's history of schemas from now on.
+    """Applies several decisions in one step. ``schemas``, if any, are the layout's versions of the schema from now on.
 
     Raises ValueError when a plan names a segment that is not there or already has successors, or when its
     successors do not cover its partitions exactly, or when the history drops or changes a version.
     """
     if schemas:
         if schemas[: len(layout.schemas)] != layout.schemas:
-            raise ValueError(f"the schema history of {layout.topic} can only grow")
+            raise ValueError(f"the schema of {layout.topic} can only get a further version")
         layout = replace(layout, schemas=schemas)
     segments = list(layout.segments)
     places = {segment.name: i for i, segment in enumerate(segments)}
@@ -151,7 +152,10 @@ def activate(layout: Layout, sealed: Iterable[str], *, writer: str) -> Layout:
         if opens:
             segment = replace(segment, phase=Phase.SEALING if segment.successors else Phase.OPEN)
         segments.append(segment)
-    return validated(replace(layout, version=layout.version + 1, segments=tuple(segments), writer=writer))
+    schemas = _needed_schemas(layout.schemas, segments)
+    return validated(
+        replace(layout, version=layout.version + 1, segments=tuple(segments), schemas=schemas, writer=writer)
+    )
 
 
 def accept_losses(layout: Layout, watermarks: Mapping[str, int | None], *, writer: str) -> Layout:
@@ -174,6 +178,12 @@ def validated(layout: Layout) -> Layout:
     if not covers_exactly(accepting, layout.ring):
         raise ValueError(f"open and sealing segments do not cover {layout.ring}: {sorted(accepting)}")
     return layout
+
+
+def _needed_schemas(schemas: tuple[TopicSchema, ...], segments: Iterable[Segment]) -> tuple[TopicSchema, ...]:
+    """The newest version, and those of the segments. Nothing else needs one: files of sealed segments have columns."""
+    used = {segment.schema_version for segment in segments}
+    return tuple(schema for schema in schemas if schema.version in used or schema is schemas[-1])
 
 
 def _new_segments(

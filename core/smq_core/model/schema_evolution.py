@@ -112,9 +112,10 @@ def describe(column: Column) -> str:
 
 
 def schema_history(layout: Layout | None, stored: Sequence[Column]) -> tuple[TopicSchema, ...]:
-    """Every version of a topic's schema, oldest first, at least one. ``stored`` has the stored topic's columns.
+    """The versions of a topic's schema that its segments have, oldest first, and the newest one at the end.
 
-    They are version 0 if the layout, of a former release or of a topic without a schema, has no history.
+    ``stored`` has the stored topic's columns. They are version 0 if the layout, of a former release or of a topic
+    without a schema, has no versions.
     """
     if layout is not None and layout.schemas:
         return layout.schemas
@@ -127,7 +128,7 @@ def newest_schema(layout: Layout | None, stored: Sequence[Column]) -> TopicSchem
 
 
 def schema_of(version: int, layout: Layout | None, stored: Sequence[Column]) -> TopicSchema:
-    """The schema of that version. ``stored`` is as in ``schema_history``. Raises KeyError if the history lacks it."""
+    """The schema of that version. ``stored`` is as in ``schema_history``. Raises KeyError if no segment has it."""
     for schema in schema_history(layout, stored):
         if schema.version == version:
             return schema

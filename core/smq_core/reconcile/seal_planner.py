@@ -114,7 +114,7 @@ def plan_seals(
     )
     planning_pass.plan_failovers_and_drains(brokers, refused_pairs)
     waiting, rejected = planning_pass.plan_requests(requests)
-    planning_pass.plan_schema_change(schemas, sealed, brokers)
+    planning_pass.plan_schema_change(schemas, sealed, available)
     planning_pass.plan_replica_restores(available)
     planning_pass.change(changes)
     plans = planning_pass.plans
@@ -193,11 +193,19 @@ class _PlanningPass:
     def plan_schema_change(
         self, schemas: Sequence[TopicSchema], sealed: Collection[str], brokers: Mapping[str, BrokerView]
     ) -> None:
-        """Plans to seal some of the segments of older versions, as many as may be sealed at the same time."""
+        """Plans to seal some of the segments of older versions, as many as may be sealed at the same time.
+
+        The successors stay on the same brokers if these take segments: nothing has to move, and their primaries have
+        the seal in memory.
+        """
         if not schemas:
             return
+        because = f"schema version {schemas[-1].version}"
         for segment in segments_to_seal(self._layout, self._free.values(), schemas[-1].version, sealed, brokers):
-            self._seal([segment], [segment.range], Reason.SCHEMA, f"schema version {schemas[-1].version}")
+            if _may_stay(self._spec, segment, brokers):
+                self._succeed(segment, segment.replicas, Reason.SCHEMA, because)
+            else:
+                self._seal([segment], [segment.range], Reason.SCHEMA, because)
 
     def plan_replica_restores(self, brokers: Mapping[str, BrokerView]) -> None:
         for segment in self._open():
@@ -221,7 +229,8 @@ class _PlanningPass:
                 case Move(segment=name, away=away, to=to, because=because):
                     old = self._free.get(name)
                     if old is not None:
-                        self._move(old, tuple(to if r == away else r for r in old.replicas), because)
+                        replicas = tuple(to if r == away else r for r in old.replicas)
+                        self._succeed(old, replicas, Reason.REBALANCE, because)
                 case Roll(segment=name, because=because):
                     old = self._free.get(name)
                     if old is not None:
@@ -229,10 +238,11 @@ class _PlanningPass:
                 case HotPartition():
                     pass
 
-    def _move(self, old: Segment, replicas: tuple[Replica, ...], because: str) -> None:
+    def _succeed(self, old: Segment, replicas: tuple[Replica, ...], reason: Reason, because: str) -> None:
+        """Plans one successor of the same range on these replicas."""
         self._placer.count(replicas)
         successor = Successor(old.range, replicas, old.durability)
-        self.plans.append(SealPlan((old.name,), Reason.REBALANCE, (successor,), because))
+        self.plans.append(SealPlan((old.name,), reason, (successor,), because))
         del self._free[old.name]
 
     def _open(self) -> list[Segment]:
@@ -298,6 +308,17 @@ def _replica_problem(
         if brokers[replica.incarnation].draining:
             return Reason.DRAIN, f"broker {replica.broker} is being drained"
     return None
+
+
+def _may_stay(spec: TopicSpec, segment: Segment, brokers: Mapping[str, BrokerView]) -> bool:
+    """True if all brokers of the segment take segments, and it has as many replicas as it should and can have."""
+    views = [brokers.get(replica.incarnation) for replica in segment.replicas]
+    whole = segment.durability is spec.durability and not _degraded(spec, segment, brokers)
+    return (
+        whole
+        and len(segment.replicas) <= spec.replicas
+        and all(view is not None and view.accepts_segments for view in views)
+    )
 
 
 def _degraded(spec: TopicSpec, segment: Segment, brokers: Mapping[str, BrokerView]) -> bool:

@@ -1,6 +1,6 @@
 """_layout.json: the segments of a topic, changed only by compare-and-swap.
 
-A layout with several versions of the topic's schema is stored inside a field of its own. A release that does not know
+A layout whose topic's schema has changed is stored inside a field of its own. A release that does not know
 versions cannot read it then. It would drop them with its next PUT otherwise, and open segments with columns of one
 version for messages of another.
 """
@@ -44,7 +44,7 @@ def put_layout(store: Store, layout: Layout, etag: str | None, retry_policy: Ret
     if not layout.writer:
         raise ValueError("a layout needs a writer, by which it is recognised")
     path = paths.layout(layout.topic, layout.uid)
-    document: _Document = _EvolvedLayout(layout) if len(layout.schemas) > 1 else layout
+    document: _Document = _EvolvedLayout(layout) if layout.schemas and layout.schemas[-1].version else layout
     new = write_document(
         store,
         path,

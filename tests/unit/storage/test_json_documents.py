@@ -97,6 +97,9 @@ def test_a_release_without_schema_versions_cannot_read_a_layout_that_has_them(st
     assert layouts.read_layout(store, "ns/t", "uid") == (evolved, second)
     with pytest.raises(Conflict):
         layouts.put_layout(store, replace(LAYOUT, writer="w3"), first)
+    alone = replace(LAYOUT, writer="w4", schemas=(TopicSchema(1, ()),))
+    layouts.put_layout(store, alone, second)
+    assert not required & json.loads(bytes(store.get(paths.layout("ns/t", "uid")).data)).keys()
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"topic":"ns/t"}', b'{"topic":1,"uid":"u","partitions":"x"}'])

@@ -1,8 +1,9 @@
 """Checks a history whose topic changes its schema.
 
-18. The schema's history only grows. Versions never decrease along the segment DAG, a segment opens with the newest one,
-    every batch in it has its version, and each version is a desired state that is allowed. No column is dropped but
-    those that a desired state drops.
+18. A version of the schema never changes, and the newest one is never replaced by an older one. Versions never decrease
+    along the segment DAG, a segment opens with the newest one, every batch in it has its version, and each version is a
+    desired state that is allowed. No column is dropped but those that a desired state drops. The layout has the
+    versions of its segments.
 19. At most one in eight of the segments, and at least one, is planned to be sealed for a new schema at a time.
 """
 
@@ -34,9 +35,15 @@ class SchemaChecker(ProtocolChecker):
 
     def _schema_violations(self, before: Layout | None, layout: Layout) -> list[Violation]:
         found = []
-        known = before.schemas if before is not None else ()
-        if layout.schemas[: len(known)] != known:
-            found.append(Violation(18, "layout", f"the history {known} became {layout.schemas}"))
+        known = {it.version: it for _, older in self.layouts for it in older.schemas}
+        for schema in layout.schemas:
+            if known.get(schema.version, schema) != schema:
+                found.append(Violation(18, "layout", f"version {known[schema.version]} became {schema}"))
+        if layout.schemas[-1].version < max(known, default=0):
+            found.append(Violation(18, "layout", f"goes back from version {max(known)} to {layout.schemas[-1]}"))
+        missing = {s.schema_version for s in layout.segments} - {it.version for it in layout.schemas}
+        if missing:
+            found.append(Violation(18, "layout", f"segments have versions {missing}, the layout has not"))
         if set(layout.schemas[-1].columns) not in self.scenario.allowed_states:
             found.append(Violation(18, "layout", f"{layout.schemas[-1]} was never desired, or is not allowed"))
         if not set(layout.schemas[-1].dropped) <= self.scenario.dropped:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from smq_core.model.entities import Column, Liveness, Phase, Reason, TopicSchema
+from smq_core.model.entities import Column, Durability, Liveness, Phase, Reason, Replica, TopicSchema
 from smq_core.model.layout_transitions import plan
 from smq_core.reconcile.effects import AppendIndex, PutLayout
 from smq_core.reconcile.seal_planner import ManualRequest
 from smq_core.reconcile.seal_progress import RELEASE_DELAY
 from smq_core.reconcile.topic_reconciler import TopicReconciler
+from smq_core.scaling.placement import BrokerView
 from support.in_memory.reconciler import ReconcilerHarness, kinds
 
 FIRST = (Column("flight", "string"), Column("delay", "int16"))
@@ -44,6 +45,7 @@ def test_segments_move_to_the_new_version_one_after_another() -> None:
     (new,) = (s for s in layout.segments if s.schema_version == 1)
     (old,) = (layout.segment(name) for name in new.predecessors)
     assert (old.phase, old.sealed_because, new.range) == (Phase.SEALING, Reason.SCHEMA, old.range)
+    assert new.replicas == old.replicas, "a schema change moves nothing"
     (decision,) = [d for d in harness.leader.decisions if d.action == "schema"]
     assert decision.segments == tuple(s.name for s in olds), "one decision for all of them"
     assert decision.reason == "schema version 1: column 'gate' (string, nullable) is new"
@@ -136,6 +138,16 @@ def test_pending_segments_of_the_old_version_open_first() -> None:
     assert [s.schema_version for s in harness.layout.segments] == [1, 1]
 
 
+def test_a_segment_with_too_few_replicas_gets_all_of_them() -> None:
+    harness = ReconcilerHarness(schema=FIRST, key="flight", brokers=1).begun()
+    assert len(harness.layout.segments[0].replicas) == 1
+    harness.brokers["i9"] = BrokerView(Replica("b9", "i9", "h:9"))
+    harness.leader.columns = (*FIRST, GATE)
+    layout = put_of(harness).layout
+    (new,) = (s for s in layout.segments if s.schema_version == 1)
+    assert len(new.replicas) == 2 and new.durability is Durability.REPLICATED
+
+
 def test_another_reason_in_the_same_step_gives_the_new_version_too() -> None:
     harness = typed(min_segments=2)
     harness.leader.columns = (*FIRST, GATE)
@@ -199,8 +211,23 @@ def test_a_topic_without_a_schema_stays_without() -> None:
     assert put_of(harness).layout.schemas == ()
 
 
-def test_the_history_of_a_layout_only_grows() -> None:
+def test_a_layout_has_the_versions_of_its_segments_and_the_newest_one() -> None:
+    harness = typed(min_segments=4)
+    harness.leader.columns = (*FIRST, GATE)
+    while any(s.schema_version == 0 for s in harness.layout.segments):
+        assert [s.version for s in harness.layout.schemas] in ([0], [0, 1])
+        harness.answer(harness.step() or harness.step(RELEASE_DELAY))
+    assert harness.layout.schemas == (TopicSchema(1, (*FIRST, GATE)),)
+    harness.leader.columns = FIRST
+    harness.run(60)
+    assert harness.layout.schemas == (TopicSchema(2, FIRST, ("gate",)),), "a dropped name is never forgotten"
+    harness.leader.columns = (*FIRST, GATE)
+    assert harness.step() == []
+    assert "was dropped before" in str(harness.leader.schema_problem)
+
+
+def test_a_plan_keeps_the_versions_of_the_layout() -> None:
     harness = typed()
     other = (TopicSchema(0, (GATE,)), TopicSchema(1, FIRST))
-    with pytest.raises(ValueError, match="can only grow"):
+    with pytest.raises(ValueError, match="can only get a further version"):
         plan(harness.layout, [], schemas=other, now=1, writer="w")
