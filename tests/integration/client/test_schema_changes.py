@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections import defaultdict
@@ -173,6 +174,53 @@ def test_a_producer_with_values_in_a_dropped_column_stops(
                 producer.close()
     with client.consumer(topic) as consumer:
         assert sum(t.num_rows for t in read(consumer, len(stored))) == len(stored)
+
+
+def test_references_are_published_or_refused_whole_while_the_schema_changes(
+    cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    """An upload has the columns that it was written with. The program writes again what a newer segment refuses."""
+    create(cluster, topic)
+    changing = threading.Thread(target=_change_columns, args=(client, topic), daemon=True)
+    written: list[tuple[int, range, smq.Delivery[Any]]] = []
+    sent = [0] * KEYS
+    with client.producer(topic) as producer:
+        changing.start()
+        while changing.is_alive():
+            for key in range(4):
+                numbers = range(sent[key], sent[key] + 20)
+                table = pa.table({"key": [key] * len(numbers), "number": pa.array(numbers, pa.int32())})
+                written.append((key, numbers, producer.write(table, by_reference=True)))
+                streamed = range(numbers.stop, numbers.stop + 1)
+                row = {"key": key, "number": streamed.start}
+                written.append((key, streamed, producer.send(row)))
+                sent[key] = streamed.stop
+        errors = [delivery.exception(HANG_GUARD) for _, _, delivery in written]
+        with contextlib.suppress(smq.ReferenceRejected):  # it raises the first one
+            producer.flush(HANG_GUARD)
+    accepted: dict[int, list[int]] = defaultdict(list)
+    for (key, numbers, _), error in zip(written, errors, strict=True):
+        if error is None:
+            accepted[key] += numbers
+        else:
+            assert isinstance(error, smq.ReferenceRejected) and error.field == "schema_version", error
+    with client.consumer(topic) as consumer:
+        tables = read(consumer, sum(map(len, accepted.values())))
+    found: dict[int, list[int]] = defaultdict(list)
+    for table in tables:
+        for key, number in zip(table["key"].to_pylist(), table["number"].to_pylist(), strict=True):
+            found[key].append(number)
+    assert found == accepted
+
+
+def _change_columns(client: smq.Client, topic: str) -> None:
+    changes: list[dict[str, Any]] = [
+        {"add_columns": {"gate": "uint8"}},
+        {"widen_columns": {"number": "int64"}, "drop_columns": ["note"]},
+    ]
+    for version, change in enumerate(changes, 1):
+        client.admin().alter_topic(topic, **change)
+        eventually(lambda version=version: len(opened(client, topic, version)) >= 4, what="segments of the version")  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("victim", ["broker", "leader"])
