@@ -97,6 +97,16 @@ def test_an_upload_without_an_answer_is_repeated_with_another_url(
     assert values_of(cluster, topic, 2) == [b"once", b"then"]
 
 
+def test_an_atomic_publish_needs_no_credentials(
+    cluster: LocalCluster, client: smq.Client, topic: str, puts: list[tuple[PresignedPut, bytes]]
+) -> None:
+    cluster.create(topic)
+    rows = [b"%d" % n for n in range(10)]
+    receipt = client.publish_atomically(topic, app="etl", version=1, table=pa.table({"key": rows, "value": rows}))
+    assert (receipt.rows, len(puts)) == (10, 1)
+    assert values_of(cluster, topic, 10) == rows
+
+
 def test_the_command_line_needs_no_credentials(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
     cluster.create(topic)
     pq.write_table(pa.table({"value": [b"a", b"b"]}), tmp_path / "rows.parquet")
