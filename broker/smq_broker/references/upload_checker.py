@@ -1,11 +1,16 @@
-"""Checks a reference against the upload in the filer, with one or two small requests whatever the file's size."""
+"""Checks references and the names of large values against the objects in the filer.
+
+A reference takes one or two small requests whatever the file's size, and a large value one. A large value is not read:
+readers compare it with the checksum in its row.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_core.errors import CorruptChunk, InvalidRequest, StoreDenied, StoreUnavailable, Unavailable
@@ -16,11 +21,13 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import paths
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.object_store.store import ObjectMissing, Store
-from smq_storage.uploads.reference_rules import check_age, check_reference, check_upload, rejected_upload
+from smq_storage.uploads.reference_rules import check_age, check_reference, check_upload, rejected
 from smq_storage.uploads.uploaded_files import StoredUpload, read_upload_footer
 
 REMEMBERED_UPLOADS = 64
 """An upload has rows of several segments, so its footer is needed several times within a short time."""
+MAX_LARGE_VALUES_PER_BATCH = 64
+"""Each name is kept in the tail, in the chunk's footer and in the manifest, and takes a request."""
 RETRY_SECONDS = 0.2
 FILER_TIME_SECONDS = 60.0
 """The filer's time is read so often; in between, this process's monotonic clock continues it."""
@@ -44,6 +51,34 @@ class UploadChecker:
         all followers have said whether they take references; ``require_connected`` raises an error to end that. Raises
         Unavailable if a follower does not take them.
         """
+        self._check(hosted, id_, reference.upload, lambda: self.check(hosted, reference), require_connected)
+
+    def check_large_values(
+        self, hosted: HostedSegment, id_: BatchId, names: Sequence[str], require_connected: Callable[[], None]
+    ) -> None:
+        """As ``check_before_append``, for the names of large values: each object must exist, and be young enough.
+
+        Raises ReferenceRejected, and InvalidRequest if these are more names than a batch may have.
+        """
+        if len(names) > MAX_LARGE_VALUES_PER_BATCH:
+            raise InvalidRequest(
+                f"a batch has {len(names)} large values, at most {MAX_LARGE_VALUES_PER_BATCH} are accepted"
+            )
+
+        def check() -> None:
+            for name in names:
+                self._check_large_value(hosted, name)
+
+        self._check(hosted, id_, names[0], check, require_connected)
+
+    def _check(
+        self,
+        hosted: HostedSegment,
+        id_: BatchId,
+        upload: str,
+        check: Callable[[], None],
+        require_connected: Callable[[], None],
+    ) -> None:
         while True:
             with hosted as machine:
                 if machine.state is not ReplicaState.OPEN or not machine.is_new(id_):
@@ -58,11 +93,11 @@ class UploadChecker:
                 )
             if takes_references:
                 try:
-                    self.check(hosted, reference)
+                    check()
                 except StoreDenied:
                     raise
                 except StoreUnavailable as error:
-                    hosted.log.warning("upload.store_unavailable", upload=reference.upload, error=error.message)
+                    hosted.log.warning("upload.store_unavailable", upload=upload, error=error.message)
                     hosted.fenced.wait(RETRY_SECONDS)
                 else:
                     return
@@ -74,19 +109,28 @@ class UploadChecker:
         check_reference(reference, segment.name, segment.range, segment.schema_version)
         upload = self._find(hosted, reference)
         check_upload(reference, upload.parsed, upload.size, hosted.topic.uid, hosted.wire.message)
-        age = self._now() - round(upload.modified.timestamp() * SECOND)
-        check_age(reference, age, hosted.max_upload_age)
+        check_age(reference.upload, self._age(upload.modified), hosted.max_upload_age)
+
+    def _check_large_value(self, hosted: HostedSegment, name: str) -> None:
+        try:
+            found = self._store.head(paths.large_value(hosted.topic.uid, name))
+        except InvalidRequest as error:
+            raise rejected_upload(name, error.message) from None
+        except ObjectMissing:
+            raise rejected_upload(name, "there is no such object") from None
+        check_age(name, self._age(found.modified), hosted.max_upload_age)
 
     def _find(self, hosted: HostedSegment, reference: Reference) -> StoredUpload:
         try:
             path = paths.uploaded_file(hosted.topic.uid, reference.upload)
             upload = self._remembered(path, reference.etag) or self._read(path)
         except (InvalidRequest, CorruptChunk) as error:
-            raise rejected_upload(reference, error.message) from None
+            raise rejected_upload(reference.upload, error.message) from None
         except ObjectMissing:
-            raise rejected_upload(reference, "there is no such file") from None
+            raise rejected_upload(reference.upload, "there is no such file") from None
         if upload.etag != reference.etag:
-            raise rejected_upload(reference, f"the file has the etag {upload.etag}, expected {reference.etag}")
+            problem = f"the file has the etag {upload.etag}, expected {reference.etag}"
+            raise rejected_upload(reference.upload, problem)
         return upload
 
     def _remembered(self, path: str, etag: str) -> StoredUpload | None:
@@ -105,6 +149,9 @@ class UploadChecker:
             while len(self._footers) > REMEMBERED_UPLOADS:
                 self._footers.popitem(last=False)
         return upload
+
+    def _age(self, modified: datetime) -> Micros:
+        return self._now() - round(modified.timestamp() * SECOND)
 
     def _now(self) -> Micros:
         """The filer's time, which is also that of the uploads."""

@@ -5,6 +5,7 @@ No code runs per row. The bounds and the histogram of the partition column are v
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,11 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 """Small batches are sent together up to this many bytes."""
 
 Partitions = npt.NDArray[np.int32]
+
+
+def size_of_names(large_values: Sequence[str]) -> int:
+    """Memory of the names of an entry's large values, in bytes."""
+    return sum(map(len, large_values))
 
 
 @dataclass(frozen=True, slots=True)

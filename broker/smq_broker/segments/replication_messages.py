@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES
+from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, size_of_names
 from smq_broker.segments.payloads import split_block
 from smq_core.errors import InvalidRequest
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
@@ -40,14 +40,17 @@ def decode_entries(header: pb.ReplicationBatch, batch: pa.RecordBatch) -> tuple[
     first = header.base_offset
     for entry in header.entries:
         reference = reference_from_pb(entry.reference) if entry.HasField("reference") else None
+        row_bytes = int(bytes_per_row * entry.rows) if reference is None else 0
+        large_values = tuple(entry.large_values)
         incoming = IncomingBatch(
             id=BatchId(entry.producer, entry.epoch, entry.sequence, entry.instance),
             rows=entry.rows,
-            nbytes=(int(bytes_per_row * entry.rows) if reference is None else 0) + ENTRY_OVERHEAD_BYTES,
+            nbytes=row_bytes + ENTRY_OVERHEAD_BYTES + size_of_names(large_values),
             partition_min=entry.partition_min,
             partition_max=entry.partition_max,
             payload=next(payloads) if reference is None else None,
             reference=reference,
+            large_values=large_values,
         )
         inherited = None
         if entry.HasField("inherited"):
@@ -74,4 +77,5 @@ def _encode_entry(entry: Entry) -> pb.ReplicationBatch.Entry:
         forgotten=entry.forgotten,
         inherited=inherited,
         reference=reference_to_pb(entry.batch.reference) if entry.batch.reference is not None else None,
+        large_values=entry.batch.large_values,
     )

@@ -17,7 +17,13 @@ import pyarrow.flight as fl
 from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
-from smq_broker.segments.batches import COPY_BELOW_BYTES, ENTRY_OVERHEAD_BYTES, partition_bounds, partition_column
+from smq_broker.segments.batches import (
+    COPY_BELOW_BYTES,
+    ENTRY_OVERHEAD_BYTES,
+    partition_bounds,
+    partition_column,
+    size_of_names,
+)
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_broker.segments.payloads import Payload, compact
 from smq_broker.streams.producer_claims import check_identity
@@ -198,7 +204,8 @@ class ProducerStream:
         batch = self._hosted.wire.accept(chunk.data, same_schema)
         if self._hosted.machine.state is ReplicaState.WAITING:
             self._wait_until_open()
-        self._append_rows(header.sequence, batch)
+        if not header.large_values or self._has_objects(header):
+            self._append_rows(header.sequence, batch, tuple(header.large_values))
         return True
 
     def _sent_before_a_rejection(self, header: pb.ProducerBatch) -> bool:
@@ -218,15 +225,11 @@ class ProducerStream:
         if self._hosted.machine.state is ReplicaState.WAITING:
             self._wait_until_open()
         reference = reference_from_pb(header.reference)
-        id_ = BatchId(self._producer, self._epoch, header.sequence, self._instance)
+        id_ = self._batch_id(header.sequence)
         try:
             self._uploads.check_before_append(self._hosted, id_, reference, self._require_connected)
         except ReferenceRejected as error:
-            rejected = pb.ProducerReply.Rejected(sequence=header.sequence, error=error_to_pb(error))
-            with self._wake:
-                self._rejections += 1
-                self._unsent_rejections.append(pb.ProducerReply(rejected=rejected))
-                self._wake.notify()
+            self._reject(header.sequence, error)
             return
         incoming = IncomingBatch(
             id=id_,
@@ -239,24 +242,45 @@ class ProducerStream:
         )
         self._append(incoming, lambda: None)
 
+    def _has_objects(self, header: pb.ProducerBatch) -> bool:
+        """Whether the large values of a batch may be published. If not, the batch is rejected."""
+        id_ = self._batch_id(header.sequence)
+        try:
+            self._uploads.check_large_values(self._hosted, id_, header.large_values, self._require_connected)
+        except ReferenceRejected as error:
+            self._reject(header.sequence, error)
+            return False
+        return True
+
+    def _reject(self, sequence: int, error: ReferenceRejected) -> None:
+        rejected = pb.ProducerReply.Rejected(sequence=sequence, error=error_to_pb(error))
+        with self._wake:
+            self._rejections += 1
+            self._unsent_rejections.append(pb.ProducerReply(rejected=rejected))
+            self._wake.notify()
+
+    def _batch_id(self, sequence: int) -> BatchId:
+        return BatchId(self._producer, self._epoch, sequence, self._instance)
+
     def _require_connected(self) -> None:
         if self._failure is not None:
             raise self._failure
         if self._context.is_cancelled():
             raise InvalidRequest("the producer has disconnected")
 
-    def _append_rows(self, sequence: int, batch: pa.RecordBatch) -> None:
+    def _append_rows(self, sequence: int, batch: pa.RecordBatch, large_values: tuple[str, ...]) -> None:
         partitions = partition_column(batch)
         low, high = partition_bounds(partitions)
         size = batch.get_total_buffer_size()
         payload = Payload(batch)
         incoming = IncomingBatch(
-            id=BatchId(self._producer, self._epoch, sequence, self._instance),
+            id=self._batch_id(sequence),
             rows=batch.num_rows,
-            nbytes=size + ENTRY_OVERHEAD_BYTES,
+            nbytes=size + ENTRY_OVERHEAD_BYTES + size_of_names(large_values),
             partition_min=low,
             partition_max=high,
             payload=payload,
+            large_values=large_values,
         )
         hosted = self._hosted
         full = None

@@ -359,6 +359,8 @@ class ChunkInfo:
     offset ``snapshot_at`` is the last one that has all. ``forgotten_upto`` and ``uninherited`` are as in SealOutcome.
 
     ``schema_version`` is the segment's; 0 also in chunks that a process of a former release wrote.
+
+    ``large_values`` names the objects with values of these rows. They are deleted with the segment.
     """
 
     segment: str
@@ -377,6 +379,7 @@ class ChunkInfo:
     schema_version: int = 0
     reference: Reference | None = None
     appended: Micros | None = None
+    large_values: tuple[str, ...] = ()
 
     @property
     def end(self) -> int:

@@ -23,6 +23,8 @@ class ManifestFile:
 
     The file may be an upload that the log refers to. Then the first message is the row ``first_row`` of the file, and
     ``bytes`` the share of the file that these rows take.
+
+    ``large_values`` names the objects with values of these rows.
     """
 
     path: str
@@ -38,6 +40,7 @@ class ManifestFile:
     key_max: KeyBound = None
     schema_version: int = 0
     first_row: int = 0
+    large_values: tuple[str, ...] = ()
 
     @property
     def end(self) -> int:

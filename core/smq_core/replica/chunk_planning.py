@@ -6,19 +6,23 @@ from collections.abc import Iterable
 
 from smq_core.replica.log_entries import Entry
 
+MAX_LARGE_VALUES = 1000
+"""A chunk names at most this many objects, because all of them are in its footer, which is read often."""
+
 
 def entries_of_next_chunk(entries: Iterable[Entry], max_bytes: int) -> tuple[Entry, ...]:
     """The first of these contiguous entries, at least one, as many as fit into ``max_bytes``.
 
     An entry with a reference is a chunk of its own, because its rows are in another file. So the entries before it are
-    one chunk, and the next one begins after it.
+    one chunk, and the next one begins after it. A chunk of several entries names at most ``MAX_LARGE_VALUES`` objects.
     """
     taken: list[Entry] = []
-    size = 0
+    size = large_values = 0
     for entry in entries:
         size += entry.batch.nbytes
         is_reference = entry.batch.reference is not None
-        if taken and (is_reference or size > max_bytes):
+        large_values += len(entry.batch.large_values)
+        if taken and (is_reference or size > max_bytes or large_values > MAX_LARGE_VALUES):
             break
         taken.append(entry)
         if is_reference:

@@ -50,7 +50,8 @@ class BatchId(NamedTuple):
 class IncomingBatch:
     """A batch as a producer sent it. ``payload`` is opaque.
 
-    With a ``reference`` the rows are in an upload, and ``nbytes`` does not count them.
+    With a ``reference`` the rows are in an upload, and ``nbytes`` does not count them. ``large_values`` names the
+    objects with values of these rows.
     """
 
     id: BatchId
@@ -60,6 +61,7 @@ class IncomingBatch:
     partition_max: int
     payload: object
     reference: Reference | None = None
+    large_values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,7 @@ class ChunkWrite:
             reference=self.reference,
             appended=self.entries[0].appended if self.reference is not None else None,
             schema_version=schema_version,
+            large_values=tuple(name for entry in self.entries for name in entry.batch.large_values),
         )
         if self.snapshot_at is None:
             return info

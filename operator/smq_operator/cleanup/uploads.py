@@ -4,9 +4,10 @@ They were never published, or retention removed their chunk.
 
 A producer uploads a file first and publishes a reference to it later, so a young file may be about to be published. A
 file older than ``--unreferenced-uploads-grace`` is deleted if no chunk of the topic names it. ``referenced`` alone
-defines what a reference is: ``ChunkInfo.reference`` or ``ChunkInfo.upload``, or a manifest's file below ``_uploads/``.
-What must stay although no chunk names it yet is named by a ``KeptUploads``. Brokers publish no upload that is older
-than half of the grace. So every upload that is published while chunks are read here is too young to be deleted.
+defines what a reference is: ``ChunkInfo.reference`` or ``ChunkInfo.upload``, a manifest's file below ``_uploads/``, or
+the name of a large value in either. What must stay although no chunk names it yet is named by a ``KeptUploads``.
+Brokers publish no upload that is older than half of the grace. So every upload that is published while chunks are read
+here is too young to be deleted.
 
 A reference that was acked is in the chain a moment later, unless its segment waits for its seal: then only a replica or
 a journal has it, perhaps for days. So nothing is deleted while a segment is being sealed.
@@ -76,6 +77,8 @@ def referenced(store: Store, topic: Topic, segments: Mapping[str, str]) -> set[s
                     found.add(info.upload)
                 if info.reference is not None:
                     found.add(info.reference.upload)
+                found.update(info.large_values)
         else:
             found |= {paths.upload_name(it.path) for it in manifest.files if it.path.startswith(f"{uploads}/")}
+            found.update(name for it in manifest.files for name in it.large_values)
     return found

@@ -245,14 +245,16 @@ class Reference(_message.Message):
     def __init__(self, upload: _Optional[str] = ..., etag: _Optional[str] = ..., first_row: _Optional[int] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., timestamp_min: _Optional[int] = ..., timestamp_max: _Optional[int] = ..., schema_version: _Optional[int] = ...) -> None: ...
 
 class ProducerBatch(_message.Message):
-    __slots__ = ("sequence", "reference", "rejections")
+    __slots__ = ("sequence", "large_values", "reference", "rejections")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LARGE_VALUES_FIELD_NUMBER: _ClassVar[int]
     REFERENCE_FIELD_NUMBER: _ClassVar[int]
     REJECTIONS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
+    large_values: _containers.RepeatedScalarFieldContainer[str]
     reference: Reference
     rejections: int
-    def __init__(self, sequence: _Optional[int] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ..., rejections: _Optional[int] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., large_values: _Optional[_Iterable[str]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ..., rejections: _Optional[int] = ...) -> None: ...
 
 class ProducerReply(_message.Message):
     __slots__ = ("opened", "acks", "sealed", "error", "heartbeat", "rejected")
@@ -305,7 +307,7 @@ class ProducerReply(_message.Message):
 class ReplicationBatch(_message.Message):
     __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit")
     class Entry(_message.Message):
-        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited", "reference")
+        __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited", "reference", "large_values")
         PRODUCER_FIELD_NUMBER: _ClassVar[int]
         EPOCH_FIELD_NUMBER: _ClassVar[int]
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -317,6 +319,7 @@ class ReplicationBatch(_message.Message):
         FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
         INHERITED_FIELD_NUMBER: _ClassVar[int]
         REFERENCE_FIELD_NUMBER: _ClassVar[int]
+        LARGE_VALUES_FIELD_NUMBER: _ClassVar[int]
         producer: str
         epoch: int
         sequence: int
@@ -328,7 +331,8 @@ class ReplicationBatch(_message.Message):
         forgotten: _containers.RepeatedScalarFieldContainer[str]
         inherited: InheritedProducers
         reference: Reference
-        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., instance: _Optional[str] = ..., forgotten: _Optional[_Iterable[str]] = ..., inherited: _Optional[_Union[InheritedProducers, _Mapping]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ...) -> None: ...
+        large_values: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, producer: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ..., appended: _Optional[int] = ..., partition_min: _Optional[int] = ..., partition_max: _Optional[int] = ..., instance: _Optional[str] = ..., forgotten: _Optional[_Iterable[str]] = ..., inherited: _Optional[_Union[InheritedProducers, _Mapping]] = ..., reference: _Optional[_Union[Reference, _Mapping]] = ..., large_values: _Optional[_Iterable[str]] = ...) -> None: ...
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     WATERMARK_FIELD_NUMBER: _ClassVar[int]

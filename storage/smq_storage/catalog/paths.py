@@ -14,6 +14,7 @@
       _pins/<pin id>.json
       <segment>/<first offset, 20 digits>.parquet
     _uploads/<topic uid>/<name>.parquet
+    _uploads/<topic uid>/<name>.value
     _deleted/<topic uid>.json
     _format.json
     _clock.json
@@ -42,6 +43,7 @@ _PRODUCER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
 _MANIFEST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
 _UPLOAD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.parquet")
+_LARGE_VALUE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.value")
 _DELETED_TOPIC = re.compile(rf"{DELETED}/([^/]+)\.json")
 
 
@@ -127,7 +129,7 @@ def upload(uid: str, name: str) -> str:
 
 def upload_file_name(producer: str, epoch: int, attempt: int, nonce: str) -> str:
     """The file name of a new upload. ``nonce`` makes it unique. An id that cannot be a file name becomes its hash."""
-    return f"{producer if _PRODUCER.fullmatch(producer) else _hash(producer)}-{epoch}-{attempt}-{nonce}.parquet"
+    return f"{_in_file_name(producer)}-{epoch}-{attempt}-{nonce}.parquet"
 
 
 def uploaded_file(uid: str, file_name: str) -> str:
@@ -138,6 +140,25 @@ def uploaded_file(uid: str, file_name: str) -> str:
             f"not {file_name!r}"
         )
     return f"{UPLOADS}/{uid}/{file_name}"
+
+
+def large_value(uid: str, name: str) -> str:
+    """The path of the object with a large value. Raises InvalidRequest if it is not the name of one."""
+    if not _LARGE_VALUE.fullmatch(name):
+        raise InvalidRequest(
+            f"the name of a large value has up to 200 letters, digits, '.', '_', '-', no leading '.', and ends with "
+            f".value, not {name!r}"
+        )
+    return f"{UPLOADS}/{uid}/{name}"
+
+
+def large_value_name(producer: str, epoch: int, nonce: str) -> str:
+    """The name of a new object with a large value, as ``upload_file_name``."""
+    return f"{_in_file_name(producer)}-{epoch}-{nonce}.value"
+
+
+def _in_file_name(producer: str) -> str:
+    return producer if _PRODUCER.fullmatch(producer) else _hash(producer)
 
 
 def is_upload(path: str) -> bool:

@@ -38,6 +38,7 @@ class _StoredInfo:
     schema_version: int = 0
     reference: Reference | None = None
     appended: int | None = None
+    large_values: tuple[str, ...] = ()
 
 
 _COPIED = [f.name for f in fields(_StoredInfo) if f.name not in ("producers", "lost", "lost_open_ended")]

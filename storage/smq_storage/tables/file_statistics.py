@@ -48,6 +48,7 @@ def manifest_file(chunk: StoredChunk, key: str | None) -> ManifestFile:
         *appended,
         *keys,
         schema_version=info.schema_version,
+        large_values=info.large_values,
     )
 
 

@@ -1,14 +1,15 @@
 """``_manifests/<segment>.<version>.json``: the segment manifests.
 
 The files are stored by column, which takes a third of the bytes of a list of objects. A path is relative to
-the segment's folder, or to the store's root if it begins with ``/``.
+the segment's folder, or to the store's root if it begins with ``/``. Few files name objects with large values, so these
+names are stored by the file's index.
 
 A manifest counts only once the index names it (``sealed_index.name_manifest``). Until then nobody reads it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 
 from smq_core.errors import CorruptDocument
@@ -23,7 +24,7 @@ DEFAULT_RETRY_POLICY = RetryPolicy()
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The fields of ManifestFile, each as a list with one value for each file."""
+    """The fields of ManifestFile but ``large_values``, each as a list with one value for each file."""
 
     path: tuple[str, ...]
     first: tuple[int, ...]
@@ -47,9 +48,10 @@ class _StoredManifest:
     files: _Columns
     version: int = 0
     nonce: str = ""
+    large_values: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
-_COLUMNS = [f.name for f in fields(ManifestFile)]
+_COLUMNS = [f.name for f in fields(_Columns)]
 
 
 def write_manifest(
@@ -111,8 +113,11 @@ def encode_manifest(manifest: SegmentManifest, folder: str) -> bytes:
     """The manifest as JSON. ``folder`` is the segment's folder."""
     columns = {name: tuple(map(attrgetter(name), manifest.files)) for name in _COLUMNS}
     columns["path"] = tuple(_relative(path, folder) for path in columns["path"])
+    large_values = {number: file.large_values for number, file in enumerate(manifest.files) if file.large_values}
     return to_json(
-        _StoredManifest(manifest.segment, manifest.end, _Columns(**columns), manifest.version, manifest.nonce)
+        _StoredManifest(
+            manifest.segment, manifest.end, _Columns(**columns), manifest.version, manifest.nonce, large_values
+        )
     )
 
 
@@ -122,8 +127,12 @@ def decode_manifest(data: bytes | memoryview, folder: str, path: str = "") -> Se
         stored = from_json(_StoredManifest, data)
         columns = [getattr(stored.files, name) for name in _COLUMNS]
         columns[0] = [_absolute(relative, folder) for relative in columns[0]]
-        files = tuple(ManifestFile(*values) for values in zip(*columns, strict=True))
-        return SegmentManifest(stored.segment, stored.end, files, stored.version, stored.nonce)
+        files = [ManifestFile(*values) for values in zip(*columns, strict=True)]
+        if any(number not in range(len(files)) for number in stored.large_values):
+            raise ValueError(f"it names large values of other files than its {len(files)}")
+        for number, names in stored.large_values.items():
+            files[number] = replace(files[number], large_values=names)
+        return SegmentManifest(stored.segment, stored.end, tuple(files), stored.version, stored.nonce)
     except ValueError as error:
         raise CorruptDocument(f"{path or 'the segment manifest'} cannot be understood: {error}", path=path) from None
 
@@ -133,7 +142,7 @@ def _identities(manifest: SegmentManifest) -> tuple[object, ...]:
     return (
         manifest.segment,
         manifest.end,
-        *((it.path, it.first, it.rows, it.bytes, it.first_row) for it in manifest.files),
+        *((it.path, it.first, it.rows, it.bytes, it.first_row, it.large_values) for it in manifest.files),
     )
 
 

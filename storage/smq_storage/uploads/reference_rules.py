@@ -61,19 +61,14 @@ def check_upload(reference: Reference, upload: ParsedUpload, size: int, topic_ui
         )
 
 
-def check_age(reference: Reference, age: Micros, max_age: Micros) -> None:
+def check_age(upload: str, age: Micros, max_age: Micros) -> None:
     """Garbage collection deletes old uploads that no chunk refers to, so older ones are not published any more."""
     if age > max_age:
-        raise _rejected(
-            reference,
+        raise _rejected_field(
+            upload,
             "age",
             f"it was uploaded {age / HOUR:.1f} hours ago, at most {max_age / HOUR:.1f} are allowed: upload it again",
         )
-
-
-def rejected_upload(reference: Reference, problem: str) -> ReferenceRejected:
-    """The file is missing, is another one, or is no upload."""
-    return _rejected(reference, "upload", problem)
 
 
 def _check_footer(reference: Reference, upload: ParsedUpload) -> None:
@@ -105,7 +100,14 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
+def rejected_upload(upload: str, problem: str) -> ReferenceRejected:
+    """The object of that name is missing, is another one, or is no upload."""
+    return _rejected_field(upload, "upload", problem)
+
+
+def _rejected_field(upload: str, field: str, problem: str) -> ReferenceRejected:
+    return ReferenceRejected(f"the upload {upload!r} is not published: {problem}", upload=upload, field=field)
+
+
 def _rejected(reference: Reference, field: str, problem: str) -> ReferenceRejected:
-    return ReferenceRejected(
-        f"the upload {reference.upload!r} is not published: {problem}", upload=reference.upload, field=field
-    )
+    return _rejected_field(reference.upload, field, problem)

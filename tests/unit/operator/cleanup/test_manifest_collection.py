@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -15,9 +16,10 @@ from smq_operator.cleanup.retention import delete_files
 from smq_operator.cleanup.uploads import collect_unreferenced_uploads
 from smq_operator.manifests.topic_manifests import TopicManifests
 from smq_storage.catalog import paths, sealed_index
+from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.store import ObjectInfo, ObjectTail, Store, StoredObject, open_store
+from smq_storage.object_store.store import ObjectInfo, ObjectMissing, ObjectTail, Store, StoredObject, open_store
 from support.data.clocks import LONG_AGO, NO_GRACE, NOW, leader_at
 from support.data.sealed_topic import CHUNKS, ROWS, leftover_files, make_topic, segment_name, segments_with_files
 from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
@@ -193,3 +195,52 @@ def test_the_reference_chunks_of_a_manifest_are_deleted_and_its_uploads_are_kept
     delete_files(cast(Store, CountingStore(store, listings=False)), topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
     assert not leftover_files(store, topic)
     assert collect_unreferenced_uploads(store, topic, NOW) == 1
+
+
+@pytest.mark.parametrize("with_manifest", [False, True])
+def test_large_values_stay_as_long_as_their_segment_and_go_with_it(store: Store, with_manifest: bool) -> None:
+    topic = make_topic(store, 2)
+    large = paths.large_value(topic.uid, "p-0-a.value")
+    for path in (large, paths.large_value(topic.uid, "p-0-unsent.value")):
+        store.put(path, b"large")
+    write_with_large_value(store, topic, segment_name(0), ROWS, "p-0-a.value")
+    if with_manifest:
+        name_all(store, topic)
+    counting = CountingStore(store)
+    assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW) == 1, "no message names the other one"
+    assert (counting.reads["manifest"] == 2) == with_manifest
+    remove(store, topic, 0)
+    assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a reader may still be reading it"
+    assert store.head(large)
+    delete_files(store, topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
+    with pytest.raises(ObjectMissing):
+        store.head(large)
+    assert not leftover_files(store, topic)
+
+
+@pytest.mark.parametrize("with_manifest", [False, True])
+@pytest.mark.parametrize("left", range(5))
+def test_a_crash_while_files_are_deleted_leaves_no_large_value(store: Store, left: int, with_manifest: bool) -> None:
+    topic = make_topic(store, 2)
+    store.put(paths.large_value(topic.uid, "p-0-a.value"), b"large")
+    write_with_large_value(store, topic, segment_name(0), ROWS, "p-0-a.value")
+    if with_manifest:
+        name_all(store, topic)
+    remove(store, topic, 0)
+    with pytest.raises(ProcessCrashed):
+        delete_files(
+            cast(Store, CrashingStore(store, left, answer_lost=False)), topic, leader_at(LATE), NO_GRACE, RETRY_POLICY
+        )
+    delete_files(store, topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
+    assert not list(store.list(paths.uploads_folder(topic.uid)))
+    assert not leftover_files(store, topic)
+
+
+def write_with_large_value(store: Store, topic: Topic, segment: str, first: int, name: str) -> None:
+    """Puts a chunk that names a large value in the place of another one."""
+    found = ChunkChain(store, topic.name, topic.uid, segment).read(first)
+    assert found is not None
+    info, table = replace(found[0], large_values=(name,)), found[1]
+    rows = table.drop_columns("appended").combine_chunks().to_batches()[0]
+    data = encode_chunk([(rows, 1)], info, chunk_schema())
+    store.put(paths.chunk(topic.name, topic.uid, segment, first), data)

@@ -85,13 +85,38 @@ def test_a_damaged_manifest_is_refused_by_its_name(store: Store) -> None:
     gap = whole | {"files": whole["files"] | {"first": [0, 11, 20]}}
     short = whole | {"files": whole["files"] | {"etag": ["a"]}}
     another = whole | {"segment": "t-0-8-1"}
+    large = whole | {"large_values": {"3": ["a.value"]}}
     name = paths.manifest_name(SEGMENT, 0)
-    for damaged in (b"", b"{}", encode_manifest(manifest(), folder)[:-20], gap, short, another):
+    for damaged in (b"", b"{}", encode_manifest(manifest(), folder)[:-20], gap, short, another, large):
         store.put(paths.manifest(*AT, name), damaged if isinstance(damaged, bytes) else json.dumps(damaged).encode())
         with pytest.raises(CorruptDocument) as raised:
             read_manifest(store, *AT, name)
         assert raised.value.path == paths.manifest(*AT, name)
         assert raised.value.path in raised.value.message
+
+
+def with_large_values(*names: tuple[str, ...]) -> SegmentManifest:
+    found = manifest(len(names))
+    files = zip(found.files, names, strict=True)
+    return replace(found, files=tuple(replace(file, large_values=it) for file, it in files))
+
+
+def test_the_names_of_large_values_come_back(store: Store) -> None:
+    made = with_large_values(("a.value",), (), ("b.value", "c.value"))
+    assert read_manifest(store, *AT, write_manifest(store, *AT, made)) == made
+
+
+def test_a_manifest_without_the_names_of_large_values_is_another_one(store: Store) -> None:
+    write_manifest(store, *AT, manifest(1))
+    with pytest.raises(CorruptDocument, match="lists other files"):
+        write_manifest(store, *AT, with_large_values(("a.value",)))
+
+
+def test_a_manifest_of_a_former_release_has_no_large_values() -> None:
+    folder = paths.segment_folder(*AT, SEGMENT)
+    whole = json.loads(encode_manifest(manifest(), folder))
+    del whole["large_values"]
+    assert decode_manifest(json.dumps(whole).encode(), folder) == manifest()
 
 
 def test_fields_of_a_later_release_are_ignored() -> None:
