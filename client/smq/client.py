@@ -133,6 +133,7 @@ class Client:
         timeout: float = 120.0,
         producer_id: str | None = None,
         epoch: int | None = None,
+        max_inline_bytes: int | None = None,
     ) -> Producer:
         """Returns a producer for a topic, ``name`` or ``namespace/name``.
 
@@ -147,6 +148,8 @@ class Client:
             producer gets a random one, and fences nobody. docs/producers.md says what an id promises, and for how long.
         epoch: takes this epoch of ``producer_id`` in place of the next one. Refused if another process has taken it
             or a later one. For programs that count their starts themselves.
+        max_inline_bytes: on a topic without a schema, ``send`` uploads the value of a larger message to the filer as an
+            object of its own (docs/producers.md). None means as much as a broker takes in one batch, about 16 MiB.
 
         Raises UnknownTopic, Unavailable, InvalidRequest, ProducerFenced.
         """
@@ -160,6 +163,7 @@ class Client:
             timeout=timeout,
             producer_id=producer_id,
             epoch=epoch,
+            max_inline_bytes=max_inline_bytes,
         )
         self._made.append(made)
         return made
@@ -175,6 +179,7 @@ class Client:
         auto_commit: bool = False,
         max_bytes: int = 16 << 20,
         prefetch_bytes: int = 64 << 20,
+        large_values: Literal["eager", "lazy"] = "eager",
     ) -> Consumer:
         """Returns a consumer of a topic; with a ``group``, a member that shares the topic's segments with others.
 
@@ -192,6 +197,10 @@ class Client:
             the next one.
         max_bytes: the approximate size limit of one Batch.
         prefetch_bytes: how much to read ahead, over all segments.
+        large_values: when to fetch values that were uploaded, because they were too large for a batch. ``eager``
+            fetches them ahead like all messages; one that is gone is a loss, as in ``on_loss``. With ``lazy`` the table
+            has null in their place, and ``Batch.value(row)`` fetches one. ``Batch.large_values`` says which rows these
+            are.
 
         Raises UnknownTopic, Unavailable, InvalidRequest.
         """
@@ -207,6 +216,7 @@ class Client:
             auto_commit=auto_commit,
             max_bytes=max_bytes,
             prefetch_bytes=prefetch_bytes,
+            large_values=large_values,
         )
         self._made.append(made)
         return made

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from smq.batch import Batch
 from smq.consuming.fetcher import Fetcher, FetchPlan, join_all
 from smq.consuming.group_membership import GroupMembership
+from smq.consuming.large_values import LargeValueReader
 from smq.consuming.newest_schema import NewestSchema
 from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
 from smq.consuming.reader_losses import ReaderLosses, loss_for_reader
@@ -55,12 +56,15 @@ class Consumer:
         auto_commit: bool,
         max_bytes: int,
         prefetch_bytes: int,
+        large_values: Literal["eager", "lazy"],
     ) -> None:
         check_start(start, group)
         if on_loss not in ("fail", "skip"):
             raise InvalidRequest(f'on_loss must be "fail" or "skip", not {on_loss!r}')
         if schema not in ("newest", "own"):
             raise InvalidRequest(f'schema must be "newest" or "own", not {schema!r}')
+        if large_values not in ("eager", "lazy"):
+            raise InvalidRequest(f'large_values must be "eager" or "lazy", not {large_values!r}')
         if max_bytes < 1 or prefetch_bytes < 1:
             raise InvalidRequest("max_bytes and prefetch_bytes must be more than 0")
         if auto_commit and group is None:
@@ -72,6 +76,8 @@ class Consumer:
         self._newest_schema = NewestSchema() if schema == "newest" else None
         self._auto_commit = auto_commit
         self._max_bytes = max_bytes
+        self._large_values = LargeValueReader(view)
+        self._fetches_large_values = large_values == "eager"
         self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes)
         # Guards the fields below. It is the buffer's own condition, so that one wait sees changes of both.
         self._changed = self._buffer.changed
@@ -312,7 +318,7 @@ class Consumer:
                 # Here and not when it was fetched, so that "newest" also holds for what was read ahead.
                 newest = self._newest_schema
                 table = item.table if newest is None else newest.convert(item.table, self._view.snapshot)
-                return Batch(table, segment, item.first, self._reader.committed())
+                return Batch(table, segment, item.first, self._reader.committed(), self._large_values.read)
             if isinstance(item, FetchedLoss):
                 self._record_loss(segment, item)
                 self._reader.advance(segment, item.stop if item.stop is not None else item.start)
@@ -368,7 +374,10 @@ class Consumer:
 
     def _fetch(self, segment: str) -> None:
         fetch_plan = FetchPlan(segment, self._position(segment), self._sealed.get(segment), self._start_time_us)
-        self._fetchers[segment] = Fetcher(self._view, self._buffer, fetch_plan, self._max_bytes, self._ordinal)
+        large_values = self._large_values if self._fetches_large_values else None
+        self._fetchers[segment] = Fetcher(
+            self._view, self._buffer, fetch_plan, self._max_bytes, self._ordinal, large_values
+        )
         self._ordinal += 1
 
     def _on_assignment(self, positions: Mapping[str, int]) -> bool:

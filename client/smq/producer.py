@@ -36,6 +36,7 @@ from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
 from smq.producing.partitioning import SubBatch
 from smq.producing.producer_claims import claim_epoch
+from smq.producing.uploads.large_values import LargeValueUploader
 from smq.producing.uploads.reference_publisher import ReferencePublisher, goes_by_reference
 from smq.producing.uploads.upload_delivery import UploadDeliveryState
 from smq.producing.uploads.uploaded_rows import UploadedFile, UploadedRows
@@ -59,6 +60,10 @@ SMALL_BATCH_BYTES = 64 << 10
 
 MAX_BATCH_DELAY_SECONDS = 0.02
 """How old a batch may get by waiting for outcomes, because these may be those of another segment."""
+
+MIN_INLINE_BYTES = 64 << 10
+MAX_LARGE_VALUE_BYTES = 1 << 30
+"""A value is one PUT, and whoever reads it has all of it in memory."""
 
 REFERENCE_COST_BYTES = 1024
 """What the references to an upload count of ``max_in_flight``, because none of its rows stay in memory."""
@@ -84,7 +89,13 @@ class Producer:
         timeout: float,
         producer_id: str | None,
         epoch: int | None,
+        max_inline_bytes: int | None = None,
     ) -> None:
+        if max_inline_bytes is not None and max_inline_bytes < MIN_INLINE_BYTES:
+            raise InvalidRequest(
+                f"max_inline_bytes must be at least {MIN_INLINE_BYTES}, not {max_inline_bytes}: smaller values cost "
+                "more as objects"
+            )
         if linger < 0 or batch_bytes < 1 or max_in_flight < 1 or timeout <= 0 or (epoch or 0) < 0:
             raise InvalidRequest(
                 "linger and epoch must be 0 or more; batch_bytes, max_in_flight and timeout must be more than 0"
@@ -134,6 +145,16 @@ class Producer:
             submit=self._submit_upload,
         )
         self._max_message_bytes = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
+        limit = max_inline_bytes if max_inline_bytes is not None and self._untyped else self._max_message_bytes
+        self._max_inline_bytes = min(limit, self._max_message_bytes)
+        self._large_values = LargeValueUploader(
+            view.snapshot.topic.uid,
+            self.producer_id,
+            self.epoch,
+            timeout,
+            lambda: view.open_upload_store(),
+            self._engine.large_value_done,
+        )
         self._sender_thread = threading.Thread(
             target=self._run_sender, name=f"smq-batch-sender-{view.name}", daemon=True
         )
@@ -156,6 +177,11 @@ class Producer:
             topic with a schema the key is a column of the value.
         headers: pairs of str and bytes.
         timestamp: microseconds since 1970 or a datetime (naive means UTC); None means now.
+
+        On a topic without a schema, the value of a message above ``max_inline_bytes`` is uploaded to the filer as an
+        object of its own, up to 1 GiB, and the message refers to it. The order of each key is the same. If the upload
+        fails, so does the delivery, with StoreUnavailable (StoreDenied if the filer refuses the credentials), and the
+        producer goes on.
 
         Raises InvalidRequest, SchemaMismatch, MessageTooLarge, Overloaded (blocked longer than the producer's timeout),
         ProducerFenced.
@@ -188,8 +214,11 @@ class Producer:
         now: int,
         size: int,
     ) -> Delivery[Receipt]:
-        if size > self._max_message_bytes:
-            raise message_too_large(size, self._max_message_bytes)
+        if size > self._max_inline_bytes:
+            if self._untyped and isinstance(value, bytes) and len(value) >= MIN_INLINE_BYTES:
+                return self._append_large(encoder, value, key, headers, now, size)
+            if size > self._max_message_bytes:
+                raise message_too_large(size, self._max_message_bytes)
         while True:
             with self._lock:
                 current = self._current
@@ -211,6 +240,42 @@ class Producer:
                         self._close_current()
                     return MessageDelivery(current.delivery_state, row)
             self._engine.wait_for_capacity(self._timeout)
+
+    def _append_large(
+        self,
+        encoder: BatchEncoder,
+        value: bytes,
+        key: bytes | None,
+        headers: list[tuple[str, bytes | None]] | None,
+        now: int,
+        size: int,
+    ) -> Delivery[Receipt]:
+        """Sends a message whose value is uploaded. It is a batch of its own, so that the ones before do not wait."""
+        for nbytes, limit in ((size - len(value), self._max_message_bytes), (len(value), MAX_LARGE_VALUE_BYTES)):
+            if nbytes > limit:
+                raise message_too_large(nbytes, limit)
+        self._engine.reserve(size, self._timeout)
+        one = BatchBuilder(encoder, DeliveryState(1, self._engine.lock), time.monotonic())
+        pending = one.large_value = self._large_values.prepare(value)
+        one.values.append(None)
+        one.keys.append(key)
+        one.times.append(now)
+        one.headers[0] = [*(headers or ()), pending.value.header()]
+        one.nbytes = size
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._close_current()
+                self._drop_resolved()
+                self._delivery_states.append(one.delivery_state)
+                self._ready.append(one)
+                self._due.notify()
+        if closed:
+            error = InvalidRequest("the producer is closed")
+            self._engine.fail_batch(one.delivery_state, size, error)
+            raise error
+        self._large_values.start(pending, value, one.created_at)
+        return MessageDelivery(one.delivery_state, 0)
 
     def _start_batch(self, encoder: BatchEncoder) -> BatchBuilder:
         if self._closed:
@@ -362,6 +427,7 @@ class Producer:
             if self._sender_thread is not threading.current_thread():  # else a delivery callback closes the producer
                 self._sender_thread.join(5)
             self._view.remove_listener(self._on_layout_changed)
+            self._large_values.close()
             self._engine.close()
 
     def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
@@ -399,7 +465,13 @@ class Producer:
             try:
                 batch, row_partitions = one.encode(self._keyless)
                 sub_batch = SubBatch(
-                    batch, one.delivery_state, None, one.nbytes, one.created_at, schema_version=one.encoder.version
+                    batch,
+                    one.delivery_state,
+                    None,
+                    one.nbytes,
+                    one.created_at,
+                    schema_version=one.encoder.version,
+                    large_value=one.large_value,
                 )
                 self._engine.submit(sub_batch, row_partitions)
             except Exception as error:
@@ -432,8 +504,13 @@ class Producer:
             delivery_state = self._delivery_states.popleft()
             self._error = self._error or delivery_state.first_error()
 
-    def would_block(self) -> bool:
-        """Whether ``send`` would block now, because ``max_in_flight`` bytes have no outcome yet."""
+    def would_block(self, value: object = None) -> bool:
+        """Whether ``send`` would block now, because ``max_in_flight`` bytes have no outcome yet.
+
+        It may also block for a large ``value``, which has to fit as a whole.
+        """
+        if isinstance(value, (bytes, bytearray, memoryview)) and len(value) > self._max_inline_bytes:
+            return True
         return self._current is None and self._engine.full and self._engine.failure is None
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from smq.consuming.large_values import LargeValueReader
 from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.reader_losses import loss_for_reader
 from smq.consuming.tail_stream import TailStream
@@ -26,6 +27,7 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import TIMESTAMP
 from smq_storage.tables.range_reader import read_file
 from smq_storage.tables.segment_files import StoredSegment, load_manifest
+from smq_storage.uploads.large_values import LargeValue, find_large_values
 from smq_storage.uploads.uploaded_files import ReferencedRows, read_referenced_rows
 
 log = logging.getLogger(__name__)
@@ -47,10 +49,19 @@ class FetchPlan:
 
 
 class Fetcher:
-    """A thread that reads one segment ahead into the prefetch buffer. ``ordinal`` spreads readers over replicas."""
+    """A thread that reads one segment ahead into the prefetch buffer. ``ordinal`` spreads readers over replicas.
+
+    With ``large_values`` it also fetches the values that are in objects.
+    """
 
     def __init__(
-        self, view: TopicView, buffer: PrefetchBuffer[Fetcher], fetch_plan: FetchPlan, max_bytes: int, ordinal: int
+        self,
+        view: TopicView,
+        buffer: PrefetchBuffer[Fetcher],
+        fetch_plan: FetchPlan,
+        max_bytes: int,
+        ordinal: int,
+        large_values: LargeValueReader | None = None,
     ) -> None:
         self.segment = fetch_plan.segment
         self.position = fetch_plan.position
@@ -63,6 +74,7 @@ class Fetcher:
         self._since = fetch_plan.since
         self._max_bytes = max_bytes
         self._ordinal = ordinal
+        self._large_values = large_values
         self._chain: ChunkChain | None = None
         self._manifest: SegmentManifest | None = None
         self._unusable_manifest = ""
@@ -242,9 +254,10 @@ class Fetcher:
                 if not self._put_referenced(referenced):
                     return False
                 continue
-            self._at_boundary = True
+            self._at_boundary = False  # an error may leave the position within the chunk
             if not self._put(table, info.first):
                 return False
+            self._at_boundary = True
         return False
 
     def _at_end_of_chain(self, chain: ChunkChain) -> bool:
@@ -307,6 +320,29 @@ class Fetcher:
             table = table.slice(skip)
         if self._since:
             table = self._drop_before_start(table)
+        found = find_large_values(table) if self._large_values is not None else {}
+        begin = 0
+        for row, large in found.items():
+            if not self._put_rows(table.slice(begin, row - begin)) or not self._put_large(table.slice(row, 1), large):
+                return False
+            begin = row + 1
+        return self._put_rows(table.slice(begin))
+
+    def _put_large(self, message: pa.Table, large: LargeValue) -> bool:
+        """Puts a message with its value into the buffer, or reports that the value is gone. False: it was stopped."""
+        assert self._large_values is not None
+        try:
+            filled = self._large_values.fill(message, large, self.segment, self.position)
+        except DataLost as error:
+            log.warning("reading %s: %s", self.segment, error.message)
+            return self._put_loss(self.position + 1, error.path)
+        finally:
+            self._last_progress_at = time.monotonic()
+            if self._stream is not None:
+                self._stream.touch()
+        return self._put_rows(filled)
+
+    def _put_rows(self, table: pa.Table) -> bool:
         rows, nbytes, at = table.num_rows, table.nbytes, self.position
         per_part = max(1, rows * self._max_bytes // max(1, nbytes))
         for start in range(0, rows, per_part):

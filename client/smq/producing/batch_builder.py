@@ -13,9 +13,11 @@ from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.keys import KeylessPartitioner
+from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import partitions_of
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
+from smq_storage.uploads.large_values import HEADER, reserved_header
 
 ROW_OVERHEAD_BYTES = 32
 """Roughly what a message takes beside its key and value."""
@@ -24,7 +26,17 @@ ROW_OVERHEAD_BYTES = 32
 class BatchBuilder:
     """Messages that will share a batch, all checked by ``encoder``. Only one thread at a time may write."""
 
-    __slots__ = ("created_at", "delivery_state", "encoder", "headers", "keys", "nbytes", "times", "values")
+    __slots__ = (
+        "created_at",
+        "delivery_state",
+        "encoder",
+        "headers",
+        "keys",
+        "large_value",
+        "nbytes",
+        "times",
+        "values",
+    )
 
     def __init__(self, encoder: BatchEncoder, delivery_state: DeliveryState, created_at: float) -> None:
         self.encoder = encoder
@@ -35,6 +47,8 @@ class BatchBuilder:
         self.times: list[int] = []
         self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
         self.nbytes = 0
+        self.large_value: PendingLargeValue | None = None
+        """The only message's value, if it is uploaded; the message itself has none then."""
 
     def encode(self, keyless: KeylessPartitioner) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
         """Returns the wire batch and the partitions of its rows."""
@@ -107,6 +121,8 @@ def check_headers(headers: object) -> list[tuple[str, bytes | None]]:
             pair[0].encode()
         except UnicodeEncodeError:
             raise InvalidRequest(f"the name of a header must be valid Unicode, not {pair[0]!r}") from None
+    if reserved_header(pairs):
+        raise InvalidRequest(f"the header {HEADER!r} is reserved for large values; give this header another name")
     return pairs
 
 

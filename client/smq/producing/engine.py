@@ -28,6 +28,7 @@ from smq.producing.seal_outcomes import SealOutcomeClient
 from smq.producing.segment_sender import SegmentSender
 from smq.producing.segment_stream import SegmentStream
 from smq.producing.sub_batch_versions import reshaped
+from smq.producing.uploads.large_values import PendingLargeValue
 from smq.transport.schema_versions import SchemaVersions
 from smq.transport.topic_view import TopicSnapshot, TopicView
 from smq_core.errors import (
@@ -173,6 +174,24 @@ class ProducerEngine:
             self._budget.release(cost)
             callbacks = delivery_state.failed(None, error)
         run_callbacks(callbacks)
+
+    def large_value_done(self, large_value: PendingLargeValue, error: SmqError | None) -> None:
+        """The upload has ended. Sends the message and what waits behind it; with an ``error``, the message fails."""
+        callbacks: Callbacks = []
+        with self.lock:
+            large_value.uploaded, large_value.error = error is None, error
+            if error is not None:
+                for send_queue in self.send_queues.send_queues.values():
+                    failed = [it for it in send_queue.queue if _large_value_of(it) is large_value]
+                    if failed:
+                        kept = [it for it in send_queue.queue if it is not failed[0]]
+                        send_queue.queue.clear()
+                        send_queue.queue.extend(kept)
+                        callbacks += self._fail(failed, error)
+            for sender in self._senders.values():
+                sender.wake.notify_all()
+        run_callbacks(callbacks)
+        self._on_resolved()
 
     def close(self) -> None:
         """Ends all threads and fails what is still in flight. Repeatable. A delivery callback may call it."""
@@ -460,6 +479,8 @@ class ProducerEngine:
         if that stopped the producer before."""
         if self.failure is not None:
             return sub_batch.delivery_state.failed(sub_batch.rows, self.failure)
+        if sub_batch.large_value is not None and sub_batch.large_value.error is not None:
+            return self._fail([sub_batch], sub_batch.large_value.error)
         try:
             sub_batch = reshaped(sub_batch, segment, self._versions, self.view.name)
         except ReferenceRejected as error:
@@ -524,3 +545,8 @@ class ProducerEngine:
     def _raise_failure(self) -> None:
         if self.failure is not None:
             raise self.failure
+
+
+def _large_value_of(sub_batch: object) -> PendingLargeValue | None:
+    assert isinstance(sub_batch, SubBatch)
+    return sub_batch.large_value

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from smq.producing.delivery_state import DeliveryState, RowIndices
+from smq.producing.uploads.large_values import PendingLargeValue
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq_core.model.entities import Segment
 
@@ -22,7 +23,8 @@ class SubBatch:
 
     ``cost`` is their share of the producer's budget, in bytes; ``created_at`` is when the program handed them over
     (monotonic seconds). ``timed_out`` says that the rows failed by timeout although their outcome is not known yet.
-    ``schema_version`` is that of the batch's columns.
+    ``schema_version`` is that of the batch's columns. A message with a ``large_value`` is a batch of its own, which is
+    sent after the upload.
     """
 
     batch: pa.RecordBatch | UploadedRows
@@ -32,6 +34,7 @@ class SubBatch:
     created_at: float
     timed_out: bool = False
     schema_version: int = 0
+    large_value: PendingLargeValue | None = None
 
 
 @dataclass(frozen=True, slots=True)

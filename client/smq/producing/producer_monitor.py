@@ -11,6 +11,7 @@ from smq.producing.delivery_state import Callbacks, delivery_timeout, run_callba
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.partitioning import SubBatch
 from smq.producing.segment_sender import SegmentSender
+from smq_core.errors import DeliveryTimeout
 from smq_core.producing.send_queue import SendQueue
 
 log = logging.getLogger(__name__)
@@ -89,4 +90,11 @@ class ProducerMonitor:
         return callbacks
 
     def _time_out(self, sub_batch: SubBatch) -> Callbacks:
-        return sub_batch.delivery_state.failed(sub_batch.rows, delivery_timeout(self._timeout))
+        error = delivery_timeout(self._timeout)
+        large = sub_batch.large_value
+        if large is not None and not large.uploaded:
+            error = DeliveryTimeout(
+                f"a value of {large.value.size} bytes could not be uploaded to the filer within {self._timeout} s, so "
+                "its message is not in the log. Check the connection to the filer, or raise the producer's timeout"
+            )
+        return sub_batch.delivery_state.failed(sub_batch.rows, error)

@@ -124,23 +124,27 @@ class SegmentSender:
             sub_batch = sent.sub_batch
             assert isinstance(sub_batch, SubBatch)
             try:
-                if not isinstance(sub_batch.batch, UploadedRows):
-                    stream.write(sent.sequence, sub_batch.batch, sent.rejections)
-                elif stream.takes_references:
-                    stream.write_reference(sent.sequence, sub_batch.batch.reference(), sent.rejections)
-                else:
+                large = sub_batch.large_value
+                if not stream.takes_references and (large is not None or isinstance(sub_batch.batch, UploadedRows)):
                     with self._producer.lock:
                         self.failure = Unavailable(
-                            f"the broker of {stream.segment.name} runs a version that knows no references: upgrade it"
+                            f"the broker of {stream.segment.name} runs a version that knows neither references nor "
+                            "large values: upgrade it"
                         )
                     return False
+                if isinstance(sub_batch.batch, UploadedRows):
+                    stream.write_reference(sent.sequence, sub_batch.batch.reference(), sent.rejections)
+                else:
+                    names = () if large is None else (large.value.name,)
+                    stream.write(sent.sequence, sub_batch.batch, sent.rejections, names)
             except (pa.ArrowException, OSError) as error:
                 log.debug("write to %s failed: %s", stream.segment.name, error)
                 return False
 
     def _fits(self, sub_batch: object) -> bool:
         assert isinstance(sub_batch, SubBatch)
-        return fits(sub_batch, self.send_queue.segment)
+        is_uploaded = sub_batch.large_value is None or sub_batch.large_value.uploaded
+        return is_uploaded and fits(sub_batch, self.send_queue.segment)
 
     def _schedule_retry(self, failure: SmqError | None) -> None:
         """Decides after the end of a stream whether and when to open another one."""

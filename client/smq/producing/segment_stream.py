@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -49,7 +49,7 @@ class SegmentStream:
     ) -> None:
         self.segment = segment
         self.takes_references = False
-        """Whether the primary has said so in its first reply."""
+        """Whether the primary has said so in its first reply. Then it also takes large values."""
         self._dialer = dialer
         self._command = pb.PutOpen(
             protocol=PROTOCOL,
@@ -83,13 +83,14 @@ class SegmentStream:
         )
         self._reader.start()
 
-    def write(self, sequence: int, batch: pa.RecordBatch, rejections: int) -> None:
+    def write(self, sequence: int, batch: pa.RecordBatch, rejections: int, large_values: Sequence[str] = ()) -> None:
         """Sends a batch. Raises an Arrow or OS error if the stream is broken.
 
-        ``rejections`` is how many replies of this kind the producer has taken in on this stream.
+        ``rejections`` is how many replies of this kind the producer has taken in on this stream. ``large_values`` names
+        the objects with values of these rows; only for a primary that has said that it takes references.
         """
         assert self._writer is not None
-        header = pb.ProducerBatch(sequence=sequence, rejections=rejections)
+        header = pb.ProducerBatch(sequence=sequence, rejections=rejections, large_values=large_values)
         self._writer.write_with_metadata(batch, header.SerializeToString())
 
     def write_reference(self, sequence: int, reference: Reference, rejections: int) -> None:

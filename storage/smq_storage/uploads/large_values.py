@@ -72,11 +72,11 @@ def read_large_value(store: Store, topic_uid: str, large: LargeValue, segment: s
         path = paths.large_value(topic_uid, large.name)
         value = bytes(store.get(path).data)
     except ObjectMissing:
-        raise _lost(f"the object {path} is gone", segment, offset) from None
+        raise _lost(f"the object {path} is gone", path, segment, offset) from None
     except InvalidRequest as error:
-        raise _lost(error.message, segment, offset) from None
+        raise _lost(error.message, large.name, segment, offset) from None
     if LargeValue.of(large.name, value) != large:
-        raise _lost(f"the object {path} was altered", segment, offset)
+        raise _lost(f"the object {path} was altered", path, segment, offset)
     return value
 
 
@@ -111,10 +111,11 @@ def _parse(headers: list[dict[str, object]] | None) -> LargeValue | None:
     return None
 
 
-def _lost(what: str, segment: str, offset: int) -> DataLost:
+def _lost(what: str, path: str, segment: str, offset: int) -> DataLost:
     return DataLost(
         f"the value of message {offset} of {segment} cannot be read: {what}",
         segment=segment,
         start=offset,
         stop=offset + 1,
+        path=path,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -43,6 +43,7 @@ class DrivenStream:
         self.written: list[int] = []
         self.batches: list[pa.RecordBatch] = []
         self.references: list[Reference] = []
+        self.large_values: list[tuple[str, ...]] = []
         self.rejections: list[int] = []
         self.takes_references = False
         self.ended = threading.Event()
@@ -56,7 +57,8 @@ class DrivenStream:
         self.rejections.append(rejections)
         self.written.append(sequence)
 
-    def write(self, sequence: int, batch: pa.RecordBatch, rejections: int) -> None:
+    def write(self, sequence: int, batch: pa.RecordBatch, rejections: int, large_values: Sequence[str] = ()) -> None:
+        self.large_values.append(tuple(large_values))
         self.rejections.append(rejections)
         if not batch.schema.equals(self.schema):
             self.misfits.append(batch)
@@ -102,7 +104,7 @@ def driven_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def producer_of(view: Any, timeout: float = HANG_GUARD) -> Iterator[Producer]:
+def producer_of(view: Any, timeout: float = HANG_GUARD, max_inline_bytes: int | None = None) -> Iterator[Producer]:
     """A producer with this view of its topic, which sends each message at once."""
     made = Producer(
         view,
@@ -112,6 +114,7 @@ def producer_of(view: Any, timeout: float = HANG_GUARD) -> Iterator[Producer]:
         timeout=timeout,
         producer_id=None,
         epoch=None,
+        max_inline_bytes=max_inline_bytes,
     )
     yield made
     made._engine.close()

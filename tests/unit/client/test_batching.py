@@ -39,6 +39,8 @@ class FakeEngine:
 
     def reserve_now(self, nbytes: int) -> None: ...
 
+    def large_value_done(self, large_value: object, error: object) -> None: ...
+
     def submit(self, sub_batch: SubBatch, _: object) -> None:
         self.submitted.append(sub_batch)
 

@@ -60,14 +60,13 @@ class Bench:
         self.applied = 0
         """How many assignments were applied."""
 
-    def make_fetcher(
-        self, view: object, buffer: PrefetchBuffer[Any], plan: FetchPlan, max_bytes: int, ordinal: int
-    ) -> FakeFetcher:
+    def make_fetcher(self, view: object, buffer: PrefetchBuffer[Any], plan: FetchPlan, *_: object) -> FakeFetcher:
         self.fetchers.append(FakeFetcher(plan, buffer))
         return self.fetchers[-1]
 
     def open(self, group: str | None = None, **options: Any) -> Consumer:
         settings = {"start": "earliest", "on_loss": "fail", "schema": "newest", "auto_commit": False, "max_bytes": 1000}
+        settings |= {"large_values": "eager"}
         view: Any = self.topic
         leader: Any = self.leader
         made = Consumer(view, leader, group=group, prefetch_bytes=1 << 20, **(settings | options))

@@ -17,6 +17,7 @@ from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
 from smq_core.model.entities import Topic, TopicSchema
 from smq_storage.chunks.parquet_codec import message_schema
 from smq_storage.chunks.schemas import TIMESTAMP
+from smq_storage.uploads.large_values import HEADER, has_reserved_header
 
 SYSTEM_COLUMNS = ("partition", "appended")
 """Columns of consumed tables that a producer fills anew, so that a table that was read can be written unchanged."""
@@ -68,7 +69,13 @@ class BatchEncoder:
                 raise self.mismatch(f"column {field.name}, row {row}: it may not be null")
         if key_column is not None:
             canonical_bytes(pa.nulls(0, table.schema.field(key_column).type))  # raises if it cannot be a key
-        return self._cast(table, key_column), key_column
+        converted = self._cast(table, key_column)
+        if "headers" in names and has_reserved_header(converted.column("headers")):
+            raise InvalidRequest(
+                f"a row has the header {HEADER!r}, which is reserved for large values. If the table was read with "
+                'large_values="lazy", read it with large_values="eager"'
+            )
+        return converted, key_column
 
     def check_sizes(self, table: Table, limit: int) -> None:
         """Raises MessageTooLarge if a single value is over the limit, before anything is sent."""
@@ -208,7 +215,8 @@ def split_to_limit(batch: pa.RecordBatch, limit: int) -> Iterator[pa.RecordBatch
 
 def message_too_large(size: int, limit: int) -> MessageTooLarge:
     return MessageTooLarge(
-        f"a message of {size} bytes is over the limit of {limit}. Write large objects to the filer and send names",
+        f"a message of {size} bytes is over the limit of {limit}. On a topic without a schema, send() uploads large "
+        "values; otherwise write large objects to the filer and send names",
         limit=limit,
         size=size,
     )

@@ -89,6 +89,7 @@ def test_a_value_that_is_not_what_was_written_is_lost(store: Store, data: bytes 
     with pytest.raises(DataLost, match=f"message 7 of s .*_uploads/uid/p-0-1.value {what}") as lost:
         read(store)
     assert (lost.value.segment, lost.value.start, lost.value.stop) == ("s", 7, 8)
+    assert lost.value.path == "_uploads/uid/p-0-1.value"
 
 
 def test_a_claim_check_leads_nowhere_else(store: Store) -> None:

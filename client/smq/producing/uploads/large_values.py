@@ -1,0 +1,133 @@
+"""Uploads large values of single messages, each as an object of its own, in the background.
+
+A message waits in its segment's queue until its value is uploaded, and so does what is behind it, which keeps the order
+of each key. An object that no message refers to in the end is collected like any other upload.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from smq.transport.backoff import Backoff
+from smq_core.errors import SmqError, StoreDenied, StoreUnavailable
+from smq_storage.catalog import paths
+from smq_storage.object_store.results import ObjectExists
+from smq_storage.uploads.large_values import LargeValue
+
+log = logging.getLogger(__name__)
+
+PARALLEL_UPLOADS = 4
+MIN_BACKOFF_SECONDS = 0.1
+MAX_BACKOFF_SECONDS = 2.0
+
+
+class ValueStore(Protocol):
+    """Where objects go, as in :class:`smq_storage.object_store.store.Store`."""
+
+    def put_new(self, path: str, data: bytes) -> str: ...
+
+
+@dataclass(eq=False, slots=True)
+class PendingLargeValue:
+    """A value on its way to the filer. The engine's lock guards ``uploaded`` and ``error``."""
+
+    value: LargeValue
+    uploaded: bool = False
+    error: SmqError | None = None
+
+
+class LargeValueUploader:
+    """Belongs to one producer. Safe from many threads.
+
+    ``open_store`` is called for the first value. An upload without a clear answer is repeated for up to ``timeout``
+    seconds after its message was handed over. ``on_done`` is called once for each upload, with its error if it failed.
+    """
+
+    def __init__(
+        self,
+        topic_uid: str,
+        producer: str,
+        epoch: int,
+        timeout: float,
+        open_store: Callable[[], ValueStore],
+        on_done: Callable[[PendingLargeValue, SmqError | None], None],
+    ) -> None:
+        self._topic_uid = topic_uid
+        self._producer = producer
+        self._epoch = epoch
+        self._timeout = timeout
+        self._open_store = open_store
+        self._on_done = on_done
+        self._lock = threading.Lock()
+        self._store: ValueStore | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._closing = threading.Event()
+
+    def prepare(self, value: bytes) -> PendingLargeValue:
+        """Names the object that will have this value."""
+        name = paths.large_value_name(self._producer, self._epoch, uuid.uuid4().hex)
+        return PendingLargeValue(LargeValue.of(name, value))
+
+    def start(self, pending: PendingLargeValue, value: bytes, created_at: float) -> None:
+        """Uploads the value. ``created_at`` is when the program handed it over (monotonic seconds)."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(PARALLEL_UPLOADS, "smq-large-value")
+            self._pool.submit(self._run, pending, value, created_at + self._timeout)
+
+    def close(self) -> None:
+        """Gives up what is not uploaded yet. Repeatable."""
+        self._closing.set()
+        with self._lock:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, pending: PendingLargeValue, value: bytes, deadline: float) -> None:
+        error: SmqError | None = None
+        try:
+            self._upload(paths.large_value(self._topic_uid, pending.value.name), value, deadline)
+        except SmqError as failure:
+            error = failure
+        except Exception as failure:
+            log.exception("a large value could not be uploaded")
+            error = StoreUnavailable(f"a value could not be uploaded: {failure!r}")
+        self._on_done(pending, error)
+
+    def _upload(self, path: str, value: bytes, deadline: float) -> None:
+        """Raises StoreUnavailable, StoreDenied."""
+        backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        while True:
+            try:
+                self._opened_store().put_new(path, value)
+                return
+            except ObjectExists:
+                return  # nobody else uses this name: an earlier attempt, whose answer was lost, wrote the same bytes
+            except StoreDenied as error:
+                raise StoreDenied(
+                    f"the filer does not let this producer write {path}, so the message with this value is not in the "
+                    f"log: give the producer a key that may write below {paths.UPLOADS}/. {error.message}",
+                    path=path,
+                ) from None
+            except StoreUnavailable as error:
+                backoff.increase()
+                if self._closing.is_set() or time.monotonic() + backoff.seconds > deadline:
+                    raise StoreUnavailable(
+                        f"a value of {len(value)} bytes could not be uploaded to {path} within {self._timeout} s, so "
+                        f"its message is not in the log: send it again. {error.message}",
+                        path=path,
+                    ) from None
+                log.info("the upload of %s is repeated: %s", path, error)
+            self._closing.wait(backoff.seconds)
+
+    def _opened_store(self) -> ValueStore:
+        with self._lock:
+            if self._store is None:
+                self._store = self._open_store()
+            return self._store
