@@ -253,8 +253,8 @@ MUTATIONS = (
         "delete_files_from_the_beginning_of_the_chain",
         "Files are deleted from the end of the chain to its beginning, so that the rest is found from offset 0.",
         RETENTION,
-        "    for path in sorted(files, reverse=True):\n",
-        "    for path in sorted(files):\n",
+        "    for path in (*sorted(large_values), *sorted(files, reverse=True)):\n",
+        "    for path in (*sorted(large_values), *sorted(files)):\n",
         (f"{TEST_COLLECTION}::test_files_missing_from_listings_are_deleted_after_a_crash_too",),
     ),
     Mutation(

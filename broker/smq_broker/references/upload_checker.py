@@ -21,7 +21,7 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog import paths
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.object_store.store import ObjectMissing, Store
-from smq_storage.uploads.reference_rules import check_age, check_reference, check_upload, rejected
+from smq_storage.uploads.reference_rules import check_age, check_reference, check_upload, rejected_upload
 from smq_storage.uploads.uploaded_files import StoredUpload, read_upload_footer
 
 REMEMBERED_UPLOADS = 64

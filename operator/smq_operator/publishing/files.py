@@ -22,7 +22,7 @@ def check_file(
     unknown = reference_of(file, RowRange(0, 0, file.rows, 0, 0))
     upload = _read(store, topic, file, unknown)
     if upload.size != file.bytes:
-        raise rejected_upload(file.upload, f"the file has {upload.size} bytes, expected {file.bytes}")
+        raise rejected_upload(unknown.upload, f"the file has {upload.size} bytes, expected {file.bytes}")
     partitions = upload.parsed.footer.partitions
     lowest, highest = (partitions[0][0], partitions[-1][0]) if partitions else (0, 0)
     reference = reference_of(file, RowRange(0, 0, file.rows, lowest, highest))
@@ -57,9 +57,9 @@ def _read(store: Store, topic: Topic, file: AtomicFile, reference: Reference) ->
     try:
         upload = read_upload_footer(store, paths.uploaded_file(topic.uid, file.upload))
     except (InvalidRequest, CorruptChunk) as error:
-        raise rejected_upload(file.upload, error.message) from None
+        raise rejected_upload(reference.upload, error.message) from None
     except ObjectMissing:
-        raise rejected_upload(file.upload, "there is no such file") from None
+        raise rejected_upload(reference.upload, "there is no such file") from None
     if upload.etag != file.etag:
-        raise rejected_upload(file.upload, f"the file has the etag {upload.etag}, expected {file.etag}")
+        raise rejected_upload(reference.upload, f"the file has the etag {upload.etag}, expected {file.etag}")
     return upload
