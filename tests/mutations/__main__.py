@@ -12,7 +12,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import broker, cli, client, manifests, operator, references, schemas, storage, upload_credentials
+from . import (
+    broker,
+    cli,
+    client,
+    large_values,
+    manifests,
+    operator,
+    references,
+    schemas,
+    storage,
+    upload_credentials,
+)
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
 
@@ -22,6 +33,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "operator": operator.MUTATIONS,
     "manifests": manifests.MUTATIONS,
     "references": references.MUTATIONS,
+    "large_values": large_values.MUTATIONS,
     "schemas": schemas.MUTATIONS,
     "upload_credentials": upload_credentials.MUTATIONS,
     "client": client.MUTATIONS,

@@ -104,6 +104,18 @@ def test_a_large_value_waits_for_its_upload_and_keeps_its_place(producer: Produc
     assert producer._engine.in_flight == 0
 
 
+def test_what_still_waits_for_others_goes_first(
+    producer: Producer, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "_linger", 1000.0)
+    topic.gated.gate.set()
+    producer.send(b"before", key=KEY)
+    producer.send(BIG, key=KEY)
+    driven = opened_stream()
+    eventually(lambda: driven.written == [0, 1])
+    assert sent(topic, driven) == [b"before", BIG]
+
+
 def test_only_its_segment_waits(producer: Producer, topic: Topic) -> None:
     topic.set_layout([topic.segment(1, 0, 3), topic.segment(2, 3, PARTITIONS)])
     producer.send(BIG, key=KEY)
