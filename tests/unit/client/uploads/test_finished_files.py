@@ -17,7 +17,7 @@ import pytest
 import smq
 from smq.producer import Producer
 from smq.producing.encoding.batch_encoder import BatchEncoder
-from smq.producing.uploads import finished_files
+from smq.producing.uploads import finished_files, uploader
 from smq.producing.uploads.finished_files import may_be_finished, write_finished_file
 from smq_core.model.entities import Column
 from smq_core.model.keyspace import partition_of
@@ -195,3 +195,12 @@ def test_a_rejected_file_is_named(producer: Producer, topic: TopicInMemory, tmp_
     with pytest.raises(smq.ReferenceRejected, match=rf"^{names[1]}: too old$") as raised:
         delivery.result(HANG_GUARD)
     assert (raised.value.upload, raised.value.field) == ("u", "age")
+
+
+def test_what_is_in_memory_at_the_same_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_many(*sizes: int) -> bool:
+        return uploader._are_too_many(*(uploader.UploadTask(None, size, lambda: None) for size in sizes))  # type: ignore[arg-type, return-value]
+
+    monkeypatch.setattr(uploader, "IN_FLIGHT_BYTES", 100)
+    assert not too_many(50, 50) and too_many(50, 51)
+    assert not too_many(1, 1, 1) and too_many(1, 1, 1, 1), "each has a thread"
