@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from simulation import (
+    atomic_mutations,
     deletion_mutations,
     elastic_mutations,
     journal_mutations,
@@ -16,7 +17,7 @@ from simulation import (
     upload_mutations,
 )
 from simulation.first_seeds import FIRST_SEEDS
-from support.sim.histories import elastic, elastic_references, protocol, references, schema_change
+from support.sim.histories import atomic, elastic, elastic_references, protocol, references, schema_change
 
 pytestmark = pytest.mark.simulation
 
@@ -28,6 +29,7 @@ RULES = [
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in manifest_mutations.MUTATIONS.items()),
     *(pytest.param(rule, references.run, 100, id=name) for name, rule in reference_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, atomic.run, 60, id=name) for name, rule in atomic_mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic_references.run, 100, id=name) for name, rule in upload_mutations.MUTATIONS.items()),
     *(pytest.param(rule, schema_change.run, 200, id=name) for name, rule in schema_mutations.MUTATIONS.items()),
     *(pytest.param(rule, deletion_mutations.run, 500, id=name) for name, rule in deletion_mutations.MUTATIONS.items()),

@@ -5,7 +5,7 @@ An upload's age is that of the store. Some uploads are backdated, because a hist
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,6 +109,8 @@ class ReferenceScenario:
         self.rejected: set[Message] = set()
         self.published = 0
         self.collected = 0
+        self.kept_uploads: Callable[[Process], Steps] = _none
+        """Returns the paths of uploads that must stay although no chunk refers to them."""
         self._collector = Process(history.world, "collector", "collector")
         if has_collector:
             self._collector.start(self._collect())
@@ -169,6 +171,7 @@ def collect(scenario: ReferenceScenario) -> Steps:
         found = yield store.get(process, path)
         if found is not None and world.now - found[0].uploaded_at > GRACE:
             old.append(path)
+    also_kept = yield from scenario.kept_uploads(process)
     layout = yield store.get(process, LAYOUT)
     index = yield store.get(process, INDEX)
     if not old or layout is None or any(s.phase is Phase.SEALING for s in layout[0].segments):
@@ -176,7 +179,7 @@ def collect(scenario: ReferenceScenario) -> Steps:
     names = {s.name for s in layout[0].segments} | {it.name for it in (index[0].entries if index else ())}
     kept = yield from referenced(scenario, sorted(names))
     for path in old:
-        if path not in kept:
+        if path not in kept and path not in also_kept:
             world.note(process.name, "", f"{path} is deleted")
             yield store.delete(process, path)
             scenario.collected += 1
@@ -186,6 +189,11 @@ def referenced_by_chunks(store: SimulatedStore) -> set[str]:
     """The paths of the uploads that any chunk in the store refers to, also one of a segment that is being deleted."""
     infos = (store.truth(path).info for path in store.paths("seg/"))
     return {FOLDER + info.reference.upload for info in infos if info.reference is not None}
+
+
+def _none(process: Process) -> Steps:
+    return ()
+    yield
 
 
 def referenced(scenario: ReferenceScenario, segments: Iterable[str]) -> Steps:

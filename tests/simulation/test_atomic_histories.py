@@ -1,0 +1,30 @@
+"""Histories with atomic publishes keep all invariants, and what they are about occurs in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from smq_core.model.atomic_publish import CommitResult
+from support.sim.histories.atomic import AtomicHistory
+
+pytestmark = pytest.mark.simulation
+
+SEEDS = 25
+
+
+@pytest.mark.timeout(1800)
+def test_versions_are_published_repeated_and_taken_over() -> None:
+    results: Counter[CommitResult] = Counter()
+    committed = fenced = renewed = 0
+    for seed in range(SEEDS):
+        history = AtomicHistory(seed)
+        history.run()
+        publishes = history.publishes
+        results += publishes.results
+        committed += len(publishes.committed)
+        fenced += publishes.fenced
+        renewed += publishes.renewed
+    assert committed > 4 * SEEDS and results[CommitResult.ALREADY_PUBLISHED] > SEEDS // 2
+    assert fenced > SEEDS // 2 and renewed > 3
