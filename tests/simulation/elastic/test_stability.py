@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.elastic.checks import early_changes, scaling, stable_since
 from benchmarks.elastic.model import Environment, Model
+from benchmarks.elastic.record import Event
 from benchmarks.elastic.shapes import Shape
 from smq_core.model.entities import SECOND, TopicSpec
 from smq_core.scaling.broker_fleet import FleetPolicy
@@ -48,10 +50,35 @@ AT_THE_LINE = [
     (3.179266619531976, [0.11389747617432593, 0.943242264376846, 0.5048518698157313, 0.01]),
 ]
 """In the end two neighbours together carry about a quarter of the target."""
+BELOW_THE_TARGET = [
+    (5.8355273464310695, [0.1869515261801773, 0.5444505892828639, 0.5876587315805296, 0.6835334781001995]),
+    (4.825380395572763, [0.4008312748497447, 0.18533138000324823]),
+    (
+        3.3487210683959523,
+        [0.7510239332434921, 0.40693803783701415, 0.09845771992859569, 0.028455111147184818, 0.17408768902498814],
+    ),
+    (
+        8.342495446332721,
+        [0.5902912114617495, 0.4895909314774666, 0.07529981870471585, 0.7788586470460142, 0.4104153262155783],
+    ),
+]
+"""In the end a segment carries 98% of the target."""
+NOISE = 0.05
+"""The arrivals of some seconds are rarely further from their mean, as a part of the target."""
+
+
+def is_due_to_noise(event: Event, loads: npt.NDArray[np.float64]) -> bool:
+    """Whether a late change is one that noise alone explains: of a segment whose load is at a threshold.
+
+    ``loads``: the mean of each partition.
+    """
+    carried = float(loads[event.range.start : event.range.stop].sum())
+    return event.action == "merge" or (event.action == "split" and carried > (1 - NOISE) * TARGET)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
 @example(AT_THE_LINE, 1, 39, True, 97)
+@example(BELOW_THE_TARGET, 4, 33, True, 4789)
 @given(parts, st.integers(1, 4), st.integers(4, 40), st.booleans(), st.integers(0, 2**32 - 1))
 def test_a_constant_load_reaches_a_stable_layout(
     levels: list[tuple[float, list[float]]], low: int, high: int, noisy: bool, seed: int
@@ -68,11 +95,13 @@ def test_a_constant_load_reaches_a_stable_layout(
     record = Model(shape, Environment(spec, fleet, noisy=noisy), seed).run()
     assert not early_changes(record, spec)
     assert len(scaling(record)) <= 3 * high * len(levels)
-    # One broker leaves every two minutes, and each is a change. Segments stop changing long before.
-    assert stable_since(record) < shape.seconds - 60 or record.samples[-1].brokers < record.samples[-200].brokers
-    # Two neighbours at the threshold merge after a minute in which noise keeps them below it. Nothing else changes.
+    # Two neighbours at the threshold merge after a minute in which noise keeps them below it, and a segment just below
+    # the target splits after some seconds in which noise keeps it above. Nothing else changes.
     late = [e for e in scaling(record) if e.second >= shape.seconds - TAIL + 400]
-    assert not late or (noisy and all(e.action == "merge" for e in late)), late
+    assert not late or (noisy and all(is_due_to_noise(e, shape.at(shape.seconds - 1)) for e in late)), late
+    # One broker leaves every two minutes, and each is a change. Segments stop changing long before.
+    fewer_brokers = record.samples[-1].brokers < record.samples[-200].brokers
+    assert late or fewer_brokers or stable_since(record) < shape.seconds - 60
     samples = record.samples[5:]
     assert all(low <= s.segments <= high for s in samples)
 
