@@ -124,9 +124,8 @@ def _may_delete(store: Store, deleted_topic: DeletedTopic, live_topics: LiveTopi
 
 def delete_topic(store: Store, topic: str, uid: str) -> int:
     """Deletes everything under the uid: first messages, then metadata. Returns the number of files."""
-    files = [
-        o.path for folder in (paths.topic_folder(topic, uid), paths.uploads_folder(uid)) for o in store.list(folder)
-    ]
+    folders = paths.topic_folder(topic, uid), paths.uploads_folder(uid), paths.large_values_folder(uid)
+    files = [o.path for folder in folders for o in store.list(folder)]
     for path in sorted(files, key=lambda path: (paths.first_offset(path) is None, path)):
         store.delete(path)
     return len(files)

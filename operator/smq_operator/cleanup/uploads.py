@@ -1,4 +1,4 @@
-"""Deletes old files below ``_uploads/`` that no chunk refers to.
+"""Deletes old files below ``_uploads/`` and ``_large_values/`` that no chunk refers to.
 
 They were never published, or retention removed their chunk.
 
@@ -49,7 +49,8 @@ def collect_unreferenced_uploads(
 
     Returns how many. Raises StoreUnavailable, CorruptChunk, and what ``kept_uploads`` raise.
     """
-    old = [o.path for o in store.list(paths.uploads_folder(topic.uid)) if o.modified <= before]
+    folders = paths.uploads_folder(topic.uid), paths.large_values_folder(topic.uid)
+    old = [o.path for folder in folders for o in store.list(folder) if o.modified <= before]
     if not old:
         return 0
     kept = {name for find in kept_uploads for name in find(store, topic)}

@@ -14,7 +14,7 @@
       _pins/<pin id>.json
       <segment>/<first offset, 20 digits>.parquet
     _uploads/<topic uid>/<name>.parquet
-    _uploads/<topic uid>/<name>.value
+    _large_values/<topic uid>/<name>.value
     _deleted/<topic uid>.json
     _format.json
     _clock.json
@@ -35,6 +35,8 @@ ROOT_FORMAT = "_format.json"
 CLOCK = "_clock.json"
 """Written only to learn the filer's time; its content says nothing."""
 UPLOADS = "_uploads"
+LARGE_VALUES = "_large_values"
+"""Not with the uploads, because an operator of a former release collects old uploads that it knows no reference to."""
 DELETED = "_deleted"
 
 _GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
@@ -149,7 +151,11 @@ def large_value(uid: str, name: str) -> str:
             f"the name of a large value has up to 200 letters, digits, '.', '_', '-', no leading '.', and ends with "
             f".value, not {name!r}"
         )
-    return f"{UPLOADS}/{uid}/{name}"
+    return f"{LARGE_VALUES}/{uid}/{name}"
+
+
+def large_values_folder(uid: str) -> str:
+    return f"{LARGE_VALUES}/{uid}"
 
 
 def large_value_name(producer: str, epoch: int, nonce: str) -> str:
@@ -171,8 +177,8 @@ def topic_uid_of_chunk(path: str) -> str:
 
 
 def upload_name(path: str) -> str:
-    """The name by which a reference finds the upload at this path: the file's name below ``_uploads/<topic uid>/``."""
-    return path.removeprefix(f"{UPLOADS}/").partition("/")[2]
+    """The name by which the log finds the upload or large value at this path: that below the folder of the topic."""
+    return path.split("/", 2)[2]
 
 
 def groups_folder(topic: str, uid: str) -> str:

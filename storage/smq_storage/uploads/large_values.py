@@ -1,7 +1,7 @@
 """Large values: what a row has in the place of its value, and how the value is read (the claim check pattern).
 
 The row's ``value`` is null, and its header ``smq.value`` has the JSON of a ``LargeValue``, which names an object below
-``_uploads/<topic uid>/``. Only topics without a schema have them, because others have no column ``value``.
+``_large_values/<topic uid>/``. Only topics without a schema have them, because others have no column ``value``.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def topic_in(store: Store, name: str) -> Topic:
 
 def objects(store: Store, topic: Topic) -> set[str]:
     """The names of the large values in the filer."""
-    return {paths.upload_name(o.path) for o in store.list(paths.uploads_folder(topic.uid))}
+    return {paths.upload_name(o.path) for o in store.list(paths.large_values_folder(topic.uid))}
 
 
 def named(store: Store, topic: Topic, segments: list[str]) -> list[str]:

@@ -112,7 +112,7 @@ class LargeValueUploader:
             except StoreDenied as error:
                 raise StoreDenied(
                     f"the filer does not let this producer write {path}, so the message with this value is not in the "
-                    f"log: give the producer a key that may write below {paths.UPLOADS}/. {error.message}",
+                    f"log: give the producer a key that may write below {paths.LARGE_VALUES}/. {error.message}",
                     path=path,
                 ) from None
             except StoreUnavailable as error:

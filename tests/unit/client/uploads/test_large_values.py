@@ -186,7 +186,7 @@ def test_an_upload_is_given_up_before_the_delivery_times_out(topic: Topic, monke
     topic.gated.gate.set()
     with (
         producer_of(topic, max_inline_bytes=MIN_INLINE_BYTES) as producer,
-        pytest.raises(StoreUnavailable, match=r"could not be uploaded to _uploads/uid/.* is not in the log.* away"),
+        pytest.raises(StoreUnavailable, match=r"uploaded to _large_values/uid/.* is not in the log.* away"),
     ):
         producer.send(BIG).result(HANG_GUARD)
 
@@ -317,4 +317,4 @@ def test_values_have_paths_of_their_own(producer: Producer, topic: Topic) -> Non
     for value in (BIG, BIG):
         producer.send(value)
     eventually(lambda: len(set(topic.gated.attempts)) == 2)
-    assert all(path.startswith(paths.uploads_folder("uid")) for path in topic.gated.attempts)
+    assert all(path.startswith(paths.large_values_folder("uid")) for path in topic.gated.attempts)

@@ -11,6 +11,7 @@ import pytest
 
 from smq_core.model.entities import ChunkInfo, RemovedSegment, SealedSegment, Topic
 from smq_core.model.reference import Reference
+from smq_operator.cleanup.deleted_topics import delete_topic
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import delete_files
 from smq_operator.cleanup.uploads import collect_unreferenced_uploads
@@ -232,8 +233,16 @@ def test_a_crash_while_files_are_deleted_leaves_no_large_value(store: Store, lef
             cast(Store, CrashingStore(store, left, answer_lost=False)), topic, leader_at(LATE), NO_GRACE, RETRY_POLICY
         )
     delete_files(store, topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
-    assert not list(store.list(paths.uploads_folder(topic.uid)))
+    assert not list(store.list(paths.large_values_folder(topic.uid)))
     assert not leftover_files(store, topic)
+
+
+def test_the_large_values_of_a_deleted_topic_are_deleted_with_its_data(store: Store) -> None:
+    topic = make_topic(store, 1)
+    store.put(paths.large_value(topic.uid, "p-0-a.value"), b"large")
+    store.put(paths.large_value("another", "p-0-a.value"), b"large")
+    delete_topic(store, topic.name, topic.uid)
+    assert [o.path for o in store.list(paths.LARGE_VALUES)] == [paths.large_value("another", "p-0-a.value")]
 
 
 def write_with_large_value(store: Store, topic: Topic, segment: str, first: int, name: str) -> None:

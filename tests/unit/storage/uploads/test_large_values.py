@@ -86,10 +86,10 @@ def test_the_value_is_read(store: Store) -> None:
 def test_a_value_that_is_not_what_was_written_is_lost(store: Store, data: bytes | None, what: str) -> None:
     if data is not None:
         store.put(paths.large_value("uid", LARGE.name), data)
-    with pytest.raises(DataLost, match=f"message 7 of s .*_uploads/uid/p-0-1.value {what}") as lost:
+    with pytest.raises(DataLost, match=f"message 7 of s .*_large_values/uid/p-0-1.value {what}") as lost:
         read(store)
     assert (lost.value.segment, lost.value.start, lost.value.stop) == ("s", 7, 8)
-    assert lost.value.path == "_uploads/uid/p-0-1.value"
+    assert lost.value.path == "_large_values/uid/p-0-1.value"
 
 
 def test_a_claim_check_leads_nowhere_else(store: Store) -> None:
@@ -100,6 +100,6 @@ def test_a_claim_check_leads_nowhere_else(store: Store) -> None:
 def test_a_producers_id_never_makes_an_invalid_name() -> None:
     for producer in ("p", "ns/p", "ü", ".", "x" * 300):
         name = paths.large_value_name(producer, (1 << 64) - 1, "0" * 32)
-        assert paths.large_value("uid", name) == f"_uploads/uid/{name}"
+        assert paths.large_value("uid", name) == f"_large_values/uid/{name}"
     with pytest.raises(InvalidRequest):
         paths.large_value("uid", "a.parquet")
