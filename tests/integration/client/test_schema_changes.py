@@ -184,7 +184,7 @@ def test_references_are_published_or_refused_whole_while_the_schema_changes(
     changing = threading.Thread(target=_change_columns, args=(client, topic), daemon=True)
     written: list[tuple[int, range, smq.Delivery[Any]]] = []
     sent = [0] * KEYS
-    with client.producer(topic) as producer:
+    with client.producer(topic, timeout=HANG_GUARD) as producer:
         changing.start()
         while changing.is_alive():
             for key in range(4):
