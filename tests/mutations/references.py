@@ -125,8 +125,8 @@ MUTATIONS = (
         "send_references_to_any_broker",
         "A broker that has not said that it takes references gets none.",
         SENDER,
-        "elif stream.takes_references:",
-        "elif True:",
+        "if not stream.takes_references and (large is not None or isinstance(sub_batch.batch, UploadedRows)):",
+        "if False:",
         (f"{TEST_PUBLISHING}::test_a_broker_that_knows_no_references_gets_none",),
     ),
     # ---- files that are copied
@@ -167,8 +167,8 @@ MUTATIONS = (
         "let_a_reference_follow_rows_in_a_chunk",
         "The rows before a reference are a chunk of their own.",
         PLANNING,
-        "if taken and (is_reference or size > max_bytes):",
-        "if taken and size > max_bytes:",
+        "if taken and (is_reference or size > max_bytes or",
+        "if taken and (size > max_bytes or",
         (
             f"{TEST_CORE}::test_a_reference_is_a_chunk_of_its_own",
             f"{TEST_CORE}::test_a_sealer_cuts_the_log_at_the_same_offsets",
@@ -342,10 +342,8 @@ MUTATIONS = (
         "end_the_stream_with_a_bad_reference",
         "A stream goes on after a rejected reference.",
         STREAM,
-        "                self._unsent_rejections.append(pb.ProducerReply(rejected=rejected))\n"
-        "                self._wake.notify()\n            return\n",
-        "                self._unsent_rejections.append(pb.ProducerReply(rejected=rejected))\n"
-        "                self._wake.notify()\n            raise\n",
+        "            self._reject(header.sequence, error)\n            return\n",
+        "            self._reject(header.sequence, error)\n            raise\n",
         rejected("another etag"),
     ),
     Mutation(
