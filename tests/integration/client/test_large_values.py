@@ -59,15 +59,16 @@ def named(store: Store, topic: Topic, segments: list[str]) -> list[str]:
     return [name for chain in chains for info in chain.walk() for name in info.large_values]
 
 
-def change(client: smq.Client, topic: str, at: int | None = None) -> str:
-    """Splits or rolls the only segment, and waits until it is sealed. Returns its name."""
+def roll(client: smq.Client, topic: str) -> str:
+    """Rolls the only segment, and waits until it is sealed. Returns its name."""
     (segment,) = client.admin().segments(topic)
-    if at is None:
-        client.admin().roll(topic, segment.name)
-    else:
-        client.admin().split(topic, segment.name, at=[at])
-    eventually(lambda: {s.phase for s in client.admin().segments(topic)} == {"open"}, what="the change is complete")
-    assert segment.name not in [s.name for s in client.admin().segments(topic)]
+    client.admin().roll(topic, segment.name)
+
+    def is_sealed() -> bool:
+        (living, *others) = client.admin().segments(topic)
+        return not others and living.phase == "open" and living.name != segment.name
+
+    eventually(is_sealed, what="the segment was rolled")
     return segment.name
 
 
@@ -86,7 +87,7 @@ def test_values_of_20_mb_among_small_ones_come_back_in_order(
         assert [it.result(HANG_GUARD).offset for it in deliveries] == list(range(10))
     with client.consumer(topic) as consumer:
         assert values(read_back(consumer, 10)) == sent, "from the tail"
-    sealed = change(client, topic)
+    sealed = roll(client, topic)
     made = topic_in(store, topic)
     assert sorted(named(store, made, [sealed])) == sorted(objects(store, made)) and len(objects(store, made)) == 2
     with client.consumer(topic) as consumer:
@@ -138,7 +139,7 @@ def test_retention_deletes_a_large_value_with_its_segment(
     cluster.create(topic)
     with client.producer(topic, max_inline_bytes=INLINE) as producer:
         producer.send(b"x" * INLINE).result(HANG_GUARD)
-        sealed = change(client, topic)
+        sealed = roll(client, topic)
         producer.send(b"y" * INLINE).result(HANG_GUARD)
     made = topic_in(store, topic)
     (old,) = named(store, made, [sealed])
