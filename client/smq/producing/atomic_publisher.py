@@ -42,17 +42,16 @@ class AtomicPublisher:
         self._owner = uuid.uuid4().hex
         """By which the leader knows this client."""
         self._lock = threading.Lock()
-        self._claimed: set[tuple[str, str]] = set()
-        """By the topic's uid and app."""
+        self._versions: dict[tuple[str, str], int] = {}
+        """The last version of each claimed app, as far as this client knows, by the topic's uid and app."""
 
     def publish(
         self, view: TopicView, app: str, version: int, upload: Callable[[ReferencePublisher], Uploads], timeout: float
     ) -> AtomicReceipt:
         """As :meth:`smq.Client.publish_atomically`, with what ``upload`` uploads."""
         deadline = time.monotonic() + timeout
-        claimed = self._claim(view, app, deadline)
-        if claimed is not None and claimed.HasField("version") and version <= claimed.version:
-            return self._wait(view, app, version, [], uuid.uuid4().hex, deadline)
+        if version <= self._claim(view, app, deadline):
+            return self._wait(view, app, version, [], uuid.uuid4().hex, deadline)  # nothing has to be uploaded
         request = uuid.uuid4().hex
         while True:
             files = upload(self._uploads(view, timeout))
@@ -64,16 +63,18 @@ class AtomicPublisher:
                 log.info("the schema of %s changed, so the rows are uploaded again", view.name)
                 time.sleep(SCHEMA_RETRY_SECONDS)
 
-    def _claim(self, view: TopicView, app: str, deadline: float) -> lpb.AppReply | None:
-        """Takes the app over at this client's first publish of it; later ones must find that it has it still."""
+    def _claim(self, view: TopicView, app: str, deadline: float) -> int:
+        """The app's last version, -1 if there is none.
+
+        This client's first publish of an app takes the app over; later ones must find that it has it still.
+        """
         key = (view.snapshot.topic.uid, app)
         with self._lock:
-            if key in self._claimed:
-                return None
-            request = lpb.ClaimAppRequest(topic=view.name, app=app, owner=self._owner)
-            reply: lpb.AppReply = self._leader.call("ClaimApp", request, timeout=_left(deadline))
-            self._claimed.add(key)
-            return reply
+            if key not in self._versions:
+                request = lpb.ClaimAppRequest(topic=view.name, app=app, owner=self._owner)
+                reply: lpb.AppReply = self._leader.call("ClaimApp", request, timeout=_left(deadline))
+                self._versions[key] = reply.version if reply.HasField("version") else -1
+            return self._versions[key]
 
     def _wait(
         self, view: TopicView, app: str, version: int, files: Uploads, request: str, deadline: float
