@@ -17,6 +17,7 @@ GROUPS = "operator/smq_operator/api/group_coordinator.py"
 TEST_GROUPS = "tests/unit/operator/api/test_group_coordinator.py"
 RETENTION = "operator/smq_operator/cleanup/retention.py"
 TEST_COLLECTION = "tests/unit/operator/cleanup/test_garbage_collection.py"
+TEST_PINS = "tests/unit/operator/cleanup/test_reader_pins.py"
 TEST_SKEW = "tests/unit/operator/cleanup/test_clock_skew.py"
 TEST_DOCUMENTS = "tests/unit/operator/cleanup/test_unreadable_documents.py"
 PROOFS = "operator/smq_operator/kube/termination.py"
@@ -264,6 +265,22 @@ MUTATIONS = (
         "        if age_of_removal(segment, clocks) >= settings.removed_files_grace_us\n        and segment.name",
         "        if segment.name",
         (f"{TEST_COLLECTION}::test_files_stay_for_a_while_after_their_segment_was_removed",),
+    ),
+    Mutation(
+        "keep_no_replaced_manifest_for_pins",
+        "A replaced manifest stays while a reader's pin may need it.",
+        "operator/smq_operator/cleanup/orphaned_files.py",
+        "    if orphaned and has_pins(store, topic):\n",
+        "    if not orphaned:\n",
+        (f"{TEST_PINS}::test_a_replaced_manifest_stays_while_there_is_a_pin",),
+    ),
+    Mutation(
+        "end_a_pin_that_was_renewed",
+        "A pin that its reader renewed while the leader ended it protects its files.",
+        "operator/smq_operator/cleanup/reader_pins.py",
+        "        else:\n            living.append(pin)\n",
+        "",
+        (f"{TEST_PINS}::test_a_pin_that_is_renewed_while_the_leader_ends_it_protects_its_files",),
     ),
     Mutation(
         "trust_the_leaders_clock_alone",

@@ -24,6 +24,7 @@ STATISTICS = "storage/smq_storage/tables/file_statistics.py"
 TEST_STATISTICS = "tests/unit/storage/tables/test_file_statistics.py"
 RANGES = "storage/smq_storage/tables/range_reader.py"
 TEST_RANGES = "tests/unit/storage/tables/test_range_reader.py"
+TEST_PINNED = "tests/unit/storage/tables/test_pinned_reads.py"
 
 MUTATIONS = (
     # ---- conditional writes
@@ -277,5 +278,22 @@ MUTATIONS = (
         "if segment.end is not None:\n        # Without",
         "if segment.end == 0:\n        # Without",
         (f"{TEST_RANGES}::test_a_vanished_file_is_lost_with_its_name",),
+    ),
+    # ---- pins of readers
+    Mutation(
+        "renew_a_pin_that_has_ended",
+        "A pin that has ended stays ended, and its reader begins again.",
+        "storage/smq_storage/catalog/reader_pins.py",
+        "if found is None or found.pin.ended or found.problem:",
+        "if found is None or found.problem:",
+        (f"{TEST_PINNED}::test_a_pin_that_has_ended_is_not_renewed",),
+    ),
+    Mutation(
+        "plan_from_an_older_index_than_the_pin_knows",
+        "The index of a plan is not older than the one that says what the pin does not cover.",
+        "storage/smq_storage/tables/pinned_reads.py",
+        "if not (is_old or index_is_stale",
+        "if not (index_is_stale",
+        (f"{TEST_PINNED}::test_an_index_older_than_the_one_that_the_pin_was_made_with_is_read_again",),
     ),
 )

@@ -11,13 +11,22 @@ from simulation import (
     journal_mutations,
     manifest_mutations,
     mutations,
+    pin_mutations,
     producer_mutations,
     reference_mutations,
     schema_mutations,
     upload_mutations,
 )
 from simulation.first_seeds import FIRST_SEEDS
-from support.sim.histories import atomic, elastic, elastic_references, protocol, references, schema_change
+from support.sim.histories import (
+    atomic,
+    elastic,
+    elastic_references,
+    pinned_reads,
+    protocol,
+    references,
+    schema_change,
+)
 
 pytestmark = pytest.mark.simulation
 
@@ -31,6 +40,7 @@ RULES = [
     *(pytest.param(rule, references.run, 100, id=name) for name, rule in reference_mutations.MUTATIONS.items()),
     *(pytest.param(rule, atomic.run, 60, id=name) for name, rule in atomic_mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic_references.run, 100, id=name) for name, rule in upload_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, pinned_reads.run, 60, id=name) for name, rule in pin_mutations.MUTATIONS.items()),
     *(pytest.param(rule, schema_change.run, 200, id=name) for name, rule in schema_mutations.MUTATIONS.items()),
     *(pytest.param(rule, deletion_mutations.run, 500, id=name) for name, rule in deletion_mutations.MUTATIONS.items()),
 ]

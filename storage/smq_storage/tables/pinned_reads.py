@@ -16,6 +16,7 @@ least once in each third of the lifetime, as :meth:`PinnedRead.read_range` does 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -26,7 +27,7 @@ from smq_core.model.entities import SECOND, Layout, Micros
 from smq_core.model.interval_set import IntervalSet, union
 from smq_core.reading.segment_dag import index_is_stale, layout_is_stale
 from smq_storage.catalog import layouts, sealed_index
-from smq_storage.catalog.reader_pins import create_pin, delete_pin, expired, read_pin, renew_pin
+from smq_storage.catalog.reader_pins import create_pin, delete_pin, renew_pin
 from smq_storage.catalog.sealed_index import Index
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
@@ -82,8 +83,8 @@ class PinnedReads:
         try:
             read.files = _read_files(store, topic, uid, removed, policy)
         except BaseException:
-            read.release()
-            raise
+            with read:
+                raise
         return read
 
 
@@ -142,9 +143,8 @@ class PinnedRead:
 
         Raises StoreUnavailable.
         """
-        found = read_pin(self._store, *self._at)
-        if found is None or found.pin.ended:
-            raise expired(self.pin_id) from error
+        # What a read of the pin returns may be out of date. A renewal is not.
+        renew_pin(self._store, *self._at, self._new_id(), self._retry_policy)
         raise error
 
     def release(self) -> None:
@@ -157,7 +157,8 @@ class PinnedRead:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        with suppress(StoreUnavailable):  # the pin ends by itself, and the read has its own outcome
+            self.release()
 
 
 def _read_files(store: Store, topic: str, uid: str, removed: IntervalSet, retry_policy: RetryPolicy) -> TopicFiles:

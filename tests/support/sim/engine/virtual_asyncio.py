@@ -45,6 +45,8 @@ class BlockingCall:
 
     def wait(self, awaited: Future | int) -> Any:
         """Called in the call's thread, with microseconds to sleep or an answer to wait for. Raises its error."""
+        if self.abandoned:  # a call of a block that ends
+            raise HistoryEnded
         self._awaited = awaited
         self._paused.release()
         self._resumed.acquire()

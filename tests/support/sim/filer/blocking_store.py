@@ -18,7 +18,14 @@ from smq_storage.catalog.sealed_index import IndexPage
 from smq_storage.object_store import conditional_writes
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import from_json, to_json
-from smq_storage.object_store.results import EtagMismatch, ObjectExists, ObjectInfo, ObjectMissing, StoredObject
+from smq_storage.object_store.results import (
+    EtagMismatch,
+    ObjectExists,
+    ObjectInfo,
+    ObjectMissing,
+    ObjectTail,
+    StoredObject,
+)
 from support.sim.clients import uploads
 from support.sim.engine.virtual_asyncio import BlockingCall
 from support.sim.engine.world import SECOND, Process
@@ -53,6 +60,16 @@ class BlockingStore:
         if found is None:
             raise ObjectMissing(path)
         return StoredObject(kind.shown(found[0]), found[1])  # type: ignore[arg-type]
+
+    def get_tail(self, path: str, nbytes: int) -> ObjectTail:
+        """The whole document, with etag and time of the version that answers."""
+        kind = _kind(path)
+        found = BlockingCall.current().wait(self.store.get(self.process, kind.name))
+        if found is None:
+            raise ObjectMissing(path)
+        written = next(at for at, _, etag in self.store.things[kind.name].versions if etag == found[1])
+        data = kind.shown(found[0])
+        return ObjectTail(memoryview(data), len(data), found[1], datetime.fromtimestamp(written / SECOND, UTC))
 
     def put_new(self, path: str, data: Any) -> str:
         try:
@@ -215,6 +232,6 @@ def _folder(prefix: str) -> str:
         return "group/"
     if prefix == paths.uploads_folder(UID):
         return uploads.FOLDER
-    if prefix == paths.manifests_folder(TOPIC, UID):
+    if prefix in (paths.manifests_folder(TOPIC, UID), paths.pins_folder(TOPIC, UID)):
         return f"doc/{prefix}/"
     return folder(prefix.rpartition("/")[2]) if prefix.startswith(paths.topic_folder(TOPIC, UID)) else f"doc/{prefix}"
