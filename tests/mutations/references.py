@@ -162,6 +162,14 @@ MUTATIONS = (
         "yield _outcome(*waiting.pop())\n                waiting.append",
         (f"{TEST_FINISHED}::test_files_are_published_in_their_order_whichever_is_uploaded_first",),
     ),
+    Mutation(
+        "time_out_without_a_cause",
+        "A delivery that times out says why the last attempt failed, such as a broker that knows no references.",
+        SENDER,
+        "self.last_failure = failure or self.last_failure",
+        "self.last_failure = None",
+        (f"{TEST_PUBLISHING}::test_a_timeout_says_that_a_broker_knows_no_references",),
+    ),
     # ---- the log
     Mutation(
         "let_a_reference_follow_rows_in_a_chunk",

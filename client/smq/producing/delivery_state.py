@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from smq.delivery import Delivery, Receipt, TableReceipt
-from smq_core.errors import DeliveryTimeout
+from smq_core.errors import DeliveryTimeout, SmqError
 
 log = logging.getLogger(__name__)
 
@@ -274,10 +274,15 @@ class TableDelivery(BatchesDelivery[TableReceipt]):
         )
 
 
-def delivery_timeout(timeout: float) -> DeliveryTimeout:
-    return DeliveryTimeout(
-        f"no broker confirmed the messages within {timeout} s. They may or may not be in the log. "
+def delivery_timeout(timeout: float, cause: SmqError | None = None) -> DeliveryTimeout:
+    """``cause`` is why the last stream to the segment's broker ended, if it did."""
+    advice = (
         "`smq broker list` shows whether the leader and the brokers are up"
+        if cause is None
+        else f"The last attempt failed: {cause.message}"
+    )
+    return DeliveryTimeout(
+        f"no broker confirmed the messages within {timeout} s. They may or may not be in the log. {advice}"
     )
 
 

@@ -271,7 +271,7 @@ class ProducerEngine:
                     sender.wake.notify_all()
                 elif kind == "acks":
                     offsets = [None if o == OFFSET_UNKNOWN else o for o in reply.acks.first_offsets]
-                    sender.acked_at = time.monotonic()
+                    sender.acked(time.monotonic())
                     delivered = send_queue.acked(reply.acks.first_sequence, offsets)
                     callbacks = self._resolve_delivered(delivered)
                     sender.wake.notify_all()

@@ -11,7 +11,7 @@ from smq.producing.delivery_state import Callbacks, delivery_timeout, run_callba
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.partitioning import SubBatch
 from smq.producing.segment_sender import SegmentSender
-from smq_core.errors import DeliveryTimeout
+from smq_core.errors import DeliveryTimeout, SmqError
 from smq_core.producing.send_queue import SendQueue
 
 log = logging.getLogger(__name__)
@@ -72,13 +72,15 @@ class ProducerMonitor:
         """
         callbacks: Callbacks = []
         for send_queue in self._send_queues.values():
+            sender = self._senders.get(send_queue.segment.name)
+            cause = sender.last_failure if sender is not None else None
             for sent in send_queue.in_flight:
                 assert isinstance(sent.sub_batch, SubBatch)
                 if now - sent.sub_batch.created_at < self._timeout:
                     break
                 if not sent.sub_batch.timed_out:
                     sent.sub_batch.timed_out = True
-                    callbacks += self._time_out(sent.sub_batch)
+                    callbacks += self._time_out(sent.sub_batch, cause)
             while send_queue.queue:
                 sub_batch = send_queue.queue[0]
                 assert isinstance(sub_batch, SubBatch)
@@ -86,11 +88,11 @@ class ProducerMonitor:
                     break
                 send_queue.queue.popleft()
                 self._budget.release(sub_batch.cost)
-                callbacks += self._time_out(sub_batch)
+                callbacks += self._time_out(sub_batch, cause)
         return callbacks
 
-    def _time_out(self, sub_batch: SubBatch) -> Callbacks:
-        error = delivery_timeout(self._timeout)
+    def _time_out(self, sub_batch: SubBatch, cause: SmqError | None) -> Callbacks:
+        error = delivery_timeout(self._timeout, cause)
         large = sub_batch.large_value
         if large is not None and not large.uploaded:
             error = DeliveryTimeout(

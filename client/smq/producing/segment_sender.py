@@ -54,6 +54,8 @@ class SegmentSender:
         self.wake = threading.Condition(producer.lock)
         self.stream: SegmentStream | None = None
         self.failure: SmqError | None = None
+        self.last_failure: SmqError | None = None
+        """Why a stream ended since the last ack."""
         self.replaced_at: float | None = None
         """When the segment was first known to be replaced. From then on its outcome is needed."""
         self.acked_at = float("-inf")
@@ -81,6 +83,7 @@ class SegmentSender:
                     self.stream = None
                     self.send_queue.stream_closed()
                 failure = failure or self.failure
+                self.last_failure = failure or self.last_failure
             self._schedule_retry(failure)
 
     def _wait_for_work(self) -> bool:
@@ -163,5 +166,12 @@ class SegmentSender:
             self._producer.report_unreachable(self.send_queue.segment.primary, failure)
 
     def opened(self) -> None:
-        """Resets the backoff, because the stream works."""
+        """Resets the backoff if no stream has failed since the last ack: this one may fail in the same way."""
+        if self.last_failure is None:
+            self._backoff.reset()
+
+    def acked(self, now: float) -> None:
+        """The stream works. ``now`` is in monotonic seconds."""
+        self.acked_at = now
+        self.last_failure = None
         self._backoff.reset()

@@ -34,11 +34,13 @@ class FakeSender:
         self.wake = threading.Condition(producer.lock)
         self.stream: Any = self
         self.segment = send_queue.segment
-        self.failure = None
+        self.failure = self.last_failure = None
         self.replaced_at: float | None = None
         self.acked_at = 0.0
 
     def opened(self) -> None: ...
+
+    def acked(self, now: float) -> None: ...
 
     def is_unresponsive(self, now: float) -> bool:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 import smq
 from smq.producer import Producer
+from smq.producing.delivery_state import run_callbacks
 from smq.producing.uploads import upload_encoder, uploader
 from smq_core.errors import ReferenceRejected, SchemaMismatch, SmqError, StoreDenied, StoreStateUnknown, Unavailable
 from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment, TopicSchema
@@ -132,6 +134,17 @@ def test_after_a_split_the_same_file_is_published_by_row_ranges(producer: Produc
     assert delivered.result(HANG_GUARD).segments == (topic.first.name,)
     assert set(delivery.result(HANG_GUARD).segments) == {half.name for half in halves}
     assert len(uploads(topic)) == 2, "nothing is uploaded twice"
+
+
+def test_a_timeout_says_that_a_broker_knows_no_references(producer: Producer, topic: TopicInMemory) -> None:
+    delivery = producer.write(keyed(10), by_reference=True)
+    stream(0).opened()
+    eventually(lambda: len(DrivenStream.opened_streams) > 1)
+    with producer._engine.lock:
+        callbacks = producer._engine._monitor.expire(time.monotonic() + HANG_GUARD + 1)
+    run_callbacks(callbacks)
+    with pytest.raises(smq.DeliveryTimeout, match="runs a version that knows no references: upgrade it"):
+        delivery.result(HANG_GUARD)
 
 
 def test_a_broker_that_knows_no_references_gets_none(producer: Producer, topic: TopicInMemory) -> None:
