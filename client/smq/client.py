@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from smq.producing.atomic_publisher import AtomicPublisher
     from smq.transport.topic_view import TopicView
     from smq_storage.object_store.store import Store, StoreSettings
+    from smq_storage.verification.topic_files import TopicFiles
 
 
 def connect(
@@ -291,6 +292,18 @@ class Client:
             if self._publisher is None:
                 self._publisher = AtomicPublisher(self._leader)
             return self._publisher
+
+    def topic_files(self, topic: str, *, rows: bool = False) -> TopicFiles:
+        """Returns the files of a topic, whose ``problems()`` yields each one that is missing, altered or wrong.
+
+        It needs no broker. With ``rows`` it reads all messages, otherwise the files' footers only.
+
+        Raises UnknownTopic, Unavailable, StoreUnavailable.
+        """
+        from smq_storage.verification.topic_files import TopicFiles
+
+        view = self._view(topic)
+        return TopicFiles(view.store(), view.name, rows=rows)
 
     def admin(self) -> Admin:
         """Returns the admin API, which works through the leader."""

@@ -31,6 +31,9 @@ TEST_BROKER = "tests/unit/broker/test_references.py"
 RANGES = "storage/smq_storage/chunks/parquet_ranges.py"
 READING = "storage/smq_storage/uploads/uploaded_files.py"
 FORMAT = "storage/smq_storage/uploads/upload_format.py"
+CHAINS = "storage/smq_storage/verification/segment_files.py"
+UPLOADS = "storage/smq_storage/verification/referenced_uploads.py"
+TEST_VERIFICATION = "tests/unit/storage/verification/test_topic_files.py"
 TEST_STORAGE = "tests/unit/storage/uploads/test_uploads.py"
 
 
@@ -421,5 +424,38 @@ MUTATIONS = (
         'np.argsort(partitions, kind="stable")',
         "np.lexsort((-np.arange(len(partitions)), partitions))",
         (f"{TEST_STORAGE}::test_rows_of_a_partition_stay_in_their_order",),
+    ),
+    # ---- verification
+    Mutation(
+        "verify_without_the_end_of_the_index",
+        "A sealed segment has all its files, up to the end that the index has.",
+        CHAINS,
+        "if end is not None and not sealed:",
+        "if False:",
+        (f"{TEST_VERIFICATION}::test_a_damaged_file_is_named_alone[a seal chunk is gone]",),
+    ),
+    Mutation(
+        "verify_without_manifests",
+        "A manifest lists the files of the chunk chain.",
+        CHAINS,
+        "if listed is None or there is None or _identity(listed) != _identity(there):",
+        "if False:",
+        (f"{TEST_VERIFICATION}::test_a_damaged_file_is_named_alone[a chunk was written again]",),
+    ),
+    Mutation(
+        "verify_without_etags_of_uploads",
+        "An upload is the file that its reference names.",
+        UPLOADS,
+        "elif found.etag != reference.etag:",
+        "elif False:",
+        (f"{TEST_VERIFICATION}::test_a_damaged_file_is_named_alone[an upload was altered]",),
+    ),
+    Mutation(
+        "report_what_retention_removes",
+        "A segment that retention removes meanwhile is no problem.",
+        "storage/smq_storage/verification/topic_files.py",
+        "if problems and not self._was_removed(topic, segment):",
+        "if problems:",
+        (f"{TEST_VERIFICATION}::test_a_segment_that_retention_removes_meanwhile_is_no_problem",),
     ),
 )

@@ -12,6 +12,7 @@ from smq.cli.commands.consume import consume
 from smq.cli.commands.dev import dev
 from smq.cli.commands.publish import publish
 from smq.cli.commands.top import top
+from smq.cli.commands.verify import verify
 from smq.cli.session import out, set_leader
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(dev)
 app.command()(topics.apply)
+topics.app.command()(verify)
 app.add_typer(topics.app, name="topic")
 app.add_typer(segments.app, name="segment")
 app.command()(publish)

@@ -76,6 +76,18 @@ def client() -> Iterator[Client]:
         yield made
 
 
+@contextmanager
+def filer_client(url: str, endpoint: str | None, region: str | None) -> Iterator[Client]:
+    """Yields a client that reads the files there, also without a leader."""
+    import smq  # as in _connect
+
+    leader = next(iter(_leader), None)
+    with smq.connect(
+        leader, via=next(iter(_via), None), filer_url=url, filer_endpoint=endpoint, filer_region=region
+    ) as made:
+        yield made
+
+
 def command(function: Callable[P, None]) -> Callable[P, None]:
     """Turns the errors of a command into a message and an exit code."""
 

@@ -20,6 +20,7 @@ from smq_storage.object_store.store import Store
 from support.data.message_ledger import read_back
 from support.data.raw_flight import RawProducer, rows
 from support.data.reference_publisher import ReferencePublisher
+from support.processes.cli import smq as run_smq
 from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
@@ -172,6 +173,25 @@ def test_a_sealed_segment_is_read_with_its_uploads(
     eventually(lambda: any(s.phase == "sealed" for s in admin.segments(topic, all=True)))
     with client.consumer(topic) as consumer:
         messages.check(read_back(consumer, messages.total))
+
+
+def test_a_verification_names_a_deleted_upload(
+    publisher: ReferencePublisher, cluster: LocalCluster, client: smq.Client, store: Store, topic: str
+) -> None:
+    upload = publisher.upload(Messages().table(300, 1))
+    publisher.publish(upload)
+    (segment,) = publisher.layout.writable_segments
+    client.admin().roll(topic, segment.name)
+    eventually(lambda: any(s.phase == "sealed" for s in client.admin().segments(topic, all=True)))
+    filer = ["--filer-url", cluster.store.url, "--filer-endpoint", cluster.store.endpoint or ""]
+    whole = run_smq("topic", "verify", topic, "--rows", leader=cluster.address)
+    assert (whole.code, whole.lines[-1]) == (0, "0 problems in 2 segments, 1 file, 300 messages"), whole
+    path = paths.uploaded_file(publisher.topic.uid, upload.name)
+    store.delete(path)
+    damaged = run_smq("topic", "verify", topic, *filer)
+    assert damaged.code == 1
+    assert damaged.lines[0] == f"{path}: is missing; {segment.name} has the messages 0 to 299 there"
+    assert damaged.lines[1:] == ["1 problem in 2 segments, 1 file, 300 messages"]
 
 
 def test_a_deleted_upload_is_reported_with_its_name(

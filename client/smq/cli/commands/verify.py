@@ -1,0 +1,45 @@
+"""`smq topic verify`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smq.cli import formatting
+from smq.cli.session import client, command, filer_client, out
+
+if TYPE_CHECKING:
+    pass
+
+
+@command
+def verify(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")],
+    rows: Annotated[bool, typer.Option("--rows", help="Read all messages, not only the files' footers.")] = False,
+    filer_url: Annotated[
+        str | None,
+        typer.Option(envvar="SMQ_FILER_URL", metavar="URL", help="Where the files are, such as s3://bucket/prefix."),
+    ] = None,
+    filer_endpoint: Annotated[
+        str | None, typer.Option(envvar="SMQ_FILER_ENDPOINT", metavar="URL", help="The S3 endpoint.")
+    ] = None,
+    filer_region: Annotated[
+        str | None, typer.Option(envvar="SMQ_FILER_REGION", metavar="REGION", help="The S3 region.")
+    ] = None,
+) -> None:
+    """Check the files of a topic: index, segment manifests, chunk chains, and uploads published by reference.
+
+    Prints a line for each problem, with the file's name, and ends with exit code 1 if there is any. It needs no broker,
+    and with --filer-url no leader. The topic may be written to meanwhile.
+    """
+    with filer_client(filer_url, filer_endpoint, filer_region) if filer_url else client() as connected:
+        checked = connected.topic_files(topic, rows=rows)
+        found = 0
+        for problem in checked.problems():
+            found += 1
+            out.print(str(problem))
+    what = f"{formatting.plural(checked.segments, 'segment')}, {formatting.plural(checked.files, 'file')}"
+    out.print(f"{formatting.plural(found, 'problem')} in {what}, {formatting.plural(checked.messages, 'message')}")
+    if found:
+        raise typer.Exit(1)

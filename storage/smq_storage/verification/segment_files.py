@@ -1,0 +1,122 @@
+"""Checks the files of one segment: chunk chain, seal, manifest, footers, and the uploads that chunks refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
+from smq_core.model.entities import Topic
+from smq_core.model.keyspace import KeyRange
+from smq_core.model.segment_manifest import ManifestFile
+from smq_storage.catalog import paths
+from smq_storage.chunks.chain import ChunkChain, StoredChunk
+from smq_storage.chunks.schemas import chunk_schema
+from smq_storage.object_store.store import Store
+from smq_storage.tables.file_statistics import manifest_file
+from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.range_reader import read_file
+from smq_storage.verification.columns import TopicColumns
+from smq_storage.verification.findings import FileProblem
+from smq_storage.verification.referenced_uploads import ReferencedUploads
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedSegment:
+    """What layout or index say of a segment. ``end`` is None while it is not sealed; ``manifest`` may be empty."""
+
+    name: str
+    range: KeyRange
+    schema_version: int
+    end: int | None = None
+    manifest: str = ""
+
+
+@dataclass
+class SegmentFiles:
+    """``rows``: whether all rows are read. ``files`` has those that were found, in order."""
+
+    store: Store
+    topic: Topic
+    segment: ExpectedSegment
+    columns: TopicColumns
+    uploads: ReferencedUploads
+    rows: bool
+    files: list[ManifestFile] = field(default_factory=list)
+
+    def problems(self) -> Iterator[FileProblem]:
+        """In the order of the offsets. May raise StoreUnavailable."""
+        chain = ChunkChain(self.store, self.topic.name, self.topic.uid, self.segment.name)
+        at, sealed = 0, False
+        try:
+            for chunk in chain.walk_stored():
+                yield from self._chunk(chunk, at)
+                at, sealed = chunk.info.end, chunk.info.sealed
+        except CorruptChunk as error:
+            yield FileProblem.of(error, chain.path(at))
+            return
+        end = self.segment.end
+        if end is not None and not sealed:
+            yield FileProblem(chain.path(at), f"is missing: {self.segment.name} ends at offset {end}")
+        elif end not in (None, at):
+            yield FileProblem(chain.path(at), f"seals {self.segment.name} at offset {at}, but the index at {end}")
+        elif self.segment.manifest:
+            yield from self._manifest()
+
+    def _chunk(self, chunk: StoredChunk, at: int) -> Iterator[FileProblem]:
+        info = chunk.info
+        if (info.segment, info.first) != (self.segment.name, at):
+            yield FileProblem(chunk.path, f"is the chunk of {info.segment} at offset {info.first}")
+        if info.sealed:
+            return
+        if info.rows <= 0:
+            raise CorruptChunk("it has no rows, but does not seal the segment", path=chunk.path)
+        expected = chunk_schema(self.columns.of(self.segment.schema_version))
+        found = chunk.footer.schema.to_arrow_schema()
+        if found.names != expected.names or found.types != expected.types:
+            yield FileProblem(chunk.path, f"has the columns {found.names}, expected {expected.names} with their types")
+        file = manifest_file(chunk, None)
+        self.files.append(file)
+        if info.reference is not None:
+            if chunk.footer.num_rows:
+                yield FileProblem(chunk.path, f"has {chunk.footer.num_rows} rows, although it refers to an upload")
+            yield from self.uploads.problems(chunk.path, info, info.reference)
+        elif self.rows:
+            yield from self._rows(file)
+
+    def _rows(self, file: ManifestFile) -> Iterator[FileProblem]:
+        low, high = self.segment.range.start, self.segment.range.stop - 1
+        try:
+            for first, table in read_file(self.store, self.segment.name, file, file.first, file.end):
+                partitions = table.column("partition").to_numpy()
+                if partitions.min() < low or partitions.max() > high:
+                    yield FileProblem(
+                        file.path,
+                        f"has partitions {partitions.min()} to {partitions.max()} from offset {first} on, "
+                        f"{self.segment.name} has {low} to {high}",
+                    )
+        except (CorruptChunk, DataLost) as error:
+            yield FileProblem.of(error, file.path)
+
+    def _manifest(self) -> Iterator[FileProblem]:
+        path = paths.manifest(self.topic.name, self.topic.uid, self.segment.manifest)
+        try:
+            found = read_manifest(self.store, self.topic.name, self.topic.uid, self.segment.manifest)
+        except CorruptDocument as error:
+            yield FileProblem.of(error, path)
+            return
+        if found is None:
+            yield FileProblem(path, "is missing, although the index names it")
+            return
+        if found.version:
+            return  # its files replaced those of the chain
+        for listed, there in zip_longest(found.files, self.files):
+            if listed is None or there is None or _identity(listed) != _identity(there):
+                one = listed or there
+                yield FileProblem(path, f"lists another file than the chunk chain has at offset {one.first}")
+                return
+
+
+def _identity(file: ManifestFile) -> tuple[object, ...]:
+    return file.path, file.first, file.rows, file.bytes, file.etag, file.first_row

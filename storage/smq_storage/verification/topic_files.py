@@ -1,0 +1,84 @@
+"""Checks all files of a topic against layout and index, from the store alone: without leader and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smq_core.errors import CorruptDocument, UnknownTopic
+from smq_core.model.entities import Layout, Topic
+from smq_core.reading.segment_dag import is_removed
+from smq_storage.catalog import layouts, paths, sealed_index
+from smq_storage.catalog.sealed_index import Index
+from smq_storage.catalog.topics import read_current_topic, read_topic
+from smq_storage.object_store.store import Store
+from smq_storage.verification.columns import TopicColumns
+from smq_storage.verification.findings import FileProblem
+from smq_storage.verification.referenced_uploads import ReferencedUploads
+from smq_storage.verification.segment_files import ExpectedSegment, SegmentFiles
+
+
+class TopicFiles:
+    """The files of the topic with this full name. It may be written to meanwhile.
+
+    Only footers are read, with ``rows`` all messages. ``segments``, ``files`` and ``messages`` count what was checked.
+    """
+
+    def __init__(self, store: Store, name: str, *, rows: bool = False) -> None:
+        self._store = store
+        self._name = name
+        self._rows = rows
+        self.segments = self.files = self.messages = 0
+
+    def problems(self) -> Iterator[FileProblem]:
+        """One after the other, as they are found. Raises UnknownTopic, StoreUnavailable."""
+        topic = self._topic()
+        try:
+            # The layout first: a segment that leaves it in between is in the index.
+            found = layouts.read_layout(self._store, topic.name, topic.uid)
+            index = sealed_index.load(self._store, topic.name, topic.uid)
+        except CorruptDocument as error:
+            yield FileProblem.of(error, paths.topic_folder(topic.name, topic.uid))
+            return
+        layout = found[0] if found is not None else None
+        columns = TopicColumns(topic, layout)
+        uploads = ReferencedUploads(self._store, topic.uid, columns, rows=self._rows)
+        yield from _unknown_predecessors(topic, layout, index)
+        for segment in _expected(layout, index):
+            checked = SegmentFiles(self._store, topic, segment, columns, uploads, self._rows)
+            problems = list(checked.problems())
+            self.segments += 1
+            self.files += len(checked.files)
+            self.messages += sum(file.rows for file in checked.files)
+            if problems and not self._was_removed(topic, segment):
+                yield from problems
+
+    def _topic(self) -> Topic:
+        current = read_current_topic(self._store, self._name)
+        topic = read_topic(self._store, self._name, current.uid) if current is not None else None
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {self._name} in {self._store!r}", topic=self._name)
+        return topic
+
+    def _was_removed(self, topic: Topic, segment: ExpectedSegment) -> bool:
+        """Whether retention has removed the segment since the index was read."""
+        index = sealed_index.load(self._store, topic.name, topic.uid)
+        return segment.name not in {it.name for it in index.entries} and is_removed(segment.name, index.removed)
+
+
+def _expected(layout: Layout | None, index: Index) -> list[ExpectedSegment]:
+    sealed = [ExpectedSegment(it.name, it.range, it.schema_version, it.end, it.manifest) for it in index.entries]
+    names = {it.name for it in sealed}
+    living = [it for it in layout.segments if it.name not in names] if layout is not None else []
+    return [*sealed, *(ExpectedSegment(it.name, it.range, it.schema_version) for it in living)]
+
+
+def _unknown_predecessors(topic: Topic, layout: Layout | None, index: Index) -> Iterator[FileProblem]:
+    predecessors = {entry.name: entry.predecessors for entry in index.entries}
+    predecessors |= {segment.name: segment.predecessors for segment in layout.segments} if layout is not None else {}
+    for segment, names in predecessors.items():
+        for name in names:
+            if name not in predecessors and not is_removed(name, index.removed):
+                yield FileProblem(
+                    paths.index_folder(topic.name, topic.uid),
+                    f"lacks {name}, the predecessor of {segment}, so nobody finds its messages",
+                )
