@@ -15,11 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import smq
 from smq_proto.wire import PROTOCOL
 from smq_storage.process.seaweedfs import SeaweedProcess
+from support.data.message_ledger import read_back
 from support.processes.local_cluster import LocalCluster, manifest
 from support.processes.versions import (
     LEADER,
@@ -247,3 +249,30 @@ def disturb(mixed: MixedCluster, load: Load, *, mixes: bool = False) -> None:
     for request in (mixed.split, mixed.merge):
         request()
         load.clients.wait_for_acks()
+
+
+def test_references_wait_for_older_brokers(
+    versions: dict[str, SourceTree], seaweed: SeaweedProcess, prefix: str, tmp_path: Path
+) -> None:
+    """A broker that knows no references, or whose follower does not, takes none, and the producer learns why."""
+    if (versions[OTHER].root / "broker/smq_broker/references").exists():
+        pytest.skip("the other version knows references")
+    mixed = MixedCluster(tmp_path, seaweed, prefix, Deployment(OTHER, (THIS, OTHER, OTHER), ()), versions)
+    table = pa.table({"key": [b"k%d" % n for n in range(1000)], "value": [b"v%d" % n for n in range(1000)]})
+    with mixed.cluster as cluster, cluster.connect() as client:
+        client.admin().apply(manifest(TOPIC, segments={"min": 4, "max": 4}))
+        mixed.wait_until_stable("the topic was created")
+        with (
+            pytest.raises(smq.DeliveryTimeout, match="knows no references"),
+            client.producer(TOPIC, timeout=10.0) as refused,
+        ):
+            refused.write(table, by_reference=True).result()
+        for broker in BROKERS:
+            mixed.replace_broker(broker, THIS)
+        with client.producer(TOPIC) as producer:
+            receipt = producer.write(table, by_reference=True).result()
+        assert len(receipt) == 1000
+        mixed.replace_leader(THIS)
+        with client.consumer(TOPIC) as consumer:
+            values = [v for batch in read_back(consumer, 1000) for v in batch.table.column("value").to_pylist()]
+        assert sorted(values) == sorted(table.column("value").to_pylist())

@@ -169,8 +169,8 @@ MUTATIONS = (
         "time_out_without_a_cause",
         "A delivery that times out says why the last attempt failed, such as a broker that knows no references.",
         SENDER,
-        "self.last_failure = failure or self.last_failure",
-        "self.last_failure = None",
+        "self.last_failure = self.failure or failure or self.last_failure",
+        "self.last_failure = failure or self.failure",
         (f"{TEST_PUBLISHING}::test_a_timeout_says_that_a_broker_knows_no_references",),
     ),
     # ---- the log

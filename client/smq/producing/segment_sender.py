@@ -82,8 +82,9 @@ class SegmentSender:
                 if self.stream is stream:
                     self.stream = None
                     self.send_queue.stream_closed()
+                # What a reply said is why the stream ended; its end may be this process's own abort.
+                self.last_failure = self.failure or failure or self.last_failure
                 failure = failure or self.failure
-                self.last_failure = failure or self.last_failure
             self._schedule_retry(failure)
 
     def _wait_for_work(self) -> bool:

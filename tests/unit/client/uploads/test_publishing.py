@@ -136,7 +136,16 @@ def test_after_a_split_the_same_file_is_published_by_row_ranges(producer: Produc
     assert len(uploads(topic)) == 2, "nothing is uploaded twice"
 
 
-def test_a_timeout_says_that_a_broker_knows_no_references(producer: Producer, topic: TopicInMemory) -> None:
+def test_a_timeout_says_that_a_broker_knows_no_references(
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = DrivenStream.end
+
+    def end_with_error(self: DrivenStream, graceful: bool) -> smq.SmqError | None:
+        end(self, graceful)
+        return None if graceful else smq.Unavailable("the stream was removed")
+
+    monkeypatch.setattr(DrivenStream, "end", end_with_error)
     delivery = producer.write(keyed(10), by_reference=True)
     stream(0).opened()
     eventually(lambda: len(DrivenStream.opened_streams) > 1)
