@@ -19,6 +19,7 @@ from . import (
     large_values,
     manifests,
     operator,
+    publishes,
     references,
     schemas,
     storage,
@@ -36,6 +37,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "large_values": large_values.MUTATIONS,
     "schemas": schemas.MUTATIONS,
     "upload_credentials": upload_credentials.MUTATIONS,
+    "publishes": publishes.MUTATIONS,
     "client": client.MUTATIONS,
     "cli": cli.MUTATIONS,
 }

@@ -1,0 +1,55 @@
+"""Broken rules of atomic publishes: what is committed, what is kept, and how files are checked and copied."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+MODEL = "core/smq_core/model/atomic_publish.py"
+TEST_MODEL = "tests/unit/core/model/test_atomic_publish.py"
+FILES = "operator/smq_operator/publishing/files.py"
+KEPT = "operator/smq_operator/publishing/kept_files.py"
+RENEWAL = "storage/smq_storage/uploads/renewal.py"
+TEST_FILES = "tests/unit/operator/publishing/test_files.py"
+
+MUTATIONS = (
+    Mutation(
+        "commit_files_of_any_age",
+        "A file that brokers would reject for its age is not committed.",
+        FILES,
+        "    check_age(file.upload, filer_now - round(upload.modified.timestamp() * SECOND), max_age)",
+        "    pass",
+        (f"{TEST_FILES}::test_a_file_that_brokers_would_reject_is_not_committed",),
+    ),
+    Mutation(
+        "collect_the_files_of_an_unfinished_publish",
+        "The uploads of an unfinished publish are kept.",
+        KEPT,
+        "for file in app.unfinished.files}",
+        "for file in app.unfinished.files[:0]}",
+        (f"{TEST_FILES}::test_files_are_kept_until_the_publish_is_complete",),
+    ),
+    Mutation(
+        "copy_an_altered_file",
+        "A file that was altered after the commit is not copied.",
+        RENEWAL,
+        "    if found.etag != file.etag:\n",
+        "    if False:\n",
+        (f"{TEST_FILES}::test_a_file_that_was_altered_or_deleted_is_not_copied",),
+    ),
+    Mutation(
+        "forget_an_app_that_is_in_use",
+        "An app is forgotten only after it was idle for a long time.",
+        MODEL,
+        "now - it.active_at > APP_EXPIRY]",
+        "True]",
+        (f"{TEST_MODEL}::test_an_app_expires_only_when_its_place_is_needed",),
+    ),
+    Mutation(
+        "accept_a_file_twice",
+        "An upload is in a publish once.",
+        MODEL,
+        "if names.count(name) > 1",
+        "if names.count(name) > 2",
+        (f"{TEST_MODEL}::test_bad_input_changes_nothing",),
+    ),
+)
