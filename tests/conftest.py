@@ -11,9 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A slow machine fails no example.
-settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any speed")
+# A slow machine fails no example, and a run repeats the one before. New examples: SMQ_NEW_EXAMPLES=1 make test-quick
+settings.register_profile(
+    "repeatable",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="SMQ_NEW_EXAMPLES" not in os.environ,
+)
+settings.load_profile("repeatable")
 
 LEFT_OUT = pytest.StashKey[int]()
 OUTPUT = "needing_kubernetes"
