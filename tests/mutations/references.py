@@ -443,6 +443,14 @@ MUTATIONS = (
         (f"{TEST_VERIFICATION}::test_a_damaged_file_is_named_alone[a chunk was written again]",),
     ),
     Mutation(
+        "verify_with_the_columns_of_another_version",
+        "A segment whose schema version nothing has any more is compared with itself.",
+        "storage/smq_storage/verification/columns.py",
+        "self._first if version == 0 else None",
+        "self._first",
+        (f"{TEST_VERIFICATION}::test_a_segment_whose_schema_nothing_has_any_more_is_compared_with_itself",),
+    ),
+    Mutation(
         "verify_without_etags_of_uploads",
         "An upload is the file that its reference names.",
         UPLOADS,

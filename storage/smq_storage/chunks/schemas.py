@@ -72,6 +72,12 @@ def chunk_schema(columns: Sequence[Column] = ()) -> pa.Schema:
     return pa.schema(_fields(columns, appended=True))
 
 
+def without_append_time(schema: pa.Schema) -> pa.Schema:
+    """The ``message_schema`` that belongs to a ``chunk_schema``; the schema itself if it has no ``appended``."""
+    at = schema.get_field_index("appended")
+    return schema.remove(at) if at >= 0 else schema
+
+
 def _fields(columns: Sequence[Column], appended: bool) -> list[pa.Field]:
     body = (
         [pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in columns]

@@ -12,6 +12,6 @@ class TopicColumns:
         self._versions = {it.version: it.columns for it in layout.schemas} if layout is not None else {}
         self._first = topic.spec.schema
 
-    def of(self, version: int) -> Sequence[Column]:
-        """Those of that version; those of the spec if the layout does not have the version."""
-        return self._versions.get(version, self._first)
+    def of(self, version: int) -> Sequence[Column] | None:
+        """Those of that version. None if nothing has them any more: the layout drops versions of sealed segments."""
+        return self._versions.get(version, self._first if version == 0 else None)

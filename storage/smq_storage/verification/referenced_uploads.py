@@ -10,7 +10,6 @@ import pyarrow as pa
 from smq_core.errors import CorruptChunk, DataLost, ReferenceRejected
 from smq_core.model.entities import ChunkInfo
 from smq_core.model.reference import Reference
-from smq_storage.chunks.schemas import message_schema
 from smq_storage.object_store.store import ObjectMissing, Store
 from smq_storage.uploads.reference_rules import check_upload
 from smq_storage.uploads.upload_format import PARTITION, UploadFooter
@@ -20,22 +19,20 @@ from smq_storage.uploads.uploaded_files import (
     read_referenced_rows,
     read_upload_footer,
 )
-from smq_storage.verification.columns import TopicColumns
 from smq_storage.verification.findings import FileProblem
 
 
 class ReferencedUploads:
     """``rows``: whether the rows are read, too. May raise StoreUnavailable."""
 
-    def __init__(self, store: Store, topic_uid: str, columns: TopicColumns, *, rows: bool) -> None:
+    def __init__(self, store: Store, topic_uid: str, *, rows: bool) -> None:
         self._store = store
         self._topic_uid = topic_uid
-        self._columns = columns
         self._rows = rows
         self._known: dict[str, StoredUpload | FileProblem] = {}
 
-    def problems(self, path: str, info: ChunkInfo, reference: Reference) -> Iterator[FileProblem]:
-        """What is wrong with the upload that the chunk at ``path`` refers to."""
+    def problems(self, path: str, info: ChunkInfo, reference: Reference, schema: pa.Schema) -> Iterator[FileProblem]:
+        """What is wrong with the upload that the chunk at ``path`` refers to. It should have these columns."""
         try:
             referenced = ReferencedRows.of_chunk(self._topic_uid, info)
         except CorruptChunk as error:
@@ -51,7 +48,7 @@ class ReferencedUploads:
                 referenced.path, f"was altered: its etag is {found.etag}, not {reference.etag}; {_needed_by(info)}"
             )
         else:
-            yield from self._fitting(referenced, reference, found)
+            yield from self._fitting(referenced, reference, found, schema)
 
     def _read(self, path: str) -> StoredUpload | FileProblem:
         try:
@@ -61,8 +58,9 @@ class ReferencedUploads:
         except CorruptChunk as error:
             return FileProblem.of(error, path)
 
-    def _fitting(self, referenced: ReferencedRows, reference: Reference, found: StoredUpload) -> Iterator[FileProblem]:
-        schema = message_schema(self._columns.of(reference.schema_version))
+    def _fitting(
+        self, referenced: ReferencedRows, reference: Reference, found: StoredUpload, schema: pa.Schema
+    ) -> Iterator[FileProblem]:
         try:
             check_upload(reference, found.parsed, found.size, self._topic_uid, schema)
             if self._rows:

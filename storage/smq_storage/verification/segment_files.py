@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+import pyarrow as pa
+
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
 from smq_core.model.entities import Topic
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.segment_manifest import ManifestFile
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
-from smq_storage.chunks.schemas import chunk_schema
+from smq_storage.chunks.schemas import chunk_schema, without_append_time
 from smq_storage.object_store.store import Store
 from smq_storage.tables.file_statistics import manifest_file
 from smq_storage.tables.manifests import read_manifest
@@ -44,6 +46,7 @@ class SegmentFiles:
     uploads: ReferencedUploads
     rows: bool
     files: list[ManifestFile] = field(default_factory=list)
+    _schema: pa.Schema | None = field(default=None, init=False)
 
     def problems(self) -> Iterator[FileProblem]:
         """In the order of the offsets. May raise StoreUnavailable."""
@@ -72,8 +75,8 @@ class SegmentFiles:
             return
         if info.rows <= 0:
             raise CorruptChunk("it has no rows, but does not seal the segment", path=chunk.path)
-        expected = chunk_schema(self.columns.of(self.segment.schema_version))
         found = chunk.footer.schema.to_arrow_schema()
+        expected = self._expected_schema(found)
         if found.names != expected.names or found.types != expected.types:
             yield FileProblem(chunk.path, f"has the columns {found.names}, expected {expected.names} with their types")
         file = manifest_file(chunk, None)
@@ -81,9 +84,16 @@ class SegmentFiles:
         if info.reference is not None:
             if chunk.footer.num_rows:
                 yield FileProblem(chunk.path, f"has {chunk.footer.num_rows} rows, although it refers to an upload")
-            yield from self.uploads.problems(chunk.path, info, info.reference)
+            yield from self.uploads.problems(chunk.path, info, info.reference, without_append_time(expected))
         elif self.rows:
             yield from self._rows(file)
+
+    def _expected_schema(self, found: pa.Schema) -> pa.Schema:
+        """That of the segment's version; if nothing has it any more, that of the segment's first chunk."""
+        if self._schema is None:
+            columns = self.columns.of(self.segment.schema_version)
+            self._schema = found if columns is None else chunk_schema(columns)
+        return self._schema
 
     def _rows(self, file: ManifestFile) -> Iterator[FileProblem]:
         low, high = self.segment.range.start, self.segment.range.stop - 1

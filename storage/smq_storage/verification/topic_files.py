@@ -41,7 +41,7 @@ class TopicFiles:
             return
         layout = found[0] if found is not None else None
         columns = TopicColumns(topic, layout)
-        uploads = ReferencedUploads(self._store, topic.uid, columns, rows=self._rows)
+        uploads = ReferencedUploads(self._store, topic.uid, rows=self._rows)
         yield from _unknown_predecessors(topic, layout, index)
         for segment in _expected(layout, index):
             checked = SegmentFiles(self._store, topic, segment, columns, uploads, self._rows)

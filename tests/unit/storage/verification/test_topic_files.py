@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from smq_core.errors import UnknownTopic
-from smq_core.model.entities import ChunkInfo, RemovedSegment, Topic
+from smq_core.model.entities import ChunkInfo, Column, RemovedSegment, Topic, TopicSchema
 from smq_core.model.keyspace import KeyRange
-from smq_storage.catalog import paths, sealed_index
+from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.sealed_index import IndexPage
+from smq_storage.catalog.topics import put_topic
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import encode_chunk
-from smq_storage.chunks.schemas import chunk_schema
+from smq_storage.chunks.schemas import chunk_schema, without_append_time
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import from_json, to_json
 from smq_storage.object_store.store import Store, open_store
@@ -227,6 +228,32 @@ def test_a_segment_that_retention_removes_meanwhile_is_no_problem(
 
     monkeypatch.setattr(sealed_index, "load", remove_after_the_first_load)
     assert stored.problems() == []
+
+
+def prune_schemas(stored: StoredTopic) -> None:
+    """All segments have version 1 of the schema, but only the columns of the versions 0 and 2 are known."""
+    topic = stored.topic
+    put_topic(stored.store, replace(topic, spec=replace(topic.spec, schema=(Column("first", "int32"),))))
+    stored.change_index(lambda page: replace(page, entries=tuple(replace(it, schema_version=1) for it in page.entries)))
+    found = layouts.read_layout(stored.store, topic.name, topic.uid)
+    assert found is not None
+    segments = tuple(replace(it, schema_version=1) for it in found[0].segments)
+    pruned = replace(found[0], segments=segments, schemas=(TopicSchema(2, (Column("third", "int64"),)),))
+    layouts.put_layout(stored.store, pruned, found[1])
+
+
+def test_a_segment_whose_schema_nothing_has_any_more_is_compared_with_itself(stored: StoredTopic) -> None:
+    prune_schemas(stored)
+    assert stored.problems() == [], "no chunk is compared with the columns of another version"
+    path = stored.chunk(SEALED, ROWS)
+    other = chunk_schema((Column("first", "int32"),))
+    info = stored.chain(SEALED).info(ROWS)
+    assert info is not None
+    batch = pa.RecordBatch.from_pylist(
+        [{"partition": 1, "timestamp": 0, "first": 1}] * ROWS, without_append_time(other)
+    )
+    stored.store.put(path, encode_chunk([(batch, 1)], info, other))
+    assert (path, "has the columns") in [(path, what[:15]) for path, what in stored.problems()]
 
 
 def test_an_unknown_topic(stored: StoredTopic) -> None:
