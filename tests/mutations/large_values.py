@@ -6,6 +6,7 @@ from .mutation import Mutation
 
 SENDER = "client/smq/producing/segment_sender.py"
 ENGINE = "client/smq/producing/engine.py"
+MONITOR = "client/smq/producing/producer_monitor.py"
 PRODUCER = "client/smq/producer.py"
 BUILDER = "client/smq/producing/batch_builder.py"
 UPLOADER = "client/smq/producing/uploads/large_values.py"
@@ -78,6 +79,22 @@ MUTATIONS = (
         "        self._engine.reserve(size, self._timeout)\n        one = ",
         "        self._engine.reserve(0, self._timeout)\n        one = ",
         (f"{TEST_PRODUCER}::test_the_bytes_of_uploads_are_in_flight",),
+    ),
+    Mutation(
+        "forget_the_bytes_of_an_upload_at_the_timeout",
+        "A message that timed out takes its bytes of the budget until its upload ends.",
+        MONITOR,
+        "if large is not None and not large.uploaded:\n                    large.reserved",
+        "if False:\n                    large.reserved",
+        (f"{TEST_PRODUCER}::test_a_message_that_timed_out_takes_its_budget_until_its_upload_ends",),
+    ),
+    Mutation(
+        "upload_after_the_deadline",
+        "A value that waited until its deadline is not uploaded.",
+        UPLOADER,
+        "if time.monotonic() + backoff.seconds >= deadline or ",
+        "if ",
+        (f"{TEST_PRODUCER}::test_a_value_that_waited_until_its_deadline_is_not_uploaded",),
     ),
     Mutation(
         "let_a_large_value_overtake",

@@ -180,6 +180,8 @@ class ProducerEngine:
         callbacks: Callbacks = []
         with self.lock:
             large_value.uploaded, large_value.error = error is None, error
+            self._budget.release(large_value.reserved)
+            large_value.reserved = 0
             if error is not None:
                 for send_queue in self.send_queues.send_queues.values():
                     failed = [it for it in send_queue.queue if _large_value_of(it) is large_value]

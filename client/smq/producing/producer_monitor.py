@@ -87,7 +87,11 @@ class ProducerMonitor:
                 if now - sub_batch.created_at < self._timeout:
                     break
                 send_queue.queue.popleft()
-                self._budget.release(sub_batch.cost)
+                large = sub_batch.large_value
+                if large is not None and not large.uploaded:
+                    large.reserved = sub_batch.cost  # the upload still has the bytes
+                else:
+                    self._budget.release(sub_batch.cost)
                 callbacks += self._time_out(sub_batch, cause)
         return callbacks
 

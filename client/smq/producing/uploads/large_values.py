@@ -36,11 +36,15 @@ class ValueStore(Protocol):
 
 @dataclass(eq=False, slots=True)
 class PendingLargeValue:
-    """A value on its way to the filer. The engine's lock guards ``uploaded`` and ``error``."""
+    """A value on its way to the filer. The engine's lock guards the fields that change.
+
+    ``reserved`` are the bytes that a message that timed out takes of the budget until the upload has ended.
+    """
 
     value: LargeValue
     uploaded: bool = False
     error: SmqError | None = None
+    reserved: int = 0
 
 
 class LargeValueUploader:
@@ -103,7 +107,14 @@ class LargeValueUploader:
     def _upload(self, path: str, value: bytes, deadline: float) -> None:
         """Raises StoreUnavailable, StoreDenied."""
         backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        cause = "It waited for the uploads of other values."
         while True:
+            if time.monotonic() + backoff.seconds >= deadline or self._closing.wait(backoff.seconds):
+                raise StoreUnavailable(
+                    f"a value of {len(value)} bytes could not be uploaded to {path} within {self._timeout} s, so "
+                    f"its message is not in the log: send it again. {cause}",
+                    path=path,
+                )
             try:
                 self._opened_store().put_new(path, value)
                 return
@@ -117,14 +128,8 @@ class LargeValueUploader:
                 ) from None
             except StoreUnavailable as error:
                 backoff.increase()
-                if self._closing.is_set() or time.monotonic() + backoff.seconds > deadline:
-                    raise StoreUnavailable(
-                        f"a value of {len(value)} bytes could not be uploaded to {path} within {self._timeout} s, so "
-                        f"its message is not in the log: send it again. {error.message}",
-                        path=path,
-                    ) from None
-                log.info("the upload of %s is repeated: %s", path, error)
-            self._closing.wait(backoff.seconds)
+                cause = error.message
+                log.info("the upload of %s failed: %s", path, cause)
 
     def _opened_store(self) -> ValueStore:
         with self._lock:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,8 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from smq.delivery import Delivery, Receipt
 from smq.producer import MAX_LARGE_VALUE_BYTES, MIN_INLINE_BYTES, Producer
 from smq.producing.uploads import large_values
+from smq.producing.uploads.large_values import LargeValueUploader
 from smq_core.errors import (
     DeliveryTimeout,
     InvalidRequest,
@@ -76,6 +80,27 @@ def opened_stream(number: int = 0) -> DrivenStream:
     found = stream(number)
     found.opened(references=True)
     return found
+
+
+def expire(producer: Producer, now: float) -> None:
+    """What the monitor does at that time."""
+    with producer._engine.lock:
+        callbacks = producer._engine._monitor.expire(now)
+    for call in callbacks:
+        call()
+
+
+def time_out(producer: Producer, topic: Topic) -> Delivery[Receipt]:
+    """A message that times out while its value is uploaded."""
+    delivery = producer.send(BIG)
+    eventually(lambda: topic.gated.attempts)
+
+    def has_timed_out() -> bool:
+        expire(producer, time.monotonic() + HANG_GUARD + 1)
+        return delivery.done()
+
+    eventually(has_timed_out)
+    return delivery
 
 
 def sent(topic: Topic, driven: DrivenStream) -> list[bytes | None]:
@@ -191,16 +216,33 @@ def test_an_upload_is_given_up_before_the_delivery_times_out(topic: Topic, monke
         producer.send(BIG).result(HANG_GUARD)
 
 
-def test_an_upload_that_hangs_times_out(topic: Topic) -> None:
-    with producer_of(topic, timeout=0.1, max_inline_bytes=MIN_INLINE_BYTES) as producer:
-        with pytest.raises(DeliveryTimeout, match=r"value of 65537 bytes could not be uploaded.* is not in the log"):
-            producer.send(BIG).result(HANG_GUARD)
-        assert producer._engine.in_flight == 0
-        topic.gated.gate.set()
-        driven = opened_stream()
-        producer.send(b"after")
-        eventually(lambda: driven.written or producer._engine.in_flight == 0)
-        assert not driven.batches or sent(topic, driven) == [b"after"], "the large value is not sent any more"
+def test_an_upload_that_hangs_times_out(producer: Producer, topic: Topic) -> None:
+    delivery = time_out(producer, topic)
+    with pytest.raises(DeliveryTimeout, match=r"value of 65537 bytes could not be uploaded.* is not in the log"):
+        delivery.result(0)
+    driven = opened_stream()
+    topic.gated.gate.set()
+    eventually(lambda: producer._engine.in_flight == 0)
+    producer.send(b"after")
+    eventually(lambda: driven.written)
+    assert sent(topic, driven) == [b"after"], "the large value is not sent any more"
+
+
+def test_a_value_that_waited_until_its_deadline_is_not_uploaded(topic: Topic) -> None:
+    errors: queue.SimpleQueue[object] = queue.SimpleQueue()
+    uploader = LargeValueUploader("uid", "p", 0, 60.0, lambda: topic.gated, lambda _, error: errors.put(error))
+    uploader.start(uploader.prepare(BIG), BIG, time.monotonic() - 60.0)
+    error = errors.get(timeout=HANG_GUARD)
+    assert isinstance(error, StoreUnavailable) and "is not in the log" in error.message
+    assert not topic.gated.attempts
+    uploader.close()
+
+
+def test_a_message_that_timed_out_takes_its_budget_until_its_upload_ends(producer: Producer, topic: Topic) -> None:
+    time_out(producer, topic)
+    assert producer._engine.in_flight > len(BIG)
+    topic.gated.gate.set()
+    eventually(lambda: producer._engine.in_flight == 0)
 
 
 def test_the_bytes_of_uploads_are_in_flight(producer: Producer, topic: Topic) -> None:
