@@ -89,6 +89,14 @@ MUTATIONS = (
         (f"{TEST_PRODUCER}::test_a_message_that_timed_out_takes_its_budget_until_its_upload_ends",),
     ),
     Mutation(
+        "wake_no_sender_after_a_timeout",
+        "What waits behind a message that timed out is sent.",
+        MONITOR,
+        "                dropped = True\n",
+        "",
+        (f"{TEST_PRODUCER}::test_what_waits_behind_a_message_that_times_out_is_sent",),
+    ),
+    Mutation(
         "upload_after_the_deadline",
         "A value that waited until its deadline is not uploaded.",
         UPLOADER,

@@ -71,6 +71,7 @@ class ProducerMonitor:
         ``now`` is in monotonic seconds. The caller holds the lock.
         """
         callbacks: Callbacks = []
+        dropped = False
         for send_queue in self._send_queues.values():
             sender = self._senders.get(send_queue.segment.name)
             cause = sender.last_failure if sender is not None else None
@@ -93,6 +94,10 @@ class ProducerMonitor:
                 else:
                     self._budget.release(sub_batch.cost)
                 callbacks += self._time_out(sub_batch, cause)
+                dropped = True
+        if dropped:
+            for sender in self._senders.values():
+                sender.wake.notify_all()  # what was dropped may have held back what is behind it
         return callbacks
 
     def _time_out(self, sub_batch: SubBatch, cause: SmqError | None) -> Callbacks:

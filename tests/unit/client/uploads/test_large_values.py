@@ -48,7 +48,7 @@ class GatedStore:
 
     def put_new(self, path: str, data: bytes) -> str:
         self.attempts.append(path)
-        assert self.gate.wait(HANG_GUARD)
+        assert self.gate.wait(2 * HANG_GUARD)  # so that a test fails before
         if self.errors:
             raise self.errors.pop(0)
         return self._topic.files.put_new(path, data)
@@ -243,6 +243,23 @@ def test_a_message_that_timed_out_takes_its_budget_until_its_upload_ends(produce
     assert producer._engine.in_flight > len(BIG)
     topic.gated.gate.set()
     eventually(lambda: producer._engine.in_flight == 0)
+
+
+def test_what_waits_behind_a_message_that_times_out_is_sent(producer: Producer, topic: Topic) -> None:
+    producer.send(BIG, key=KEY)
+    producer.send(b"after", key=KEY)
+    driven = opened_stream()
+    sender: Any = producer._engine._senders[driven.segment.name]
+
+    def waits() -> bool:
+        with producer._engine.lock:
+            return len(sender.send_queue.queue) == 2 and bool(sender.wake._waiters)
+
+    eventually(waits)
+    large = sender.send_queue.queue[0]
+    expire(producer, large.created_at + HANG_GUARD)
+    eventually(lambda: driven.written == [0])
+    assert sent(topic, driven) == [b"after"]
 
 
 def test_the_bytes_of_uploads_are_in_flight(producer: Producer, topic: Topic) -> None:
