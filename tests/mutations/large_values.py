@@ -223,6 +223,14 @@ MUTATIONS = (
         (f"{TEST_COLLECTION}::test_large_values_stay_as_long_as_their_segment_and_go_with_it[False]",),
     ),
     Mutation(
+        "take_a_chain_with_a_gap_for_a_whole_one",
+        "Nothing is deleted while a sealed segment lacks a chunk.",
+        COLLECTION,
+        "if segment in sealed and not is_sealed:",
+        "if False:",
+        (f"{TEST_COLLECTION}::test_a_chain_with_a_gap_deletes_nothing",),
+    ),
+    Mutation(
         "collect_values_that_manifests_name",
         "A value that a manifest names stays.",
         COLLECTION,

@@ -13,8 +13,8 @@ A reference that was acked is in the chain a moment later, unless its segment wa
 a journal has it, perhaps for days. So nothing is deleted while a segment is being sealed.
 
 Chunks are found by a segment's manifest, or by walking its chain from offset 0, never by a listing. A walk takes a GET
-for each chunk, so all this is done only if there is an old upload. A chunk that cannot be read stops it, and nothing is
-deleted.
+for each chunk, so all this is done only if there is an old upload. A chunk that cannot be read or that a sealed segment
+lacks stops it, and nothing is deleted.
 
 The uploads of a deleted topic are deleted with its data (``deleted_topics.py``).
 """
@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
+from smq_core.errors import CorruptChunk
 from smq_core.model.entities import Phase, Topic
 from smq_operator.cleanup.orphaned_files import delete_if_older
 from smq_operator.cleanup.retention import read_consistent
@@ -61,24 +62,33 @@ def collect_unreferenced_uploads(
     # A reader may still be reading removed segments.
     segments |= {segment.name: segment.manifest for segment in known.index.pending_deletion}
     segments |= {entry.name: entry.manifest for entry in known.index.entries}
-    kept |= referenced(store, topic, segments)
+    kept |= referenced(store, topic, segments, sealed={entry.name for entry in known.index.entries})
     return sum(delete_if_older(store, path, before) for path in old if paths.upload_name(path) not in kept)
 
 
-def referenced(store: Store, topic: Topic, segments: Mapping[str, str]) -> set[str]:
-    """The names of the uploads that these segments refer to. ``segments``: the name of each one's manifest, or ""."""
+def referenced(store: Store, topic: Topic, segments: Mapping[str, str], sealed: Collection[str] = ()) -> set[str]:
+    """The names of the uploads that these segments refer to. ``segments``: the name of each one's manifest, or "".
+
+    Raises CorruptChunk if the chain of a ``sealed`` segment ends before its seal chunk: the chunks behind the gap may
+    name others.
+    """
     found: set[str] = set()
     uploads = paths.uploads_folder(topic.uid)
     for segment, name in sorted(segments.items()):
         manifest = find_manifest(store, topic.name, topic.uid, name)
         if manifest is None:
             chain = ChunkChain(store, topic.name, topic.uid, segment)
+            end, is_sealed = 0, False
             for info in chain.walk():
+                end, is_sealed = info.end, info.sealed
                 if info.upload is not None:
                     found.add(info.upload)
                 if info.reference is not None:
                     found.add(info.reference.upload)
                 found.update(info.large_values)
+            if segment in sealed and not is_sealed:
+                path = chain.path(end)
+                raise CorruptChunk(f"{path} is missing, although {segment} is sealed: no upload is deleted", path=path)
         else:
             found |= {paths.upload_name(it.path) for it in manifest.files if it.path.startswith(f"{uploads}/")}
             found.update(name for it in manifest.files for name in it.large_values)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from smq_core.errors import CorruptChunk
 from smq_core.model.entities import ChunkInfo, RemovedSegment, SealedSegment, Topic
 from smq_core.model.reference import Reference
 from smq_operator.cleanup.deleted_topics import delete_topic
@@ -217,6 +218,19 @@ def test_large_values_stay_as_long_as_their_segment_and_go_with_it(store: Store,
     with pytest.raises(ObjectMissing):
         store.head(large)
     assert not leftover_files(store, topic)
+
+
+@pytest.mark.parametrize("missing", range(0, CHUNKS * ROWS + 1, ROWS))
+def test_a_chain_with_a_gap_deletes_nothing(store: Store, missing: int) -> None:
+    topic = make_topic(store, 2)
+    large = paths.large_value(topic.uid, "p-0-a.value")
+    store.put(large, b"large")
+    write_with_large_value(store, topic, segment_name(0), (CHUNKS - 1) * ROWS, "p-0-a.value")
+    gap = paths.chunk(topic.name, topic.uid, segment_name(0), missing)
+    store.delete(gap)
+    with pytest.raises(CorruptChunk, match=gap):
+        collect_unreferenced_uploads(store, topic, NOW)
+    assert store.head(large)
 
 
 @pytest.mark.parametrize("with_manifest", [False, True])
