@@ -190,6 +190,14 @@ MUTATIONS = (
     ),
     # ---- readers
     Mutation(
+        "confuse_hidden_items_with_headers",
+        "What a null list hides is no header, and does not move the others.",
+        FORMAT,
+        "chunk.values.slice(first, stop - first)",
+        "chunk.flatten()",
+        (f"{TEST_FORMAT}::test_items_that_null_lists_hide_are_no_headers",),
+    ),
+    Mutation(
         "return_altered_values",
         "A value that is not what the producer wrote is lost.",
         FORMAT,

@@ -80,9 +80,9 @@ def read_large_value(store: Store, topic_uid: str, large: LargeValue, segment: s
     return value
 
 
-def without_reserved_header(headers: list[dict[str, object]] | None) -> list[dict[str, object]] | None:
+def without_reserved_header(headers: list[dict[str, object] | None] | None) -> list[dict[str, object] | None] | None:
     """The headers of a row as its program sent them."""
-    return [header for header in headers or () if header["key"] != HEADER] or None
+    return [header for header in headers or () if header is None or header["key"] != HEADER] or None
 
 
 def _rows_with_reserved_header(headers: pa.Array | pa.ChunkedArray) -> list[int]:
@@ -92,16 +92,20 @@ def _rows_with_reserved_header(headers: pa.Array | pa.ChunkedArray) -> list[int]
 
     rows, at = set[int](), 0
     for chunk in headers.chunks if isinstance(headers, pa.ChunkedArray) else [headers]:
-        # flatten() leaves out what a slice does not show.
-        reserved = pc.equal(chunk.flatten().field("key"), HEADER)
+        # As list_parent_indices, and unlike flatten(), this has what a null list hides, and not what a slice does.
+        first, stop = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
+        reserved = pc.equal(chunk.values.slice(first, stop - first).field("key"), HEADER)
         if pc.any(reserved).as_py():
-            rows.update(at + row for row in pc.list_parent_indices(chunk).filter(reserved).to_pylist())
+            parents = pc.list_parent_indices(chunk).filter(reserved).to_pylist()
+            rows.update(at + row for row in parents if chunk[row].is_valid)
         at += len(chunk)
     return sorted(rows)
 
 
-def _parse(headers: list[dict[str, object]] | None) -> LargeValue | None:
+def _parse(headers: list[dict[str, object] | None] | None) -> LargeValue | None:
     for header in headers or ():
+        if header is None:
+            continue
         text = header["value"]
         if header["key"] == HEADER and isinstance(text, bytes):
             try:

@@ -13,6 +13,7 @@ from smq_storage.uploads.large_values import (
     find_large_values,
     has_reserved_header,
     read_large_value,
+    without_reserved_header,
 )
 
 LARGE = LargeValue.of("p-0-1.value", b"large")
@@ -66,6 +67,33 @@ def test_a_column_with_the_reserved_header_is_noticed() -> None:
     assert has_reserved_header(MIXED.column("headers").slice(9).combine_chunks())
     assert not has_reserved_header(MIXED.column("headers").slice(7, 2))
     assert not has_reserved_header(pa.nulls(3, chunk_schema().field("headers").type))
+
+
+def hiding_table() -> pa.Table:
+    """Rows 0 and 2 have the headers of ``LARGE``; the lists of rows 1 and 3 are null, but have items all the same."""
+    items = pa.array([dict(zip(("key", "value"), CHECK, strict=True))] * 5, HEADERS.value_type)
+    headers = pa.ListArray.from_arrays(
+        pa.array([0, 1, 3, 4, 5], pa.int32()), items, type=HEADERS, mask=pa.array([False, True, False, True])
+    )
+    return pa.table({"value": pa.nulls(4, pa.binary()), "headers": headers})
+
+
+@pytest.mark.parametrize("start", range(5))
+def test_items_that_null_lists_hide_are_no_headers(start: int) -> None:
+    sliced = hiding_table().slice(start)
+    assert list(find_large_values(sliced)) == [row - start for row in (0, 2) if row >= start]
+    assert not has_reserved_header(hiding_table().column("headers").slice(3))
+
+
+def test_null_headers_are_none() -> None:
+    items = pa.array([{"key": "a", "value": b""}, dict(zip(("key", "value"), CHECK, strict=True))], HEADERS.value_type)
+    nulled = pa.StructArray.from_arrays(
+        [items.field(0), items.field(1)], fields=list(HEADERS.value_type), mask=pa.array([True, False])
+    )
+    headers = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), nulled, type=HEADERS)
+    row = headers[0].as_py()
+    assert find_large_values(pa.table({"value": pa.nulls(1, pa.binary()), "headers": headers})) == {0: LARGE}
+    assert without_reserved_header(row) == [None]
 
 
 @pytest.fixture
