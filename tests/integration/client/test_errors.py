@@ -37,7 +37,7 @@ def test_what_a_topic_without_a_schema_does_not_take(cluster: LocalCluster, clie
         with pytest.raises(smq.InvalidRequest, match="encode"):
             producer.send(b"x", key="text")  # type: ignore[arg-type]
         with pytest.raises(smq.MessageTooLarge, match="limit"):
-            producer.send(bytes(17 << 20))
+            producer.send(b"x", key=bytes(17 << 20))
         with pytest.raises(smq.MessageTooLarge, match="limit"):
             producer.write(pa.table({"value": [bytes(17 << 20)]}))
         with pytest.raises(smq.SchemaMismatch, match="dep_delay") as refused:

@@ -103,6 +103,7 @@ class Readers:
             start="earliest",
             on_loss="fail",
             schema=schema,
+            large_values="eager",
             auto_commit=False,
             max_bytes=1,
             prefetch_bytes=1 << 20,
