@@ -52,8 +52,8 @@ MUTATIONS = (
         "send_large_values_to_former_releases",
         "A broker that would forget the names gets no message with a large value.",
         SENDER,
-        "(large is not None or isinstance(sub_batch.batch, UploadedRows))",
-        "isinstance(sub_batch.batch, UploadedRows)",
+        "is_new = sub_batch.large_value is not None or isinstance(sub_batch.batch, UploadedRows)",
+        "is_new = isinstance(sub_batch.batch, UploadedRows)",
         (f"{TEST_PRODUCER}::test_a_broker_of_a_former_release_never_gets_it",),
     ),
     Mutation(

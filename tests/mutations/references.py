@@ -128,9 +128,25 @@ MUTATIONS = (
         "send_references_to_any_broker",
         "A broker that has not said that it takes references gets none.",
         SENDER,
-        "if not stream.takes_references and (large is not None or isinstance(sub_batch.batch, UploadedRows)):",
-        "if False:",
+        "return stream.takes_references or not is_new",
+        "return True",
         (f"{TEST_PUBLISHING}::test_a_broker_that_knows_no_references_gets_none",),
+    ),
+    Mutation(
+        "resend_references_to_any_broker",
+        "A reference that a broker got before is not sent to one of an older release.",
+        SENDER,
+        "                if not _takes(stream, sub_batch):\n",
+        "                if False:\n",
+        (f"{TEST_PUBLISHING}::test_a_reference_is_not_sent_again_to_an_older_broker",),
+    ),
+    Mutation(
+        "block_a_segment_by_what_its_broker_does_not_know",
+        "A reference that no broker of the segment knows times out, and what is behind it is sent.",
+        SENDER,
+        "return _takes(stream, sub_batch) and self._fits(sub_batch)",
+        "return self._fits(sub_batch)",
+        (f"{TEST_PUBLISHING}::test_a_reference_that_was_never_sent_does_not_block_its_segment",),
     ),
     # ---- files that are copied
     Mutation(

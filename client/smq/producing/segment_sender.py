@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -121,21 +122,21 @@ class SegmentSender:
                     may_send_now = may_send_now or (
                         not self.send_queue.idle and self._producer.may_send(self.send_queue)
                     )
-                    sent = self.send_queue.next_to_send(self._fits) if may_send_now else None
+                    fits_now = partial(self._fits_stream, stream)
+                    sent = self.send_queue.next_to_send(fits_now) if may_send_now else None
                     if sent is not None:
                         break
+                    if may_send_now and self._needs_newer_broker(stream):
+                        self.failure = _old_broker(stream.segment)
+                        return False
                     self.wake.wait()
-            sub_batch = sent.sub_batch
-            assert isinstance(sub_batch, SubBatch)
+                sub_batch = sent.sub_batch
+                assert isinstance(sub_batch, SubBatch)
+                if not _takes(stream, sub_batch):
+                    self.failure = _old_broker(stream.segment)  # it was sent to another broker before
+                    return False
             try:
                 large = sub_batch.large_value
-                if not stream.takes_references and (large is not None or isinstance(sub_batch.batch, UploadedRows)):
-                    with self._producer.lock:
-                        self.failure = Unavailable(
-                            f"the broker of {stream.segment.name} runs a version that knows neither references nor "
-                            "large values: upgrade it"
-                        )
-                    return False
                 if isinstance(sub_batch.batch, UploadedRows):
                     stream.write_reference(sent.sequence, sub_batch.batch.reference(), sent.rejections)
                 else:
@@ -144,6 +145,20 @@ class SegmentSender:
             except (pa.ArrowException, OSError) as error:
                 log.debug("write to %s failed: %s", stream.segment.name, error)
                 return False
+
+    def _needs_newer_broker(self, stream: SegmentStream) -> bool:
+        """Whether only the broker's release keeps the queue from being sent. Everything before it was acked.
+
+        What was not sent stays in the queue, so it can time out without blocking what is behind it.
+        """
+        waiting = self.send_queue
+        if waiting.state is not SendQueueState.STREAMING or waiting.in_flight or not waiting.queue:
+            return False
+        return self._fits(waiting.queue[0]) and not self._fits_stream(stream, waiting.queue[0])
+
+    def _fits_stream(self, stream: SegmentStream, sub_batch: object) -> bool:
+        assert isinstance(sub_batch, SubBatch)
+        return _takes(stream, sub_batch) and self._fits(sub_batch)
 
     def _fits(self, sub_batch: object) -> bool:
         assert isinstance(sub_batch, SubBatch)
@@ -176,3 +191,15 @@ class SegmentSender:
         self.acked_at = now
         self.last_failure = None
         self._backoff.reset()
+
+
+def _takes(stream: SegmentStream, sub_batch: SubBatch) -> bool:
+    """Whether the primary knows what this is. It has said so in its first reply."""
+    is_new = sub_batch.large_value is not None or isinstance(sub_batch.batch, UploadedRows)
+    return stream.takes_references or not is_new
+
+
+def _old_broker(segment: Segment) -> Unavailable:
+    return Unavailable(
+        f"the broker of {segment.name} runs a version that knows neither references nor large values: upgrade it"
+    )

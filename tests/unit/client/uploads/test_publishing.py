@@ -166,6 +166,42 @@ def test_a_broker_that_knows_no_references_gets_none(producer: Producer, topic: 
     eventually(lambda: len(stream(1).references) == 1)
 
 
+def test_a_reference_is_not_sent_again_to_an_older_broker(producer: Producer, topic: TopicInMemory) -> None:
+    producer.write(keyed(10), by_reference=True)
+    stream(0).opened(references=True)
+    eventually(lambda: len(stream(0).references) == 1)
+    stream(0).break_off()
+    stream(1).opened()
+    assert stream(1).ended.wait(HANG_GUARD)
+    assert stream(1).references == []
+    stream(2).opened(references=True)
+    eventually(lambda: stream(2).written == [0])
+
+
+def test_a_reference_that_was_never_sent_does_not_block_its_segment(producer: Producer, topic: TopicInMemory) -> None:
+    before = producer.send(b"before", key=b"k1")
+    delivery = producer.write(keyed(10), by_reference=True)
+    first = stream(0)
+    first.opened()
+    eventually(lambda: first.written == [0])
+    assert not first.ended.is_set(), "a stream that waits for acks goes on"
+    first.ack(0, 0)
+    assert before.result(HANG_GUARD).offset == 0
+    assert first.ended.wait(HANG_GUARD)
+    stream(1)  # now and then it tries again, because the broker may have been upgraded
+    with producer._engine.lock:
+        callbacks = producer._engine._monitor.expire(time.monotonic() + HANG_GUARD + 1)
+    run_callbacks(callbacks)
+    with pytest.raises(smq.DeliveryTimeout, match="upgrade it"):
+        delivery.result(HANG_GUARD)
+    after = producer.send(b"after", key=b"k1")
+    stream(1).opened(references=True, last_sequence=0)
+    eventually(lambda: stream(1).written == [1])
+    assert stream(1).references == [], "its delivery has failed, so it is not published any more"
+    stream(1).ack(1, 1)
+    assert after.result(HANG_GUARD).offset == 1
+
+
 class FlakyStore:
     """Answers the first PUTs with these errors, although the first one of them has happened."""
 
