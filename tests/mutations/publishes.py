@@ -9,6 +9,8 @@ TEST_MODEL = "tests/unit/core/model/test_atomic_publish.py"
 FILES = "operator/smq_operator/publishing/files.py"
 KEPT = "operator/smq_operator/publishing/kept_files.py"
 RENEWAL = "storage/smq_storage/uploads/renewal.py"
+COMPLETER = "operator/smq_operator/publishing/completer.py"
+TEST_COMPLETER = "tests/unit/operator/publishing/test_completer.py"
 TEST_FILES = "tests/unit/operator/publishing/test_files.py"
 
 MUTATIONS = (
@@ -32,9 +34,25 @@ MUTATIONS = (
         "copy_an_altered_file",
         "A file that was altered after the commit is not copied.",
         RENEWAL,
-        "    if found.etag != file.etag:\n",
-        "    if False:\n",
+        "tail = read_tail(store, path, file.etag)",
+        "tail = read_tail(store, path)",
         (f"{TEST_FILES}::test_a_file_that_was_altered_or_deleted_is_not_copied",),
+    ),
+    Mutation(
+        "copy_a_row_group_at_a_time",
+        "The memory of a copy does not grow with the row groups of the file.",
+        RENEWAL,
+        "parquet.iter_batches(_rows_at_a_time(footer), use_threads=False)",
+        "parquet.read().to_batches()",
+        (f"{TEST_FILES}::test_memory_does_not_grow_with_the_file",),
+    ),
+    Mutation(
+        "copy_a_file_for_each_segment",
+        "One copy of a file serves all segments that need it.",
+        COMPLETER,
+        "if attempt.copies.get(key, file).upload == unusable:",
+        "if True:",
+        (f"{TEST_COMPLETER}::test_segments_that_need_a_newer_file_share_one_copy",),
     ),
     Mutation(
         "forget_an_app_that_is_in_use",

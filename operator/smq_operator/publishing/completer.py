@@ -82,6 +82,8 @@ class PublishCompleter:
         self._checked_at: dict[str, Micros] = {}
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
+        self._renewal = asyncio.Lock()
+        """One file is renewed at a time, because each renewal takes memory, disk and CPU."""
         self.problems: dict[Key, str] = {}
 
     async def run(self) -> None:
@@ -194,7 +196,7 @@ class PublishCompleter:
         schemas = [it for it in schema_history(read.layout, topic.spec.schema) if it.version <= segment.schema_version]
         if any(file.schema_version > segment.schema_version for file in publish.files):
             return  # it has older columns, so it is being replaced
-        files = await self._store.run(_files_for, topic, publish, batches.ranges, schemas, attempt.copies)
+        files = await self._files_for(topic, publish, batches.ranges, schemas, attempt)
         references = [reference_of(files[rows.file], rows) for rows in batches.ranges]
         write = partial(publish_references, topic, segment, message_schema(schemas[-1].columns), app, references)
         loop = asyncio.get_running_loop()
@@ -214,37 +216,46 @@ class PublishCompleter:
         except ReferenceRejected as error:
             if error.field == "age":
                 number = next(n for n, file in files.items() if file.upload == error.upload)
-                copy = await self._store.run(_renew, topic, publish.files[number], schemas)
-                attempt.copies[number, schemas[-1].version] = copy
+                await self._renew(topic, publish, number, error.upload, schemas, attempt)
             raise
         attempt.acked.add(segment.number)
+
+    async def _files_for(
+        self,
+        topic: Topic,
+        publish: AtomicPublish,
+        ranges: Sequence[RowRange],
+        schemas: Sequence[TopicSchema],
+        attempt: _Attempt,
+    ) -> dict[int, AtomicFile]:
+        """The files of these ranges with the columns of the newest of ``schemas``, by number. Raises SmqError."""
+        version, found = schemas[-1].version, {}
+        for number in sorted({rows.file for rows in ranges}):
+            file = publish.files[number]
+            if file.schema_version != version:
+                await self._renew(topic, publish, number, file.upload, schemas, attempt)
+            found[number] = attempt.copies.get((number, version), file)
+        return found
+
+    async def _renew(
+        self,
+        topic: Topic,
+        publish: AtomicPublish,
+        number: int,
+        unusable: str,
+        schemas: Sequence[TopicSchema],
+        attempt: _Attempt,
+    ) -> None:
+        """Copies a file, unless another upload than the ``unusable`` one has taken its place already."""
+        file, key = publish.files[number], (number, schemas[-1].version)
+        async with self._renewal:
+            if attempt.copies.get(key, file).upload == unusable:
+                log.info("publish.file_renewed", topic=topic.name, upload=unusable, schema_version=key[1])
+                attempt.copies[key] = await self._store.run(renew_upload, topic.uid, file, schemas)
 
 
 def _read_all_partitions(store: Store, topic: Topic, publish: AtomicPublish) -> list[FilePartitions]:
     return [read_partitions(store, topic, file) for file in publish.files]
-
-
-def _files_for(
-    store: Store,
-    topic: Topic,
-    publish: AtomicPublish,
-    ranges: Sequence[RowRange],
-    schemas: Sequence[TopicSchema],
-    copies: dict[tuple[int, int], AtomicFile],
-) -> dict[int, AtomicFile]:
-    """The files of these ranges with the columns of the newest of ``schemas``, by number."""
-    found = {}
-    for number in sorted({rows.file for rows in ranges}):
-        key = (number, schemas[-1].version)
-        if key not in copies and publish.files[number].schema_version != key[1]:
-            copies[key] = _renew(store, topic, publish.files[number], schemas)
-        found[number] = copies.get(key, publish.files[number])
-    return found
-
-
-def _renew(store: Store, topic: Topic, file: AtomicFile, schemas: Sequence[TopicSchema]) -> AtomicFile:
-    log.info("publish.file_renewed", topic=topic.name, upload=file.upload, schema_version=schemas[-1].version)
-    return renew_upload(store, topic.uid, file, schemas)
 
 
 def _record_complete(store: Store, topic: Topic, app: AppState, now: Micros, retry_policy: RetryPolicy) -> None:

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from smq_core.errors import CorruptChunk, DataLost
+from smq_core.errors import CorruptChunk, SmqError
 from smq_storage.object_store.store import EtagMismatch, ObjectMissing
 
 
 @contextmanager
 def name_file_errors(
-    path: str, etag: str, lost: Callable[[], DataLost], altered: Callable[[], DataLost] | None = None
+    path: str, etag: str, lost: Callable[[], SmqError], altered: Callable[[], SmqError] | None = None
 ) -> Iterator[None]:
     """Raises ``lost()`` if the file is gone, and CorruptChunk if it is not the one with this etag or is damaged.
 

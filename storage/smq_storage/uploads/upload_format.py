@@ -7,6 +7,7 @@ range of partitions are a range of rows, which the footer alone shows.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,15 +94,23 @@ def footer_of(table: pa.Table, topic_uid: str, schema_version: int, producer: st
 
 def write_upload(sink: Any, table: pa.Table, footer: UploadFooter) -> None:
     """Writes sorted rows as an upload into a file or an Arrow output stream. The store gets it by one PUT."""
+    write_upload_batches(sink, table.schema, [table], footer)
+
+
+def write_upload_batches(
+    sink: Any, schema: pa.Schema, batches: Iterable[pa.Table | pa.RecordBatch], footer: UploadFooter
+) -> None:
+    """As ``write_upload``, from rows that need not be in memory together. Each batch is one row group or several."""
     with pq.ParquetWriter(
         sink,
-        table.schema,
+        schema,
         compression="zstd",
         compression_level=1,
         use_dictionary=[PARTITION],
         write_statistics=[PARTITION, "timestamp"],
     ) as writer:
-        writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        for batch in batches:
+            writer.write(batch, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata({KEY: to_json(footer).decode()})
 
 

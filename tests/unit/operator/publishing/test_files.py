@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from smq_core.errors import CorruptChunk, ReferenceRejected
+from smq_core.errors import CorruptChunk, ReferenceRejected, SmqError, StoreUnavailable, Unavailable
 from smq_core.model.atomic_publish import AtomicFile, LayoutMark, claim_app, commit_version, complete_version
 from smq_core.model.entities import Column, Topic, TopicSchema, TopicSpec
 from smq_operator.publishing.files import check_file
@@ -18,8 +24,11 @@ from smq_storage.catalog.atomic_publishes import change_publishes
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.chunks.schemas import TIMESTAMP, message_schema
 from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.json_codec import to_json
 from smq_storage.object_store.store import Store, open_store
+from smq_storage.uploads import renewal
 from smq_storage.uploads.renewal import renew_upload
+from smq_storage.uploads.upload_format import KEY, footer_of
 from smq_storage.uploads.uploaded_files import read_upload_footer
 from support.data import uploads
 
@@ -85,6 +94,83 @@ def test_a_file_that_was_altered_or_deleted_is_not_copied(store: Store, file: At
     store.delete(paths.uploaded_file(TOPIC.uid, file.upload))
     with pytest.raises(CorruptChunk, match="gone"):
         renew_upload(store, TOPIC.uid, file, (OLD,))
+
+
+class CountedReads:
+    """A store that records how many bytes each GET has, and how much Arrow holds meanwhile. Some GETs may fail."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.sizes: list[int] = []
+        self.allocated = 0
+        self.failure: SmqError | None = None
+
+    def get_range(self, path: str, start: int, stop: int, etag: str | None = None) -> memoryview:
+        self.sizes.append(stop - start)
+        self.allocated = max(self.allocated, pa.total_allocated_bytes())
+        if self.failure is not None and len(self.sizes) > 3:
+            raise self.failure
+        return self._store.get_range(path, start, stop, etag)
+
+    def get(self, path: str) -> Any:
+        raise AssertionError("the whole file is read at once")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_memory_does_not_grow_with_the_file(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may have written all rows as one row group."""
+    monkeypatch.setattr(renewal, "READ_BYTES", 1 << 14)
+    monkeypatch.setattr(renewal, "BATCH_BYTES", 1 << 16)
+    file = written_in_one_row_group(store, 8000)
+    assert file.bytes > 1 << 20
+    reads, before = CountedReads(store), pa.total_allocated_bytes()
+    copy = renew_upload(cast(Store, reads), TOPIC.uid, file, (OLD, NEW))
+    assert max(reads.sizes) < 1 << 17 and reads.allocated - before < 1 << 20
+    groups = read_upload_footer(store, paths.uploaded_file(TOPIC.uid, copy.upload)).parsed.row_groups
+    assert len(groups) > 10 and sum(rows for rows, *_ in groups) == 8000
+    values = pq.read_table(io.BytesIO(store.get(paths.uploaded_file(TOPIC.uid, copy.upload)).data)).column("count")
+    assert values.to_pylist() == list(range(8000))
+
+    reads = CountedReads(store)
+    reads.failure = StoreUnavailable("the filer is away")
+    with pytest.raises(StoreUnavailable, match="away"):
+        renew_upload(cast(Store, reads), TOPIC.uid, file, (OLD, NEW))
+
+
+def test_a_copy_that_the_disk_cannot_hold_waits(
+    store: Store, file: AtomicFile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(Unavailable, match="leader's disk"):
+        renew_upload(store, TOPIC.uid, file, (OLD, NEW))
+
+
+def test_rows_that_have_no_place_in_the_new_columns_are_named(store: Store, file: AtomicFile) -> None:
+    other = TopicSchema(1, (Column("count", "string"),))
+    with pytest.raises(CorruptChunk, match=file.upload):
+        renew_upload(store, TOPIC.uid, file, (OLD, other))
+
+
+def written_in_one_row_group(store: Store, rows: int) -> AtomicFile:
+    dice = Random(1)
+    values = {
+        "partition": pa.array([1] * rows, pa.int32()),
+        "timestamp": pa.array([1] * rows).cast(TIMESTAMP),
+        "count": pa.array(range(rows), pa.int32()),
+        "note": pa.array([dice.randbytes(100).hex() for _ in range(rows)]),
+    }
+    schema = message_schema(OLD.columns)
+    table = pa.table([values.get(it.name, pa.nulls(rows, it.type)) for it in schema], schema=schema)
+    footer = footer_of(table, TOPIC.uid, 0, "p", 1)
+    sink = io.BytesIO()
+    pages = {"data_page_size": 1 << 14, "write_batch_size": 64}
+    with pq.ParquetWriter(sink, schema, use_dictionary=False, **pages) as writer:
+        writer.write_table(table, row_group_size=rows)
+        writer.add_key_value_metadata({KEY: to_json(footer).decode()})
+    etag = store.put(paths.uploaded_file(TOPIC.uid, "one.parquet"), sink.getvalue())
+    return AtomicFile("one.parquet", etag, rows, len(sink.getvalue()), 1, 1)
 
 
 def test_files_are_kept_until_the_publish_is_complete(store: Store, file: AtomicFile) -> None:

@@ -1,0 +1,58 @@
+"""The leader's part after the commit. The store is in memory, and no broker takes part."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+import pytest
+
+from smq_core.model.atomic_publish import AtomicFile, AtomicPublish, LayoutMark
+from smq_core.model.entities import Column, Topic, TopicSchema, TopicSpec
+from smq_core.producing.roll_forward import RowRange
+from smq_operator.publishing.completer import PublishCompleter, _Attempt
+from smq_operator.runtime.store_pool import StorePool
+from smq_operator.runtime.task_runner import TaskRunner
+from smq_storage.catalog import paths
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store, open_store
+from support.data import uploads
+from support.data.raw_flight import rows
+
+NEW = TopicSchema(1, (Column("key", "binary", nullable=True), Column("value", "binary", nullable=True)))
+TOPIC = Topic("default/t", "uid", TopicSpec(partitions=8))
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store("memory://")
+
+
+@pytest.fixture
+def file(store: Store) -> AtomicFile:
+    table = pa.Table.from_batches([rows([b"a", b"b"], partition=p) for p in (1, 5)])
+    written = uploads.write(store, TOPIC.uid, "u.parquet", table)
+    return AtomicFile("u.parquet", written.etag, 4, written.size, 1, 4)
+
+
+def uploaded(store: Store) -> list[str]:
+    return [paths.upload_name(it.path) for it in store.list(paths.UPLOADS)]
+
+
+def test_segments_that_need_a_newer_file_share_one_copy(store: Store, file: AtomicFile) -> None:
+    async def copy_for_segments() -> set[str]:
+        completer = PublishCompleter({}, StorePool(store, None), TaskRunner(), lambda: 0, RetryPolicy())
+        publish, attempt = AtomicPublish(1, (file,), LayoutMark(1, (0,), 1), 0), _Attempt(1)
+        old = TopicSchema(0, NEW.columns)
+        ranges = [RowRange(0, 2 * n, 2, p, p) for n, p in enumerate((1, 5))]
+        found = await asyncio.gather(
+            *(completer._files_for(TOPIC, publish, [it], (old, NEW), attempt) for it in ranges * 3)
+        )
+        names = {it[0].upload for it in found}
+        # Two segments rejected the same copy, because it is too old by now.
+        await asyncio.gather(*(completer._renew(TOPIC, publish, 0, *names, (old, NEW), attempt) for _ in ranges))
+        return names
+
+    names = asyncio.run(copy_for_segments())
+    assert len(names) == 1 and file.upload not in names
+    assert len(uploaded(store)) == 3, "the file, its copy, and the copy of that"
