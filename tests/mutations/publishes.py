@@ -11,6 +11,8 @@ KEPT = "operator/smq_operator/publishing/kept_files.py"
 RENEWAL = "storage/smq_storage/uploads/renewal.py"
 COMPLETER = "operator/smq_operator/publishing/completer.py"
 TEST_COMPLETER = "tests/unit/operator/publishing/test_completer.py"
+TRIED = "operator/smq_operator/publishing/tried_segments.py"
+TEST_TRIED = "tests/unit/operator/publishing/test_tried_segments.py"
 TEST_FILES = "tests/unit/operator/publishing/test_files.py"
 
 MUTATIONS = (
@@ -53,6 +55,22 @@ MUTATIONS = (
         "if attempt.copies.get(key, file).upload == unusable:",
         "if True:",
         (f"{TEST_COMPLETER}::test_segments_that_need_a_newer_file_share_one_copy",),
+    ),
+    Mutation(
+        "complete_what_another_leader_has_completed",
+        "A paused leader does not write rows again that retention has removed.",
+        TRIED,
+        "if present is None or present.unfinished is None or present.epoch != app.epoch:",
+        "if False:",
+        (f"{TEST_TRIED}::test_a_completed_publish_is_not_written_again_after_retention",),
+    ),
+    Mutation(
+        "take_any_removed_segment_for_an_old_one",
+        "Only a segment that is older than the commit may be removed before the publish is complete.",
+        "core/smq_core/producing/tried_segments.py",
+        "number < mark.next_number and contains",
+        "contains",
+        (f"{TEST_TRIED}::test_a_removed_segment_that_is_younger_than_the_commit_had_rows",),
     ),
     Mutation(
         "forget_an_app_that_is_in_use",

@@ -34,14 +34,16 @@ def find_tried_segments(
 ) -> TriedSegments | None:
     """None if layout and index were read at times that do not fit together: then a segment is in neither.
 
-    Retention removes nothing while a publish is unfinished, so what is in ``removed`` was sealed before the commit.
+    Retention removes nothing while a publish is unfinished. So what is in ``removed`` was sealed before the commit, if
+    the publish was still unfinished after the index was read.
     """
     sealed = {it.number: it for it in entries if mark.has(it.number)}
     living = {it.number: it for it in layout.segments if mark.has(it.number) and it.number not in sealed}
     stop = max(layout.next_number, *(number + 1 for number in sealed), mark.next_number)
     expected = {*mark.segments, *range(mark.next_number, stop)}
     known = sealed.keys() | living.keys()
-    if any(number not in known and not contains(removed, number) for number in expected):
+    before_commit = {number for number in expected if number < mark.next_number and contains(removed, number)}
+    if expected - known - before_commit:
         return None
     return TriedSegments(sealed, living)
 

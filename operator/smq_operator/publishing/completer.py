@@ -163,6 +163,8 @@ class PublishCompleter:
         if attempt.partitions is None:
             attempt.partitions = await self._store.run(_read_all_partitions, topic, publish)
         read = await self._store.run(read_tried_segments, topic, app, publish, attempt.sequences)
+        if read is None:
+            return False
         segments, writable = read.tried.with_sequences(read.last_sequences), read.tried.writable
         plan = plan_roll_forward(attempt.partitions, segments, attempt.acked)
         writes = [

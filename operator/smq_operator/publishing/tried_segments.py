@@ -9,6 +9,7 @@ from smq_core.model.atomic_publish import AppState, AtomicPublish
 from smq_core.model.entities import Layout, SealedSegment, Topic
 from smq_core.producing.tried_segments import TriedSegments, find_tried_segments, last_sequence
 from smq_storage.catalog import layouts, sealed_index
+from smq_storage.catalog.atomic_publishes import read_publishes
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 
@@ -24,10 +25,11 @@ class ReadSegments:
 
 def read_tried_segments(
     store: Store, topic: Topic, app: AppState, publish: AtomicPublish, known: dict[int, int]
-) -> ReadSegments:
+) -> ReadSegments | None:
     """``known`` has last sequences that were read before, which never change.
 
-    Raises Unavailable if the filer's answers do not fit together yet.
+    None if another leader has completed the publish: then retention may have removed segments with rows of it, which
+    would seem to be missing. Raises Unavailable if the filer's answers do not fit together yet.
     """
     found = layouts.read_layout(store, topic.name, topic.uid)
     if found is None or found[0].deleted:
@@ -40,6 +42,10 @@ def read_tried_segments(
     for number, entry in tried.sealed.items():
         if number not in known:
             known[number] = _last_sequence(store, topic, entry, app)
+    # After the index: what it lacks while the publish is unfinished was sealed before the commit.
+    present = read_publishes(store, topic.name, topic.uid).app(app.app)
+    if present is None or present.unfinished is None or present.epoch != app.epoch:
+        return None
     return ReadSegments(found[0], tried, known)
 
 

@@ -1,0 +1,79 @@
+"""Which segments the filer says may have rows of a publish, after a leader was paused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from smq_core.errors import Unavailable
+from smq_core.model.atomic_publish import AppState, AtomicFile, LayoutMark, claim_app, commit_version, complete_version
+from smq_core.model.entities import RemovedSegment, Topic
+from smq_operator.publishing.tried_segments import read_tried_segments
+from smq_storage.catalog import sealed_index
+from smq_storage.catalog.atomic_publishes import change_publishes
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store, open_store
+from support.data.sealed_topic import END, make_topic, segment_name
+
+RETRY = RetryPolicy(5.0)
+SEALED, OPEN = 0, 1
+
+
+class CommittedPublish:
+    """A topic with a sealed and an open segment, and a publish that a leader has read as unfinished."""
+
+    def __init__(self, mark: LayoutMark) -> None:
+        self.store: Store = open_store("memory://")
+        self.topic: Topic = make_topic(self.store, 1)
+        self._change(lambda it: claim_app(it, "etl", "me", "p", 0))
+        file = AtomicFile("u.parquet", "etag", 4, 100, 1, 4)
+        self._change(lambda it: commit_version(it, "etl", "me", 1, "r", [file], mark, 0)[0])
+
+    def _change(self, step) -> None:
+        app = change_publishes(self.store, self.topic.name, self.topic.uid, step, RETRY).app("etl")
+        assert app is not None
+        self.app: AppState = app if app.unfinished is not None else getattr(self, "app", app)
+
+    def complete(self) -> None:
+        """Another leader does; this one has read the document before."""
+        self._change(lambda it: complete_version(it, "etl", 1, 0))
+
+    def remove(self) -> None:
+        """Retention removes the sealed segment."""
+        removal = RemovedSegment(segment_name(SEALED), 0, END, removed_at=1)
+        sealed_index.remove(self.store, self.topic.name, self.topic.uid, [removal], RETRY)
+
+    def read(self):
+        assert self.app.unfinished is not None
+        return read_tried_segments(self.store, self.topic, self.app, self.app.unfinished, {})
+
+
+def test_segments_that_were_sealed_after_the_commit_and_before() -> None:
+    publish = CommittedPublish(LayoutMark(1, (SEALED,), 1))
+    found = publish.read()
+    assert found.tried.sealed.keys() == {SEALED} and found.tried.writable.keys() == {OPEN}
+    before = CommittedPublish(LayoutMark(1, (SEALED, OPEN), 2))
+    before.remove()
+    assert before.read().tried.sealed == {}, "it was sealed before the commit, when nothing kept it"
+
+
+def test_a_completed_publish_is_not_written_again_after_retention() -> None:
+    """Its rows in removed segments would seem to be missing."""
+    publish = CommittedPublish(LayoutMark(1, (SEALED,), 1))
+    publish.complete()
+    publish.remove()
+    assert publish.read() is None
+
+
+def test_an_app_that_publishes_a_later_version_is_not_written_for_an_earlier_one() -> None:
+    publish = CommittedPublish(LayoutMark(1, (SEALED,), 1))
+    publish.app = replace(publish.app, epoch=0)
+    assert publish.read() is None
+
+
+def test_a_removed_segment_that_is_younger_than_the_commit_had_rows() -> None:
+    publish = CommittedPublish(LayoutMark(1, (), SEALED))
+    publish.remove()
+    with pytest.raises(Unavailable, match="fit together"):
+        publish.read()
