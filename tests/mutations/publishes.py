@@ -13,6 +13,8 @@ COMPLETER = "operator/smq_operator/publishing/completer.py"
 TEST_COMPLETER = "tests/unit/operator/publishing/test_completer.py"
 TRIED = "operator/smq_operator/publishing/tried_segments.py"
 TEST_TRIED = "tests/unit/operator/publishing/test_tried_segments.py"
+PUBLISHER = "client/smq/producing/atomic_publisher.py"
+TEST_PUBLISHER = "tests/unit/client/test_atomic_publisher.py"
 TEST_FILES = "tests/unit/operator/publishing/test_files.py"
 
 MUTATIONS = (
@@ -71,6 +73,22 @@ MUTATIONS = (
         "number < mark.next_number and contains",
         "contains",
         (f"{TEST_TRIED}::test_a_removed_segment_that_is_younger_than_the_commit_had_rows",),
+    ),
+    Mutation(
+        "report_dropped_rows_as_published",
+        "The rows of a call are published if it has committed the version, and not if another one has.",
+        PUBLISHER,
+        "by_this_call = by_this_call or not reply.already_published",
+        "by_this_call = True",
+        (f"{TEST_PUBLISHER}::test_rows_that_another_call_replaced_are_not_reported_as_published",),
+    ),
+    Mutation(
+        "forget_what_this_call_has_committed",
+        "A later version does not change what became of this one.",
+        PUBLISHER,
+        "by_this_call = by_this_call or not reply.already_published",
+        "by_this_call = not reply.already_published",
+        (f"{TEST_PUBLISHER}::test_what_this_call_has_committed_is_published_by_it",),
     ),
     Mutation(
         "forget_an_app_that_is_in_use",

@@ -89,7 +89,7 @@ class AtomicPublisher:
             files=[_file_to_pb(file) for file in files],
         )
         rows = sum(int(file.index.starts[-1]) for file in files)
-        committed, problem = False, ""
+        committed, by_this_call, problem = False, False, ""
         while True:
             try:
                 reply: lpb.AppReply = self._leader.call("PublishAtomically", message, timeout=_left(deadline))
@@ -98,12 +98,14 @@ class AtomicPublisher:
                     raise
                 problem = error.message
             except ProducerFenced:
-                if not committed:
+                if not by_this_call:
                     raise
                 return AtomicReceipt(app, version, False, rows)  # a later version begins when this one is complete
             else:
+                # Once this call has committed the version, "already published" is about a later version.
+                by_this_call = by_this_call or not reply.already_published
                 if reply.complete:
-                    return AtomicReceipt(app, version, reply.already_published, 0 if reply.already_published else rows)
+                    return AtomicReceipt(app, version, not by_this_call, rows if by_this_call else 0)
                 committed, problem = True, reply.problem
             if time.monotonic() >= deadline:
                 raise DeliveryTimeout(
