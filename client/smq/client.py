@@ -269,9 +269,10 @@ class Client:
 
         The first call of a client for an app takes the app over from the client that had it.
 
-        Raises ProducerFenced if another client has taken the app over since; InvalidRequest, SchemaMismatch,
-        ReferenceRejected, Overloaded, UnknownTopic, StoreDenied (nothing is published); Unavailable (it may have been
-        committed), DeliveryTimeout (it was committed, and the leader completes it).
+        Raises ProducerFenced if another client has taken the app over since (an earlier attempt may have been
+        committed; the message says so); InvalidRequest, SchemaMismatch, ReferenceRejected, Overloaded, UnknownTopic,
+        StoreDenied (nothing is published); Unavailable (it may have been committed), DeliveryTimeout (it was committed,
+        and the leader completes it).
         """
         if (files is None) == (table is None):
             raise InvalidRequest("pass either files= or table=")

@@ -91,6 +91,14 @@ MUTATIONS = (
         (f"{TEST_PUBLISHER}::test_what_this_call_has_committed_is_published_by_it",),
     ),
     Mutation(
+        "say_that_nothing_was_published",
+        "A fenced owner gets to know that its version may have been published.",
+        MODEL,
+        "version <= state.version\n        outcome",
+        "False\n        outcome",
+        (f"{TEST_MODEL}::test_the_error_of_a_fenced_owner_says_whether_its_version_may_be_published",),
+    ),
+    Mutation(
         "forget_an_app_that_is_in_use",
         "An app is forgotten only after it was idle for a long time.",
         MODEL,

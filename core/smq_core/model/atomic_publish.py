@@ -157,9 +157,15 @@ def commit_version(
     if state is not None and (version, request) == (state.version, state.request):
         return document, CommitResult.COMMITTED
     if state is None or state.owner != owner:
+        is_known = state is not None and state.version is not None and version <= state.version
+        outcome = (
+            f"Version {version} may have been published, because the app's last version is {state.version}"
+            if is_known and state is not None
+            else f"This call did not publish version {version}"
+        )
         raise ProducerFenced(
-            f"another owner publishes for app {app!r} now, so this call did not publish version {version}. If this "
-            "process should go on, open a new client: its first publish takes the app over"
+            f"another owner publishes for app {app!r} now. {outcome}. If this process should go on, open a new client: "
+            "its first publish takes the app over"
         )
     if state.version is not None and version <= state.version:
         return document, CommitResult.ALREADY_PUBLISHED

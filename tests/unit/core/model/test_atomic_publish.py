@@ -69,6 +69,13 @@ def test_the_next_version_waits_for_the_one_before() -> None:
     assert stale is document, "the epoch of another publish"
 
 
+@pytest.mark.parametrize(("version", "words"), [(4, "may have been published"), (5, "did not publish version 5")])
+def test_the_error_of_a_fenced_owner_says_whether_its_version_may_be_published(version: int, words: str) -> None:
+    document = claimed("two", published(claimed(), 4))
+    with pytest.raises(ProducerFenced, match=words):
+        commit(document, version, request="another")
+
+
 def test_another_owner_takes_the_app_over() -> None:
     document = claimed("two", published(claimed(), 4))
     with pytest.raises(ProducerFenced, match="another owner"):
