@@ -205,7 +205,9 @@ class PublishCompleter:
         try:
             forgotten_upto = await loop.run_in_executor(self._streams, write)
             while forgotten_upto is not None:
-                last = await self._store.run(last_sequence_before_forgotten, topic, app, segment.name, forgotten_upto)
+                last, checked_upto = await self._store.run(
+                    last_sequence_before_forgotten, topic, app, segment.name, forgotten_upto
+                )
                 if last + 1 >= len(references):
                     break
                 if last >= 0:
@@ -213,7 +215,7 @@ class PublishCompleter:
                         f"{segment.name} has forgotten the producer of app {app.app!r}, though it has some rows of its "
                         "publish: the publish goes on when the segment is sealed. `smq segment roll` does that now"
                     )
-                again = partial(write, checked_upto=forgotten_upto)
+                again = partial(write, checked_upto=checked_upto)
                 forgotten_upto = await loop.run_in_executor(self._streams, again)
         except ReferenceRejected as error:
             if error.field == "age":

@@ -49,15 +49,18 @@ def read_tried_segments(
     return ReadSegments(found[0], tried, known)
 
 
-def last_sequence_before_forgotten(store: Store, topic: Topic, app: AppState, segment: str, forgotten_upto: int) -> int:
+def last_sequence_before_forgotten(
+    store: Store, topic: Topic, app: AppState, segment: str, forgotten_upto: int
+) -> tuple[int, int]:
     """The last batch of the publish in an open segment that has forgotten producers, perhaps this one; -1 if none.
 
-    Raises Unavailable while batches of forgotten producers may be in memory only.
+    And the offset up to which that was checked, which may be higher than ``forgotten_upto``. Raises Unavailable while
+    batches of forgotten producers may be in memory only.
     """
     last, end = _last_in_chain(store, topic, segment, app)
     if end < forgotten_upto:
         raise Unavailable(f"{segment} has not yet written messages to the filer that may be of app {app.app!r}")
-    return last
+    return last, end
 
 
 def _last_sequence(store: Store, topic: Topic, entry: SealedSegment, app: AppState) -> int:

@@ -9,7 +9,7 @@ import pytest
 from smq_core.errors import Unavailable
 from smq_core.model.atomic_publish import AppState, AtomicFile, LayoutMark, claim_app, commit_version, complete_version
 from smq_core.model.entities import RemovedSegment, Topic
-from smq_operator.publishing.tried_segments import read_tried_segments
+from smq_operator.publishing.tried_segments import last_sequence_before_forgotten, read_tried_segments
 from smq_storage.catalog import sealed_index
 from smq_storage.catalog.atomic_publishes import change_publishes
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -70,6 +70,15 @@ def test_an_app_that_publishes_a_later_version_is_not_written_for_an_earlier_one
     publish = CommittedPublish(LayoutMark(1, (SEALED,), 1))
     publish.app = replace(publish.app, epoch=0)
     assert publish.read() is None
+
+
+def test_a_segment_with_forgotten_producers_is_checked_up_to_the_end_of_its_files() -> None:
+    """Otherwise a segment that goes on to forget producers is checked forever."""
+    publish = CommittedPublish(LayoutMark(1, (SEALED,), 1))
+    store, topic, app = publish.store, publish.topic, publish.app
+    assert last_sequence_before_forgotten(store, topic, app, segment_name(SEALED), 1) == (-1, END)
+    with pytest.raises(Unavailable, match="not yet written"):
+        last_sequence_before_forgotten(store, topic, app, segment_name(SEALED), END + 1)
 
 
 def test_a_removed_segment_that_is_younger_than_the_commit_had_rows() -> None:
