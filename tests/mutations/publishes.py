@@ -51,6 +51,14 @@ MUTATIONS = (
         (f"{TEST_FILES}::test_memory_does_not_grow_with_the_file",),
     ),
     Mutation(
+        "give_a_committed_publish_up",
+        "A mistake in one attempt does not end a committed publish.",
+        COMPLETER,
+        "                await asyncio.sleep(FAILURE_RETRY_SECONDS)",
+        "                return",
+        (f"{TEST_COMPLETER}::test_a_mistake_is_reported_and_the_publish_is_tried_again",),
+    ),
+    Mutation(
         "copy_a_file_for_each_segment",
         "One copy of a file serves all segments that need it.",
         COMPLETER,

@@ -38,6 +38,8 @@ log = structlog.get_logger(__name__)
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 0.2
 """After an attempt that did not complete a publish, because segments are being replaced or a broker is away."""
+FAILURE_RETRY_SECONDS = 5.0
+"""More after an error that no attempt should have."""
 CHECK_AGAIN_AFTER_US: Micros = 60 * SECOND
 """A topic's document is read again after so long, because another leader may have committed something."""
 STREAM_THREADS = 16
@@ -140,6 +142,13 @@ class PublishCompleter:
                 if self.problems.get(key) != error.message:
                     log.warning("publish.waits", topic=topic.name, app=name, error=error.code, message=error.message)
                 self.problems[key] = error.message
+            except Exception as error:
+                # A mistake in this code or in a file. The publish is committed, so giving up would lose its rows.
+                problem = f"the leader failed: {type(error).__name__}: {error}"
+                if self.problems.get(key) != problem:
+                    log.exception("publish.failed", topic=topic.name, app=name)
+                self.problems[key] = problem
+                await asyncio.sleep(FAILURE_RETRY_SECONDS)
             await asyncio.sleep(RETRY_SECONDS)
         self.problems.pop(key, None)
         self._attempts.pop(key, None)

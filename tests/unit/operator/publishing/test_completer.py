@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -10,17 +12,36 @@ import pytest
 from smq_core.model.atomic_publish import AtomicFile, AtomicPublish, LayoutMark
 from smq_core.model.entities import Column, Topic, TopicSchema, TopicSpec
 from smq_core.producing.roll_forward import RowRange
+from smq_operator.publishing import completer
 from smq_operator.publishing.completer import PublishCompleter, _Attempt
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.store import Store, open_store
+from smq_storage.object_store.store import Store, StoredObject, open_store
 from support.data import uploads
 from support.data.raw_flight import rows
+from support.waiting import HANG_GUARD
 
 NEW = TopicSchema(1, (Column("key", "binary", nullable=True), Column("value", "binary", nullable=True)))
 TOPIC = Topic("default/t", "uid", TopicSpec(partitions=8))
+
+
+class FailingReads:
+    """A store whose reads fail with errors that no store should have."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.failing = True
+
+    def get(self, path: str) -> StoredObject:
+        if self.failing:
+            raise ZeroDivisionError("a mistake")
+        return self._store.get(path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
 
 @pytest.fixture
@@ -39,18 +60,39 @@ def uploaded(store: Store) -> list[str]:
     return [paths.upload_name(it.path) for it in store.list(paths.UPLOADS)]
 
 
+def test_a_mistake_is_reported_and_the_publish_is_tried_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completer, "FAILURE_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(completer, "RETRY_SECONDS", 0.0)
+    reads = FailingReads(store)
+
+    async def complete() -> None:
+        managed = cast(ManagedTopic, SimpleNamespace(topic=TOPIC, deleted=False))
+        pool = StorePool(cast(Store, reads), None)
+        found = PublishCompleter({TOPIC.name: managed}, pool, TaskRunner(), lambda: 0, RetryPolicy())
+        task = asyncio.create_task(found._complete(TOPIC, "etl"))
+        async with asyncio.timeout(HANG_GUARD):
+            while not found.problems and not task.done():
+                await asyncio.sleep(0)
+            assert "a mistake" in found.problems[TOPIC.uid, "etl"]
+            reads.failing = False
+            await task
+        assert not found.problems
+
+    asyncio.run(complete())
+
+
 def test_segments_that_need_a_newer_file_share_one_copy(store: Store, file: AtomicFile) -> None:
     async def copy_for_segments() -> set[str]:
-        completer = PublishCompleter({}, StorePool(store, None), TaskRunner(), lambda: 0, RetryPolicy())
+        shared = PublishCompleter({}, StorePool(store, None), TaskRunner(), lambda: 0, RetryPolicy())
         publish, attempt = AtomicPublish(1, (file,), LayoutMark(1, (0,), 1), 0), _Attempt(1)
         old = TopicSchema(0, NEW.columns)
         ranges = [RowRange(0, 2 * n, 2, p, p) for n, p in enumerate((1, 5))]
         found = await asyncio.gather(
-            *(completer._files_for(TOPIC, publish, [it], (old, NEW), attempt) for it in ranges * 3)
+            *(shared._files_for(TOPIC, publish, [it], (old, NEW), attempt) for it in ranges * 3)
         )
         names = {it[0].upload for it in found}
         # Two segments rejected the same copy, because it is too old by now.
-        await asyncio.gather(*(completer._renew(TOPIC, publish, 0, *names, (old, NEW), attempt) for _ in ranges))
+        await asyncio.gather(*(shared._renew(TOPIC, publish, 0, *names, (old, NEW), attempt) for _ in ranges))
         return names
 
     names = asyncio.run(copy_for_segments())
