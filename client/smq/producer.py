@@ -154,6 +154,7 @@ class Producer:
             timeout,
             lambda: view.open_upload_store(),
             self._engine.large_value_done,
+            lambda: self._engine.failure is not None,
         )
         self._sender_thread = threading.Thread(
             target=self._run_sender, name=f"smq-batch-sender-{view.name}", daemon=True

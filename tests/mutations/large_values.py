@@ -97,11 +97,19 @@ MUTATIONS = (
         (f"{TEST_PRODUCER}::test_what_waits_behind_a_message_that_times_out_is_sent",),
     ),
     Mutation(
+        "upload_for_a_producer_that_failed",
+        "Nothing more is uploaded for a producer that failed.",
+        UPLOADER,
+        " or self._has_failed():",
+        ":",
+        (f"{TEST_PRODUCER}::test_nothing_more_is_uploaded_for_a_producer_that_failed",),
+    ),
+    Mutation(
         "upload_after_the_deadline",
         "A value that waited until its deadline is not uploaded.",
         UPLOADER,
-        "if time.monotonic() + backoff.seconds >= deadline or ",
-        "if ",
+        "too_late = time.monotonic() + backoff.seconds >= deadline",
+        "too_late = False",
         (f"{TEST_PRODUCER}::test_a_value_that_waited_until_its_deadline_is_not_uploaded",),
     ),
     Mutation(

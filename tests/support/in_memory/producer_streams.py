@@ -117,5 +117,6 @@ def producer_of(view: Any, timeout: float = HANG_GUARD, max_inline_bytes: int | 
         max_inline_bytes=max_inline_bytes,
     )
     yield made
+    made._large_values.close()
     made._engine.close()
     assert not DrivenStream.misfits

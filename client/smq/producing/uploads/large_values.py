@@ -7,13 +7,13 @@ of each key. An object that no message refers to in the end is collected like an
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from smq.transport.backoff import Backoff
 from smq_core.errors import SmqError, StoreDenied, StoreUnavailable
@@ -47,11 +47,16 @@ class PendingLargeValue:
     reserved: int = 0
 
 
+_Task: TypeAlias = tuple[PendingLargeValue, bytes, float]
+"""A value to upload until that time (monotonic seconds)."""
+
+
 class LargeValueUploader:
     """Belongs to one producer. Safe from many threads.
 
     ``open_store`` is called for the first value. An upload without a clear answer is repeated for up to ``timeout``
     seconds after its message was handed over. ``on_done`` is called once for each upload, with its error if it failed.
+    When ``has_failed``, the producer needs no uploads any more. The threads do not keep the process alive.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class LargeValueUploader:
         timeout: float,
         open_store: Callable[[], ValueStore],
         on_done: Callable[[PendingLargeValue, SmqError | None], None],
+        has_failed: Callable[[], bool],
     ) -> None:
         self._topic_uid = topic_uid
         self._producer = producer
@@ -69,9 +75,11 @@ class LargeValueUploader:
         self._timeout = timeout
         self._open_store = open_store
         self._on_done = on_done
+        self._has_failed = has_failed
         self._lock = threading.Lock()
         self._store: ValueStore | None = None
-        self._pool: ThreadPoolExecutor | None = None
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
+        self._threads = 0
         self._closing = threading.Event()
 
     def prepare(self, value: bytes) -> PendingLargeValue:
@@ -82,16 +90,29 @@ class LargeValueUploader:
     def start(self, pending: PendingLargeValue, value: bytes, created_at: float) -> None:
         """Uploads the value. ``created_at`` is when the program handed it over (monotonic seconds)."""
         with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(PARALLEL_UPLOADS, "smq-large-value")
-            self._pool.submit(self._run, pending, value, created_at + self._timeout)
+            self._tasks.put((pending, value, created_at + self._timeout))
+            if self._threads < PARALLEL_UPLOADS:
+                self._threads += 1
+                threading.Thread(target=self._work, name=f"smq-large-value-{self._threads}", daemon=True).start()
 
     def close(self) -> None:
         """Gives up what is not uploaded yet. Repeatable."""
         self._closing.set()
         with self._lock:
-            if self._pool is not None:
-                self._pool.shutdown(wait=False, cancel_futures=True)
+            for _ in range(self._threads):
+                self._tasks.put(None)
+            self._threads = PARALLEL_UPLOADS
+
+    def _work(self) -> None:
+        while self._run_next():
+            pass
+
+    def _run_next(self) -> bool:
+        """A function of its own, so that the thread does not keep the value while it waits for the next one."""
+        task = self._tasks.get()
+        if task is not None:
+            self._run(*task)
+        return task is not None
 
     def _run(self, pending: PendingLargeValue, value: bytes, deadline: float) -> None:
         error: SmqError | None = None
@@ -109,7 +130,8 @@ class LargeValueUploader:
         backoff = Backoff(MIN_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
         cause = "It waited for the uploads of other values."
         while True:
-            if time.monotonic() + backoff.seconds >= deadline or self._closing.wait(backoff.seconds):
+            too_late = time.monotonic() + backoff.seconds >= deadline
+            if too_late or self._closing.wait(backoff.seconds) or self._has_failed():
                 raise StoreUnavailable(
                     f"a value of {len(value)} bytes could not be uploaded to {path} within {self._timeout} s, so "
                     f"its message is not in the log: send it again. {cause}",

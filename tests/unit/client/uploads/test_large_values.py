@@ -15,11 +15,12 @@ import pytest
 from smq.delivery import Delivery, Receipt
 from smq.producer import MAX_LARGE_VALUE_BYTES, MIN_INLINE_BYTES, Producer
 from smq.producing.uploads import large_values
-from smq.producing.uploads.large_values import LargeValueUploader
+from smq.producing.uploads.large_values import PARALLEL_UPLOADS, LargeValueUploader
 from smq_core.errors import (
     DeliveryTimeout,
     InvalidRequest,
     MessageTooLarge,
+    ProducerFenced,
     StoreDenied,
     StoreStateUnknown,
     StoreUnavailable,
@@ -230,12 +231,33 @@ def test_an_upload_that_hangs_times_out(producer: Producer, topic: Topic) -> Non
 
 def test_a_value_that_waited_until_its_deadline_is_not_uploaded(topic: Topic) -> None:
     errors: queue.SimpleQueue[object] = queue.SimpleQueue()
-    uploader = LargeValueUploader("uid", "p", 0, 60.0, lambda: topic.gated, lambda _, error: errors.put(error))
-    uploader.start(uploader.prepare(BIG), BIG, time.monotonic() - 60.0)
+    uploader = LargeValueUploader(
+        "uid", "p", 0, HANG_GUARD, lambda: topic.gated, lambda _, error: errors.put(error), lambda: False
+    )
+    uploader.start(uploader.prepare(BIG), BIG, time.monotonic() - HANG_GUARD)
     error = errors.get(timeout=HANG_GUARD)
     assert isinstance(error, StoreUnavailable) and "is not in the log" in error.message
     assert not topic.gated.attempts
     uploader.close()
+
+
+def test_nothing_more_is_uploaded_for_a_producer_that_failed(
+    producer: Producer, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(producer._large_values, "_on_done", lambda pending, _: done.append(pending))
+    deliveries = [producer.send(BIG) for _ in range(PARALLEL_UPLOADS + 1)]
+    eventually(lambda: len(topic.gated.attempts) == PARALLEL_UPLOADS)
+    uploading = [it for it in threading.enumerate() if it.name.startswith("smq-large-value")]
+    assert uploading and all(it.daemon for it in uploading), "they do not keep the process alive"
+    producer._engine.fail(ProducerFenced("another one"))
+    topic.gated.errors = [StoreUnavailable("away")] * PARALLEL_UPLOADS
+    topic.gated.gate.set()
+    eventually(lambda: len(done) == len(deliveries))
+    assert len(topic.gated.attempts) == PARALLEL_UPLOADS
+    for delivery in deliveries:
+        with pytest.raises(ProducerFenced):
+            delivery.result(HANG_GUARD)
 
 
 def test_a_message_that_timed_out_takes_its_budget_until_its_upload_ends(producer: Producer, topic: Topic) -> None:
