@@ -49,7 +49,7 @@ def write_finished_file(encoder: BatchEncoder, table: Table, sink: Sink, key: st
 def may_be_finished(metadata: pq.FileMetaData, encoder: BatchEncoder, key: str | None) -> bool:
     """Whether the footer is that of an upload with this topic's newest columns. The rows may still be out of order."""
     topic = encoder.topic
-    if key not in (None, topic.spec.key or "key"):
+    if key not in (None, topic.spec.key or (None if encoder.typed else "key")):
         return False  # the partitions in the file may be those of another column
     try:
         parsed = parse_upload_footer(metadata)

@@ -128,13 +128,14 @@ def test_a_large_file_is_not_copied(producer: Producer, topic: TopicInMemory, mo
 
 
 def test_the_partitions_in_a_file_are_used_only_if_they_are_those_of_the_key(topic: TopicInMemory) -> None:
-    columns = (Column("id", "int64"),)
+    columns = (Column("id", "int64"), Column("key", "int64"))
     encoder = BatchEncoder(replace(topic.topic, spec=replace(topic.topic.spec, schema=columns)))
     sink = io.BytesIO()
-    write_finished_file(encoder, pa.table({"id": range(100)}), sink, "id")
+    write_finished_file(encoder, pa.table({"id": range(100), "key": range(100)}), sink, "id")
     metadata = pq.ParquetFile(sink).metadata
     assert may_be_finished(metadata, encoder, None)
-    assert not may_be_finished(metadata, encoder, "id"), "nobody knows whether it was this column"
+    for column in ("id", "key"):
+        assert not may_be_finished(metadata, encoder, column), "nobody knows whether it was this column"
 
 
 @pytest.mark.parametrize("rows", [0, 100])
