@@ -93,6 +93,14 @@ MUTATIONS = (
         (f"{TEST_PUBLISHING}::test_refused_credentials_are_not_tried_again",),
     ),
     Mutation(
+        "repeat_an_upload_for_ever",
+        "An upload that finds a file of each of its new names ends with an error.",
+        UPLOADER,
+        "if time.monotonic() + backoff.seconds > deadline:",
+        "if isinstance(error, Unavailable) and time.monotonic() + backoff.seconds > deadline:",
+        (f"{TEST_PUBLISHING}::test_an_upload_whose_names_are_all_taken_ends_with_an_error",),
+    ),
+    Mutation(
         "publish_uploads_of_an_older_schema",
         "Rows are uploaded again if the schema changes meanwhile.",
         PUBLISHER,

@@ -17,7 +17,7 @@ from smq.producing.uploads.upload_encoder import EncodedUpload
 from smq.producing.uploads.upload_targets import UploadTarget
 from smq.producing.uploads.uploaded_rows import UploadedFile
 from smq.transport.backoff import Backoff
-from smq_core.errors import StoreDenied, Unavailable
+from smq_core.errors import StoreDenied, StoreUnavailable, Unavailable
 from smq_storage.object_store.store import ObjectExists
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,10 @@ class UploadTask(Generic[T]):
 
 
 class Uploader:
-    """Uploads for one producer of a topic. A PUT without a clear answer is repeated for up to ``timeout`` seconds."""
+    """Uploads for one producer of a topic. A PUT that has not certainly created its file is repeated.
+
+    That goes on for up to ``timeout`` seconds.
+    """
 
     def __init__(self, target: UploadTarget, timeout: float) -> None:
         self._target = target
@@ -68,12 +71,21 @@ class Uploader:
                 raise
             except (Unavailable, ObjectExists) as error:
                 backoff.increase()
-                if isinstance(error, Unavailable) and time.monotonic() + backoff.seconds > deadline:
-                    raise
+                if time.monotonic() + backoff.seconds > deadline:
+                    raise self._failure(attempt, error) from None
                 log.info("an upload is repeated: %s", error)
                 time.sleep(backoff.seconds)
             else:
                 return UploadedFile(stored.name, stored.etag, encoded.data.size, encoded.schema_version, encoded.index)
+
+    def _failure(self, attempts: int, error: Unavailable | ObjectExists) -> Unavailable:
+        if isinstance(error, Unavailable):
+            return error
+        return StoreUnavailable(
+            f"the store already had a file of each new name that an upload got, in {attempts} attempts and "
+            f"{self._timeout} s, the last one {error}. Nothing of this call is published: check whether something else "
+            "writes into the uploads of this topic, or repeats requests, and publish again"
+        )
 
     def upload_all(self, tasks: Iterable[UploadTask[T]]) -> Iterator[tuple[T, Order, UploadedFile]]:
         """Encodes and uploads in several threads. Yields the files in the order of the tasks.

@@ -22,6 +22,7 @@ from smq_core.errors import ReferenceRejected, SchemaMismatch, SmqError, StoreDe
 from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment, TopicSchema
 from smq_proto.wire import outcome_to_pb
 from smq_storage.catalog import paths
+from smq_storage.object_store.store import ObjectExists
 from support.in_memory.producer_streams import DrivenStream, producer_of, stream
 from support.in_memory.published_uploads import keyed, reject, rows_at, streams_of, two_segments, uploads
 from support.in_memory.topic import PARTITIONS, TopicInMemory
@@ -247,6 +248,17 @@ def test_an_upload_that_never_ends_publishes_nothing_and_the_producer_goes_on(
     eventually(lambda: driven.written == [0])
     driven.ack(0, 0)
     assert after.result(HANG_GUARD).offset == 0 and driven.references == []
+
+
+def test_an_upload_whose_names_are_all_taken_ends_with_an_error(
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploader, "MIN_BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(producer._references, "_timeout", 0.0)
+    topic.files = FlakyStore(topic.files, *[ObjectExists("taken.parquet")] * 5)  # type: ignore[assignment]
+    with pytest.raises(smq.StoreUnavailable, match=r"already had a file .* 1 attempts .*taken\.parquet.*publish again"):
+        producer.write(keyed(10), by_reference=True)
+    assert DrivenStream.opened_streams == []
 
 
 def test_refused_credentials_are_not_tried_again(producer: Producer, topic: TopicInMemory) -> None:
