@@ -142,7 +142,7 @@ class Producer:
             timeout=timeout,
             lock=self._engine.lock,
             encoder=lambda: self._encoder,
-            submit=self._submit_upload,
+            submit=self._submit_uploads,
         )
         self._max_message_bytes = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
         limit = max_inline_bytes if max_inline_bytes is not None and self._untyped else self._max_message_bytes
@@ -370,27 +370,29 @@ class Producer:
             raise InvalidRequest("the producer is closed")
         return self._references.publish_files(files, key)
 
-    def _submit_upload(self, file: UploadedFile, state: UploadDeliveryState) -> None:
-        """Publishes an upload after all that was handed over before."""
-        self._engine.reserve(REFERENCE_COST_BYTES, self._timeout)
-        with self._handover_lock:
-            self._submit_ready(include_current=True)
-            with self._lock:
-                self._drop_resolved()
-                self._delivery_states.append(state)
-            sub_batch = SubBatch(
-                UploadedRows.all_of(file),
-                state,
-                state.all_rows(),
-                REFERENCE_COST_BYTES,
-                time.monotonic(),
-                schema_version=file.schema_version,
-            )
-            try:
-                self._engine.submit(sub_batch)
-            except SmqError as error:
-                self._engine.fail_batch(state, REFERENCE_COST_BYTES, error)
-                raise
+    def _submit_uploads(self, files: Sequence[UploadedFile], states: Sequence[UploadDeliveryState]) -> None:
+        """Publishes uploads after all that was handed over before: all of them, or none if there is no capacity."""
+        self._engine.reserve(REFERENCE_COST_BYTES * len(files), self._timeout)
+        for number, (file, state) in enumerate(zip(files, states, strict=True)):
+            with self._handover_lock:
+                self._submit_ready(include_current=True)
+                with self._lock:
+                    self._drop_resolved()
+                    self._delivery_states.append(state)
+                sub_batch = SubBatch(
+                    UploadedRows.all_of(file),
+                    state,
+                    state.all_rows(),
+                    REFERENCE_COST_BYTES,
+                    time.monotonic(),
+                    schema_version=file.schema_version,
+                )
+                try:
+                    self._engine.submit(sub_batch)
+                except SmqError as error:
+                    for unsubmitted in states[number:]:
+                        self._engine.fail_batch(unsubmitted, REFERENCE_COST_BYTES, error)
+                    raise
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits for the outcome of everything sent so far; ``timeout`` in seconds, None means the producer's timeout.

@@ -9,6 +9,7 @@ TEST_PARTITIONING = "tests/unit/client/test_partitioning.py"
 SPLIT_AGAIN = f"{TEST_PARTITIONING}::test_an_upload_is_published_by_row_ranges_also_when_it_is_split_again"
 ROWS = "client/smq/producing/uploads/uploaded_rows.py"
 DELIVERY = "client/smq/producing/uploads/upload_delivery.py"
+PRODUCER = "client/smq/producer.py"
 UPLOADER = "client/smq/producing/uploads/uploader.py"
 TARGETS = "client/smq/producing/uploads/upload_targets.py"
 PUBLISHER = "client/smq/producing/uploads/reference_publisher.py"
@@ -99,6 +100,22 @@ MUTATIONS = (
         "if time.monotonic() + backoff.seconds > deadline:",
         "if isinstance(error, Unavailable) and time.monotonic() + backoff.seconds > deadline:",
         (f"{TEST_PUBLISHING}::test_an_upload_whose_names_are_all_taken_ends_with_an_error",),
+    ),
+    Mutation(
+        "publish_a_part_of_a_call",
+        "The uploads of one call are published only if there is capacity for all of them.",
+        PRODUCER,
+        "self._engine.reserve(REFERENCE_COST_BYTES * len(files), self._timeout)",
+        "self._engine.reserve(REFERENCE_COST_BYTES, self._timeout)",
+        (f"{TEST_PUBLISHING}::test_uploads_of_one_call_are_published_together_or_not_at_all",),
+    ),
+    Mutation(
+        "keep_the_capacity_of_uploads_that_were_not_submitted",
+        "If an upload of a call cannot be submitted, it and those after it give their capacity back.",
+        PRODUCER,
+        "for unsubmitted in states[number:]:",
+        "for unsubmitted in states[number : number + 1]:",
+        (f"{TEST_PUBLISHING}::test_uploads_that_cannot_be_submitted_give_their_capacity_back",),
     ),
     Mutation(
         "publish_uploads_of_an_older_schema",

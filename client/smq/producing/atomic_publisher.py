@@ -10,7 +10,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from smq.delivery import AtomicReceipt
@@ -143,7 +143,7 @@ class _NewestEncoder:
         return self._encoder
 
 
-def _submit_nothing(file: UploadedFile, state: UploadDeliveryState) -> None:
+def _submit_nothing(files: Sequence[UploadedFile], states: Sequence[UploadDeliveryState]) -> None:
     raise AssertionError("the leader publishes the uploads of an atomic publish")
 
 

@@ -138,9 +138,10 @@ def test_a_vanished_upload_fails_its_delivery_and_the_producer_goes_on(
     with client.producer(topic) as producer, client.consumer(topic) as consumer:
         submit = producer._references._submit
 
-        def delete_first(file, state):
-            store.delete(paths.uploaded_file(producer._view.snapshot.topic.uid, file.name))
-            submit(file, state)
+        def delete_first(files, states):
+            for file in files:
+                store.delete(paths.uploaded_file(producer._view.snapshot.topic.uid, file.name))
+            submit(files, states)
 
         monkeypatch.setattr(producer._references, "_submit", delete_first)
         gone = producer.write(pa.table({"value": [b"gone"] * 10}), by_reference=True)

@@ -47,7 +47,8 @@ def goes_by_reference(table: Table, by_reference: bool | str) -> bool:
 class ReferencePublisher:
     """Belongs to one producer, or to the atomic publishes of one client. Safe from many threads.
 
-    ``encoder`` returns the encoder for the newest schema version, and ``submit`` puts an upload into the send queues.
+    ``encoder`` returns the encoder for the newest schema version, and ``submit`` puts uploads into the send queues:
+    all of them, or none if it raises Overloaded.
     The states of deliveries share ``lock``.
     """
 
@@ -62,7 +63,7 @@ class ReferencePublisher:
         timeout: float,
         lock: threading.Lock,
         encoder: Callable[[], BatchEncoder],
-        submit: Callable[[UploadedFile, UploadDeliveryState], None],
+        submit: Callable[[Sequence[UploadedFile], Sequence[UploadDeliveryState]], None],
     ) -> None:
         self._view = view
         self._producer = producer
@@ -80,7 +81,7 @@ class ReferencePublisher:
         """As :meth:`smq.Producer.write`."""
         uploads = self._upload(self._tasks_of_table(table, key))
         states = [UploadDeliveryState(file.index, order, self._lock) for _, order, file in uploads]
-        self._submit_all([file for _, _, file in uploads], states)
+        self._submit([file for _, _, file in uploads], states)
         return TableDelivery(states)
 
     def publish_files(self, files: Sequence[Source], key: str | None) -> Delivery[FilesReceipt]:
@@ -88,7 +89,7 @@ class ReferencePublisher:
         sources = ParquetSource.of_all(files)
         uploads = self._upload(self._tasks_of_files(sources, key))
         states = [UploadDeliveryState(file.index, None, self._lock) for _, _, file in uploads]
-        self._submit_all([file for _, _, file in uploads], states)
+        self._submit([file for _, _, file in uploads], states)
         return FilesDelivery([source.name for source in sources], [number for number, _, _ in uploads], states)
 
     def upload_table(self, table: Table, key: object) -> list[UploadedFile]:
@@ -142,10 +143,6 @@ class ReferencePublisher:
 
     def _upload_encoder(self, encoder: BatchEncoder) -> UploadEncoder:
         return UploadEncoder(encoder, self._keyless, self._producer, self._epoch, self._batch_bytes)
-
-    def _submit_all(self, files: Sequence[UploadedFile], states: Sequence[UploadDeliveryState]) -> None:
-        for file, state in zip(files, states, strict=True):
-            self._submit(file, state)
 
     def _open_uploader(self) -> Uploader:
         with self._uploader_lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -266,6 +267,63 @@ def test_refused_credentials_are_not_tried_again(producer: Producer, topic: Topi
     with pytest.raises(StoreDenied):
         producer.write(keyed(10), by_reference=True)
     assert DrivenStream.opened_streams == []
+
+
+# ---- capacity
+
+
+@pytest.mark.parametrize("what", ["files", "a table"])
+def test_uploads_of_one_call_are_published_together_or_not_at_all(
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Else a program that repeats the call after Overloaded would publish some rows twice."""
+    monkeypatch.setattr(producer._engine._budget, "_limit", 2500)
+    monkeypatch.setattr(producer, "_timeout", 0.0)
+    monkeypatch.setattr(upload_encoder, "UPLOAD_BYTES", keyed(30).nbytes // 3 + 1)
+
+    def publish() -> smq.Delivery[Any]:
+        if what == "a table":
+            return producer.write(keyed(30), by_reference=True)
+        sinks = [io.BytesIO() for _ in range(3)]
+        for number, sink in enumerate(sinks):
+            pq.write_table(keyed(2, 2 * number), sink)
+        return producer.publish_files(sinks)
+
+    producer.send(b"before")
+    (driven,) = streams_of(topic.first)
+    eventually(lambda: driven.written == [0])
+    before = producer._engine.in_flight
+    with pytest.raises(smq.Overloaded):
+        publish()
+    assert len(uploads(topic)) == 3, "there is capacity for one of them, but not for all"
+    assert producer._engine.in_flight == before
+    driven.ack(0, 0)
+    delivery = publish()
+    eventually(lambda: driven.written == [0, 1, 2, 3])
+    for sequence in range(1, 4):
+        driven.ack(sequence, 100 * sequence)
+    delivery.result(HANG_GUARD)
+    assert producer._engine.in_flight == 0
+
+
+def test_uploads_that_cannot_be_submitted_give_their_capacity_back(
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, submitted = producer._engine.submit, itertools.count()
+
+    def fail_the_second(*args: Any) -> None:
+        if next(submitted) == 1:
+            raise SchemaMismatch("a segment has no such column")
+        submit(*args)
+
+    monkeypatch.setattr(producer._engine, "submit", fail_the_second)
+    monkeypatch.setattr(upload_encoder, "UPLOAD_BYTES", keyed(30).nbytes // 3 + 1)
+    with pytest.raises(SchemaMismatch, match="no such column"):
+        producer.write(keyed(30), by_reference=True)
+    (driven,) = streams_of(topic.first)
+    eventually(lambda: driven.written == [0])
+    driven.ack(0, 0)
+    eventually(lambda: producer._engine.in_flight == 0)
 
 
 # ---- files
