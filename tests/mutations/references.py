@@ -142,6 +142,22 @@ MUTATIONS = (
         (f"{TEST_PUBLISHING}::test_a_bad_file_publishes_nothing_and_the_producer_goes_on",),
     ),
     Mutation(
+        "keep_a_whole_file_in_memory",
+        "A file that is encoded is read part by part.",
+        FILES,
+        "pre_buffer=False, buffer_size=BUFFER_BYTES",
+        "pre_buffer=True",
+        (f"{TEST_PUBLISHING}::test_a_file_is_read_part_by_part",),
+    ),
+    Mutation(
+        "decode_as_many_rows_as_are_encoded_in_the_limit",
+        "What is decoded at a time is limited by the decoded size of rows.",
+        FILES,
+        "probed.nbytes // max(probed.num_rows, 1), 1)",
+        "1)",
+        (f"{TEST_PUBLISHING}::test_what_is_decoded_at_a_time_is_limited",),
+    ),
+    Mutation(
         "reshape_an_upload",
         "The columns of an upload are what they are, so its references fail when the schema changes.",
         VERSIONS,

@@ -22,6 +22,14 @@ log = logging.getLogger(__name__)
 READ_BYTES = 8 << 20
 """About how many bytes are decoded at a time."""
 
+MAX_BATCH_ROWS = 1 << 13
+PROBED_ROWS = 64
+"""So many rows of a row group show how large its rows are when they are decoded. The footer shows only their encoded
+size, which is far less if a large value is repeated."""
+
+BUFFER_BYTES = 1 << 20
+"""So much of each column is read at a time."""
+
 Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
 
@@ -114,18 +122,19 @@ class ParquetSource:
 
     def _open(self) -> pq.ParquetFile:
         try:
-            return pq.ParquetFile(self.source)
+            # With pre_buffer, Arrow would read whole row groups and keep them, and some files are one row group.
+            return pq.ParquetFile(self.source, pre_buffer=False, buffer_size=BUFFER_BYTES)
         except FileNotFoundError:
             raise InvalidRequest(f"there is no file {self.name}") from None
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InvalidRequest(f"{self.name} is not a Parquet file that can be read: {error}") from None
 
     def _batches(self, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
-        meta = file.metadata
-        uncompressed = sum(meta.row_group(n).total_byte_size for n in range(meta.num_row_groups))
-        rows = max(1, min(READ_BYTES * meta.num_rows // max(uncompressed, 1), 1 << 17)) if meta.num_rows else 1
         try:
-            yield from (batch for batch in file.iter_batches(batch_size=rows) if batch.num_rows)
+            for number in range(file.metadata.num_row_groups):
+                rows = _rows_at_a_time(file, number)
+                batches = file.iter_batches(batch_size=rows, row_groups=[number])
+                yield from (batch for batch in batches if batch.num_rows)
         except (pa.ArrowException, OSError) as error:
             raise InvalidRequest(f"{self.name} cannot be read: {error}") from None
 
@@ -141,3 +150,13 @@ class ParquetSource:
             ) from None
         except InvalidRequest as error:
             raise InvalidRequest(f"{self.name}: {error.message}") from None
+
+
+def _rows_at_a_time(file: pq.ParquetFile, number: int) -> int:
+    """How many rows of this row group are decoded at a time. Raises ArrowException, OSError."""
+    group = file.metadata.row_group(number)
+    if group.num_rows <= PROBED_ROWS:
+        return PROBED_ROWS
+    probed = next(file.iter_batches(batch_size=PROBED_ROWS, row_groups=[number]))
+    row_bytes = max(group.total_byte_size // group.num_rows, probed.nbytes // max(probed.num_rows, 1), 1)
+    return max(1, min(READ_BYTES // row_bytes, MAX_BATCH_ROWS))

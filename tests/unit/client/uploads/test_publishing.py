@@ -18,7 +18,9 @@ import pytest
 import smq
 from smq.producer import Producer
 from smq.producing.delivery_state import run_callbacks
+from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.uploads import upload_encoder, uploader
+from smq.producing.uploads.parquet_files import ParquetSource
 from smq_core.errors import ReferenceRejected, SchemaMismatch, SmqError, StoreDenied, StoreStateUnknown, Unavailable
 from smq_core.model.entities import Column, ProducerState, SealOutcome, Segment, TopicSchema
 from smq_proto.wire import outcome_to_pb
@@ -358,6 +360,43 @@ def test_files_are_published_in_parts(
     assert [it.file for it in receipt.files] == [one, none, "files[2]"] and receipt.rows == 3010
     assert [it.rows for it in receipt.files] == [3000, 0, 10]
     assert receipt.files[2].ranges == (smq.PublishedRange(topic.first.name, 3000, 10),)
+
+
+class CountedReads(io.BytesIO):
+    """``total`` bytes of it were read."""
+
+    total = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.total += len(data)
+        return data
+
+
+def test_a_file_is_read_part_by_part(topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also within a row group."""
+    monkeypatch.setattr("smq.producing.uploads.parquet_files.READ_BYTES", 200_000)
+    rows = pa.table({"value": [np.random.default_rng(n).bytes(16_000) for n in range(1024)]})
+    source = CountedReads()
+    pq.write_table(rows, source, use_dictionary=False, compression="none", write_batch_size=16)  # pages of 1 MiB
+    size = source.tell()
+    parts = ParquetSource.of(source, 0).read(BatchEncoder(topic.topic), None, 500_000)
+    next(parts)
+    assert source.total < size / 2
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_what_is_decoded_at_a_time_is_limited(
+    topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch, repeated: bool
+) -> None:
+    """A value that is repeated is in a file once, and takes memory for each row."""
+    monkeypatch.setattr("smq.producing.uploads.parquet_files.READ_BYTES", 200_000)
+    values = [b"%09d" % (0 if repeated else n) * 100 for n in range(20_000)]
+    source = io.BytesIO()
+    pq.write_table(pa.table({"value": values}), source)
+    batches = [part for part, _ in ParquetSource.of(source, 0).read(BatchEncoder(topic.topic), None, 1)]
+    assert max(batch.nbytes for batch in batches) < 300_000
+    assert pa.concat_tables(batches).column("value").to_pylist() == values
 
 
 def bad_files(folder: Path) -> Iterator[tuple[list[Any], type[smq.SmqError], str]]:
