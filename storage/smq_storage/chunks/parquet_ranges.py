@@ -18,6 +18,9 @@ from smq_storage.object_store.store import EtagMismatch, ObjectTail, Store
 PART_BYTES = 8 * 1024 * 1024
 """Row groups are requested and decoded together while they have at most that many bytes."""
 
+DECODED_BYTES = 4 * PART_BYTES
+"""The same, for their bytes without compression: a few requested bytes may become many in memory."""
+
 MAX_HOLE_BYTES = 64 * 1024
 """So many bytes that are not wanted are requested too, where that saves a request."""
 
@@ -75,9 +78,9 @@ def select_row_groups(
 ) -> Iterator[RowGroups]:
     """The row groups with any of the rows ``start .. stop - 1``, in parts.
 
-    Each part has at most ``PART_BYTES`` of the columns, or one row group.
+    Each part has at most ``PART_BYTES`` of the columns, and ``DECODED_BYTES`` without compression, or one row group.
     """
-    part, size, end = RowGroups([], 0, 0, []), 0, 0
+    part, size, decoded, end = RowGroups([], 0, 0, []), 0, 0, 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         first, end = end, end + group.num_rows
@@ -85,12 +88,14 @@ def select_row_groups(
             continue
         ranges = _byte_ranges(group, columns)
         group_size = sum(stop - start for start, stop in ranges)
-        if part.numbers and size + group_size > PART_BYTES:
+        group_decoded = sum(chunk.total_uncompressed_size for chunk in _wanted_chunks(group, columns))
+        if part.numbers and (size + group_size > PART_BYTES or decoded + group_decoded > DECODED_BYTES):
             yield part
-            part, size = RowGroups([], first, first, []), 0
+            part, size, decoded = RowGroups([], first, first, []), 0, 0
         begin = part.first if part.numbers else first
         part = RowGroups([*part.numbers, number], begin, end, _merge([*part.ranges, *ranges]))
         size += group_size
+        decoded += group_decoded
     if part.numbers:
         yield part
 
@@ -148,15 +153,20 @@ class RangedFile(io.RawIOBase):
 def _byte_ranges(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> list[ByteRange]:
     """The column chunks of the columns that are wanted, in the order in which they are in the file."""
     ranges = []
+    for chunk in _wanted_chunks(group, columns):
+        start = chunk.data_page_offset
+        if chunk.has_dictionary_page:
+            start = min(start, chunk.dictionary_page_offset)
+        ranges.append((start, start + chunk.total_compressed_size))
+    return _merge(sorted(ranges))
+
+
+def _wanted_chunks(group: pq.RowGroupMetaData, columns: Sequence[str] | None) -> Iterator[pq.ColumnChunkMetaData]:
     for number in range(group.num_columns):
         chunk = group.column(number)
         path = chunk.path_in_schema
         if columns is None or any(path == name or path.startswith(f"{name}.") for name in columns):
-            start = chunk.data_page_offset
-            if chunk.has_dictionary_page:
-                start = min(start, chunk.dictionary_page_offset)
-            ranges.append((start, start + chunk.total_compressed_size))
-    return _merge(sorted(ranges))
+            yield chunk
 
 
 def _merge(ranges: Sequence[ByteRange]) -> list[ByteRange]:

@@ -7,7 +7,7 @@ range of partitions are a range of rows, which the footer alone shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 KEY = "smq-upload"
 PARTITION = "partition"
+
+ROW_GROUP_BYTES = 8 << 20
+"""A row group has at most so many bytes of rows before they are encoded, or one row: readers decode whole row groups.
+Long rows reach that before ``ROW_GROUP_ROWS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,8 @@ def write_upload_batches(
         write_statistics=[PARTITION, "timestamp"],
     ) as writer:
         for batch in batches:
-            writer.write(batch, row_group_size=ROW_GROUP_ROWS)
+            for part in _split_into_row_groups(batch):
+                writer.write(part)
         writer.add_key_value_metadata({KEY: to_json(footer).decode()})
 
 
@@ -131,6 +136,23 @@ def parse_upload_footer(metadata: pq.FileMetaData) -> ParsedUpload:
         raise CorruptChunk(f"the upload's footer cannot be read: {error}") from None
     groups = tuple(_row_group(metadata.row_group(n), schema) for n in range(metadata.num_row_groups))
     return ParsedUpload(footer, schema, groups)
+
+
+def _split_into_row_groups(table: pa.Table | pa.RecordBatch) -> Iterator[pa.Table | pa.RecordBatch]:
+    """Copies nothing."""
+    rows = max(1, min(ROW_GROUP_ROWS, table.num_rows * ROW_GROUP_BYTES // max(table.nbytes, 1)))
+    for at in range(0, table.num_rows, rows):
+        yield from _split_long_rows(table.slice(at, rows))
+
+
+def _split_long_rows(table: pa.Table | pa.RecordBatch) -> Iterator[pa.Table | pa.RecordBatch]:
+    """Rows that are longer than most others of the file make a part too large."""
+    if table.num_rows == 1 or table.nbytes <= ROW_GROUP_BYTES:
+        yield table
+        return
+    half = table.num_rows // 2
+    yield from _split_long_rows(table.slice(0, half))
+    yield from _split_long_rows(table.slice(half))
 
 
 def _row_group(group: pq.RowGroupMetaData, schema: pa.Schema) -> tuple[int, int | None, int | None]:

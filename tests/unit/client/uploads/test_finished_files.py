@@ -138,6 +138,16 @@ def test_the_partitions_in_a_file_are_used_only_if_they_are_those_of_the_key(top
         assert not may_be_finished(metadata, encoder, column), "nobody knows whether it was this column"
 
 
+def test_a_file_with_large_row_groups_is_not_copied(topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = BatchEncoder(topic.topic)
+    metadata = pq.ParquetFile(io.BytesIO(finished(topic, keyed(300)))).metadata
+    assert may_be_finished(metadata, encoder, None)
+    monkeypatch.setattr(finished_files, "MAX_ROW_GROUP_BYTES", metadata.row_group(0).total_byte_size - 1)
+    assert not may_be_finished(metadata, encoder, None)
+    one_row = pq.ParquetFile(io.BytesIO(finished(topic, pa.table({"value": [b"v" * 100_000]})))).metadata
+    assert may_be_finished(one_row, encoder, None), "it cannot be split"
+
+
 @pytest.mark.parametrize("rows", [0, 100])
 def test_a_table_without_rows_or_too_large_is_not_written(
     topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rows: int

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from smq_core.errors import CorruptChunk, DataLost, InvalidRequest
@@ -72,6 +73,27 @@ def test_the_footer_alone_shows_the_rows_of_a_range(store: Store):
     assert upload.footer.partitions_of(ROWS - 1, 2) is None
     assert [group[0] for group in stored.parsed.row_groups] == [700] * 7 + [100]
     assert stored.parsed.row_groups[0][1] == 0 and stored.parsed.row_groups[-1][2] == 15
+
+
+def test_row_groups_of_long_rows_have_few_rows(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(upload_format, "ROW_GROUP_BYTES", 20_000)
+    table = sort_by_partition(messages(400, partitions=4))
+    sizes = [1000] * 300 + [15_000] * 99 + [50_000]
+    table = table.set_column(3, table.schema.field("value"), pa.array([b"v" * size for size in sizes]))
+    footer = pq.read_metadata(pa.BufferReader(uploads.upload_bytes(table, footer_of(table, UID, 0, "p", 1))))
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    assert sum(group.num_rows for group in groups) == 400
+    assert all(group.num_rows == 1 or group.total_byte_size < 21_000 for group in groups)
+    assert groups[0].num_rows > 1 and groups[-1].total_byte_size > 50_000
+
+
+def test_row_groups_that_compress_well_are_decoded_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(parquet_ranges, "DECODED_BYTES", 50_000)
+    table = messages()
+    table = table.set_column(3, table.schema.field("value"), pa.array([b"v" * 50] * ROWS))
+    upload = uploads.write(store, UID, "u.parquet", table)
+    found = list(read_referenced_rows(store, referenced(upload, KeyRange(0, 16))))
+    assert [rows.num_rows for _, rows in found] == [700] * 7 + [100]
 
 
 def test_an_empty_partition_has_no_rows():
