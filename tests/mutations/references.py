@@ -207,6 +207,33 @@ MUTATIONS = (
         (f"{TEST_FINISHED}::test_a_file_that_differs_from_an_upload_of_the_topic_is_encoded_again",),
     ),
     Mutation(
+        "copy_a_file_without_its_checksum",
+        "A file is copied only if its bytes are those that were written.",
+        FINISHED,
+        " or not is_intact(data, file.metadata)",
+        "",
+        (
+            f"{TEST_FINISHED}::test_a_damaged_file_is_neither_copied_nor_encoded_again",
+            f"{TEST_FINISHED}::test_a_file_is_copied_only_if_its_checksum_fits",
+        ),
+    ),
+    Mutation(
+        "encode_damaged_pages",
+        "A file with a damaged page is an error.",
+        FILES,
+        "page_checksum_verification=True",
+        "page_checksum_verification=False",
+        (f"{TEST_FINISHED}::test_a_damaged_file_is_neither_copied_nor_encoded_again",),
+    ),
+    Mutation(
+        "copy_bytes_that_were_not_checked",
+        "The bytes that are copied are those whose footer was checked.",
+        FINISHED,
+        "if not may_be_finished(file.metadata, encoder, key) or not",
+        "if not",
+        (f"{TEST_FINISHED}::test_the_bytes_that_are_copied_are_those_that_were_checked",),
+    ),
+    Mutation(
         "copy_a_file_of_another_topic",
         "A file is copied only into the topic and the schema version that it was written for.",
         FINISHED,

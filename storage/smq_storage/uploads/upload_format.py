@@ -2,11 +2,12 @@
 
 Its columns are those of batches on the wire (``message_schema`` of one version of the topic's schema), without
 ``appended``. The key ``smq-upload`` of its key-value metadata has the JSON of an ``UploadFooter``. So the rows of any
-range of partitions are a range of rows, which the footer alone shows.
+range of partitions are a range of rows, which the footer alone shows. Its pages have checksums, and so has the whole.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,16 +16,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 
 from smq_core.errors import CorruptChunk
 from smq_core.model.keyspace import KeyRange
-from smq_storage.chunks.parquet_codec import ROW_GROUP_ROWS, decode_footer
+from smq_storage.chunks.parquet_codec import ROW_GROUP_ROWS, decode_footer, footer_bytes
 from smq_storage.object_store.json_codec import from_json, to_json
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 KEY = "smq-upload"
+CHECKSUM = "smq-upload.xxh3_128"
+"""The key of the checksum of all bytes before the Parquet footer, in hexadecimal. Older files have none."""
 PARTITION = "partition"
 
 ROW_GROUP_BYTES = 8 << 20
@@ -105,18 +109,20 @@ def write_upload_batches(
     sink: Any, schema: pa.Schema, batches: Iterable[pa.Table | pa.RecordBatch], footer: UploadFooter
 ) -> None:
     """As ``write_upload``, from rows that need not be in memory together. Each batch is one row group or several."""
+    summed = _ChecksumSink(sink)
     with pq.ParquetWriter(
-        sink,
+        summed,
         schema,
         compression="zstd",
         compression_level=1,
         use_dictionary=[PARTITION],
         write_statistics=[PARTITION, "timestamp"],
+        write_page_checksum=True,
     ) as writer:
         for batch in batches:
             for part in _split_into_row_groups(batch):
                 writer.write(part)
-        writer.add_key_value_metadata({KEY: to_json(footer).decode()})
+        writer.add_key_value_metadata({KEY: to_json(footer).decode(), CHECKSUM: summed.hexdigest()})
 
 
 def parse_upload(tail: Buffer) -> ParsedUpload:
@@ -136,6 +142,32 @@ def parse_upload_footer(metadata: pq.FileMetaData) -> ParsedUpload:
         raise CorruptChunk(f"the upload's footer cannot be read: {error}") from None
     groups = tuple(_row_group(metadata.row_group(n), schema) for n in range(metadata.num_row_groups))
     return ParsedUpload(footer, schema, groups)
+
+
+def is_intact(data: Buffer, metadata: pq.FileMetaData) -> bool:
+    """Whether the bytes before the footer of a whole file are those that were written. False without a checksum."""
+    rows = memoryview(data)[: -footer_bytes(data)]
+    return bool((metadata.metadata or {}).get(CHECKSUM.encode()) == xxhash.xxh3_128_hexdigest(rows).encode())
+
+
+class _ChecksumSink(io.RawIOBase):
+    """Passes on what is written, and sums it up."""
+
+    def __init__(self, sink: Any) -> None:
+        super().__init__()
+        self._sink = sink
+        self._sum = xxhash.xxh3_128()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._sum.update(data)
+        self._sink.write(data)
+        return len(data)
+
+    def hexdigest(self) -> str:
+        return self._sum.hexdigest()
 
 
 def _split_into_row_groups(table: pa.Table | pa.RecordBatch) -> Iterator[pa.Table | pa.RecordBatch]:

@@ -16,7 +16,7 @@ from smq.producing.uploads.upload_encoder import EncodedUpload, UploadEncoder, s
 from smq.producing.uploads.uploaded_rows import PartitionIndex
 from smq_core.errors import CorruptChunk, InvalidRequest
 from smq_storage.chunks.parquet_codec import ROW_GROUP_ROWS
-from smq_storage.uploads.upload_format import PARTITION, ROW_GROUP_BYTES, parse_upload_footer
+from smq_storage.uploads.upload_format import PARTITION, ROW_GROUP_BYTES, is_intact, parse_upload_footer
 
 FILE_BYTES = 1 << 30
 """A larger file is not copied, because a file is in memory while it is uploaded. A table that is larger is not
@@ -68,10 +68,15 @@ def may_be_finished(metadata: pq.FileMetaData, encoder: BatchEncoder, key: str |
     )
 
 
-def encoded_upload(data: bytes, encoder: BatchEncoder) -> EncodedUpload | None:
-    """The file as an upload; None if its rows are not in the order that its footer says. Raises ArrowException."""
+def encoded_upload(data: bytes, encoder: BatchEncoder, key: str | None) -> EncodedUpload | None:
+    """The file as an upload; None if these bytes are not those of one whose rows are as its footer says.
+
+    Raises ArrowException.
+    """
     buffer = pa.py_buffer(data)
     file = pq.ParquetFile(pa.BufferReader(buffer))
+    if not may_be_finished(file.metadata, encoder, key) or not is_intact(data, file.metadata):
+        return None
     footer = parse_upload_footer(file.metadata).footer
     rows = file.read(columns=[PARTITION, "timestamp"])
     partitions = rows.column(PARTITION).to_numpy()

@@ -103,11 +103,14 @@ class ParquetSource:
                 return None
         try:
             data = self._read_bytes(FILE_BYTES)
-            found = encoded_upload(data, encoder) if data is not None else None
+            found = encoded_upload(data, encoder, key) if data is not None else None
         except (pa.ArrowException, OSError) as error:
             raise InvalidRequest(f"{self.name} cannot be read: {error}") from None
         if found is None:
-            log.info("%s is too large to be copied, or is not in order, so its rows are encoded again", self.name)
+            log.info(
+                "%s is too large to be copied, or not as write_upload wrote it, so its rows are encoded again",
+                self.name,
+            )
         return found
 
     def _read_bytes(self, limit: int) -> bytes | None:
@@ -123,7 +126,9 @@ class ParquetSource:
     def _open(self) -> pq.ParquetFile:
         try:
             # With pre_buffer, Arrow would read whole row groups and keep them, and some files are one row group.
-            return pq.ParquetFile(self.source, pre_buffer=False, buffer_size=BUFFER_BYTES)
+            return pq.ParquetFile(
+                self.source, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
+            )
         except FileNotFoundError:
             raise InvalidRequest(f"there is no file {self.name}") from None
         except (pa.ArrowException, OSError, ValueError) as error:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,9 +20,10 @@ from smq.producer import Producer
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.uploads import finished_files, uploader
 from smq.producing.uploads.finished_files import may_be_finished, write_finished_file
+from smq.producing.uploads.parquet_files import ParquetSource
 from smq_core.model.entities import Column
 from smq_core.model.keyspace import partition_of
-from smq_storage.uploads.upload_format import parse_upload_footer, write_upload
+from smq_storage.uploads.upload_format import CHECKSUM, KEY, parse_upload_footer, write_upload
 from support.in_memory.producer_streams import producer_of, stream
 from support.in_memory.published_uploads import keyed, reject, rows_at, streams_of, two_segments, uploads
 from support.in_memory.topic import PARTITIONS, TopicInMemory
@@ -110,6 +112,63 @@ def test_a_file_that_differs_from_an_upload_of_the_topic_is_encoded_again(
         assert content != data, what
         found = pq.read_table(io.BytesIO(content))
         assert found.sort_by("value").equals(rows.sort_by("value")), what
+
+
+def test_a_damaged_file_is_neither_copied_nor_encoded_again(
+    producer: Producer, topic: TopicInMemory, tmp_path: Path
+) -> None:
+    """Its values would be others, and nobody would notice."""
+    values = np.random.default_rng(0).bytes(100_000)
+    table = pa.table({"value": [values[at : at + 100] for at in range(0, len(values), 100)]})
+    data = bytearray(finished(topic, table))
+    chunk = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(3)
+    assert chunk.path_in_schema == "value"
+    middle = chunk.data_page_offset + chunk.total_compressed_size // 2
+    data[middle : middle + 4096] = bytes(4096)
+    assert pq.read_table(io.BytesIO(data)).num_rows == 1000, "without checksums, nothing shows the damage"
+    path = tmp_path / "damaged.parquet"
+    path.write_bytes(data)
+    with pytest.raises(smq.InvalidRequest, match=r"damaged\.parquet cannot be read.*CRC"):
+        producer.publish_files([path])
+    assert uploads(topic) == []
+
+
+def test_a_file_is_copied_only_if_its_checksum_fits(producer: Producer, topic: TopicInMemory) -> None:
+    good = finished(topic, keyed(300))
+    metadata = pq.ParquetFile(io.BytesIO(good)).metadata.metadata
+    checksum = metadata[CHECKSUM.encode()]
+    of_a_former_release = io.BytesIO()
+    rows = pq.read_table(io.BytesIO(good))
+    with pq.ParquetWriter(of_a_former_release, rows.schema, write_statistics=["partition"]) as writer:
+        writer.write_table(rows)
+        writer.add_key_value_metadata({KEY: metadata[KEY.encode()].decode()})
+    for data in (good.replace(checksum, checksum[::-1]), of_a_former_release.getvalue()):
+        before = set(uploads(topic))
+        producer.publish_files([io.BytesIO(data)])
+        (new,) = set(uploads(topic)) - before
+        content = bytes(topic.files.get(new).data)
+        assert content != data
+        assert pq.read_table(io.BytesIO(content)).sort_by("value").equals(rows.sort_by("value"))
+
+
+def test_the_bytes_that_are_copied_are_those_that_were_checked(
+    producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Somebody replaces the file after its footer was read."""
+    path = tmp_path / "replaced.parquet"
+    write_finished_file(BatchEncoder(topic.topic), keyed(300), path, None)
+    other = altered(path.read_bytes(), topic_uid="other")
+    read = ParquetSource._read_bytes
+
+    def replace_and_read(source: ParquetSource, limit: int) -> bytes | None:
+        path.write_bytes(other)
+        return read(source, limit)
+
+    monkeypatch.setattr(ParquetSource, "_read_bytes", replace_and_read)
+    producer.publish_files([path])
+    (content,) = uploaded(topic)
+    assert content != other
+    assert parse_upload_footer(pq.ParquetFile(io.BytesIO(content)).metadata).footer.topic_uid == "uid"
 
 
 def test_partitions_beyond_the_ring_are_not_copied(producer: Producer, topic: TopicInMemory) -> None:
