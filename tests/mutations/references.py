@@ -134,6 +134,22 @@ MUTATIONS = (
         (f"{TEST_PUBLISHING}::test_a_bad_file_publishes_nothing_and_the_producer_goes_on",),
     ),
     Mutation(
+        "find_a_wrong_type_after_uploads",
+        "The types of all files are checked before the first one is uploaded.",
+        FILES,
+        "encoder.check_types(schema, _columns_with_values(file.metadata), key)",
+        "pass",
+        (f"{TEST_PUBLISHING}::test_a_type_that_does_not_fit_is_found_before_anything_is_uploaded",),
+    ),
+    Mutation(
+        "refuse_columns_without_values_by_their_type",
+        "Nulls of any type fit a column that may be null.",
+        FILES,
+        "statistics.has_null_count and statistics.null_count < column.num_values:",
+        "column.num_values:",
+        (f"{TEST_PUBLISHING}::test_types_that_may_fit_are_uploaded",),
+    ),
+    Mutation(
         "publish_a_file_twice",
         "A file that is given twice in one call is refused.",
         FILES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.producing.encoding.exact_cast import InexactValue, exact_cast
+from smq.producing.encoding.exact_cast import InexactValue, exact_cast, may_fit, type_does_not_fit
 from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, partitions
 from smq.producing.encoding.row_values import RowConverter, no_such_columns
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
@@ -76,6 +76,21 @@ class BatchEncoder:
                 'large_values="lazy", read it with large_values="eager"'
             )
         return converted, key_column
+
+    def check_types(self, schema: pa.Schema, names: Iterable[str], key: str | None) -> None:
+        """Whether any value of these columns of a table, for which :meth:`check` takes an empty one, may fit.
+
+        Raises SchemaMismatch.
+        """
+        for name in names:
+            source = schema.field(name).type
+            if name in SYSTEM_COLUMNS or (not self.typed and name in ("key", key)):
+                continue  # ``check`` has looked at the type of a key
+            if name == "timestamp" and (pa.types.is_integer(source) or pa.types.is_timestamp(source)):
+                continue
+            target = self.schema.field(name).type
+            if not may_fit(source, target):
+                raise self.mismatch(f"column {name}: {type_does_not_fit(source, target)}")
 
     def check_sizes(self, table: Table, limit: int) -> None:
         """Raises MessageTooLarge if a single value is over the limit, before anything is sent."""

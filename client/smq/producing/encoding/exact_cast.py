@@ -133,8 +133,19 @@ def kind_of(type_: pa.DataType) -> str:
     return next((name for name, matches in _KINDS if matches(type_)), str(type_))
 
 
+def may_fit(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether any value of one type fits the other one, by the kinds of the types."""
+    kind, wanted = kind_of(decoded_type(source)), kind_of(target)
+    return kind == wanted or kind in _ACCEPTED.get(wanted, ())
+
+
 class _CastFailed(Exception):
     pass
+
+
+def type_does_not_fit(source: pa.DataType, target: pa.DataType) -> str:
+    """Why no value of a type fits a column."""
+    return f"{source} does not fit {target}: {_advice(decoded_type(source), target)}"
 
 
 def _advice(source: pa.DataType, target: pa.DataType) -> str:

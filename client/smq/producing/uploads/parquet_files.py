@@ -70,12 +70,17 @@ class ParquetSource:
         return id(self.source)
 
     def check(self, encoder: BatchEncoder, key: str | None) -> None:
-        """Whether it is a Parquet file with fitting columns. Its values are checked when they are read.
+        """Whether it is a Parquet file with fitting columns, by its footer. Its values are checked when they are read.
 
         Raises InvalidRequest, SchemaMismatch.
         """
         with self._open() as file:
-            self._checked(file.schema_arrow.empty_table(), encoder, key, None)
+            schema = file.schema_arrow
+            self._checked(schema.empty_table(), encoder, key, None)
+            try:
+                encoder.check_types(schema, _columns_with_values(file.metadata), key)
+            except SchemaMismatch as error:
+                raise self._named(error) from None
 
     def read(self, encoder: BatchEncoder, key: str | None, part_bytes: int) -> Iterator[tuple[pa.Table, str | None]]:
         """Checked parts of about ``part_bytes``, each with the name of its key column.
@@ -150,11 +155,23 @@ class ParquetSource:
             return encoder.check(part, key)
         except SchemaMismatch as error:
             where = f" (rows counted from row {first_row} on)" if first_row else ""
-            raise SchemaMismatch(
-                f"{self.name}{where}: {error.message}", expected=error.expected, topic=error.topic
-            ) from None
+            raise self._named(error, where) from None
         except InvalidRequest as error:
             raise InvalidRequest(f"{self.name}: {error.message}") from None
+
+    def _named(self, error: SchemaMismatch, where: str = "") -> SchemaMismatch:
+        return SchemaMismatch(f"{self.name}{where}: {error.message}", expected=error.expected, topic=error.topic)
+
+
+def _columns_with_values(metadata: pq.FileMetaData) -> set[str]:
+    """The columns, other than nested ones, of which the footer shows that not all values are null."""
+    found = set[str]()
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            statistics = column.statistics
+            if statistics is not None and statistics.has_null_count and statistics.null_count < column.num_values:
+                found.add(column.path_in_schema)
+    return found & set(metadata.schema.to_arrow_schema().names)
 
 
 def _rows_at_a_time(file: pq.ParquetFile, number: int) -> int:

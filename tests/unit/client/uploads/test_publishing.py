@@ -43,6 +43,17 @@ def producer(topic: TopicInMemory) -> Iterator[Producer]:
         yield made
 
 
+ID, NOTE = Column("id", "int64"), Column("note", "string", nullable=True)
+
+
+@pytest.fixture
+def typed(topic: TopicInMemory) -> TopicInMemory:
+    topic.topic = replace(topic.topic, spec=replace(topic.topic.spec, schema=(ID,), key="id"))
+    layout = replace(topic.snapshot.layout, schemas=(TopicSchema(0, (ID,)),))
+    topic.snapshot = replace(topic.snapshot, topic=topic.topic, layout=layout)
+    return topic
+
+
 def test_a_receipt_finds_each_row_of_the_table(producer: Producer, topic: TopicInMemory) -> None:
     halves = two_segments(topic)
     table = keyed(1000)
@@ -438,6 +449,47 @@ def test_a_bad_file_publishes_nothing_and_the_producer_goes_on(
     assert delivery.result(HANG_GUARD).rows == 10
 
 
+NUMBERS = pa.table({"id": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("bad", "what"),
+    [
+        (pa.table({"id": ["text"]}), "column id: string does not fit int64: text is not a number"),
+        (pa.table({"id": pa.array(["text"]).dictionary_encode()}), "column id: .* text is not a number"),
+        (NUMBERS.append_column("timestamp", pa.array(["a", "b"])), "column timestamp: string does not fit"),
+    ],
+)
+def test_a_type_that_does_not_fit_is_found_before_anything_is_uploaded(
+    typed: TopicInMemory, producer: Producer, tmp_path: Path, bad: pa.Table, what: str
+) -> None:
+    good = parquet(tmp_path / "good.parquet", NUMBERS)
+    with pytest.raises(SchemaMismatch, match=rf"^\S*bad\.parquet: {what}") as raised:
+        producer.publish_files([good, parquet(tmp_path / "bad.parquet", bad)])
+    assert raised.value.expected and uploads(typed) == []
+
+
+def test_types_that_may_fit_are_uploaded(producer: Producer, topic: TopicInMemory) -> None:
+    """A type that does not fit is right for a column without any value. Keys may be numbers."""
+    texts = pa.array([None, None], pa.string())
+    headers = pa.nulls(2, pa.list_(pa.int64()))
+    tables = [
+        pa.table({"value": [b"a", b"b"], "timestamp": [1, 2], "key": [1, 2], "partition": ["x", "y"]}),
+        pa.table({"value": texts, "timestamp": pa.array([1, 2], pa.timestamp("us"))}),
+        pa.table({"value": texts, "headers": headers}),
+        pa.table({"value": pa.array([b"a", b"a"]).dictionary_encode()}),
+        pa.table({"value": pa.array([], pa.string())}),
+    ]
+    files = [io.BytesIO() for _ in tables]
+    for table, file in zip(tables, files, strict=True):
+        pq.write_table(table, file)
+    producer.publish_files(files)
+    other = io.BytesIO()
+    pq.write_table(pa.table({"value": [b"a"], "id": [7]}), other)
+    producer.publish_files([other], key="id")
+    assert len(uploads(topic)) == 5
+
+
 def test_a_bad_value_deep_in_a_file_publishes_nothing(
     producer: Producer, topic: TopicInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -453,16 +505,6 @@ def test_a_bad_value_deep_in_a_file_publishes_nothing(
 
 
 # ---- schema versions
-
-ID, NOTE = Column("id", "int64"), Column("note", "string", nullable=True)
-
-
-@pytest.fixture
-def typed(topic: TopicInMemory) -> TopicInMemory:
-    topic.topic = replace(topic.topic, spec=replace(topic.topic.spec, schema=(ID,), key="id"))
-    layout = replace(topic.snapshot.layout, schemas=(TopicSchema(0, (ID,)),))
-    topic.snapshot = replace(topic.snapshot, topic=topic.topic, layout=layout)
-    return topic
 
 
 def change_schema(topic: TopicInMemory) -> Segment:
