@@ -45,17 +45,26 @@ class Batch:
         """The value of a message, fetched from the filer if the table does not have it.
 
         Raises DataLost, with the object's name, if the object is gone or was altered; StoreUnavailable; InvalidRequest
-        on a topic with a schema; IndexError.
+        on a topic with a schema, or if the table does not have the value and the batch was pickled; IndexError.
         """
         if "value" not in self.table.column_names:
             raise InvalidRequest("messages of a topic with a schema have no value: read the columns of the table")
         if not 0 <= row < len(self):
             raise IndexError(f"the batch has {len(self)} rows, there is no row {row}")
         large = find_large_values(self.table.slice(row, 1)).get(0)
+        if large is not None and self._read is None:
+            raise InvalidRequest(
+                f"the batch is a copy without a consumer, so the value of row {row} cannot be fetched: fetch it before "
+                'you pickle the batch, or read with large_values="eager"'
+            )
         if large is None or self._read is None:
             value: bytes | None = self.table.column("value")[row].as_py()
             return value
         return self._read(large, self.segment, self.first_offset + row)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For pickling. The copy has no consumer that fetches large values."""
+        return type(self), (self.table, self.segment, self.first_offset, self.positions)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -163,6 +164,20 @@ def test_lazy_values_are_fetched_one_by_one(topic: TopicInMemory) -> None:
     for row in (-1, len(VALUES)):
         with pytest.raises(IndexError):
             batch.value(row)
+
+
+@pytest.mark.parametrize("mode", ["eager", "lazy"])
+def test_a_batch_can_be_pickled(topic: TopicInMemory, mode: str) -> None:
+    with consumer_of(topic, large_values=mode) as consumer:
+        for batch in read(consumer):
+            copy = pickle.loads(pickle.dumps(batch))
+            assert copy == batch
+            for row in range(len(batch)):
+                if row in batch.large_values:
+                    with pytest.raises(InvalidRequest, match="fetch it before"):
+                        copy.value(row)
+                else:
+                    assert copy.value(row) == batch.value(row)
 
 
 @pytest.mark.parametrize("what", ["gone", "altered"])
