@@ -169,7 +169,7 @@ class AsyncProducer:
     ) -> AsyncDelivery[Receipt]:
         """As :meth:`smq.Producer.send`. Waits only while ``max_in_flight`` bytes have no outcome yet."""
         send = self._producer.send
-        if self._producer.would_block(value):
+        if self._producer.would_block(value, key, headers):
             return AsyncDelivery(await asyncio.to_thread(send, value, key, headers, timestamp))
         return AsyncDelivery(send(value, key, headers, timestamp))
 

@@ -507,13 +507,16 @@ class Producer:
             delivery_state = self._delivery_states.popleft()
             self._error = self._error or delivery_state.first_error()
 
-    def would_block(self, value: object = None) -> bool:
+    def would_block(self, value: object = None, key: object = None, headers: object = None) -> bool:
         """Whether ``send`` would block now, because ``max_in_flight`` bytes have no outcome yet.
 
-        It may also block for a large ``value``, which has to fit as a whole.
+        It may also block for a message with a large value, which has to fit as a whole. ``headers`` may be read only
+        once, so they count as large.
         """
-        if isinstance(value, (bytes, bytearray, memoryview)) and len(value) > self._max_inline_bytes:
-            return True
+        if isinstance(value, (bytes, bytearray, memoryview)) and len(value) >= MIN_INLINE_BYTES:
+            key_size = len(key) if isinstance(key, (bytes, bytearray, memoryview)) else 0
+            if headers is not None or len(value) + key_size + ROW_OVERHEAD_BYTES > self._max_inline_bytes:
+                return True
         return self._current is None and self._engine.full and self._engine.failure is None
 
     @property

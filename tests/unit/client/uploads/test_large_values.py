@@ -14,6 +14,7 @@ import pytest
 
 from smq.delivery import Delivery, Receipt
 from smq.producer import MAX_LARGE_VALUE_BYTES, MIN_INLINE_BYTES, Producer
+from smq.producing.batch_builder import ROW_OVERHEAD_BYTES
 from smq.producing.uploads import large_values
 from smq.producing.uploads.large_values import PARALLEL_UPLOADS, LargeValueUploader
 from smq_core.errors import (
@@ -286,7 +287,7 @@ def test_what_waits_behind_a_message_that_times_out_is_sent(producer: Producer, 
 
 
 def test_the_bytes_of_uploads_are_in_flight(producer: Producer, topic: Topic) -> None:
-    assert producer.would_block(BIG) and not producer.would_block(b"small")
+    assert producer.would_block(BIG) and not producer.would_block(b"small", b"key", {})
     first = producer.send(b"1" * 700_000)
     waiting = threading.Thread(target=producer.send, args=(b"2" * 700_000,))
     waiting.start()
@@ -300,6 +301,14 @@ def test_the_bytes_of_uploads_are_in_flight(producer: Producer, topic: Topic) ->
     first.result(HANG_GUARD)
     waiting.join(HANG_GUARD)
     eventually(lambda: driven.written == [0, 1])
+
+
+def test_key_and_headers_count_for_whether_a_send_would_block(topic: Topic) -> None:
+    value = b"v" * MIN_INLINE_BYTES
+    with producer_of(topic, max_inline_bytes=len(value) + ROW_OVERHEAD_BYTES + 9) as producer:
+        assert not producer.would_block(value) and not producer.would_block(value, b"k" * 9)
+        assert producer.would_block(value, b"k" * 10)
+        assert producer.would_block(value, None, {"a": b"123456789"})
 
 
 def test_a_seal_during_the_upload_moves_the_message_to_the_successor(producer: Producer, topic: Topic) -> None:
