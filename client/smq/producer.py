@@ -152,7 +152,7 @@ class Producer:
             self.producer_id,
             self.epoch,
             timeout,
-            lambda: view.open_upload_store(),
+            lambda: view.open_upload_store(timeout),
             self._engine.large_value_done,
             lambda: self._engine.failure is not None,
         )

@@ -160,11 +160,14 @@ class TopicView:
                 self._store = self._settings.open()
             return self._store
 
-    def open_upload_store(self) -> Store:
-        """The same store for writing large files, which take longer than other requests. Raises StoreUnavailable."""
+    def open_upload_store(self, timeout: float = UPLOAD_TIMEOUT_SECONDS) -> Store:
+        """The same store for large files, which take longer than other requests. Raises StoreUnavailable.
+
+        A request may take ``timeout`` seconds, or UPLOAD_TIMEOUT_SECONDS if that is more.
+        """
         self.store()
         assert self._settings is not None
-        return replace(self._settings, timeout=max(self._settings.timeout, UPLOAD_TIMEOUT_SECONDS)).open()
+        return replace(self._settings, timeout=max(self._settings.timeout, UPLOAD_TIMEOUT_SECONDS, timeout)).open()
 
     @property
     def signs_uploads(self) -> bool:

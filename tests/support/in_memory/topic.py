@@ -83,7 +83,7 @@ class TopicInMemory:
     def store(self) -> Store:
         return self.files
 
-    def open_upload_store(self) -> Store:
+    def open_upload_store(self, timeout: float = 0.0) -> Store:
         return self.files
 
     # ---- what a test does

@@ -181,3 +181,11 @@ def test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it(
         assert view.signs_uploads is signed
     finally:
         view.close()
+
+
+def test_requests_of_uploads_may_take_as_long_as_a_producer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StoreSettings, "open", lambda settings: settings.timeout)
+    watched = Watched(StoreSettings("memory://", timeout=1.0))
+    found = [watched.view.open_upload_store(), *map(watched.view.open_upload_store, (5.0, 600.0))]
+    assert found == [topic_view.UPLOAD_TIMEOUT_SECONDS, topic_view.UPLOAD_TIMEOUT_SECONDS, 600.0]
+    watched.view.close()

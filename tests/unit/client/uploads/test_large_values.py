@@ -60,8 +60,10 @@ class Topic(TopicInMemory):
     def __init__(self) -> None:
         super().__init__()
         self.gated = GatedStore(self)
+        self.upload_timeout = 0.0
 
-    def open_upload_store(self) -> Any:
+    def open_upload_store(self, timeout: float = 0.0) -> Any:
+        self.upload_timeout = timeout
         return self.gated
 
 
@@ -125,6 +127,7 @@ def test_a_large_value_waits_for_its_upload_and_keeps_its_place(producer: Produc
     topic.gated.gate.set()
     eventually(lambda: driven.written == [0, 1, 2])
     assert sent(topic, driven) == [b"before", BIG, b"after"]
+    assert topic.upload_timeout == HANG_GUARD, "a request may take as long as the producer's timeout"
     for sequence in range(3):
         driven.ack(sequence, sequence)
     assert [it.result(HANG_GUARD).offset for it in deliveries] == [0, 1, 2]
