@@ -80,6 +80,12 @@ class _LeaderMetrics(PrometheusCollector):
             "Segments beyond retention that groups still read.",
             labels=["topic"],
         )
+        publishes = GaugeMetricFamily(
+            "smq_topic_unfinished_publishes", "Committed atomic publishes that are not complete.", labels=["topic"]
+        )
+        publish_age = GaugeMetricFamily(
+            "smq_topic_oldest_unfinished_publish_seconds", "The age of the oldest of them.", labels=["topic"]
+        )
         pins = GaugeMetricFamily("smq_topic_reader_pins", "Pins of readers that keep files.", labels=["topic"])
         pin_age = GaugeMetricFamily(
             "smq_topic_oldest_reader_pin_seconds", "The age of the oldest of them.", labels=["topic"]
@@ -91,11 +97,14 @@ class _LeaderMetrics(PrometheusCollector):
             removed.add_metric([name], it.removed[name])
             size.add_metric([name], it.removed_bytes[name])
             retained.add_metric([name], len(managed.retention_held))
+            committed = managed.unfinished_publishes.values()
+            publishes.add_metric([name], len(committed))
+            publish_age.add_metric([name], (self._now() - min(committed)) / 1e6 if committed else 0)
         files = CounterMetricFamily("smq_leader_deleted_files", "Files deleted, by what they were.", labels=["kind"])
         for kind in ("removed", "deleted_topic", "orphan", "manifest", "upload"):
             files.add_metric([kind], it.files[kind])
         failures = CounterMetricFamily("smq_leader_cleanup_failures", "Collecting that failed.", value=it.failures)
-        yield from (removed, size, retained, pins, pin_age, files, failures)
+        yield from (removed, size, retained, publishes, publish_age, pins, pin_age, files, failures)
         if it.filer_clock.skew_us is not None:
             yield GaugeMetricFamily(
                 "smq_leader_clock_skew_seconds",

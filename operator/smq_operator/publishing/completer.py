@@ -97,7 +97,7 @@ class PublishCompleter:
                 if topic is None or managed.layout is None or managed.deleted:
                     continue
                 if self._now() - self._checked_at.get(topic.uid, -CHECK_AGAIN_AFTER_US) >= CHECK_AGAIN_AFTER_US:
-                    await self._check(topic)
+                    await self._check(managed, topic)
             try:
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._wake.wait()
@@ -117,7 +117,7 @@ class PublishCompleter:
         except TimeoutError:
             return
 
-    async def _check(self, topic: Topic) -> None:
+    async def _check(self, managed: ManagedTopic, topic: Topic) -> None:
         """Starts what is unfinished in this topic and does not run yet."""
         try:
             document = await self._store.run(read_publishes, topic.name, topic.uid)
@@ -125,6 +125,9 @@ class PublishCompleter:
             log.warning("publishes.unreadable", topic=topic.name, error=error.code, message=error.message)
             return
         self._checked_at[topic.uid] = self._now()
+        managed.unfinished_publishes = {
+            it.app: it.unfinished.committed_at for it in document.unfinished if it.unfinished is not None
+        }
         for app in document.unfinished:
             key = (topic.uid, app.app)
             if key not in self._running:
@@ -152,6 +155,9 @@ class PublishCompleter:
             await asyncio.sleep(RETRY_SECONDS)
         self.problems.pop(key, None)
         self._attempts.pop(key, None)
+        for managed in self._topics.values():
+            if managed.topic is not None and managed.topic.uid == topic.uid:
+                managed.unfinished_publishes.pop(name, None)
         event, self._changed = self._changed, asyncio.Event()
         event.set()
 

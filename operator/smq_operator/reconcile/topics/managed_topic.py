@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from smq_core.errors import CorruptDocument
-from smq_core.model.entities import Layout, Phase, RemovedSegment, SealedSegment, Segment, Topic, TopicSchema
+from smq_core.model.entities import Layout, Micros, Phase, RemovedSegment, SealedSegment, Segment, Topic, TopicSchema
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
 from smq_core.model.lost_range import LostRange
 from smq_core.model.schema_evolution import newest_schema
@@ -48,6 +48,8 @@ class ManagedTopic:
     index_read: bool = False
     retention_held: Mapping[str, list[str]] = field(default_factory=dict)
     """Segments beyond the retention limits, and the groups that have not read them yet."""
+    unfinished_publishes: dict[str, Micros] = field(default_factory=dict)
+    """When atomic publishes were committed that are not complete, by app. Retention removes nothing meanwhile."""
     clock_skew_us: int = 0
     """How far the leader's clock is ahead of the filer's, if the two differ so much that retention may be late."""
     adopting: bool = False

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
-from smq_core.model.atomic_publish import AtomicFile, AtomicPublish, LayoutMark
+from smq_core.model.atomic_publish import (
+    AtomicFile,
+    AtomicPublish,
+    AtomicPublishes,
+    LayoutMark,
+    claim_app,
+    commit_version,
+    complete_version,
+)
 from smq_core.model.entities import Column, Topic, TopicSchema, TopicSpec
 from smq_core.producing.roll_forward import RowRange
 from smq_operator.publishing import completer
@@ -18,6 +27,7 @@ from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.catalog import paths
+from smq_storage.catalog.atomic_publishes import change_publishes
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoredObject, open_store
 from support.data import uploads
@@ -56,6 +66,10 @@ def file(store: Store) -> AtomicFile:
     return AtomicFile("u.parquet", written.etag, 4, written.size, 1, 4)
 
 
+def managed_topic() -> ManagedTopic:
+    return cast(ManagedTopic, SimpleNamespace(topic=TOPIC, deleted=False, unfinished_publishes={}))
+
+
 def uploaded(store: Store) -> list[str]:
     return [paths.upload_name(it.path) for it in store.list(paths.UPLOADS)]
 
@@ -66,7 +80,7 @@ def test_a_mistake_is_reported_and_the_publish_is_tried_again(store: Store, monk
     reads = FailingReads(store)
 
     async def complete() -> None:
-        managed = cast(ManagedTopic, SimpleNamespace(topic=TOPIC, deleted=False))
+        managed = managed_topic()
         pool = StorePool(cast(Store, reads), None)
         found = PublishCompleter({TOPIC.name: managed}, pool, TaskRunner(), lambda: 0, RetryPolicy())
         task = asyncio.create_task(found._complete(TOPIC, "etl"))
@@ -77,6 +91,34 @@ def test_a_mistake_is_reported_and_the_publish_is_tried_again(store: Store, monk
             reads.failing = False
             await task
         assert not found.problems
+
+    asyncio.run(complete())
+
+
+def test_an_unfinished_publish_is_seen_until_it_is_complete(
+    store: Store, file: AtomicFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic has no layout, so nothing can be written."""
+    monkeypatch.setattr(completer, "RETRY_SECONDS", 0.0)
+    retry = RetryPolicy()
+
+    def change(step: Callable[[AtomicPublishes], AtomicPublishes]) -> None:
+        change_publishes(store, TOPIC.name, TOPIC.uid, step, retry)
+
+    change(lambda it: claim_app(it, "etl", "me", "p", 0))
+    change(lambda it: commit_version(it, "etl", "me", 1, "r", [file], LayoutMark(1, (0,), 1), 7)[0])
+    managed = managed_topic()
+
+    async def complete() -> None:
+        tasks = TaskRunner()
+        found = PublishCompleter({TOPIC.name: managed}, StorePool(store, None), tasks, lambda: 0, retry)
+        await found._check(managed, TOPIC)
+        assert managed.unfinished_publishes == {"etl": 7}
+        change(lambda it: complete_version(it, "etl", 1, 0))  # as another leader does
+        async with asyncio.timeout(HANG_GUARD):
+            while not tasks.idle:
+                await asyncio.sleep(0)
+        assert not managed.unfinished_publishes
 
     asyncio.run(complete())
 
