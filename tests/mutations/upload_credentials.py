@@ -85,8 +85,8 @@ MUTATIONS = (
         "fail_an_upload_because_no_leader_answers_now",
         "An upload is repeated while no leader signs it.",
         UPLOADER,
-        "isinstance(error, Unavailable) and time.monotonic()",
-        "isinstance(error, Unavailable) or time.monotonic()",
+        "if time.monotonic() + backoff.seconds > deadline:",
+        "if isinstance(error, Unavailable) or time.monotonic() + backoff.seconds > deadline:",
         (f"{TEST_PUBLISHING}::test_a_put_without_an_answer_is_repeated_under_another_name",),
     ),
 )
