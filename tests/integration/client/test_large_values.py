@@ -11,12 +11,12 @@ import pytest
 import smq
 from smq_core.model.entities import Topic
 from smq_storage.catalog import paths, sealed_index
-from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from smq_storage.process.seaweedfs import SeaweedProcess
 from smq_storage.tables.manifests import find_manifest
 from support.data.message_ledger import read_back
+from support.data.sealed_topic import read_stored_topic
 from support.processes.local_cluster import LocalCluster, manifest
 from support.waiting import HANG_GUARD, eventually
 
@@ -38,14 +38,6 @@ def cluster(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture
 def store(cluster: LocalCluster) -> Store:
     return cluster.store.open()
-
-
-def topic_in(store: Store, name: str) -> Topic:
-    current = read_current(store, f"default/{name}")
-    assert current is not None
-    found = read_topic(store, f"default/{name}", current[0])
-    assert found is not None
-    return found
 
 
 def objects(store: Store, topic: Topic) -> set[str]:
@@ -88,7 +80,7 @@ def test_values_of_20_mb_among_small_ones_come_back_in_order(
     with client.consumer(topic) as consumer:
         assert values(read_back(consumer, 10)) == sent, "from the tail"
     sealed = roll(client, topic)
-    made = topic_in(store, topic)
+    made = read_stored_topic(store, f"default/{topic}")
     assert sorted(named(store, made, [sealed])) == sorted(objects(store, made)) and len(objects(store, made)) == 2
     with client.consumer(topic) as consumer:
         assert values(read_back(consumer, 10)) == sent, "from the filer"
@@ -124,7 +116,7 @@ def test_order_and_names_stay_through_a_split_and_a_killed_broker(
             for key, value in zip(*(batch.table.column(name).to_pylist() for name in ("key", "value")), strict=True):
                 got[key].append(value)
     assert got == sent
-    made = topic_in(store, topic)
+    made = read_stored_topic(store, f"default/{topic}")
 
     def all_are_named_once() -> bool:
         names = named(store, made, [s.name for s in client.admin().segments(topic, all=True)])
@@ -141,7 +133,7 @@ def test_retention_deletes_a_large_value_with_its_segment(
         producer.send(b"x" * INLINE).result(HANG_GUARD)
         sealed = roll(client, topic)
         producer.send(b"y" * INLINE).result(HANG_GUARD)
-    made = topic_in(store, topic)
+    made = read_stored_topic(store, f"default/{topic}")
     (old,) = named(store, made, [sealed])
     assert len(objects(store, made)) == 2
 
@@ -165,7 +157,7 @@ def test_an_object_that_somebody_deletes_is_a_loss_with_its_name(
     with client.producer(topic, max_inline_bytes=INLINE) as producer:
         for value in (b"before", b"x" * INLINE, b"after"):
             producer.send(value, key=b"k").result(HANG_GUARD)
-    made = topic_in(store, topic)
+    made = read_stored_topic(store, f"default/{topic}")
     (name,) = objects(store, made)
     store.delete(paths.large_value(made.uid, name))
     with client.consumer(topic) as consumer:

@@ -9,15 +9,13 @@ import pyarrow as pa
 import pytest
 
 import smq
-from smq_core.model.entities import Topic
 from smq_storage.catalog import sealed_index
 from smq_storage.catalog.deleted_topics import list_deleted_topics
-from smq_storage.catalog.topics import read_current, read_topic
 from smq_storage.object_store.store import Store
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.data.message_ledger import read_back
 from support.data.pins import LIFETIME, Readers
-from support.data.sealed_topic import leftover_files, missing_files, segments_with_files
+from support.data.sealed_topic import leftover_files, missing_files, read_stored_topic, segments_with_files
 from support.processes.cli import smq as run_smq
 from support.processes.local_cluster import LocalCluster, manifest
 from support.waiting import HANG_GUARD, eventually
@@ -40,14 +38,6 @@ def cluster(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture
 def store(cluster: LocalCluster) -> Store:
     return cluster.store.open()
-
-
-def topic_in(store: Store, name: str) -> Topic:
-    current = read_current(store, f"default/{name}")
-    assert current is not None
-    found = read_topic(store, f"default/{name}", current[0])
-    assert found is not None
-    return found
 
 
 def write_and_roll(client: smq.Client, topic: str, value: bytes, count: int = 1) -> str:
@@ -80,7 +70,7 @@ def test_old_segments_go_with_their_files_and_a_reader_begins_at_the_oldest_left
 ) -> None:
     cluster.create(topic, retention={"age": "3s"})
     old = [write_and_roll(client, topic, b"old %d" % i) for i in range(2)]
-    made = topic_in(store, topic)
+    made = read_stored_topic(store, f"default/{topic}")
     eventually(lambda: not set(old) & set(names(client, topic)), what="retention removed them")
     eventually(lambda: not set(old) & set(segments_with_files(store, made)), what="their files are gone")
     with client.producer(topic) as producer:
@@ -100,7 +90,7 @@ def test_a_pinned_read_reads_what_retention_removed_and_the_pin_is_shown(
     other = f"{topic}-other"
     for name in (topic, other):
         cluster.create(name, retention={"age": "1s"})
-    made, unpinned = topic_in(store, topic), topic_in(store, other)
+    made, unpinned = read_stored_topic(store, f"default/{topic}"), read_stored_topic(store, f"default/{other}")
     with Readers(store, name=topic).reads.begin(made.name, made.uid, "job 1") as read:
         (segment,) = read.files.segments()
         write_and_roll(client, topic, b"old")
@@ -127,7 +117,7 @@ def test_the_oldest_bytes_go_when_there_are_too_many(
 ) -> None:
     cluster.create(topic, retention={"bytes": "300Ki", "age": "unlimited"})
     sealed = [write_and_roll(client, topic, bytes([65 + i]) * 100_000) for i in range(6)]
-    made = topic_in(store, topic)
+    made = read_stored_topic(store, f"default/{topic}")
     eventually(
         lambda: sum(e.bytes for e in sealed_index.read(store, made.name, made.uid)) <= 300 * 1024,
         what="it fits again",
@@ -157,7 +147,7 @@ def test_what_a_group_has_still_to_read_stays_until_it_has_read_it(
         assert values(read_back(reader, 1)) == [b"unread"]
         reader.commit()
         eventually(lambda: first.name not in names(client, topic), what="it was read, so it goes")
-    assert not missing_files(store, topic_in(store, topic))
+    assert not missing_files(store, read_stored_topic(store, f"default/{topic}"))
 
 
 def test_a_group_learns_exactly_what_retention_removed_unread(
@@ -202,7 +192,7 @@ def test_a_reader_inside_a_removed_file_learns_what_it_lost(
     with client.consumer(topic, start="earliest", max_bytes=20_000, prefetch_bytes=20_000) as reader:
         got = reader.poll(HANG_GUARD)
         assert got is not None and got.segment == first.name
-        made = topic_in(store, topic)
+        made = read_stored_topic(store, f"default/{topic}")
         assert segments_with_files(store, made)[first.name] > 2
         client.admin().apply(manifest(topic, retention={"age": "1s"}, flush={"bytes": "16Ki"}))
         eventually(lambda: first.name not in segments_with_files(store, made), what="the files are gone")
@@ -252,12 +242,12 @@ def test_a_deleted_topic_keeps_its_data_or_not_and_a_new_one_of_its_name_is_not_
 ) -> None:
     cluster.create(topic, deletionPolicy=policy)
     write_and_roll(client, topic, b"first life")
-    old = topic_in(store, topic)
+    old = read_stored_topic(store, f"default/{topic}")
     client.admin().delete(topic)
     cluster.create(topic, deletionPolicy=policy)
     with cluster.connect() as later:
         write_and_roll(later, topic, b"second life")
-        new = topic_in(store, topic)
+        new = read_stored_topic(store, f"default/{topic}")
         assert new.uid != old.uid
         if policy == "Delete":
             eventually(
@@ -278,7 +268,7 @@ def test_a_topic_deleted_without_a_leader_is_collected_by_the_next_leader(
         store = cluster.store.open()
         for name in ("gone", "stays"):
             cluster.create(name, deletionPolicy="Delete")
-        gone, stays = topic_in(store, "gone"), topic_in(store, "stays")
+        gone, stays = read_stored_topic(store, "default/gone"), read_stored_topic(store, "default/stays")
         with cluster.connect() as client:
             for name in ("gone", "stays"):
                 write_and_roll(client, name, b"x")

@@ -22,7 +22,7 @@ from smq_core.model.entities import (
 )
 from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import layouts, paths, sealed_index
-from smq_storage.catalog.topics import put_current, put_topic, read_current
+from smq_storage.catalog.topics import put_current, put_topic, read_current, read_topic
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema, message_schema
 from smq_storage.object_store.store import Store
@@ -52,6 +52,15 @@ def make_topic(store: Store, count: int, uid: str = "uid-1", name: str = "defaul
     it = Segment(segment_name(count), count, RANGE, Phase.OPEN, Durability.STORED, (HOLDER,), before)
     layouts.put_layout(store, Layout(name, uid, 16, 1, count + 1, (it,), writer="w"), None)
     return topic
+
+
+def read_stored_topic(store: Store, name: str) -> Topic:
+    """The living topic ``namespace/topic`` as the leader wrote it."""
+    current = read_current(store, name)
+    assert current is not None
+    found = read_topic(store, name, current[0])
+    assert found is not None
+    return found
 
 
 def _entry(number: int, size: int) -> SealedSegment:
