@@ -39,9 +39,8 @@ LARGE_VALUES = "_large_values"
 """Not with the uploads, because an operator of a former release collects old uploads that it knows no reference to."""
 DELETED = "_deleted"
 
-_GROUP = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-_PIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
-_PRODUCER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
+"""What a user or a program may choose as a file's name: that of a group, a pin or a producer."""
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
 _MANIFEST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
 _UPLOAD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.parquet")
@@ -164,7 +163,7 @@ def large_value_name(producer: str, epoch: int, nonce: str) -> str:
 
 
 def _in_file_name(producer: str) -> str:
-    return producer if _PRODUCER.fullmatch(producer) else _hash(producer)
+    return producer if _NAME.fullmatch(producer) else _hash(producer)
 
 
 def is_upload(path: str) -> bool:
@@ -187,22 +186,18 @@ def groups_folder(topic: str, uid: str) -> str:
 
 def group(topic: str, uid: str, name: str) -> str:
     """Raises InvalidRequest if the name cannot be a file name."""
-    if not _GROUP.fullmatch(name):
-        raise InvalidRequest(
-            f"a group's name has up to 128 letters, digits, '.', '_', '-' and no leading '.', not {name!r}"
-        )
-    return f"{topic}/{uid}/_groups/{name}.json"
+    _check_name("a group's name", name)
+    return f"{groups_folder(topic, uid)}/{name}.json"
 
 
 def group_name(path: str) -> str | None:
     """The group in the path of a file of positions, or None for any other path."""
-    name, dot, suffix = path.rsplit("/", 1)[-1].rpartition(".")
-    return name if dot and suffix == "json" and _GROUP.fullmatch(name) else None
+    return _document_name(path)
 
 
 def producer_claim(topic: str, uid: str, producer: str) -> str:
     """An id that cannot be a file name is replaced by its hash."""
-    name = producer if _PRODUCER.fullmatch(producer) else f"={_hash(producer)}"
+    name = producer if _NAME.fullmatch(producer) else f"={_hash(producer)}"
     return f"{topic}/{uid}/_producers/{name}.json"
 
 
@@ -212,17 +207,13 @@ def pins_folder(topic: str, uid: str) -> str:
 
 def pin(topic: str, uid: str, pin_id: str) -> str:
     """Raises InvalidRequest if the id cannot be a file name."""
-    if not _PIN.fullmatch(pin_id):
-        raise InvalidRequest(
-            f"a pin's id has up to 128 letters, digits, '.', '_', '-' and no leading '.', not {pin_id!r}"
-        )
-    return f"{topic}/{uid}/_pins/{pin_id}.json"
+    _check_name("a pin's id", pin_id)
+    return f"{pins_folder(topic, uid)}/{pin_id}.json"
 
 
 def pin_id(path: str) -> str | None:
     """The id in a pin's path, or None for a file that is no pin's."""
-    name, dot, suffix = path.rsplit("/", 1)[-1].rpartition(".")
-    return name if dot and suffix == "json" and _PIN.fullmatch(name) else None
+    return _document_name(path)
 
 
 def first_offset(path: str) -> int | None:
@@ -233,3 +224,14 @@ def first_offset(path: str) -> int | None:
 
 def _hash(producer: str) -> str:
     return hashlib.sha256(producer.encode()).hexdigest()
+
+
+def _check_name(what: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(f"{what} has up to 128 letters, digits, '.', '_', '-' and no leading '.', not {name!r}")
+
+
+def _document_name(path: str) -> str | None:
+    """The name in the path of a JSON file, or None for any other path."""
+    name, dot, suffix = path.rsplit("/", 1)[-1].rpartition(".")
+    return name if dot and suffix == "json" and _NAME.fullmatch(name) else None
