@@ -19,8 +19,8 @@ from statistics import median
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from smq_core.manifests.segment_manifest import ManifestFile  # noqa: E402
 from smq_core.model.entities import ChunkInfo  # noqa: E402
-from smq_core.model.segment_manifest import ManifestFile  # noqa: E402
 from smq_storage.chunks.chain import ChunkChain  # noqa: E402
 from smq_storage.chunks.schemas import chunk_schema  # noqa: E402
 from smq_storage.object_store.store import Store  # noqa: E402

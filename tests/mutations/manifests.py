@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutation import Mutation
 
-DRAFT = "core/smq_core/model/manifest_draft.py"
+DRAFT = "core/smq_core/manifests/manifest_draft.py"
 SEALING = "broker/smq_broker/segments/sealing.py"
 FILES = "broker/smq_broker/manifests/recorded_files.py"
 WRITER = "broker/smq_broker/manifests/writer.py"

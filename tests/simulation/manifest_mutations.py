@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from simulation.mutation_table import MutationTable, Patch
-from smq_core.model.manifest_draft import ManifestDraft
-from smq_core.model.segment_manifest import SegmentManifest
+from smq_core.manifests.manifest_draft import ManifestDraft
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_operator.cleanup import orphaned_files
 from smq_operator.cleanup import retention as retain
 from smq_operator.manifests import topic_manifests

@@ -6,8 +6,8 @@ import threading
 
 import structlog
 
-from smq_core.model.manifest_draft import ManifestDraft
-from smq_core.model.segment_manifest import SegmentManifest
+from smq_core.manifests.manifest_draft import ManifestDraft
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_storage.chunks.chain import StoredChunk
 from smq_storage.tables.file_statistics import manifest_file
 

@@ -16,8 +16,8 @@ import structlog
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.errors import SmqError
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import Topic
-from smq_core.model.segment_manifest import SegmentManifest
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.tables.manifests import write_manifest

@@ -17,9 +17,9 @@ from smq.consuming.tail_stream import TailStream
 from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, Unreachable
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import SealedSegment, Segment
 from smq_core.model.lost_range import LostRange
-from smq_core.model.segment_manifest import SegmentManifest
 from smq_core.reading.segment_dag import is_removed
 from smq_proto.wire import lost_from_pb
 from smq_storage.catalog import paths

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from smq_core.errors import CorruptChunk
+from smq_core.manifests.manifest_draft import ManifestDraft
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import Micros, Topic
-from smq_core.model.manifest_draft import ManifestDraft
-from smq_core.model.segment_manifest import SegmentManifest
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from smq_storage.tables.file_statistics import manifest_file

@@ -21,8 +21,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from smq_core.errors import CorruptChunk, CorruptDocument, StoreUnavailable
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import SECOND, SealedSegment, Topic
-from smq_core.model.segment_manifest import SegmentManifest
 from smq_operator.manifests.chain_walk import ChainWalk
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.conditional_writes import RetryPolicy

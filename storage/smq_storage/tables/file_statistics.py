@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk
-from smq_core.model.key_bounds import KeyBound, lower_bound, upper_bound
+from smq_core.manifests.key_bounds import KeyBound, lower_bound, upper_bound
+from smq_core.manifests.segment_manifest import ManifestFile
 from smq_core.model.reference import Reference
-from smq_core.model.segment_manifest import ManifestFile
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import StoredChunk
 from smq_storage.chunks.parquet_codec import KEY_BOUNDS

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 
 from smq_core.errors import CorruptDocument
-from smq_core.model.segment_manifest import ManifestFile, SegmentManifest
+from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import ReadBackResult, RetryPolicy, WriteConflict, create
 from smq_storage.object_store.json_codec import from_json, to_json

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk
-from smq_core.model.segment_manifest import ManifestFile
+from smq_core.manifests.segment_manifest import ManifestFile
 from smq_storage.catalog import paths
 from smq_storage.chunks.file_errors import name_file_errors
 from smq_storage.chunks.parquet_codec import decode_footer

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from smq_core.errors import CorruptDocument, DataLost
+from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
 from smq_core.model.entities import SealedSegment
-from smq_core.model.segment_manifest import ManifestFile, SegmentManifest
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store

@@ -9,9 +9,9 @@ from itertools import zip_longest
 import pyarrow as pa
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
+from smq_core.manifests.segment_manifest import ManifestFile
 from smq_core.model.entities import Topic
 from smq_core.model.keyspace import KeyRange
-from smq_core.model.segment_manifest import ManifestFile
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.schemas import chunk_schema, without_append_time

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import ChunkInfo, Column
-from smq_core.model.segment_manifest import SegmentManifest
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema
 from smq_storage.object_store.store import ObjectInfo, ObjectTail, Store, StoredObject

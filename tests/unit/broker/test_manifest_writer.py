@@ -13,8 +13,8 @@ from smq_broker.manifests.recorded_files import FileLimit, RecordedFiles
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
 from smq_core.errors import SmqError, StoreUnavailable
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import ChunkInfo, Topic
-from smq_core.model.segment_manifest import SegmentManifest
 from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain, StoredChunk

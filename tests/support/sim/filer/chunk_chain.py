@@ -6,9 +6,9 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
+from smq_core.manifests.manifest_draft import ManifestDraft
+from smq_core.manifests.segment_manifest import ManifestFile
 from smq_core.model.entities import ChunkInfo, SealOutcome
-from smq_core.model.manifest_draft import ManifestDraft
-from smq_core.model.segment_manifest import ManifestFile
 from smq_core.replica.log_entries import ChunkWrite, Entry
 from smq_core.sealing.chain_sealer import ReadChunk, WriteChunk, WriteSeal
 from smq_storage.catalog import paths

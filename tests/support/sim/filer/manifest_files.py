@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
 from smq_core.model.entities import ChunkInfo
-from smq_core.model.segment_manifest import ManifestFile, SegmentManifest
 from smq_storage.catalog import paths
 from smq_storage.tables.manifests import decode_manifest, encode_manifest
 from support.sim.filer.chunk_chain import TOPIC, UID, StoredChunk, file_of

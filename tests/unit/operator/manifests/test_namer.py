@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import SealedSegment
-from smq_core.model.segment_manifest import SegmentManifest
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.store import Store, open_store

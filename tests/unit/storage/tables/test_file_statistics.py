@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from smq_core.errors import CorruptChunk
+from smq_core.manifests.segment_manifest import ManifestFile
 from smq_core.model.entities import ChunkInfo, Column
-from smq_core.model.segment_manifest import ManifestFile
 from smq_storage.chunks import parquet_codec
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
 from smq_storage.chunks.parquet_codec import decode_footer, encode_chunk

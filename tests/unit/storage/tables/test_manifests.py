@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from smq_core.errors import CorruptDocument
-from smq_core.model.segment_manifest import ManifestFile, SegmentManifest
+from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
 from smq_storage.catalog import paths
 from smq_storage.object_store.store import Store, open_store
 from smq_storage.tables.manifests import (

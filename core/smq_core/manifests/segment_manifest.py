@@ -9,8 +9,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
+from smq_core.manifests.key_bounds import KeyBound
 from smq_core.model.entities import Micros
-from smq_core.model.key_bounds import KeyBound
 
 
 @dataclass(frozen=True, slots=True)

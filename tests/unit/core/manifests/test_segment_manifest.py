@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smq_core.model.key_bounds import MAX_BOUND_BYTES, binary_bound, lower_bound, upper_bound
-from smq_core.model.segment_manifest import ManifestFile, SegmentManifest
+from smq_core.manifests.key_bounds import MAX_BOUND_BYTES, binary_bound, lower_bound, upper_bound
+from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
 
 
 def manifest(*sizes: int, appended_max: tuple[int | None, ...] = ()) -> SegmentManifest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smq_core.model.segment_manifest import ManifestFile, SegmentManifest
+from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
 
 
 class ManifestDraft:
