@@ -1,0 +1,1 @@
+"""Topics as Spark DataFrames: the data source `smq` for batch and streaming, and `read` for old data."""

@@ -1,0 +1,1 @@
+"""Errors as Spark users see them."""

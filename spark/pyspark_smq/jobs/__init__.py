@@ -1,0 +1,1 @@
+"""The data pipeline as Spark programs: compaction, backfill, aggregation, verification."""

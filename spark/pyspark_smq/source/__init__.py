@@ -1,0 +1,1 @@
+"""The readers of the data source: batch and stream."""

@@ -1,0 +1,1 @@
+"""Spark types for the columns of a topic, and back."""
