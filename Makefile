@@ -29,9 +29,10 @@ WORKERS ?= 3
 NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
 TRACE_PACKAGES = strace
 CHAOS_PACKAGES = iproute2 nftables util-linux
+SPARK_PACKAGES = openjdk-17-jre-headless maven
 
 .PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench chaos e2e \
-	chaos-packages cluster-packages cluster-build pins clean
+	chaos-packages spark-packages spark-jars cluster-packages cluster-build pins clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +98,15 @@ e2e: $(if $(filter kind,$(CLUSTER)),$(STAMP),cluster-build) ## real Pods on real
 chaos-packages: ## install the Debian packages with which chaos cuts the network and steps clocks (needs root)
 	@dpkg -s $(CHAOS_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(CHAOS_PACKAGES); }
+
+spark-packages: $(STAMP) ## install Java for Spark, and Maven, unless they are there (needs root)
+	@(cd tests && command -v mvn >/dev/null && \
+		$(abspath $(PY)) -c 'import sys; from support.spark.java import find_java; sys.exit(find_java() is None)') || \
+		{ apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(SPARK_PACKAGES); }
+
+spark-jars: $(STAMP) ## fetch the jars with which Spark reads S3, once (about 30 MB, needs Maven)
+	@$(PY) tools/spark_jars.py
 
 cluster-packages: ## install the Debian packages that nodes of Kubernetes and traces need (needs root)
 	@dpkg -s $(NODE_PACKAGES) $(TRACE_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \

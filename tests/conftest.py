@@ -1,4 +1,4 @@
-"""Leaves out the tests that need Kubernetes where it is not built, and says so in one line.
+"""Leaves out the tests that need Kubernetes, or Java, where it is not there, and says so in one line for each.
 
 Under CI they run, and fail.
 """
@@ -6,6 +6,8 @@ Under CI they run, and fail.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,43 +22,15 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-LEFT_OUT = pytest.StashKey[int]()
-OUTPUT = "needing_kubernetes"
 
+@dataclass(frozen=True)
+class Need:
+    """What some tests need. They are left out if it is not ``expected``; ``why`` says how to get it."""
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[LEFT_OUT] = 0
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    needing = [item for item in items if "api_server" in getattr(item, "fixturenames", ())]
-    if needing and not _kubernetes_is_expected():
-        config.hook.pytest_deselected(items=needing)
-        config.stash[LEFT_OUT] = len(needing)
-        left_out = set(needing)
-        items[:] = [item for item in items if item not in left_out]
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output[OUTPUT] = session.config.stash[LEFT_OUT]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:
-    """A worker of pytest-xdist has ended; each of them collects all tests."""
-    output = getattr(node, "workeroutput", {})
-    node.config.stash[LEFT_OUT] = max(node.config.stash[LEFT_OUT], output.get(OUTPUT, 0))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if count := config.stash[LEFT_OUT]:
-        terminalreporter.write_line(
-            f"{count} tests were left out because Kubernetes is not built; "
-            "run `make cluster-build` once (some minutes, needs Go)",
-            yellow=True,
-        )
+    name: str
+    needed_by: Callable[[pytest.Item], bool]
+    expected: Callable[[], bool]
+    why: str
 
 
 def _kubernetes_is_expected() -> bool:
@@ -70,3 +44,73 @@ def _kubernetes_is_expected() -> bool:
     except NotBuilt:
         return False
     return True
+
+
+def _java_is_expected() -> bool:
+    from support.spark.java import find_java
+
+    return bool(os.environ.get("CI")) or find_java() is not None
+
+
+def _jars_are_expected() -> bool:
+    from tools.spark_jars import find
+
+    return bool(os.environ.get("CI")) or find() is not None
+
+
+NEEDS = (
+    Need(
+        "kubernetes",
+        lambda item: "api_server" in getattr(item, "fixturenames", ()),
+        _kubernetes_is_expected,
+        "Kubernetes is not built; run `make cluster-build` once (some minutes, needs Go)",
+    ),
+    Need(
+        "java",
+        lambda item: item.get_closest_marker("spark") is not None,
+        _java_is_expected,
+        "Spark needs Java 17, which is not there; run `make spark-packages` (Debian, root), or set JAVA_HOME",
+    ),
+    Need(
+        "jars",
+        lambda item: "s3a" in getattr(item, "fixturenames", ()),
+        _jars_are_expected,
+        "Spark has no jars to read S3 with; run `make spark-jars` once (needs Maven)",
+    ),
+)
+LEFT_OUT = pytest.StashKey[dict[str, int]]()
+OUTPUT = "left_out"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[LEFT_OUT] = {}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for need in NEEDS:
+        needing = [item for item in items if need.needed_by(item)]
+        if needing and not need.expected():
+            config.hook.pytest_deselected(items=needing)
+            config.stash[LEFT_OUT][need.name] = len(needing)
+            left_out = set(needing)
+            items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output[OUTPUT] = session.config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """A worker of pytest-xdist has ended; each of them collects all tests."""
+    for name, count in getattr(node, "workeroutput", {}).get(OUTPUT, {}).items():
+        known = node.config.stash[LEFT_OUT]
+        known[name] = max(known.get(name, 0), count)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for need in NEEDS:
+        if count := config.stash[LEFT_OUT].get(need.name):
+            terminalreporter.write_line(f"{count} tests were left out because {need.why}", yellow=True)

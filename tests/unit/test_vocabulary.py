@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tools import check_vocabulary
 from tools.check_vocabulary import Identifier, check, retired_in, words_of
 

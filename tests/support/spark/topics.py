@@ -1,0 +1,62 @@
+"""Topics as the project's own client reads them, for comparison with what Spark reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import smq
+from pyspark_smq.spark_types import arrow_schema, dataframe_columns, to_spark_batches
+from support.data.message_ledger import read_back
+from support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PLACE = [("_segment", "ascending"), ("_offset", "ascending")]
+
+
+def consumed(client: smq.Client, topic: str, count: int) -> pa.Table:
+    """All messages of a topic with ``count`` of them, with Spark's columns and types, ordered by segment and offset."""
+    with client.consumer(topic) as consumer:
+        batches = read_back(consumer, count)
+    schema = arrow_schema(dataframe_columns(batches[-1].table.schema))
+    parts = [
+        part for batch in batches for part in to_spark_batches(batch.table, batch.first_offset, batch.segment, schema)
+    ]
+    return pa.Table.from_batches(parts, schema).sort_by(PLACE)
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """The rows of a DataFrame with the places of its messages, in the same form."""
+    return frame.toArrow().cast(arrow_schema(frame.schema)).sort_by(PLACE)
+
+
+def wait_for_files(client: smq.Client, topic: str) -> None:
+    """Waits until everything that was published is in files."""
+
+    def flushed() -> bool:
+        names = {s.name for s in client.admin().segments(topic)}
+        loads = [s for b in client.admin().brokers() for s in b.segments if s.primary and s.segment in names]
+        return len(loads) == len(names) and all(s.chain_end == s.end for s in loads)
+
+    eventually(flushed, what=f"all messages of {topic} are in files")
+
+
+def split(client: smq.Client, topic: str) -> None:
+    """Splits the only segment, and waits for its successors."""
+    (segment,) = client.admin().segments(topic)
+    client.admin().split(topic, segment.name)
+    eventually(lambda: len([s for s in client.admin().segments(topic) if s.phase == "open"]) == 2, what="the split")
+
+
+def roll(client: smq.Client, topic: str) -> str:
+    """Rolls the only segment, and waits until it is sealed. Returns its name."""
+    (segment,) = client.admin().segments(topic)
+    client.admin().roll(topic, segment.name)
+    eventually(
+        lambda: {s.name: s.phase for s in client.admin().segments(topic, all=True)}.get(segment.name) == "sealed",
+        what="the roll",
+    )
+    return segment.name
