@@ -356,7 +356,10 @@ class Producer:
     def publish_files(
         self, files: Sequence[str | os.PathLike[str] | IO[bytes]], key: str | None = None
     ) -> Delivery[FilesReceipt]:
-        """Publishes the rows of Parquet files, paths or binary file objects, by reference (see ``write``).
+        """Publishes the rows of Parquet files by reference (see ``write``).
+
+        A file is a path, a binary file object, or ``s3://bucket/path`` for an object of any bucket of the filer, which
+        is read with this client's credentials.
 
         The files' columns and ``key`` are as in ``write``. All files are checked and uploaded: those that
         :meth:`smq.Client.write_upload` wrote as they are, others read part by part, and encoded with their rows sorted

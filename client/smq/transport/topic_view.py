@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import IO
 
 from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.leader_client import LayoutWatch, LeaderClient
@@ -24,6 +25,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
 from smq_storage.catalog import layouts, sealed_index, topics
+from smq_storage.chunks.object_files import open_object
 from smq_storage.object_store.store import CREDENTIALS_OPTION, REQUIRED, Store, StoreSettings
 
 log = logging.getLogger(__name__)
@@ -168,6 +170,15 @@ class TopicView:
         self.store()
         assert self._settings is not None
         return replace(self._settings, timeout=max(self._settings.timeout, UPLOAD_TIMEOUT_SECONDS, timeout)).open()
+
+    def open_url(self, url: str) -> IO[bytes]:
+        """Opens an object of any bucket of the filer, by its ``s3://bucket/path``, for reads.
+
+        Raises FileNotFoundError, StoreDenied, StoreUnavailable, and InvalidRequest if it is no such URL.
+        """
+        self.store()
+        assert self._settings is not None
+        return open_object(self._settings, url)
 
     @property
     def signs_uploads(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -195,3 +196,27 @@ def test_files_of_a_typed_topic(cluster: LocalCluster, client: smq.Client, topic
         assert (tmp_path / "three.parquet").read_bytes() in uploaded(cluster, producer), "the bytes are copied"
         found = pa.concat_tables([b.table.select(["id", "name"]) for b in read_back(consumer, 55_000)])
         assert found.sort_by("id").equals(pa.concat_tables([rows, more]).cast(found.schema))
+
+
+def test_files_that_are_in_the_filer(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic)
+    store = replace(cluster.store, url="s3://smq").open()
+    rows = pa.table({"value": [f"v{n}".encode() for n in range(3000)]})
+    file = io.BytesIO()
+    pq.write_table(rows, file, row_group_size=500)
+    store.put(f"inbox/{topic}/part-0.parquet", file.getvalue())
+    finished = io.BytesIO()
+    client.write_upload(topic, rows, finished)
+    store.put(f"inbox/{topic}/part-1.parquet", finished.getvalue())
+    urls = [f"s3://smq/inbox/{topic}/part-{n}.parquet" for n in range(2)]
+    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+        for missing in (f"s3://smq/inbox/{topic}/part-9.parquet", "s3://smq"):
+            with pytest.raises(smq.InvalidRequest, match=missing):
+                producer.publish_files([urls[0], missing])
+        with pytest.raises(smq.InvalidRequest, match="same file"):
+            producer.publish_files([urls[0], urls[0]])
+        receipt = producer.publish_files(urls).result(HANG_GUARD)
+        assert [(it.file, it.rows) for it in receipt.files] == [(url, 3000) for url in urls]
+        assert finished.getvalue() in uploaded(cluster, producer), "the bytes are copied"
+        values = [v for b in read_back(consumer, 6000) for v in b.table.column("value").to_pylist()]
+        assert sorted(values) == sorted(2 * rows.column("value").to_pylist())

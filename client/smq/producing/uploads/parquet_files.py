@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeAlias
@@ -32,17 +32,26 @@ BUFFER_BYTES = 1 << 20
 
 Source: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
+OpenUrl: TypeAlias = "Callable[[str], IO[bytes]]"
+"""Opens ``s3://bucket/path``. Raises FileNotFoundError, StoreDenied, StoreUnavailable."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParquetSource:
-    """A file by its path or as a file object, which must allow seek. ``name`` is how errors and receipts call it."""
+    """A file by its path, by its ``s3://`` URL, or as a file object, which must allow seek.
+
+    ``name`` is how errors and receipts call it. ``open_url`` is there if it is a URL.
+    """
 
     name: str
     source: Source
+    open_url: OpenUrl | None = None
 
     @staticmethod
-    def of(source: Source, number: int) -> ParquetSource:
+    def of(source: Source, number: int, open_url: OpenUrl | None = None) -> ParquetSource:
         """Raises InvalidRequest if it is neither a path nor a file object."""
+        if isinstance(source, str) and source.startswith("s3://") and open_url is not None:
+            return ParquetSource(source, source, open_url)
         if isinstance(source, (str, os.PathLike)):
             return ParquetSource(os.fspath(source), source)
         if hasattr(source, "read") and hasattr(source, "seek"):
@@ -50,9 +59,9 @@ class ParquetSource:
         raise InvalidRequest(f"files[{number}] must be a path or a binary file, not {type(source).__name__}")
 
     @staticmethod
-    def of_all(sources: Sequence[Source]) -> list[ParquetSource]:
+    def of_all(sources: Sequence[Source], open_url: OpenUrl) -> list[ParquetSource]:
         """Raises InvalidRequest if one is no file, or if a file is given twice."""
-        found = [ParquetSource.of(source, number) for number, source in enumerate(sources)]
+        found = [ParquetSource.of(source, number, open_url) for number, source in enumerate(sources)]
         numbers: dict[str | int, int] = {}
         for number, it in enumerate(found):
             first = numbers.setdefault(it._identity(), number)
@@ -65,6 +74,8 @@ class ParquetSource:
 
     def _identity(self) -> str | int:
         """Equal for two sources of one file."""
+        if self.open_url is not None:
+            return self.name
         if isinstance(self.source, (str, os.PathLike)):
             return os.path.realpath(self.source)
         return id(self.source)
@@ -120,7 +131,10 @@ class ParquetSource:
 
     def _read_bytes(self, limit: int) -> bytes | None:
         """The whole file; None if it has more than ``limit`` bytes."""
-        if isinstance(self.source, (str, os.PathLike)):
+        if self.open_url is not None:
+            with self.open_url(self.name) as file:
+                data = file.read(limit + 1)
+        elif isinstance(self.source, (str, os.PathLike)):
             with Path(self.source).open("rb") as file:
                 data = file.read(limit + 1)
         else:
@@ -131,8 +145,9 @@ class ParquetSource:
     def _open(self) -> pq.ParquetFile:
         try:
             # With pre_buffer, Arrow would read whole row groups and keep them, and some files are one row group.
+            source = self.source if self.open_url is None else self.open_url(self.name)
             return pq.ParquetFile(
-                self.source, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
+                source, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
             )
         except FileNotFoundError:
             raise InvalidRequest(f"there is no file {self.name}") from None
