@@ -18,7 +18,7 @@ class ObjectChanged(OSError):
 
 
 def open_object(settings: StoreSettings, url: str) -> IO[bytes]:
-    """Opens ``s3://bucket/path``, at the endpoint and with the credentials of these settings. It can be read and sought.
+    """Opens ``s3://bucket/path`` for reads, at the endpoint and with the credentials of these settings.
 
     Raises FileNotFoundError, InvalidRequest if it is no such URL, StoreDenied and StoreUnavailable. Reads raise
     ObjectChanged if another object has the name meanwhile.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -82,6 +82,9 @@ class TopicInMemory:
 
     def store(self) -> Store:
         return self.files
+
+    def open_url(self, url: str) -> IO[bytes]:
+        raise FileNotFoundError(url)
 
     def open_upload_store(self, timeout: float = 0.0) -> Store:
         return self.files

@@ -146,9 +146,7 @@ class ParquetSource:
         try:
             # With pre_buffer, Arrow would read whole row groups and keep them, and some files are one row group.
             source = self.source if self.open_url is None else self.open_url(self.name)
-            return pq.ParquetFile(
-                source, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True
-            )
+            return pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True)
         except FileNotFoundError:
             raise InvalidRequest(f"there is no file {self.name}") from None
         except (pa.ArrowException, OSError, ValueError) as error:
