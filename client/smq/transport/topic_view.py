@@ -162,6 +162,13 @@ class TopicView:
                 self._store = self._settings.open()
             return self._store
 
+    @property
+    def store_settings(self) -> StoreSettings:
+        """Where the topic's files are, for other processes. Raises StoreUnavailable as ``store``."""
+        self.store()
+        assert self._settings is not None
+        return self._settings
+
     def open_upload_store(self, timeout: float = UPLOAD_TIMEOUT_SECONDS) -> Store:
         """The same store for large files, which take longer than other requests. Raises StoreUnavailable.
 

@@ -30,18 +30,21 @@ def consumed(client: smq.Client, topic: str, count: int) -> pa.Table:
 
 def collected(frame: DataFrame) -> pa.Table:
     """The rows of a DataFrame with the places of its messages, in the same form."""
-    return frame.toArrow().cast(arrow_schema(frame.schema)).sort_by(PLACE)
+    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(frame.schema)])
+    return frame.toArrow().cast(schema).sort_by(PLACE)
 
 
-def wait_for_files(client: smq.Client, topic: str) -> None:
-    """Waits until everything that was published is in files."""
+def wait_for_files(client: smq.Client, topic: str, count: int) -> None:
+    """Waits until all ``count`` messages of a topic are in files."""
 
-    def flushed() -> bool:
-        names = {s.name for s in client.admin().segments(topic)}
-        loads = [s for b in client.admin().brokers() for s in b.segments if s.primary and s.segment in names]
-        return len(loads) == len(names) and all(s.chain_end == s.end for s in loads)
+    def in_files() -> int:
+        sealed = {s.name: s.end or 0 for s in client.admin().segments(topic, all=True) if s.phase == "sealed"}
+        loads = [s for broker in client.admin().brokers() for s in broker.segments if s.primary]
+        living = {s.segment: s.chain_end for s in loads if s.topic == client_topic and s.segment not in sealed}
+        return sum(sealed.values()) + sum(living.values())
 
-    eventually(flushed, what=f"all messages of {topic} are in files")
+    client_topic = client.admin().topic(topic).name
+    eventually(lambda: in_files() == count, what=f"all messages of {topic} are in files", pause=0.2)
 
 
 def split(client: smq.Client, topic: str) -> None:

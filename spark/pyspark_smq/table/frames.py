@@ -1,0 +1,115 @@
+"""DataFrames over the files of a plan, all with the same columns.
+
+Files are read with the columns and types that they have, and cast then: Spark's reader widens some numbers itself, but
+not all that a topic's schema may widen.
+
+Where a message is in the log is computed, not stored: a chunk's name is its first offset, and its folder the segment.
+Spark drops these expressions, like any column, from a query that does not use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark_smq.spark_types import OFFSET, SEGMENT
+from pyspark_smq.table.file_plan import UploadRows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+OFFSET_DIGITS = 20
+"""Of the first offset in a chunk's name."""
+
+_STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "false"}
+"""A file that is gone or damaged ends the query, whatever the session says. It must not look like fewer messages."""
+
+
+def chunk_frame(
+    spark: SparkSession, root: str, paths: Sequence[str], stored: StructType, schema: StructType
+) -> DataFrame:
+    """Whole chunks.
+
+    ``stored`` has the columns of their version of the topic's schema, and ``schema`` those that the frame gets.
+    """
+    from pyspark.sql import functions as F
+
+    files = _read(spark, root, paths, _needed(stored, schema))
+    file = files.metadataColumn("_metadata")
+    first = F.substring(file["file_name"], 1, OFFSET_DIGITS).cast("long")
+    places = {SEGMENT: _folder(file), OFFSET: first + file["row_index"]}
+    return files.select(*_columns(stored, schema, places))
+
+
+def compacted_frame(
+    spark: SparkSession, root: str, paths: Sequence[str], stored: StructType, schema: StructType
+) -> DataFrame:
+    """Whole files of a compaction, which store each message's offset."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import LongType
+
+    files = _read(spark, root, paths, _needed(stored, schema).add(OFFSET, LongType()))
+    places = {SEGMENT: _folder(files.metadataColumn("_metadata")), OFFSET: F.col(OFFSET)}
+    return files.select(*_columns(stored, schema, places))
+
+
+def upload_frame(
+    spark: SparkSession, root: str, uploads: Sequence[UploadRows], stored: StructType, schema: StructType
+) -> DataFrame:
+    """The rows of uploads that the log refers to; others of the same files are left out."""
+    from pyspark.sql import functions as F
+
+    # No column of a topic has such names.
+    file, first_row, rows, segment, first, appended = (
+        F.col(f"`#{name}`") for name in ("file", "first_row", "rows", "segment", "first", "appended")
+    )
+    references = spark.createDataFrame(
+        [(it.path.rpartition("/")[2], it.first_row, it.rows, it.segment, it.first, it.appended) for it in uploads],
+        "`#file` string, `#first_row` long, `#rows` long, `#segment` string, `#first` long, `#appended` long",
+    )
+    files = _read(spark, root, list(dict.fromkeys(it.path for it in uploads)), _needed(stored, schema))
+    metadata = files.metadataColumn("_metadata")
+    files = files.withColumns({"#name": metadata["file_name"], "#row": metadata["row_index"]})
+    name, row = F.col("`#name`"), F.col("`#row`")
+    in_reference = (name == file) & (row >= first_row) & (row < first_row + rows)
+    places = {SEGMENT: segment, OFFSET: first + row - first_row, "appended": F.timestamp_micros(appended)}
+    return files.join(F.broadcast(references), in_reference).select(*_columns(stored, schema, places))
+
+
+def union(frames: Iterable[DataFrame]) -> DataFrame:
+    """All rows of frames with the same columns."""
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _read(spark: SparkSession, root: str, paths: Sequence[str], stored: StructType) -> DataFrame:
+    return spark.read.schema(stored).options(**_STRICT).parquet(*(f"{root}/{path}" for path in paths))
+
+
+def _needed(stored: StructType, schema: StructType) -> StructType:
+    """The stored columns that are read."""
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    names = set(schema.fieldNames()) - {SEGMENT, OFFSET}
+    # Spark counts rows without a column, but takes no empty schema.
+    return StructType([it for it in stored if it.name in names] or [StructField("partition", IntegerType())])
+
+
+def _columns(stored: StructType, schema: StructType, places: dict[str, Column]) -> list[Column]:
+    """The frame's columns. One that is not stored is null, because it is newer than the file."""
+    from pyspark.sql import functions as F
+
+    known = set(stored.fieldNames())
+
+    def column(name: str) -> Column:
+        return places[name] if name in places else F.col(f"`{name}`") if name in known else F.lit(None)
+
+    return [column(field.name).cast(field.dataType).alias(field.name) for field in schema]
+
+
+def _folder(file: Column) -> Column:
+    """The name of the folder that a file is in."""
+    from pyspark.sql import functions as F
+
+    return F.substring_index(F.substring_index(file["file_path"], "/", -2), "/", 1)

@@ -1,0 +1,240 @@
+"""``pyspark_smq.read``: a topic as one DataFrame, with Spark's own Parquet scan for all that is in files.
+
+What is read is fixed when it is called: files and offsets. So a DataFrame gives the same rows whenever it is run, while
+producers write on. Only what is in no file yet, or in files that Spark cannot read natively, comes by the data source.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from pyspark_smq.errors import InvalidOption
+from pyspark_smq.options import Connection, Start, timestamp_of
+from pyspark_smq.planning.batch_ranges import EVERYTHING, ranges_to_read
+from pyspark_smq.planning.topic_schema import TopicNow, open_topic
+from pyspark_smq.planning.watermarks import watermarks
+from pyspark_smq.spark_types import OFFSET, SEGMENT, spark_schema
+from pyspark_smq.spark_version import check_spark
+from pyspark_smq.table import frames
+from pyspark_smq.table.chain_files import stored_files
+from pyspark_smq.table.file_plan import FilePlan, plan_files
+from pyspark_smq.table.filters import filtered_columns, row_filter
+from pyspark_smq.table.pins import KEEPER, KeptPin, monotonic_micros
+from pyspark_smq.table.s3a import configure
+from pyspark_smq.table.wanted import TimeBounds, Wanted, key_bounds, time_bounds
+from smq.transport.dialer import Dialer
+from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.model.entities import SECOND
+from smq_storage.catalog.reader_pins import MAX_OWNER_LENGTH, MIN_LIFETIME
+from smq_storage.chunks.parquet_codec import decode_footer
+from smq_storage.chunks.parquet_ranges import read_tail
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.tables.pinned_reads import PinnedReads
+from smq_storage.tables.segment_files import StoredSegment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from smq_storage.object_store.store import Store
+
+SEGMENTS, REQUESTS = 8, 32
+"""How many segments are looked at at once, and how many footers of their chunks are asked for at once."""
+
+PIN_FOR = timedelta(hours=12)
+"""Shorter than what a leader lets a pin become, unless its ``--max-pin-age`` is set."""
+
+
+def read(
+    spark: SparkSession,
+    topic: str,
+    *,
+    leader: str | None = None,
+    filer: str | None = None,
+    filer_endpoint: str | None = None,
+    filer_region: str | None = None,
+    filer_access_key: str | None = None,
+    filer_secret_key: str | None = None,
+    namespace: str = "default",
+    via: str | None = None,
+    columns: Sequence[str] | None = None,
+    start: Literal["earliest"] | datetime | Mapping[str, int] = "earliest",
+    end: Literal["latest"] | datetime | Mapping[str, int] = "latest",
+    timestamp: tuple[datetime | None, datetime | None] | None = None,
+    key: tuple[Any, Any] | None = None,
+    segments: Sequence[str] | None = None,
+    fail_on_data_loss: bool = True,
+    pin_for: timedelta = PIN_FOR,
+) -> DataFrame:
+    """All messages of a topic from ``start`` to ``end``, as a DataFrame with the columns of its newest schema.
+
+    The rows are the same whenever the DataFrame is run. Its files are pinned until :func:`release`, until the session
+    stops, or for ``pin_for``; an action after that fails, and says to read again.
+
+    leader, namespace, via, filer...: as the options of ``format("smq")`` and the arguments of ``smq.connect``.
+    columns: those that the DataFrame has, in this order; None means all, with ``_segment`` and ``_offset``.
+    start, end: a time goes by when a message was appended, ``start`` inclusive and ``end`` exclusive (naive means UTC).
+        Positions are ``{segment: next offset}``.
+    timestamp: (from, to) of the column ``timestamp``, the producer's time; ``to`` is exclusive. None is unbounded.
+    key: (from, to) of the key column, both inclusive; None is unbounded.
+    segments: only these. Files that have nothing of what is wanted are not opened.
+    fail_on_data_loss: raises DataLost if messages within the range are gone; otherwise a warning is logged.
+
+    Raises InvalidOption and other InvalidRequest, UnknownTopic, Unavailable, StoreDenied, DataLost, CorruptChunk,
+    CorruptDocument, and SparkNotSupported if Spark lacks S3A or is of an older version.
+    """
+    check_spark(spark.version)
+    connection = Connection(
+        topic, leader, namespace, via, filer, filer_endpoint, filer_region, filer_access_key, filer_secret_key
+    )
+    appended = TimeBounds(
+        timestamp_of(start).micros if isinstance(start, datetime) else None,
+        timestamp_of(end).micros if isinstance(end, datetime) else None,
+    )
+    first: Start = "earliest" if isinstance(start, datetime) else start
+    last: Start = "latest" if isinstance(end, datetime) else end
+    _check(columns, first, last, pin_for)
+    topic_now = open_topic(connection)
+    key_type = topic_now.chunk_schema.field(topic_now.key).type if topic_now.key is not None else None
+    wanted = Wanted(appended, time_bounds("timestamp", timestamp), key_bounds(key, key_type))
+    schema = spark_schema(topic_now.chunk_schema, columns)
+    filtered = [name for name in filtered_columns(wanted, topic_now.key) if name not in schema.fieldNames()]
+    whole = spark_schema(topic_now.chunk_schema, [*schema.fieldNames(), *filtered])
+
+    root = configure(spark, topic_now.store)
+    store = topic_now.store.open()
+    owner = f"pyspark_smq.read in {spark.sparkContext.appName}"[:MAX_OWNER_LENGTH]
+    pinned = _reads(store).begin(topic_now.name, topic_now.uid, owner)
+    try:
+        files = pinned.files
+        ends = watermarks(files, Dialer(via))
+        ranges = ranges_to_read(files, ends, first, last, segments, fail_on_data_loss)
+        plan = _divide(store, {it.name: it for it in files.segments()}, ranges, topic_now.key, wanted)
+        frame = _frame(spark, root, plan, _versions(store, plan, topic_now), whole, connection, pinned.pin_id)
+        condition = row_filter(wanted, topic_now.key, key_type)
+        if condition is not None:
+            frame = frame.where(condition)
+        if filtered:
+            frame = frame.select(*(f"`{name}`" for name in schema.fieldNames()))
+    except BaseException:
+        with pinned:
+            raise
+    context = spark.sparkContext
+    KEEPER.keep(KeptPin(pinned, time.monotonic() + pin_for.total_seconds(), lambda: context._jsc is None))
+    frame._smq_pin = pinned.pin_id
+    return frame
+
+
+def release(frame: DataFrame) -> None:
+    """Lets the files of a DataFrame from :func:`read` go. It, and what was made of it, cannot be run again.
+
+    Pass the DataFrame that ``read`` returned. Raises InvalidOption for any other.
+    """
+    pin_id = getattr(frame, "_smq_pin", None)
+    if pin_id is None:
+        raise InvalidOption("release takes the DataFrame that pyspark_smq.read returned, not one that was made of it")
+    KEEPER.release(pin_id)
+
+
+def _reads(store: Store) -> PinnedReads:
+    return PinnedReads(store, lambda: f"spark-{uuid.uuid4().hex}", monotonic_micros, RetryPolicy())
+
+
+def _divide(
+    store: Store,
+    segments: Mapping[str, StoredSegment],
+    ranges: Mapping[str, tuple[int, int]],
+    key: str | None,
+    wanted: Wanted,
+) -> FilePlan:
+    """Looks at the files of several segments at once."""
+    with ThreadPoolExecutor(SEGMENTS) as by_segment, ThreadPoolExecutor(REQUESTS) as requests:
+
+        def files_of(name: str) -> list[ManifestFile]:
+            return stored_files(store, segments[name], *ranges[name], key, requests)
+
+        files = dict(zip(ranges, by_segment.map(files_of, ranges), strict=True))
+    ends = {name: files[name][-1].end if files[name] else start for name, (start, _) in ranges.items()}
+    exact = {name: (start, stop if stop < EVERYTHING else ends[name]) for name, (start, stop) in ranges.items()}
+    return plan_files(exact, files, wanted)
+
+
+def _frame(
+    spark: SparkSession,
+    root: str,
+    plan: FilePlan,
+    versions: Mapping[int, StructType],
+    schema: StructType,
+    connection: Connection,
+    pin_id: str,
+) -> DataFrame:
+    parts = []
+    if plan.rest or not (plan.chunks or plan.compacted or plan.uploads):
+        rest = {**_options(connection), "ranges": json.dumps(plan.rest), "pin": pin_id}
+        parts.append(spark.read.format("smq").options(**rest, columns=",".join(schema.fieldNames())).load())
+    for version, paths in plan.chunks.items():
+        parts.append(frames.chunk_frame(spark, root, paths, versions[version], schema))
+    for version, paths in plan.compacted.items():
+        parts.append(frames.compacted_frame(spark, root, paths, versions[version], schema))
+    for version, uploads in plan.uploads.items():
+        parts.append(frames.upload_frame(spark, root, uploads, versions[version], schema))
+    return frames.union(parts)
+
+
+def _versions(store: Store, plan: FilePlan, topic_now: TopicNow) -> dict[int, StructType]:
+    """The stored columns of each version of the topic's schema that files of the plan have.
+
+    The layout forgets versions that only sealed segments have, and every file has its own. So one file of each is read.
+    """
+    one_of_each = {version: rows[0].path for version, rows in plan.uploads.items()}
+    one_of_each |= {version: paths[0] for version, paths in (*plan.compacted.items(), *plan.chunks.items())}
+    found = {}
+    for version, path in one_of_each.items():
+        if version == topic_now.version:
+            found[version] = spark_schema(topic_now.chunk_schema)
+        else:
+            stored = decode_footer(read_tail(store, path).data).schema.to_arrow_schema()
+            own = [field for field in stored if field.name not in (SEGMENT, OFFSET)]
+            found[version] = spark_schema(pa.schema(own))
+    return found
+
+
+def _options(connection: Connection) -> dict[str, str]:
+    """The options of the data source for the same topic."""
+    given = {
+        "topic": connection.topic,
+        "leader": connection.leader,
+        "namespace": connection.namespace,
+        "via": connection.via,
+        "filer": connection.filer,
+        "filerEndpoint": connection.filer_endpoint,
+        "filerRegion": connection.filer_region,
+        "filerAccessKey": connection.filer_access_key,
+        "filerSecretKey": connection.filer_secret_key,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _check(columns: Sequence[str] | None, start: object, end: object, pin_for: timedelta) -> None:
+    if isinstance(columns, str) or (columns is not None and len(set(columns)) != len(columns)):
+        raise InvalidOption(f"columns must be different names, not {columns!r}", option="columns")
+    for name, bound, words in (("start", start, ("earliest",)), ("end", end, ("latest",))):
+        positions = isinstance(bound, Mapping) and all(
+            isinstance(segment, str) and type(offset) is int and offset >= 0 for segment, offset in bound.items()
+        )
+        if not positions and bound not in words:
+            raise InvalidOption(
+                f"{name} must be {' or '.join(map(repr, words))}, a datetime, or positions {{segment: next offset}}, "
+                f"not {bound!r}",
+                option=name,
+            )
+    if pin_for < timedelta(seconds=MIN_LIFETIME // SECOND):
+        raise InvalidOption(f"pin_for must be {MIN_LIFETIME // SECOND} seconds or longer, not {pin_for}")

@@ -1,0 +1,169 @@
+"""``pyspark_smq.read`` gives what the log has, each message once, at its exact place, and opens no file in vain."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pyspark_smq
+import smq
+from support.data.message_ledger import MessageLedger
+from support.processes.local_cluster import LocalCluster
+from support.spark.topics import collected, consumed, roll, split, wait_for_files
+from support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.integration]
+
+SMALL_FLUSH = {"bytes": "64Ki", "interval": "1s"}
+
+
+def read(spark: SparkSession, cluster: LocalCluster, topic: str, **arguments: Any) -> DataFrame:
+    return pyspark_smq.read(spark, topic, leader=cluster.address, **arguments)
+
+
+def places(table: pa.Table) -> list[tuple[str, int]]:
+    return list(zip(table.column("_segment").to_pylist(), table.column("_offset").to_pylist(), strict=True))
+
+
+def test_chunks_of_split_segments(s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic, flush=SMALL_FLUSH)
+    ledger = MessageLedger()
+    with client.producer(topic) as producer:
+        ledger.send(producer, 5000)
+        producer.flush()
+        split(client, topic)
+        ledger.send(producer, 2000)
+        producer.flush()
+    wait_for_files(client, topic, ledger.total)
+    frame = read(s3a, cluster, topic)
+    assert len(frame.inputFiles()) >= 3, "chunks are read by Spark itself"
+    assert collected(frame).equals(consumed(client, topic, ledger.total))
+    assert frame.count() == ledger.total
+
+
+def test_uploads_are_read_by_spark_with_their_places(
+    s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path
+) -> None:
+    cluster.create(topic, flush=SMALL_FLUSH)
+    rows = pa.table({"key": [b"k%d" % (n % 50) for n in range(3000)], "value": [b"v%d" % n for n in range(3000)]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    with client.producer(topic) as producer:
+        producer.write(rows.slice(0, 100)).result()
+        producer.publish_files([tmp_path / "rows.parquet"]).result()
+        split(client, topic)
+        producer.publish_files([tmp_path / "rows.parquet"]).result()
+        producer.write(rows.slice(0, 100)).result()
+    wait_for_files(client, topic, 6200)
+    frame = read(s3a, cluster, topic)
+    assert any("/_uploads/" in file for file in frame.inputFiles())
+    assert collected(frame).equals(consumed(client, topic, 6200))
+    only = read(s3a, cluster, topic, columns=["_offset"])
+    assert only.columns == ["_offset"] and only.count() == 6200
+
+
+def test_every_type_is_the_same_by_both_ways(
+    s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    types: dict[str, tuple[str, list[Any]]] = {
+        "a": ("bool", [True, None]),
+        "b": ("int8", [-128, None]),
+        "c": ("int64", [-(1 << 63), None]),
+        "d": ("uint8", [255, None]),
+        "e": ("uint16", [65535, None]),
+        "f": ("uint32", [(1 << 32) - 1, None]),
+        "g": ("uint64", [(1 << 64) - 1, None]),
+        "h": ("float32", [0.5, None]),
+        "i": ("float64", [0.1, None]),
+        "j": ("string", ["grüße", None]),
+        "k": ("binary", [b"\x00\xff", None]),
+        "l": ("date32", [datetime(1969, 12, 31).date(), None]),
+        "m": ("timestamp[us, UTC]", [datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC), None]),
+        "n": ("timestamp[us]", [datetime(2026, 3, 29, 2, 30, 0, 1), None]),
+        "o": ("decimal128(38, 10)", [Decimal("-1234567890.0123456789"), None]),
+        "p": ("list<int16>", [[1, None], None]),
+        "q": ("list<list<uint32>>", [[[(1 << 32) - 1], None], None]),
+        "r": ("decimal128(9, 2)", [Decimal("-0.01"), None]),
+    }
+    columns = [{"name": name, "type": type_, "nullable": True} for name, (type_, _) in types.items()]
+    cluster.create(topic, flush=SMALL_FLUSH, schema=columns)
+    with client.producer(topic) as producer:
+        for row in range(2):
+            producer.send({name: values[row] for name, (_, values) in types.items()}, headers={"h": b"x"})
+        producer.flush()
+        roll(client, topic)
+        for row in range(2):
+            producer.send({name: values[row] for name, (_, values) in types.items()})
+        producer.flush()
+    wait_for_files(client, topic, 4)
+    native = read(s3a, cluster, topic)
+    known = consumed(client, topic, 4)
+    assert len(native.inputFiles()) == 2, "all of it is read by Spark itself"
+    assert collected(native).equals(known)
+    assert known.column("g").to_pylist().count(None) == 2
+
+
+def test_old_files_get_new_and_wider_columns_and_lose_dropped_ones(
+    s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    narrow = {"a": "int8", "b": "int16", "c": "int32", "d": "uint8", "e": "uint32", "f": "float32", "g": "uint16"}
+    wide = {"a": "int64", "b": "int32", "c": "int64", "d": "uint16", "e": "uint64", "f": "float64", "g": "uint64"}
+    columns = [{"name": name, "type": type_} for name, type_ in narrow.items()]
+    columns.append({"name": "gone", "type": "string", "nullable": True})  # type: ignore[dict-item]
+    cluster.create(topic, flush=SMALL_FLUSH, schema=columns)
+    row = {"a": -128, "b": -(1 << 15), "c": -(1 << 31), "d": 255, "e": (1 << 32) - 1, "f": 0.5, "g": 65535}
+    with client.producer(topic) as producer:
+        producer.send(row | {"gone": "x"}).result()
+        client.admin().alter_topic(topic, widen_columns=wide, drop_columns=["gone"], add_columns={"new": "string"})
+        eventually(
+            lambda: [s.schema_version for s in client.admin().topic(topic).segments if s.phase == "open"] == [1],
+            what="a segment of the new schema",
+        )
+        producer.send(row | {"new": "y", "a": 1 << 40}).result()
+    wait_for_files(client, topic, 2)
+    frame = read(s3a, cluster, topic)
+    assert len(frame.inputFiles()) == 2
+    assert "gone" not in frame.columns
+    assert collected(frame).equals(consumed(client, topic, 2))
+
+
+def test_only_files_with_what_is_wanted_are_opened(
+    s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    cluster.create(topic, flush={"bytes": "64Mi", "interval": "1h"})
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    segments = []
+    with client.producer(topic) as producer:
+        for hour in range(5):
+            for minute in range(60):
+                time = began + timedelta(hours=hour, minutes=minute)
+                producer.send(b"v", key=b"%d-%02d" % (hour, minute), timestamp=time)
+            producer.flush()
+            segments.append(roll(client, topic))
+    everything = read(s3a, cluster, topic)
+    assert len(everything.inputFiles()) == 5 and everything.count() == 300
+
+    by_time = read(s3a, cluster, topic, timestamp=(began + timedelta(minutes=90), began + timedelta(minutes=150)))
+    assert len(by_time.inputFiles()) == 2 and by_time.count() == 60
+
+    by_key = read(s3a, cluster, topic, key=("3-10", "3-19"), columns=["value", "_offset"])
+    assert len(by_key.inputFiles()) == 1 and by_key.columns == ["value", "_offset"]
+    assert sorted(row["_offset"] for row in by_key.collect()) == list(range(10, 20))
+
+    by_segment = read(s3a, cluster, topic, segments=segments[:2])
+    assert len(by_segment.inputFiles()) == 2 and by_segment.count() == 120
+
+    appended = [row[0] for row in everything.select("appended").where("_offset = 0").collect()]
+    middle = sorted(appended)[2].astimezone(UTC)
+    since = read(s3a, cluster, topic, start=middle)
+    assert len(since.inputFiles()) == 3 and since.count() == 180
+    until = read(s3a, cluster, topic, end=middle)
+    assert len(until.inputFiles()) == 2 and until.count() == 120
