@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from smq.column_changes import ColumnChanges
+from smq.transport.topic_names import full_topic_name
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
 from smq_core.model.entities import Column
 from smq_core.model.schema_evolution import difference
@@ -439,13 +440,3 @@ def _broker_info(b: lpb.BrokerList.Broker) -> BrokerInfo:
             for s in b.status.segments
         ),
     )
-
-
-def full_topic_name(name: str, namespace: str = "default") -> str:
-    """``flights`` -> ``default/flights``; a full name stays. Raises InvalidRequest if it is no valid topic name."""
-    if not isinstance(name, str) or not name.strip("/"):
-        raise InvalidRequest(f"a topic name must be `topic` or `namespace/topic`, not {name!r}")
-    parts = name.split("/")
-    if len(parts) > 2 or not all(parts):
-        raise InvalidRequest(f"a topic name must be `topic` or `namespace/topic`, not {name!r}")
-    return name if len(parts) == 2 else f"{namespace}/{name}"

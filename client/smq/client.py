@@ -9,9 +9,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
 
-from smq.admin import Admin, full_topic_name
-from smq.transport.dialer import DIRECT, RELAY_LEADER_ADDRESS, Dialer
+from smq.admin import Admin
+from smq.transport.connect_target import resolve_target
+from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.leader_client import LeaderClient
+from smq.transport.topic_names import full_topic_name
 from smq.transport.upload_modes import UPLOAD_MODES, UploadMode
 from smq_core.errors import InvalidRequest
 
@@ -58,41 +60,26 @@ def connect(
 
     Raises InvalidRequest if there is neither a leader nor a filer, or an option is wrong.
     """
-    dialer = Dialer(via or os.environ.get("SMQ_VIA") or None)
-    configured = leader or os.environ.get("SMQ_LEADER", "") or (RELAY_LEADER_ADDRESS if dialer.via else "")
-    addresses = [a.strip() for a in configured.split(",") if a.strip()]
-    for address in [*addresses, *filter(None, [dialer.via])]:
-        host, _, port = address.rpartition(":")
-        if not host or "/" in host or not port.isdigit():
-            whose = "relay" if address == dialer.via else "leader"
-            raise InvalidRequest(f"the {whose}'s address must be host:port, not {address!r}")
-    settings = None
-    url = filer_url or os.environ.get("SMQ_FILER_URL")
-    if url:
-        from smq_storage.object_store.store import StoreSettings
-
-        settings = StoreSettings(
-            url,
-            endpoint=filer_endpoint or os.environ.get("SMQ_FILER_ENDPOINT") or None,
-            region=filer_region or os.environ.get("SMQ_FILER_REGION") or None,
-            access_key=filer_access_key,
-            secret_key=filer_secret_key,
-        )
-    if not addresses and settings is None:
-        raise InvalidRequest(
-            "no leader is given; pass its address (host:port, or SMQ_LEADER), or a filer_url to read files only"
-        )
+    target = resolve_target(
+        leader,
+        via=via,
+        filer_url=filer_url,
+        filer_endpoint=filer_endpoint,
+        filer_region=filer_region,
+        filer_access_key=filer_access_key,
+        filer_secret_key=filer_secret_key,
+    )
     if uploads not in UPLOAD_MODES:
         raise InvalidRequest(f"uploads must be one of {', '.join(UPLOAD_MODES)}, not {uploads!r}")
-    if uploads == "presigned" and not addresses:
+    if uploads == "presigned" and not target.leaders:
         raise InvalidRequest('uploads="presigned" needs a leader, which signs the URLs; pass its address (host:port)')
     return Client(
-        addresses,
+        list(target.leaders),
         namespace=namespace,
         timeout=timeout,
-        store=settings,
-        credentials=(filer_access_key, filer_secret_key),
-        dialer=dialer,
+        store=target.store,
+        credentials=target.credentials,
+        dialer=target.dialer,
         uploads=uploads,
     )
 

@@ -23,6 +23,7 @@ MEMBERSHIP = "client/smq/consuming/group_membership.py"
 TEST_MEMBERSHIP = "tests/unit/client/test_group_membership.py"
 CONSUMER = "client/smq/consumer.py"
 TEST_CONSUMER = "tests/unit/client/test_consumer.py"
+REPORTS = "client/smq/reading/broker_reports.py"
 STARTS = "client/smq/consuming/start_positions.py"
 TEST_STARTS = "tests/unit/client/test_start_positions.py"
 
@@ -309,9 +310,9 @@ MUTATIONS = (
     Mutation(
         "take_the_watermark_of_another_incarnation",
         "The watermark of another incarnation or segment does not count.",
-        STARTS,
-        "if status.incarnation == replica.incarnation and report.segment == segment.name:",
-        "if report.segment == segment.name:",
+        REPORTS,
+        "wanted = {(r.address, r.incarnation, s.name) for s in segments for r in s.replicas}",
+        "wanted = {(r.address, 'another-start', s.name) for s in segments for r in s.replicas}",
         (f"{TEST_STARTS}::test_the_watermark_of_another_start_or_segment_does_not_count",),
     ),
     Mutation(

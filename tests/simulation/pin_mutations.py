@@ -25,7 +25,7 @@ def delete_files_that_a_pin_covers(patch: Patch) -> None:
 @mutation
 def read_the_index_before_the_pin_is_created(patch: Patch) -> None:
     """A reader creates its pin first, and plans from an index that it reads then."""
-    create, read = pinned_reads.create_pin, pinned_reads._read_files
+    create, read = pinned_reads.create_pin, pinned_reads.read_topic_files
     planned: list[Any] = []
 
     def create_pin(store: Any, topic: str, uid: str, *args: Any) -> None:
@@ -34,7 +34,7 @@ def read_the_index_before_the_pin_is_created(patch: Patch) -> None:
         create(store, topic, uid, *args[:3], removed, *args[4:])
 
     patch.setattr(pinned_reads, "create_pin", create_pin)
-    patch.setattr(pinned_reads, "_read_files", lambda *args: planned.pop())
+    patch.setattr(pinned_reads, "read_topic_files", lambda *args: planned.pop())
 
 
 @mutation

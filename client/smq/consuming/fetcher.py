@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from smq.consuming.large_values import LargeValueReader
 from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.reader_losses import loss_for_reader
-from smq.consuming.tail_stream import TailStream
+from smq.reading.tail_stream import TailStream
 from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, Unreachable

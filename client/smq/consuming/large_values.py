@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from smq.transport.topic_view import TopicView
 from smq_storage.object_store.store import Store
-from smq_storage.uploads.large_values import LargeValue, read_large_value, without_reserved_header
+from smq_storage.uploads.large_values import LargeValue, read_large_value, with_large_value
 
 
 class LargeValueReader:
@@ -29,10 +29,4 @@ class LargeValueReader:
 
     def fill(self, message: pa.Table, large: LargeValue, segment: str, offset: int) -> pa.Table:
         """A table of one message, with its value, and with the headers that its program sent. Raises as ``read``."""
-        schema = message.schema
-        value = pa.array([self.read(large, segment, offset)], schema.field("value").type)
-        headers = pa.array(
-            [without_reserved_header(message.column("headers")[0].as_py())], schema.field("headers").type
-        )
-        columns = {"value": value, "headers": headers}
-        return pa.table([columns.get(name, message.column(name)) for name in schema.names], schema=schema)
+        return with_large_value(message, self.read(large, segment, offset))

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from smq.reading.broker_reports import BrokerReports, chain_end
 from smq.transport.topic_view import TopicView
-from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_core.errors import InvalidRequest, Unavailable
 from smq_core.model.entities import SealedSegment, Segment
 from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, highest_number
-from smq_proto.flight import call
-from smq_proto.v1 import data_pb2 as pb
 from smq_storage.catalog.paths import first_offset
 from smq_storage.chunks.chain import ChunkChain
 
-log = logging.getLogger(__name__)
-
-STATUS_TIMEOUT_SECONDS = 1.0
 MAX_CLOCK_SKEW = timedelta(minutes=2)
 
 Start = Literal["earliest", "latest"] | datetime | Mapping[str, int]
@@ -66,8 +61,8 @@ def seek_to_start(
     elif start == "latest":
         reader.skip_to_latest()
         living = {s.name: s for s in view.snapshot.layout.segments}
-        for name in reader.readable():
-            reader.advance(name, watermark(view, living[name]))
+        for name, end in watermarks(view, [living[name] for name in reader.readable()]).items():
+            reader.advance(name, end)
     elif isinstance(start, datetime):
         start_time = start if start.tzinfo is not None else start.replace(tzinfo=UTC)
         since = round(start_time.timestamp() * 1_000_000)
@@ -76,26 +71,18 @@ def seek_to_start(
     return 0
 
 
-def watermark(view: TopicView, segment: Segment) -> int:
-    """Returns the segment's present watermark, from any of its replicas or else from the filer. Raises Unavailable."""
-    for replica in segment.replicas:
-        try:
-            with view.dialer.flight(replica.address) as client:
-                body = call(client, "status", pb.BrokerStatus(), timeout=STATUS_TIMEOUT_SECONDS)
-            status = pb.BrokerStatus.FromString(body)
-        except SmqError as error:
-            log.info("%s did not report the watermark of %s: %s", replica.broker, segment.name, error.message)
-            continue
-        for report in status.segments:
-            if status.incarnation == replica.incarnation and report.segment == segment.name:
-                return report.watermark
-    chain = _chain(view, segment.name)
-    end = 0
-    for info in chain.walk(chain.latest_hint()):
-        end = info.end
-    if end == 0 and not segment.predecessors:
-        raise Unavailable(f"no replica of {segment.name} reports its watermark; try again")
-    return end
+def watermarks(view: TopicView, segments: Iterable[Segment]) -> dict[str, int]:
+    """The segments' present watermarks, from any of their replicas or else from the filer. Raises Unavailable."""
+    segments = list(segments)
+    topic = view.snapshot.topic
+    with BrokerReports(view.dialer) as reports:
+        found = {name: it.watermark for name, it in reports.reaches(topic.uid, segments).items()}
+    for segment in segments:
+        if segment.name not in found:
+            end = found[segment.name] = chain_end(view.store(), topic.name, topic.uid, segment.name)
+            if end == 0 and not segment.predecessors:
+                raise Unavailable(f"no replica of {segment.name} reports its watermark; try again")
+    return found
 
 
 def _skip_older(

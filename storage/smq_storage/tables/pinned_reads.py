@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from smq_core.errors import DataLost, StoreUnavailable, UnknownTopic
 from smq_core.model.entities import SECOND, Layout, Micros
-from smq_core.model.interval_set import IntervalSet, union
+from smq_core.model.interval_set import EMPTY, IntervalSet, union
 from smq_core.reading.segment_dag import index_is_stale, layout_is_stale
 from smq_storage.catalog import layouts, sealed_index
 from smq_storage.catalog.reader_pins import create_pin, delete_pin, renew_pin
@@ -36,6 +36,7 @@ from smq_storage.tables.segment_files import StoredSegment
 
 DEFAULT_LIFETIME: Micros = 600 * SECOND
 REREAD_SECONDS = 0.05
+DEFAULT_RETRY_POLICY = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class PinnedReads:
         create_pin(store, topic, uid, pin_id, owner, lifetime, removed, self._new_id(), policy)
         read = PinnedRead(store, pin_id, topic, uid, lifetime, began, self._new_id, self._clock, policy)
         try:
-            read.files = _read_files(store, topic, uid, removed, policy)
+            read.files = read_topic_files(store, topic, uid, removed, policy)
         except BaseException:
             with read:
                 raise
@@ -161,8 +162,17 @@ class PinnedRead:
             self.release()
 
 
-def _read_files(store: Store, topic: str, uid: str, removed: IntervalSet, retry_policy: RetryPolicy) -> TopicFiles:
-    """Reads until index and layout match, and the index is not older than the one that said what is removed."""
+def read_topic_files(
+    store: Store,
+    topic: str,
+    uid: str,
+    removed: IntervalSet = EMPTY,
+    retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+) -> TopicFiles:
+    """Reads until index and layout match, and the index is not older than the one that said what is ``removed``.
+
+    Raises UnknownTopic (no layout), and StoreUnavailable also if they do not match before the policy's time ends.
+    """
     deadline = retry_policy.clock() + retry_policy.timeout_seconds
     while True:
         index = sealed_index.load(store, topic, uid)

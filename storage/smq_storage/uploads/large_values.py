@@ -85,6 +85,17 @@ def without_reserved_header(headers: list[dict[str, object] | None] | None) -> l
     return [header for header in headers or () if header is None or header["key"] != HEADER] or None
 
 
+def with_large_value(message: pa.Table, value: bytes) -> pa.Table:
+    """A table of one message, with its value, and with the headers that its program sent."""
+    schema = message.schema
+    headers = without_reserved_header(message.column("headers")[0].as_py())
+    columns = {
+        "value": pa.array([value], schema.field("value").type),
+        "headers": pa.array([headers], schema.field("headers").type),
+    }
+    return pa.table([columns.get(name, message.column(name)) for name in schema.names], schema=schema)
+
+
 def _rows_with_reserved_header(headers: pa.Array | pa.ChunkedArray) -> list[int]:
     if headers.null_count == len(headers):
         return []

@@ -14,7 +14,7 @@ from smq.consuming import fetcher as fetcher_module
 from smq.consuming.fetcher import Fetcher, FetchPlan
 from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.reader_losses import data_lost
-from smq.consuming.tail_stream import TailFrame
+from smq.reading.tail_stream import TailFrame
 from smq_core.errors import CorruptChunk, NotHosted, SmqError, StoreUnavailable, Unreachable
 from smq_core.model.entities import Replica
 from smq_proto.v1 import data_pb2 as pb

@@ -14,7 +14,7 @@ from smq.consumer import Consumer
 from smq.consuming.fetcher import FetchPlan
 from smq.consuming.newest_schema import NewestSchema
 from smq.consuming.prefetch_buffer import FetchedRows, PrefetchBuffer
-from smq.consuming.tail_stream import with_append_times
+from smq.reading.tail_stream import with_append_times
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.model.entities import Column, Layout, Topic, TopicSchema, TopicSpec
 from smq_core.model.schema_evolution import evolve

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from smq.consuming import start_positions
 from smq.consuming.start_positions import Start, check_start, seek_to_start
+from smq.reading import broker_reports
 from smq_core.errors import InvalidRequest, Unavailable, Unreachable
 from smq_core.reading.segment_dag import ReaderLoss, ReadProgress, build_nodes
 from smq_proto.v1 import data_pb2 as pb
@@ -102,10 +102,10 @@ class FakeBrokers:
     def __init__(self, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
         self.answers: dict[str, pb.BrokerStatus | Exception] = {}
         topic.dialer = self  # type: ignore[assignment]
-        monkeypatch.setattr(start_positions, "call", self._call)
+        monkeypatch.setattr(broker_reports, "call", self._call)
 
     def flight(self, address: str) -> Any:
-        return contextlib.nullcontext(address)
+        return address
 
     def _call(self, client: str, action: str, request: object, timeout: float) -> bytes:
         answer = self.answers.get(client, Unreachable(f"{client} does not answer"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,7 @@ class TailStream:
         self._aborted = False
         self._last_frame_at = time.monotonic()
 
-    def frames(self, start: int) -> Iterator[TailFrame]:
+    def frames(self, start: int) -> Generator[TailFrame]:
         """Yields frames from offset ``start`` on, as they become durable. Raises Unavailable or the broker's error."""
         ticket = pb.TailTicket(
             protocol=PROTOCOL,
