@@ -38,12 +38,13 @@ class SmqDataSource(DataSource):
         Spark does not say whether it plans a batch or a stream, so that the options are checked by whoever comes next.
         Raises InvalidOption, UnknownTopic, Unavailable, StoreDenied.
         """
-        from pyspark_smq.planning.topic_schema import newest_chunk_schema
         from pyspark_smq.spark_types import spark_schema
+        from smq.reading import open_topic
 
         check_spark()
         options = self._read_options()
-        return spark_schema(newest_chunk_schema(options.connection), options.columns)
+        opened = open_topic(options.connection.topic, **options.connection.arguments())
+        return spark_schema(opened.chunk_schema, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         check_spark()

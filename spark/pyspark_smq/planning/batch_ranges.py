@@ -14,9 +14,6 @@ from smq_storage.tables.pinned_reads import TopicFiles
 
 log = logging.getLogger(__name__)
 
-EVERYTHING = 1 << 62
-"""The end of a range whose end only its files know."""
-
 
 def ranges_to_read(
     files: TopicFiles,
@@ -28,7 +25,7 @@ def ranges_to_read(
 ) -> dict[str, tuple[int, int]]:
     """The offsets ``(start, stop)`` of each segment that are read, oldest segments first.
 
-    ``ends`` has the ends of living segments, as far as they are known. ``start`` and ``end`` are ``earliest``,
+    ``ends`` has the ends of living segments. ``start`` and ``end`` are ``earliest``,
     ``latest`` or positions: segments before one with a position are read to their ends, and all after it is unread.
     Only ``segments`` are read if they are given. Raises InvalidOption for a segment that there is not, or a position
     that it does not have, and DataLost for messages that are gone if ``fail_on_data_loss``; otherwise it logs them.
@@ -48,7 +45,7 @@ def ranges_to_read(
     chosen = predecessors if segments is None else segments
     for name in sorted(chosen, key=lambda it: highest_number((it,))):
         entry = sealed.get(name)
-        known = entry.end if entry is not None else ends.get(name, EVERYTHING)
+        known = entry.end if entry is not None else ends[name]
         begin = known if name in read_before else first.get(name, 0)
         stop = known if last is None or name in read_at_end else last.get(name, 0)
         if (

@@ -18,9 +18,7 @@ import pyarrow as pa
 
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import Connection, Start, timestamp_of
-from pyspark_smq.planning.batch_ranges import EVERYTHING, ranges_to_read
-from pyspark_smq.planning.topic_schema import TopicNow, open_topic
-from pyspark_smq.planning.watermarks import watermarks
+from pyspark_smq.planning.batch_ranges import ranges_to_read
 from pyspark_smq.spark_types import OFFSET, SEGMENT, spark_schema
 from pyspark_smq.spark_version import check_spark
 from pyspark_smq.table import frames
@@ -30,7 +28,7 @@ from pyspark_smq.table.filters import filtered_columns, row_filter
 from pyspark_smq.table.pins import KEEPER, KeptPin, monotonic_micros
 from pyspark_smq.table.s3a import configure
 from pyspark_smq.table.wanted import TimeBounds, Wanted, key_bounds, time_bounds
-from smq.transport.dialer import Dialer
+from smq.reading import StateLoader, open_topic
 from smq_core.manifests.segment_manifest import ManifestFile
 from smq_core.model.entities import SECOND
 from smq_storage.catalog.reader_pins import MAX_OWNER_LENGTH, MIN_LIFETIME
@@ -102,24 +100,24 @@ def read(
     first: Start = "earliest" if isinstance(start, datetime) else start
     last: Start = "latest" if isinstance(end, datetime) else end
     _check(columns, first, last, pin_for)
-    topic_now = open_topic(connection)
-    key_type = topic_now.chunk_schema.field(topic_now.key).type if topic_now.key is not None else None
+    opened = open_topic(connection.topic, **connection.arguments())
+    key_type = opened.chunk_schema.field(opened.key).type if opened.key is not None else None
     wanted = Wanted(appended, time_bounds("timestamp", timestamp), key_bounds(key, key_type))
-    schema = spark_schema(topic_now.chunk_schema, columns)
-    filtered = [name for name in filtered_columns(wanted, topic_now.key) if name not in schema.fieldNames()]
-    whole = spark_schema(topic_now.chunk_schema, [*schema.fieldNames(), *filtered])
+    schema = spark_schema(opened.chunk_schema, columns)
+    filtered = [name for name in filtered_columns(wanted, opened.key) if name not in schema.fieldNames()]
+    whole = spark_schema(opened.chunk_schema, [*schema.fieldNames(), *filtered])
 
-    root = configure(spark, topic_now.store)
-    store = topic_now.store.open()
+    root = configure(spark, opened.location.store)
+    store = opened.location.open_store()
     owner = f"pyspark_smq.read in {spark.sparkContext.appName}"[:MAX_OWNER_LENGTH]
-    pinned = _reads(store).begin(topic_now.name, topic_now.uid, owner)
+    pinned = _reads(store).begin(opened.location.topic, opened.location.uid, owner)
     try:
-        files = pinned.files
-        ends = watermarks(files, Dialer(via))
-        ranges = ranges_to_read(files, ends, first, last, segments, fail_on_data_loss)
-        plan = _divide(store, {it.name: it for it in files.segments()}, ranges, topic_now.key, wanted)
-        frame = _frame(spark, root, plan, _versions(store, plan, topic_now), whole, connection, pinned.pin_id)
-        condition = row_filter(wanted, topic_now.key, key_type)
+        with StateLoader(opened.location, store) as loader:
+            state = loader.complete(pinned.files)
+        ranges = ranges_to_read(state.files, state.ends, first, last, segments, fail_on_data_loss)
+        plan = _divide(store, state.segments(), ranges, opened.key, wanted)
+        frame = _frame(spark, root, plan, _versions(store, plan), whole, connection, pinned.pin_id)
+        condition = row_filter(wanted, opened.key, key_type)
         if condition is not None:
             frame = frame.where(condition)
         if filtered:
@@ -162,9 +160,7 @@ def _divide(
             return stored_files(store, segments[name], *ranges[name], key, requests)
 
         files = dict(zip(ranges, by_segment.map(files_of, ranges), strict=True))
-    ends = {name: files[name][-1].end if files[name] else start for name, (start, _) in ranges.items()}
-    exact = {name: (start, stop if stop < EVERYTHING else ends[name]) for name, (start, stop) in ranges.items()}
-    return plan_files(exact, files, wanted)
+    return plan_files(ranges, files, wanted)
 
 
 def _frame(
@@ -189,7 +185,7 @@ def _frame(
     return frames.union(parts)
 
 
-def _versions(store: Store, plan: FilePlan, topic_now: TopicNow) -> dict[int, StructType]:
+def _versions(store: Store, plan: FilePlan) -> dict[int, StructType]:
     """The stored columns of each version of the topic's schema that files of the plan have.
 
     The layout forgets versions that only sealed segments have, and every file has its own. So one file of each is read.
@@ -198,12 +194,8 @@ def _versions(store: Store, plan: FilePlan, topic_now: TopicNow) -> dict[int, St
     one_of_each |= {version: paths[0] for version, paths in (*plan.compacted.items(), *plan.chunks.items())}
     found = {}
     for version, path in one_of_each.items():
-        if version == topic_now.version:
-            found[version] = spark_schema(topic_now.chunk_schema)
-        else:
-            stored = decode_footer(read_tail(store, path).data).schema.to_arrow_schema()
-            own = [field for field in stored if field.name not in (SEGMENT, OFFSET)]
-            found[version] = spark_schema(pa.schema(own))
+        stored = decode_footer(read_tail(store, path).data).schema.to_arrow_schema()
+        found[version] = spark_schema(pa.schema([it for it in stored if it.name not in (SEGMENT, OFFSET)]))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_smq.errors import InvalidOption
-from pyspark_smq.planning.batch_ranges import EVERYTHING, ranges_to_read
+from pyspark_smq.planning.batch_ranges import ranges_to_read
 from smq_core.errors import DataLost
 from smq_core.model.entities import Durability, Layout, Phase, Reason, RemovedSegment, SealedSegment, Segment
 from smq_core.model.keyspace import KeyRange
@@ -36,10 +36,6 @@ ENDS = {D: 7}
 
 def test_everything() -> None:
     assert ranges_to_read(FILES, ENDS) == {A: (0, 10), B: (0, 20), C: (0, 30), D: (0, 7)}
-
-
-def test_a_segment_of_which_no_broker_answers_is_read_as_far_as_its_files_reach() -> None:
-    assert ranges_to_read(FILES, {})[D] == (0, EVERYTHING)
 
 
 def test_what_is_before_a_start_position_is_read_and_what_is_after_it_is_not() -> None:
