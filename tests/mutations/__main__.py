@@ -22,6 +22,7 @@ from . import (
     publishes,
     references,
     schemas,
+    spark,
     storage,
     upload_credentials,
 )
@@ -38,6 +39,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "schemas": schemas.MUTATIONS,
     "upload_credentials": upload_credentials.MUTATIONS,
     "publishes": publishes.MUTATIONS,
+    "spark": spark.MUTATIONS,
     "client": client.MUTATIONS,
     "cli": cli.MUTATIONS,
 }

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from .mutation import Mutation, StaleMutation
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("core", "storage", "proto", "broker", "operator", "client")
+PACKAGES = ("core", "storage", "proto", "broker", "operator", "client", "spark")
 
 HANG_GUARD = "20"
 """Seconds for which a test waits for what a mutation may have made impossible."""
