@@ -31,7 +31,7 @@ TRACE_PACKAGES = strace
 CHAOS_PACKAGES = iproute2 nftables util-linux
 SPARK_PACKAGES = openjdk-17-jre-headless maven
 
-.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench chaos e2e \
+.PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench bench-spark chaos e2e \
 	chaos-packages spark-packages spark-jars cluster-packages cluster-build pins clean
 
 help: ## show this list
@@ -88,6 +88,9 @@ demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all l
 
 bench: $(STAMP) ## measure
 	$(PY) -m benchmarks.run
+
+bench-spark: $(STAMP) ## measure how fast Spark reads a topic, against its own Parquet reader (some minutes)
+	$(PY) -m benchmarks.spark_read $(ARGS)
 
 chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (as root also the network and clocks)
 	$(PY) -m pytest tests/chaos -s $(ARGS)
