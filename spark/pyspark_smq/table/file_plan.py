@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark_smq.table.wanted import Wanted
+from pyspark_smq.planning.wanted import Wanted
 from smq_core.manifests.segment_manifest import ManifestFile
 from smq_storage.catalog import paths
 

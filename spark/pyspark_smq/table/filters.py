@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyspark_smq.table.wanted import Key, TimeBounds, Wanted
+from pyspark_smq.planning.wanted import Key, TimeBounds, Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -84,6 +84,28 @@ def renew_pin(
             return
 
 
+def renew_shared_pin(
+    store: Store,
+    topic: str,
+    uid: str,
+    pin_id: str,
+    writer: str,
+    retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+) -> None:
+    """As :func:`renew_pin`, for one of many readers of a pin: another one's renewal of the same moment is enough."""
+    found = read_pin(store, topic, uid, pin_id)
+    for _ in range(2):
+        if found is None or found.pin.ended or found.problem:
+            raise expired(pin_id)
+        new = replace(found.pin, created_at=found.created_at, writer=writer)
+        if _replace(store, topic, uid, found, new, retry_policy):
+            return
+        before, found = found, read_pin(store, topic, uid, pin_id)
+        if found is not None and not found.pin.ended and found.etag != before.etag:
+            return
+    renew_pin(store, topic, uid, pin_id, writer, retry_policy)
+
+
 def end_pin(
     store: Store, topic: str, uid: str, found: StoredPin, writer: str, retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY
 ) -> bool:

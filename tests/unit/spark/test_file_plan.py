@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_smq.planning.wanted import TimeBounds, Wanted
 from pyspark_smq.table.file_plan import FilePlan, UploadRows, is_hidden, plan_files
-from pyspark_smq.table.wanted import TimeBounds, Wanted
 from smq_core.manifests.segment_manifest import ManifestFile
 from smq_storage.catalog import paths
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_smq.errors import InvalidOption
-from pyspark_smq.table.wanted import KeyBounds, TimeBounds, Wanted, key_bounds, time_bounds
+from pyspark_smq.planning.wanted import KeyBounds, TimeBounds, Wanted, key_bounds, time_bounds
 from smq_core.manifests.key_bounds import lower_bound, upper_bound
 from smq_core.manifests.segment_manifest import ManifestFile
 

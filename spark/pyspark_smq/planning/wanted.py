@@ -6,6 +6,7 @@ same bounds, so that a file that is read for nothing costs time only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias
@@ -41,6 +42,10 @@ class TimeBounds:
         after = self.stop is not None and smallest is not None and smallest >= self.stop
         return not (before or after)
 
+    def both(self, other: TimeBounds) -> TimeBounds:
+        """The times that are within both."""
+        return TimeBounds(_tighter(max, self.start, other.start), _tighter(min, self.stop, other.stop))
+
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
@@ -63,6 +68,10 @@ class KeyBounds:
         below = self.low is not None and most is not None and most < self.low
         above = self.high is not None and least is not None and least > self.high
         return not (below or above)
+
+    def both(self, other: KeyBounds) -> KeyBounds:
+        """The keys that are within both, which are of one type."""
+        return KeyBounds(_tighter(max, self.low, other.low), _tighter(min, self.high, other.high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +135,9 @@ def stored_key(value: Any, type_: pa.DataType) -> Key:
     if pa.types.is_date(type_) and isinstance(value, date) and not isinstance(value, datetime):
         return (value - _EPOCH) // timedelta(days=1)
     raise InvalidOption(f"key has {value!r}, which cannot bound a key column of {type_}", option="key")
+
+
+def _tighter(choose: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return choose(one, other)

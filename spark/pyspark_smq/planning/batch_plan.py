@@ -1,0 +1,136 @@
+"""Plans a batch read: which offsets, under which pin, and which task reads what."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from pyspark.sql.types import StructType
+
+from pyspark_smq.errors import InvalidOption
+from pyspark_smq.options import ReadOptions, Timestamp
+from pyspark_smq.planning.batch_ranges import ranges_to_read
+from pyspark_smq.planning.partition_sizes import divide
+from pyspark_smq.planning.range_partition import PlannedRange, RangePartition
+from pyspark_smq.planning.range_sizes import sized_ranges
+from pyspark_smq.planning.shared_pin import check_pin, monotonic_micros
+from pyspark_smq.planning.wanted import TimeBounds, Wanted
+from pyspark_smq.spark_types import check_schema
+from smq.reading import OpenedTopic, StateLoader, TopicLocation, TopicState, open_topic
+from smq_core.errors import DataLost, StoreDenied
+from smq_core.reading.segment_dag import is_removed
+from smq_core.reading.segment_ranges import SegmentRange
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store
+from smq_storage.tables.pinned_reads import PinnedReads
+
+log = logging.getLogger(__name__)
+
+EVERYTHING_WANTED = Wanted()
+OWNER = "Spark batch read"
+
+
+def open_for_read(options: ReadOptions, schema: StructType) -> OpenedTopic:
+    """The topic, which can be read with this schema. Raises UnreadableSchema, and what ``open_topic`` raises."""
+    opened = open_topic(options.connection.topic, **options.connection.arguments())
+    check_schema(schema, opened.chunk_schema)
+    return opened
+
+
+def plan_batch(options: ReadOptions, opened: OpenedTopic, wanted: Wanted = EVERYTHING_WANTED) -> list[RangePartition]:
+    """What each task reads. Files without anything that is ``wanted`` are left out.
+
+    Raises InvalidOption for positions that the topic does not have, DataLost, PinExpired, StoreUnavailable and other
+    Unavailable, StoreDenied, UnknownTopic.
+    """
+    appended = TimeBounds(_micros(options.start), _micros(options.end))
+    store = opened.location.open_store()
+    with ExitStack() as on_failure:
+        state, pin = _state(options, opened.location, store, on_failure)
+        ranges = _ranges(options, state)
+        wanted = Wanted(wanted.appended.both(appended), wanted.timestamp, wanted.key)
+        sized = sized_ranges(store, state.segments(), ranges, wanted)
+        divided = divide(sized, options.max_partition_bytes, options.min_partitions)
+        on_failure.pop_all()
+    return [
+        RangePartition(
+            opened.location,
+            _planned(state, part, options.files_only),
+            "fail" if options.fail_on_data_loss else "skip",
+            pin,
+            pin is not None and options.pin is None,
+            appended,
+        )
+        for part in divided
+    ]
+
+
+def _state(
+    options: ReadOptions, location: TopicLocation, store: Store, on_failure: ExitStack
+) -> tuple[TopicState, str | None]:
+    """The topic's state, and the pin that keeps the files that it names."""
+    with StateLoader(location, store, files_only=options.files_only) as loader:
+        if options.pin is not None:
+            check_pin(store, location, options.pin)
+            return loader.load(), options.pin
+        reads = PinnedReads(store, lambda: f"spark-{uuid.uuid4().hex}", monotonic_micros, RetryPolicy())
+        try:
+            pinned = reads.begin(location.topic, location.uid, OWNER)
+        except StoreDenied as error:
+            state = loader.load()  # raises if it may not read either
+            log.warning("the files are read without a pin, so that retention may remove them: %s", error.message)
+            return state, None
+        on_failure.enter_context(pinned)  # from now on the tasks keep it, and it ends by itself after the last one
+        return loader.complete(pinned.files), pinned.pin_id
+
+
+def _ranges(options: ReadOptions, state: TopicState) -> list[SegmentRange]:
+    if options.ranges is not None:
+        found = [SegmentRange(name, *pair) for name, pairs in options.ranges.items() for pair in pairs]
+        for it in found:
+            _check_range(state, it)
+        return [it for it in found if it.count]
+    start = "earliest" if isinstance(options.start, Timestamp) else options.start
+    end = "latest" if isinstance(options.end, Timestamp) else options.end
+    if start == "latest":
+        return []
+    chosen = ranges_to_read(state.files, state.ends, start, end, None, options.fail_on_data_loss)
+    return [SegmentRange(name, *pair) for name, pair in chosen.items()]
+
+
+def _check_range(state: TopicState, wanted: SegmentRange) -> None:
+    end = state.ends.get(wanted.segment)
+    if end is None and is_removed(wanted.segment, state.index.removed):
+        raise DataLost(
+            f"retention has removed {wanted.segment}, of which the messages {wanted.start} to {wanted.stop - 1} were "
+            "to be read",
+            segment=wanted.segment,
+            start=wanted.start,
+            stop=wanted.stop,
+        )
+    if end is None:
+        raise InvalidOption(f"the topic {state.topic} has no segment {wanted.segment!r}", option="ranges")
+    if wanted.segment in state.sealed and wanted.stop > end:
+        raise InvalidOption(
+            f"the range {wanted.start} to {wanted.stop} of {wanted.segment} is past its end, {end}", option="ranges"
+        )
+
+
+def _planned(state: TopicState, ranges: Sequence[SegmentRange], files_only: bool) -> tuple[PlannedRange, ...]:
+    segments = state.segments()
+    return tuple(
+        PlannedRange(
+            segments[it.segment],
+            it.start,
+            it.stop,
+            () if files_only else state.replicas(it.segment),
+            None if files_only else state.flushed.get(it.segment),
+        )
+        for it in ranges
+    )
+
+
+def _micros(bound: object) -> int | None:
+    return bound.micros if isinstance(bound, Timestamp) else None

@@ -1,0 +1,62 @@
+"""The pin of a read that many tasks share: whichever task runs keeps it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from smq.reading import TopicLocation
+from smq_core.errors import DataLost, StoreUnavailable
+from smq_core.model.entities import SECOND, Micros
+from smq_storage.catalog.reader_pins import expired, read_pin, renew_shared_pin
+from smq_storage.object_store.store import Store
+from smq_storage.tables.pinned_reads import DEFAULT_LIFETIME
+
+RENEW_AFTER_SECONDS = DEFAULT_LIFETIME / SECOND / 3
+
+
+class SharedPin:
+    """A task's part in keeping a pin. For one thread. It is renewed when the task begins, and then from time to time.
+
+    ``pin_id`` is None if there is no pin. With ``renews`` unset, whoever planned the read keeps it.
+    """
+
+    def __init__(self, store: Store, location: TopicLocation, pin_id: str | None, renews: bool) -> None:
+        self._store = store
+        self._at = location.topic, location.uid
+        self._pin_id = pin_id
+        self._renews = renews
+        self._renewed_at: float | None = None
+
+    def keep(self) -> None:
+        """Renews the pin if that is due. Raises PinExpired. A filer that is away is no reason to fail yet."""
+        now = time.monotonic()
+        due = self._renewed_at is None or now - self._renewed_at >= RENEW_AFTER_SECONDS
+        if self._pin_id is None or not self._renews or not due:
+            return
+        self._renewed_at = now
+        self._renew(self._pin_id)
+
+    def explain(self, error: DataLost) -> None:
+        """Raises PinExpired if the pin has ended, which explains that messages are gone, and ``error`` otherwise."""
+        if self._pin_id is not None:
+            self._renew(self._pin_id)
+        raise error
+
+    def _renew(self, pin_id: str) -> None:
+        try:
+            renew_shared_pin(self._store, *self._at, pin_id, uuid.uuid4().hex)
+        except StoreUnavailable:
+            self._renewed_at = None  # again with the next rows
+
+
+def check_pin(store: Store, location: TopicLocation, pin_id: str) -> None:
+    """Raises PinExpired if the pin protects its files no more."""
+    found = read_pin(store, location.topic, location.uid, pin_id)
+    if found is None or found.pin.ended:
+        raise expired(pin_id)
+
+
+def monotonic_micros() -> Micros:
+    """The clock of pinned reads."""
+    return time.monotonic_ns() * SECOND // 1_000_000_000
