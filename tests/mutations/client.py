@@ -23,6 +23,8 @@ MEMBERSHIP = "client/smq/consuming/group_membership.py"
 TEST_MEMBERSHIP = "tests/unit/client/test_group_membership.py"
 CONSUMER = "client/smq/consumer.py"
 TEST_CONSUMER = "tests/unit/client/test_consumer.py"
+RANGE_READER = "client/smq/reading/range_reader.py"
+TEST_RANGE_READER = "tests/unit/client/test_range_reader.py"
 REPORTS = "client/smq/reading/broker_reports.py"
 STARTS = "client/smq/consuming/start_positions.py"
 TEST_STARTS = "tests/unit/client/test_start_positions.py"
@@ -338,5 +340,22 @@ MUTATIONS = (
         "elif self._since:",
         "elif self._since < 0:",
         (f"{TEST_FETCHER}::test_a_start_by_time_skips_the_files_that_are_older",),
+    ),
+    # ---- reads of planned ranges
+    Mutation(
+        "give_up_files_that_another_manifest_replaced",
+        "Files that are gone are looked for where the index says now.",
+        RANGE_READER,
+        "        if at.position >= at.stop or at.segment != segment:\n",
+        "        if at.position >= at.stop:\n",
+        (f"{TEST_RANGE_READER}::test_files_that_were_replaced_since_the_plan",),
+    ),
+    Mutation(
+        "end_a_range_silently_at_the_end_of_the_segment",
+        "Messages that were planned and are not in the sealed segment are lost.",
+        RANGE_READER,
+        "                self._fail_or_skip(at, raised)\n        elif name in files.layout:\n",
+        "                at.position = at.stop\n        elif name in files.layout:\n",
+        (f"{TEST_RANGE_READER}::test_messages_after_the_end_are_lost",),
     ),
 )

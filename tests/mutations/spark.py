@@ -8,6 +8,10 @@ TYPES = "spark/pyspark_smq/spark_types.py"
 PLAN = "spark/pyspark_smq/table/file_plan.py"
 RANGES = "spark/pyspark_smq/planning/batch_ranges.py"
 PINS = "spark/pyspark_smq/table/pins.py"
+SIZES = "spark/pyspark_smq/planning/partition_sizes.py"
+SHARED_PIN = "spark/pyspark_smq/planning/shared_pin.py"
+PARTITION = "spark/pyspark_smq/source/partition_reader.py"
+FILTERS = "spark/pyspark_smq/source/pushed_filters.py"
 TESTS = "tests/unit/spark"
 
 MUTATIONS = (
@@ -102,5 +106,46 @@ MUTATIONS = (
         "        if self._clock() >= pin.ends_at:\n",
         "        if False:\n",
         (f"{TESTS}/test_pins.py::test_it_ends_when_it_is_as_old_as_it_may_become",),
+    ),
+    # ---- the batch source
+    Mutation(
+        "drop_the_rest_of_a_file_that_is_divided",
+        "The parts of a file that is divided have all of its messages.",
+        SIZES,
+        "for n in range(count + 1)]",
+        "for n in range(max(2, count))]",
+        (f"{TESTS}/test_partition_sizes.py::test_every_message_is_in_one_partition_in_order",),
+    ),
+    Mutation(
+        "number_messages_without_those_that_are_left_out",
+        "A message keeps its offset, whatever a bound of time leaves out before it.",
+        PARTITION,
+        "yield first + start, table.slice(start, stop - start)",
+        "yield first, table.slice(start, stop - start)",
+        (f"{TESTS}/test_pushed_filters.py::test_messages_keep_their_offsets_when_others_are_left_out",),
+    ),
+    Mutation(
+        "include_the_end_of_the_time",
+        "An end is exclusive.",
+        PARTITION,
+        "wanted &= times < bounds.stop",
+        "wanted &= times <= bounds.stop",
+        (f"{TESTS}/test_pushed_filters.py::test_messages_keep_their_offsets_when_others_are_left_out",),
+    ),
+    Mutation(
+        "leave_out_files_at_the_bound_of_a_filter",
+        "A filter of the latest time includes that time.",
+        FILTERS,
+        "timestamp_of(high).micros + 1 if",
+        "timestamp_of(high).micros if",
+        (f"{TESTS}/test_pushed_filters.py::test_bounds",),
+    ),
+    Mutation(
+        "take_an_ended_pin_for_a_loss",
+        "A pin that has ended explains that files are gone.",
+        SHARED_PIN,
+        "        if self._pin_id is not None:\n            self._renew(self._pin_id)\n        raise error\n",
+        "        raise error\n",
+        (f"{TESTS}/test_shared_pin.py::test_an_ended_pin_is_the_reason_for_what_is_gone",),
     ),
 )

@@ -61,9 +61,9 @@ class BrokerReports:
                 if (address, status.incarnation, report.segment) not in wanted or report.uid not in (uid, ""):
                     continue
                 known = found.get(report.segment, Reach(0, 0))
-                found[report.segment] = Reach(
-                    max(known.watermark, report.watermark), max(known.flushed, report.chain_end)
-                )
+                # A follower may not have learned yet that messages are durable which its primary has flushed.
+                watermark = max(report.watermark, report.chain_end)
+                found[report.segment] = Reach(max(known.watermark, watermark), max(known.flushed, report.chain_end))
         return found
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -16,6 +17,8 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from smq_storage.tables.pinned_reads import TopicFiles, read_topic_files
 from smq_storage.tables.segment_files import StoredSegment
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,9 @@ class StateLoader:
             if end is not None:
                 sealed.add(segment.name)
             ends[segment.name] = self._end(segment, reaches) if end is None else end
+        unreported = [it.name for it in living if it.name not in reaches and it.name not in sealed]
+        if unreported and self._reports is not None:
+            log.warning("no broker reports how far %s can be read: read as far as files go", ", ".join(unreported))
         flushed = {name: reach.flushed for name, reach in reaches.items() if name not in sealed}
         return TopicState(files, ends, frozenset(sealed), flushed)
 
