@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import pyspark_smq
 import smq
-from support.data.message_ledger import MessageLedger
+from support.data.message_ledger import BackgroundPublisher, MessageLedger
 from support.processes.local_cluster import LocalCluster
 from support.spark.topics import collected, consumed, roll, split, wait_for_files
 from support.waiting import eventually
@@ -167,3 +168,74 @@ def test_only_files_with_what_is_wanted_are_opened(
     assert len(since.inputFiles()) == 3 and since.count() == 180
     until = read(s3a, cluster, topic, end=middle)
     assert len(until.inputFiles()) == 2 and until.count() == 120
+
+    positions = read(s3a, cluster, topic, start={segments[1]: 50}, end={segments[2]: 5}, segments=segments[1:3])
+    counts = Counter(row["_segment"] for row in positions.select("_segment").collect())
+    assert counts == {segments[1]: 10, segments[2]: 5}
+
+
+def test_two_runs_give_the_same_rows_while_producers_write_on(
+    s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    cluster.create(topic, flush=SMALL_FLUSH)
+    ledger = MessageLedger()
+    with client.producer(topic, max_in_flight=100_000) as producer:
+        publisher = BackgroundPublisher(producer, ledger)
+        eventually(lambda: publisher.acked > 100)
+        frame = read(s3a, cluster, topic)
+        first = collected(frame)
+        acked = publisher.acked
+        eventually(lambda: publisher.acked > acked + 100)
+        split(client, topic)
+        second = collected(frame)
+        publisher.stop()
+    wait_for_files(client, topic, ledger.total)
+    assert first.num_rows and first.equals(second)
+    assert collected(frame).equals(first), "also when what was in memory is in files"
+    everything = consumed(client, topic, ledger.total)
+    known = set(places(first))
+    assert everything.filter([place in known for place in places(everything)]).equals(first)
+
+
+def test_large_values_are_whole(s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic, flush=SMALL_FLUSH)
+    with client.producer(topic, max_inline_bytes=64 << 10) as producer:
+        producer.send(b"small", key=b"a").result()
+        producer.send(b"x" * 200_000, key=b"b").result()
+        roll(client, topic)
+        producer.send(b"y" * 200_000, key=b"b").result()
+    values = [row["value"] for row in read(s3a, cluster, topic).collect()]
+    assert sorted(map(len, values)) == [5, 200_000, 200_000]
+
+
+def test_messages_that_are_in_no_file_yet(
+    s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    cluster.create(topic, flush={"bytes": "64Mi", "interval": "1h"})
+    ledger = MessageLedger()
+    with client.producer(topic) as producer:
+        ledger.send(producer, 500)
+        producer.flush()
+        roll(client, topic)
+        ledger.send(producer, 300)
+        producer.flush()
+    frame = read(s3a, cluster, topic)
+    assert len(frame.inputFiles()) == 1
+    assert collected(frame).equals(consumed(client, topic, 800))
+
+
+def test_files_are_pinned_until_release(
+    s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    cluster.create(topic, flush=SMALL_FLUSH)
+    with client.producer(topic) as producer:
+        producer.send(b"x").result()
+    roll(client, topic)
+    frame = read(s3a, cluster, topic)
+    (pin,) = client.admin().pins(topic)
+    assert "pyspark_smq.read" in pin.owner
+    assert frame.count() == 1
+    pyspark_smq.release(frame)
+    assert client.admin().pins(topic) == []
+    with pytest.raises(Exception, match="Begin the read again"):
+        frame.where("_offset >= 0").count()

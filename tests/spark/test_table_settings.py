@@ -86,7 +86,7 @@ def test_credentials_open_the_files_and_are_not_printed(
     assert "secret" not in done.stdout.lower().replace("filersecretkey", ""), "the name of the option may be shown"
 
 
-def test_a_spark_without_s3a_is_told_what_to_install(closed_cluster: LocalCluster, tmp_path: Path) -> None:
+def test_without_s3a_the_error_says_what_to_install(closed_cluster: LocalCluster, tmp_path: Path) -> None:
     done = run(tmp_path, "without", closed_cluster)
     assert done.returncode != 0
     assert (

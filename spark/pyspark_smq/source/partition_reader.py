@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_smq.planning.range_partition import RangePartition
-from pyspark_smq.planning.shared_pin import SharedPin
+from pyspark_smq.planning.shared_pin import SharedPin, check_pin
 from pyspark_smq.planning.wanted import TimeBounds
 from pyspark_smq.spark_types import to_spark_batches, topic_columns
 from smq.reading import RangeReader
@@ -18,10 +18,14 @@ from smq_core.errors import DataLost
 def read_partition(partition: RangePartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of the partition's ranges, one range after the other, as batches of this schema.
 
-    ``schema`` is an ``arrow_schema``. Raises DataLost (or PinExpired, if the pin had ended), UnreadableSchema,
+    ``schema`` is an ``arrow_schema``. Raises PinExpired if a pin that its planner keeps has ended, also for a partition
+    of no range. Raises DataLost (or PinExpired, if the pin had ended meanwhile), UnreadableSchema,
     UnknownTopic, Unavailable, StoreDenied, CorruptChunk and CorruptDocument.
     """
     store = partition.location.open_store()
+    if partition.pin is not None and not partition.renews:
+        # Spark plans a DataFrame once. So only a task finds out at each run whether its files are protected.
+        check_pin(store, partition.location, partition.pin)
     pin = SharedPin(store, partition.location, partition.pin, partition.renews)
     reader = RangeReader(partition.location, store, on_loss=partition.on_loss)
     columns = topic_columns(schema)

@@ -172,10 +172,9 @@ def _frame(
     connection: Connection,
     pin_id: str,
 ) -> DataFrame:
-    parts = []
-    if plan.rest or not (plan.chunks or plan.compacted or plan.uploads):
-        rest = {**_options(connection), "ranges": json.dumps(plan.rest), "pin": pin_id}
-        parts.append(spark.read.format("smq").options(**rest, columns=",".join(schema.fieldNames())).load())
+    rest = {**_options(connection), "ranges": json.dumps(plan.rest), "pin": pin_id}
+    # It is always a part, even of nothing: its tasks find out at each run whether the pin still protects the files.
+    parts = [spark.read.format("smq").options(**rest, columns=",".join(schema.fieldNames())).load()]
     for version, paths in plan.chunks.items():
         parts.append(frames.chunk_frame(spark, root, paths, versions[version], schema))
     for version, paths in plan.compacted.items():
