@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from smq.producer import Producer
     from smq.producing.atomic_publisher import AtomicPublisher
     from smq.transport.topic_view import TopicView
+    from smq_storage.compaction.topic_compaction import CompactedSegment
     from smq_storage.object_store.store import Store, StoreSettings
     from smq_storage.verification.topic_files import TopicFiles
 
@@ -292,6 +293,20 @@ class Client:
 
         view = self._view(topic)
         return TopicFiles(view.store(), view.name, rows=rows)
+
+    def compact(self, topic: str, *, target_bytes: int = 32 << 20) -> Iterator[CompactedSegment]:
+        """Merges the small files of sealed segments into files of about ``target_bytes``, sorted by key.
+
+        Works while the topic is read and written, and yields each segment that it has compacted. It needs no broker.
+        The files that were merged stay until retention removes their segment. Raises UnknownTopic, Unavailable,
+        CorruptChunk, CorruptDocument.
+        """
+        from smq_storage.compaction.topic_compaction import compact_topic, merge_here
+
+        view = self._view(topic)
+        store, spec = view.store(), view.snapshot.topic.spec
+        key = spec.key if spec.schema else "key"
+        return compact_topic(store, view.name, view.snapshot.topic.uid, key, merge_here(store), target_bytes)
 
     def admin(self) -> Admin:
         """Returns the admin API, which works through the leader."""

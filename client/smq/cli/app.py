@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from smq.cli.commands import brokers, groups, segments, topics
+from smq.cli.commands.compact import compact
 from smq.cli.commands.consume import consume
 from smq.cli.commands.dev import dev
 from smq.cli.commands.publish import publish
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(dev)
 app.command()(topics.apply)
 topics.app.command()(verify)
+topics.app.command()(compact)
 app.add_typer(topics.app, name="topic")
 app.add_typer(segments.app, name="segment")
 app.command()(publish)

@@ -42,8 +42,8 @@ def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> Orph
 
     Raises StoreUnavailable.
     """
-    listed = [path.rsplit("/", 1)[-1] for path in store.folders(paths.topic_folder(topic.name, topic.uid))]
-    names = [name for name in listed if not name.startswith("_")]
+    names = [name for name in _folders(store, paths.topic_folder(*_at(topic))) if not name.startswith("_")]
+    compacted = _folders(store, paths.compacted_folder(*_at(topic), "").rstrip("/"))
     manifests = [o.path for o in store.list(paths.manifests_folder(*_at(topic)))]
     known = read_consistent(store, topic)  # after the listings
     if known is None:
@@ -52,13 +52,14 @@ def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> Orph
         segment.name for segment in known.index.pending_deletion
     }
     deleted, unknown = {}, []
-    for name in names:
+    for name in dict.fromkeys([*names, *compacted]):
         if name in referred or name in known.layout:
             continue
         if not is_removed(name, known.index.removed):
             unknown.append(name)
             continue
-        count = sum(delete_if_older(store, o.path, before) for o in store.list(paths.segment_folder(*_at(topic), name)))
+        folders = paths.segment_folder(*_at(topic), name), paths.compacted_folder(*_at(topic), name)
+        count = sum(delete_if_older(store, o.path, before) for folder in folders for o in store.list(folder))
         if count:
             deleted[name] = count
     orphaned = [path for path in manifests if _is_orphaned_manifest(path, known)]
@@ -79,6 +80,11 @@ def _is_orphaned_manifest(path: str, known: ConsistentState) -> bool:
     if any(removed.name == segment for removed in known.index.pending_deletion):
         return False  # it says which files are to be deleted
     return is_removed(segment, known.index.removed)
+
+
+def _folders(store: Store, path: str) -> list[str]:
+    """The names of the folders in this one."""
+    return [found.rsplit("/", 1)[-1] for found in store.folders(path)]
 
 
 def _at(topic: Topic) -> tuple[str, str]:

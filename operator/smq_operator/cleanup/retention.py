@@ -199,7 +199,8 @@ def delete_segment(store: Store, topic: Topic, segment: RemovedSegment | SealedS
     """
     # Manifest or walk find chunks that the listing is too old to contain; the listing finds files that are no chunks.
     files, large_values = _files_of(store, topic, segment)
-    files |= {o.path for o in store.list(paths.segment_folder(topic.name, topic.uid, segment.name))}
+    for folder in (paths.segment_folder, paths.compacted_folder):
+        files |= {o.path for o in store.list(folder(topic.name, topic.uid, segment.name))}
     for path in (*sorted(large_values), *sorted(files, reverse=True)):
         store.delete(path)
     for name in {segment.manifest, paths.manifest_name(segment.name, 0)} - {""}:

@@ -12,6 +12,7 @@
       _groups/<group>.json
       _producers/<producer id>.json
       _pins/<pin id>.json
+      _compacted/<segment>/<first offset, 20 digits>-<nonce>.parquet
       <segment>/<first offset, 20 digits>.parquet
     _uploads/<topic uid>/<name>.parquet
     _large_values/<topic uid>/<name>.value
@@ -38,11 +39,14 @@ UPLOADS = "_uploads"
 LARGE_VALUES = "_large_values"
 """Not with the uploads, because an operator of a former release collects old uploads that it knows no reference to."""
 DELETED = "_deleted"
+COMPACTED = "_compacted"
+"""Outside of the segment's folder, so that a glob over chunks does not find merged rows a second time."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 """What a user or a program may choose as a file's name: that of a group, a pin or a producer."""
 _CHUNK = re.compile(r"(?:.*/)?(\d{20})\.parquet")
 _MANIFEST = re.compile(r"([^/]+)\.(\d{8})(?:-[^/.]+)?\.json")
+_COMPACTED = re.compile(rf".*/{COMPACTED}/[^/]+/\d{{20}}-[^/]+\.parquet")
 _UPLOAD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.parquet")
 _LARGE_VALUE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,191}\.value")
 _DELETED_TOPIC = re.compile(rf"{DELETED}/([^/]+)\.json")
@@ -92,6 +96,19 @@ def segment_folder(topic: str, uid: str, segment: str) -> str:
 
 def chunk(topic: str, uid: str, segment: str, first: int) -> str:
     return f"{topic}/{uid}/{segment}/{first:020d}.parquet"
+
+
+def compacted_folder(topic: str, uid: str, segment: str) -> str:
+    return f"{topic}/{uid}/{COMPACTED}/{segment}"
+
+
+def compacted_file(topic: str, uid: str, segment: str, first: int, nonce: str) -> str:
+    """The path of a new file with merged rows from ``first`` on. ``nonce`` makes it unique."""
+    return f"{compacted_folder(topic, uid, segment)}/{first:020d}-{nonce}.parquet"
+
+
+def is_compacted(path: str) -> bool:
+    return _COMPACTED.fullmatch(path) is not None
 
 
 def manifests_folder(topic: str, uid: str) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "KEY_BOUNDS",
     "TAIL_BYTES",
     "chunk_schema",
+    "columns_with_statistics",
     "decode_footer",
     "decode_info",
     "encode_chunk",
@@ -67,12 +68,7 @@ def encode_chunk(
     ``key`` names the key column, if there is one. ``info.rows`` is stored without a check. Raises SchemaMismatch.
     """
     table = pa.Table.from_batches([stamp(batch, appended, schema) for batch, appended in batches], schema)
-    with_statistics = [f.name for f in schema if _is_fixed_width(f.type)]
-    bounds = None
-    if key in schema.names and _is_text_or_binary(schema.field(key).type):
-        bounds = _bounds_of_long_keys(table.column(key))
-        if bounds is None:
-            with_statistics.append(key)
+    with_statistics, bounds = columns_with_statistics(table, key)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -81,7 +77,6 @@ def encode_chunk(
         compression="zstd",
         compression_level=1,
         use_dictionary=_DICTIONARY,
-        # Bounds of long values would enlarge the footer, which is read often.
         write_statistics=with_statistics,
     ) as writer:
         if table.num_rows:
@@ -90,6 +85,18 @@ def encode_chunk(
         if bounds is not None:
             writer.add_key_value_metadata({KEY_BOUNDS: json.dumps(bounds)})
     return sink.getvalue()
+
+
+def columns_with_statistics(table: pa.Table, key: str) -> tuple[list[str], tuple[KeyBound, KeyBound] | None]:
+    """The columns of which a file's footer gets statistics, and the bounds of keys that are too long for them.
+
+    Bounds of long values would enlarge the footer, which is read often.
+    """
+    found = [field.name for field in table.schema if _is_fixed_width(field.type)]
+    if key not in table.schema.names or not _is_text_or_binary(table.schema.field(key).type):
+        return found, None
+    bounds = _bounds_of_long_keys(table.column(key))
+    return (found, bounds) if bounds is not None else ([*found, key], None)
 
 
 def stamp(batch: pa.RecordBatch, appended: Times, schema: pa.Schema) -> pa.RecordBatch:

@@ -35,20 +35,31 @@ def manifest_file(chunk: StoredChunk, key: str | None) -> ManifestFile:
         raise CorruptChunk(
             f"{chunk.path} has {footer.num_rows} rows, but its metadata says {info.rows}", path=chunk.path
         )
-    timestamps = _bounds(footer, "timestamp")
-    appended = _bounds(footer, "appended")
-    keys = _key_bounds(footer, key or "key")
+    stored = chunk.path, chunk.bytes, chunk.etag
+    return entry_of_file(footer, stored, info.first, key, info.schema_version, info.large_values)
+
+
+def entry_of_file(
+    footer: pq.FileMetaData,
+    stored: tuple[str, int, str],
+    first: int,
+    key: str | None,
+    schema_version: int,
+    large_values: tuple[str, ...],
+) -> ManifestFile:
+    """The entry of a file whose rows are those from the offset ``first`` on. ``stored``: its path, bytes and etag."""
+    path, size, etag = stored
     return ManifestFile(
-        chunk.path,
-        info.first,
-        info.rows,
-        chunk.bytes,
-        chunk.etag,
-        *timestamps,
-        *appended,
-        *keys,
-        schema_version=info.schema_version,
-        large_values=info.large_values,
+        path,
+        first,
+        footer.num_rows,
+        size,
+        etag,
+        *_bounds(footer, "timestamp"),
+        *_bounds(footer, "appended"),
+        *_key_bounds(footer, key or "key"),
+        schema_version=schema_version,
+        large_values=large_values,
     )
 
 

@@ -19,6 +19,7 @@ from smq_storage.chunks.file_errors import name_file_errors
 from smq_storage.chunks.parquet_codec import decode_footer
 from smq_storage.chunks.parquet_ranges import ByteRange, RangedFile, read_rows, read_tail
 from smq_storage.object_store.store import EtagMismatch, Store
+from smq_storage.tables.compacted_files import OFFSET, in_offset_order
 from smq_storage.tables.segment_files import StoredSegment, files_between, lost_file
 from smq_storage.uploads.uploaded_files import ReferencedRows, read_referenced_rows
 
@@ -54,6 +55,9 @@ def read_file(
         yield from read_referenced_rows(store, _referenced_rows(segment, file), start, stop, columns)
         return
     with name_file_errors(file.path, file.etag, lambda: lost_file(file.path, segment, start, stop)):
+        if paths.is_compacted(file.path):
+            yield start, _read_compacted(store, file, start, stop, columns)
+            return
         everything = columns is None and (start, stop) == (file.first, file.end)
         whole = file.bytes <= SMALL_FILE_BYTES or (everything and file.bytes <= WHOLE_FILE_BYTES)
         footer, open_file = _read_whole(store, file) if whole else _read_end(store, file)
@@ -61,6 +65,17 @@ def read_file(
             raise CorruptChunk(f"it has {footer.num_rows} rows, not {file.rows}", path=file.path)
         for row, table in read_rows(footer, open_file, start - file.first, stop - file.first, columns):
             yield file.first + row, table
+
+
+def _read_compacted(store: Store, file: ManifestFile, start: int, stop: int, columns: Sequence[str] | None) -> pa.Table:
+    """The messages ``start .. stop - 1`` of a compacted file. They may be anywhere in it, so all of it is read."""
+    wanted = None if columns is None else [*columns, OFFSET]
+    small = file.bytes <= SMALL_FILE_BYTES or (columns is None and file.bytes <= WHOLE_FILE_BYTES)
+    footer, open_file = _read_whole(store, file) if small else _read_end(store, file)
+    if footer.num_rows != file.rows:
+        raise CorruptChunk(f"it has {footer.num_rows} rows, not {file.rows}", path=file.path)
+    parts = [table for _, table in read_rows(footer, open_file, 0, file.rows, wanted)]
+    return in_offset_order(pa.concat_tables(parts), start, stop)
 
 
 OpenedFile: TypeAlias = tuple[pq.FileMetaData, Callable[[Sequence[ByteRange]], Any]]

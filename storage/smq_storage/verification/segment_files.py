@@ -9,16 +9,20 @@ from itertools import zip_longest
 import pyarrow as pa
 
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost
-from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
 from smq_core.model.entities import Topic
 from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import ChunkChain, StoredChunk
+from smq_storage.chunks.file_errors import name_file_errors
+from smq_storage.chunks.parquet_codec import decode_footer
+from smq_storage.chunks.parquet_ranges import read_tail
 from smq_storage.chunks.schemas import chunk_schema, without_append_time
 from smq_storage.object_store.store import Store
 from smq_storage.tables.file_statistics import manifest_file
 from smq_storage.tables.manifests import read_manifest
 from smq_storage.tables.range_reader import read_file
+from smq_storage.tables.segment_files import lost_file
 from smq_storage.verification.columns import TopicColumns
 from smq_storage.verification.findings import FileProblem
 from smq_storage.verification.referenced_uploads import ReferencedUploads
@@ -120,12 +124,31 @@ class SegmentFiles:
             yield FileProblem(path, "is missing, although the index names it")
             return
         if found.version:
-            return  # its files replaced those of the chain
+            yield from self._merged(found)
+            return
         for listed, there in zip_longest(found.files, self.files):
             if listed is None or there is None or _identity(listed) != _identity(there):
                 one = listed or there
                 yield FileProblem(path, f"lists another file than the chunk chain has at offset {one.first}")
                 return
+
+    def _merged(self, manifest: SegmentManifest) -> Iterator[FileProblem]:
+        """A later manifest's files with merged rows. The others are those of the chain."""
+        for file in manifest.files:
+            if not paths.is_compacted(file.path):
+                continue
+            yield from self._rows(file) if self.rows else self._footer(file)
+
+    def _footer(self, file: ManifestFile) -> Iterator[FileProblem]:
+        lost = lost_file(file.path, self.segment.name, file.first, file.end)
+        try:
+            with name_file_errors(file.path, file.etag, lambda: lost):
+                rows = decode_footer(read_tail(self.store, file.path, file.etag).data).num_rows
+        except (CorruptChunk, DataLost) as error:
+            yield FileProblem.of(error, file.path)
+        else:
+            if rows != file.rows:
+                yield FileProblem(file.path, f"has {rows} rows, the manifest says {file.rows}")
 
 
 def _identity(file: ManifestFile) -> tuple[object, ...]:

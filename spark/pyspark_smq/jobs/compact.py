@@ -1,0 +1,72 @@
+"""The compaction as a Spark program: the driver plans and switches, and tasks merge.
+
+spark-submit --master local[2] -m pyspark_smq.jobs.compact --topic travel/flights --leader leader:7070
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark_smq.options import Connection
+from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.model.units import parse_size
+from smq_storage.compaction.topic_compaction import CompactedSegment, MergeTask, compact_topic, run_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from smq.reading import TopicLocation
+
+
+def compact(spark: SparkSession, connection: Connection, target_bytes: int) -> Iterator[CompactedSegment]:
+    """Compacts a topic, as :func:`smq_storage.compaction.topic_compaction.compact_topic`, with Spark's tasks."""
+    from smq.reading import open_topic
+
+    opened = open_topic(connection.topic, **connection.arguments())
+    location = opened.location
+
+    def merge_all(tasks: Sequence[MergeTask]) -> list[list[ManifestFile]]:
+        merges = spark.sparkContext.parallelize(tasks, len(tasks))
+        return merges.mapPartitions(lambda mine: _merge(location, mine)).collect()
+
+    return compact_topic(location.open_store(), location.topic, location.uid, opened.key, merge_all, target_bytes)
+
+
+def _merge(location: TopicLocation, tasks: Iterator[MergeTask]) -> Iterator[list[ManifestFile]]:
+    store = location.open_store()
+    return (run_task(store, task) for task in tasks)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="pyspark_smq.jobs.compact", description=__doc__.splitlines()[0])
+    parser.add_argument("--topic", required=True, help="name, or namespace/name")
+    parser.add_argument("--leader", help="host:port[,host:port...]; not needed with --filer")
+    parser.add_argument("--filer", help="s3://bucket/prefix")
+    parser.add_argument("--filer-endpoint", help="the S3 endpoint")
+    parser.add_argument("--filer-region", help="the S3 region")
+    parser.add_argument("--namespace", default="default")
+    parser.add_argument("--target", default="32Mi", help="about how large the merged files become (%(default)s)")
+    given = parser.parse_args(arguments)
+    connection = Connection(
+        given.topic,
+        leader=given.leader,
+        namespace=given.namespace,
+        filer=given.filer,
+        filer_endpoint=given.filer_endpoint,
+        filer_region=given.filer_region,
+    )
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.appName(f"compact {given.topic}").getOrCreate()
+    try:
+        for done in compact(spark, connection, parse_size(given.target)):
+            outcome = f"became {done.new_files}" if done.switched else "stay, because the segment was changed meanwhile"
+            print(f"{done.segment}: {done.merged_files} files, {done.bytes / 1e6:.1f} MB, {outcome}", flush=True)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

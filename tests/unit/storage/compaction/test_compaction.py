@@ -1,0 +1,182 @@
+"""A compacted segment has the same messages at the same offsets, in few files that are sorted by key."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smq_core.errors import CorruptChunk, DataLost
+from smq_core.model.entities import Reason, RemovedSegment, SealedSegment
+from smq_core.model.keyspace import KeyRange
+from smq_storage.catalog import paths, sealed_index
+from smq_storage.compaction import merging
+from smq_storage.compaction.manifest_switch import plan_segment, switch_manifest
+from smq_storage.compaction.merging import merge_run
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Data, Store, StoreStateUnknown, open_store
+from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.range_reader import read_range
+from smq_storage.tables.segment_files import StoredSegment
+from support.data.stored_segment import SEGMENT, TOPIC, UID, CountingStore, write_segment
+
+POLICY = RetryPolicy(timeout_seconds=1)
+SIZES = (20, 1, 7, 30, 5)
+KEY = "text"  # "text 10" < "text 2": the order of keys is not that of offsets
+
+
+def stored_segment(store: Store, sizes: tuple[int, ...] = SIZES) -> StoredSegment:
+    """A sealed segment that the index names with its manifest."""
+    segment = write_segment(store, *sizes)
+    assert segment.end is not None
+    entry = SealedSegment(
+        SEGMENT, 0, KeyRange(0, 8), segment.end, (), (), Reason.CREATE, Reason.ROLL, 0, 0, manifest=segment.manifest
+    )
+    sealed_index.append(store, TOPIC, UID, [entry], POLICY)
+    return segment
+
+
+def compact(store: Store, segment: StoredSegment) -> StoredSegment:
+    """The segment as the index has it after a compaction."""
+    nonces = (f"n{i}" for i in itertools.count())
+    merged = [
+        file for run in plan_segment(store, segment) for file in merge_run(store, segment, run, KEY, nonces.__next__)
+    ]
+    assert switch_manifest(store, segment, merged, "m", POLICY)
+    (entry,) = sealed_index.read(store, TOPIC, UID)
+    return StoredSegment.of(TOPIC, UID, entry)
+
+
+def read(store: Store, segment: StoredSegment, start: int, stop: int, columns: list[str] | None = None) -> pa.Table:
+    parts = list(read_range(store, segment, start, stop, columns))
+    at = start
+    for first, table in parts:
+        assert first == at
+        at += table.num_rows
+    return pa.concat_tables([table.replace_schema_metadata() for _, table in parts])
+
+
+@pytest.fixture
+def store() -> CountingStore:
+    return CountingStore(open_store("memory://"))
+
+
+def test_one_file_has_all_rows_sorted_by_key(store: CountingStore) -> None:
+    before = stored_segment(store)
+    rows = read(store, before, 0, 63)
+    after = compact(store, before)
+    manifest = read_manifest(store, TOPIC, UID, after.manifest)
+    assert manifest is not None
+    (file,) = manifest.files
+    assert (file.first, file.rows, file.timestamp_min, file.timestamp_max) == (0, 63, 0, 62)
+    assert (file.key_min, file.key_max) == ("text 0", "text 9")
+    assert (file.appended_min, file.appended_max) == (0, 58)
+    assert paths.is_compacted(file.path)
+    assert paths.first_offset(file.path) is None
+    stored = pq.read_table(pa.BufferReader(bytes(store.get(file.path).data)))
+    assert stored.column(KEY).to_pylist() == sorted(stored.column(KEY).to_pylist())
+    assert stored.sort_by("_offset").drop_columns(["_offset"]).equals(rows)
+
+
+@given(start=st.integers(0, 62), rows=st.integers(1, 63), some=st.booleans())
+def test_every_range_is_read_as_before(start: int, rows: int, some: bool) -> None:
+    store = open_store("memory://")
+    before = stored_segment(store)
+    columns = ["blob", "number"] if some else None
+    stop = min(start + rows, 63)
+    expected = read(store, before, start, stop, columns)
+    assert read(store, compact(store, before), start, stop, columns).equals(expected)
+
+
+def test_each_small_file_takes_one_request(store: CountingStore) -> None:
+    segment = stored_segment(store)
+    (run,) = plan_segment(store, segment)
+    store.reset()
+    merge_run(store, segment, run, KEY, lambda: "n")
+    assert sorted(store.requests.reads) == sorted(file.path for file in run.files)
+
+
+def test_a_second_compaction_finds_nothing(store: CountingStore) -> None:
+    assert plan_segment(store, compact(store, stored_segment(store))) == []
+
+
+def test_rows_that_are_too_many_for_one_file_become_several(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merging, "MAX_DECODED_BYTES", 1500)
+    before = stored_segment(store)
+    rows = read(store, before, 0, 63)
+    after = compact(store, before)
+    manifest = read_manifest(store, TOPIC, UID, after.manifest)
+    assert manifest is not None
+    assert 1 < len(manifest.files) < len(SIZES)
+    assert read(store, after, 0, 63).equals(rows)
+
+
+def test_a_segment_that_retention_removed_keeps_its_old_manifest(store: CountingStore) -> None:
+    segment = stored_segment(store)
+    (run,) = plan_segment(store, segment)
+    merged = merge_run(store, segment, run, KEY, lambda: "n")
+    sealed_index.remove(store, TOPIC, UID, [RemovedSegment(SEGMENT, 0, 63, 0)], POLICY)
+    assert not switch_manifest(store, segment, merged, "m", POLICY)
+
+
+def test_the_second_of_two_compactions_changes_nothing(store: CountingStore) -> None:
+    segment = stored_segment(store)
+    (run,) = plan_segment(store, segment)
+    mine = merge_run(store, segment, run, KEY, lambda: "mine")
+    after = compact(store, segment)
+    assert not switch_manifest(store, segment, mine, "mine", POLICY)
+    assert sealed_index.read(store, TOPIC, UID)[0].manifest == after.manifest
+
+
+def test_a_switch_can_be_repeated(store: CountingStore) -> None:
+    segment = stored_segment(store)
+    (run,) = plan_segment(store, segment)
+    merged = merge_run(store, segment, run, KEY, lambda: "n")
+    assert switch_manifest(store, segment, merged, "m", POLICY)
+    assert switch_manifest(store, segment, merged, "m", POLICY)
+
+
+def test_a_write_without_an_answer_is_repeated_under_another_name(store: CountingStore) -> None:
+    class Silent(CountingStore):
+        attempts = 0
+
+        def put_new(self, path: str, data: Data) -> str:
+            etag = super().put_new(path, data)
+            self.attempts += 1
+            if self.attempts == 1:
+                raise StoreStateUnknown("no answer")
+            return etag
+
+    silent = Silent(store)
+    segment = stored_segment(store)
+    (run,) = plan_segment(store, segment)
+    nonces = iter(["a", "b"])
+    (file,) = merge_run(silent, segment, run, KEY, lambda: next(nonces))
+    assert file.path.endswith("-b.parquet")
+
+
+def test_a_damaged_compacted_file_is_named(store: CountingStore) -> None:
+    after = compact(store, stored_segment(store))
+    manifest = read_manifest(store, TOPIC, UID, after.manifest)
+    assert manifest is not None
+    (file,) = manifest.files
+    table = pq.read_table(pa.BufferReader(bytes(store.get(file.path).data)))
+    offsets = pa.array([1, *table.column("_offset").to_pylist()[1:]], pa.int64())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.set_column(table.schema.get_field_index("_offset"), "_offset", offsets), sink)
+    etag = store.put(file.path, sink.getvalue())
+    damaged = replace(file, etag=etag)
+    from smq_storage.tables.range_reader import read_file
+
+    with pytest.raises(CorruptChunk, match="offsets 0 to 62 once"):
+        list(read_file(store, SEGMENT, damaged, 0, 63))
+    store.delete(file.path)
+    with pytest.raises(DataLost, match="_compacted"):
+        list(read_file(store, SEGMENT, file, 0, 63))
