@@ -144,7 +144,7 @@ def test_a_switch_can_be_repeated(store: CountingStore) -> None:
 
 
 def test_a_write_without_an_answer_is_repeated_under_another_name(store: CountingStore) -> None:
-    class Silent(CountingStore):
+    class Unanswering(CountingStore):
         attempts = 0
 
         def put_new(self, path: str, data: Data) -> str:
@@ -154,11 +154,11 @@ def test_a_write_without_an_answer_is_repeated_under_another_name(store: Countin
                 raise StoreStateUnknown("no answer")
             return etag
 
-    silent = Silent(store)
+    unanswering = Unanswering(store)
     segment = stored_segment(store)
     (run,) = plan_segment(store, segment)
     nonces = iter(["a", "b"])
-    (file,) = merge_run(silent, segment, run, KEY, lambda: next(nonces))
+    (file,) = merge_run(unanswering, segment, run, KEY, lambda: next(nonces))
     assert file.path.endswith("-b.parquet")
 
 
