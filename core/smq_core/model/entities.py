@@ -190,6 +190,12 @@ def number_of(segment: str) -> int:
     return int(segment.rpartition("-")[2])
 
 
+def range_of(segment: str) -> KeyRange:
+    """The range in a segment's name. Raises ValueError when it has none."""
+    *_, start, stop, _ = segment.rsplit("-", 3)
+    return KeyRange(int(start), int(stop))
+
+
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
     """One entry of the index of sealed segments, for a segment that left the layout.
