@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         FilesReceipt,
         PublishedRange,
         Receipt,
+        StagedFile,
         TableReceipt,
     )
     from smq.producer import Producer
@@ -109,6 +110,7 @@ __all__ = [
     "SegmentLoad",
     "SmqError",
     "SpecRejected",
+    "StagedFile",
     "StaleGeneration",
     "StoreStateUnknown",
     "StoreUnavailable",
@@ -146,6 +148,7 @@ _MODULES_OF_NAMES = {
         "FilesReceipt",
         "PublishedRange",
         "Receipt",
+        "StagedFile",
         "TableReceipt",
     ),
     "smq.producer": ("Producer",),

@@ -27,7 +27,7 @@ from smq import client as _sync
 from smq.admin import Admin
 from smq.batch import Batch
 from smq.consumer import Consumer
-from smq.delivery import AtomicReceipt, Delivery, FilesReceipt, Receipt, TableReceipt
+from smq.delivery import AtomicReceipt, Delivery, FilesReceipt, Receipt, StagedFile, TableReceipt
 from smq.producer import Headers, Producer
 
 __all__ = ["AsyncAdmin", "AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncProducer", "connect"]
@@ -100,6 +100,10 @@ class AsyncClient:
     async def publish_atomically(self, topic: str, **options: Any) -> AtomicReceipt:
         """As :meth:`smq.Client.publish_atomically`."""
         return await asyncio.to_thread(self._client.publish_atomically, topic, **options)
+
+    async def stage(self, topic: str, **options: Any) -> list[StagedFile]:
+        """As :meth:`smq.Client.stage`."""
+        return await asyncio.to_thread(self._client.stage, topic, **options)
 
     def admin(self) -> AsyncAdmin:
         """The methods of :class:`smq.Admin`, each to be awaited."""

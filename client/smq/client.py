@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from smq.consumer import Consumer
-    from smq.delivery import AtomicReceipt
+    from smq.delivery import AtomicReceipt, StagedFile
     from smq.producer import Producer
     from smq.producing.atomic_publisher import AtomicPublisher
+    from smq.producing.uploads.reference_publisher import ReferencePublisher
+    from smq.producing.uploads.uploaded_rows import UploadedFile
     from smq.transport.topic_view import TopicView
     from smq_storage.compaction.topic_compaction import CompactedSegment
     from smq_storage.object_store.store import Store, StoreSettings
@@ -240,8 +242,11 @@ class Client:
         version: int,
         files: Sequence[str | os.PathLike[str] | IO[bytes]] | None = None,
         table: pa.Table | pa.RecordBatch | None = None,
+        staged: Sequence[StagedFile] | None = None,
         key: str | None = None,
         timeout: float = 120.0,
+        owner: str | None = None,
+        one_off: bool = False,
     ) -> AtomicReceipt:
         """Publishes all rows of files or of a table, or none of them, and returns when they are in the log.
 
@@ -253,7 +258,13 @@ class Client:
             says ``already_published``, and the rows of this call are dropped.
         files, table, key: one of the two, as in :meth:`smq.Producer.publish_files` and :meth:`smq.Producer.write`. They
             are uploaded first, as there.
+        staged: what :meth:`stage` returned, in this process or in others, in place of or beside these. With an empty
+            list alone an empty version is published.
         timeout: seconds for the whole call.
+        owner: a token for all clients that publish for the app together, such as those of one run of a program. None
+            means a token of this client. One that was replaced does not come back.
+        one_off: the app publishes this version only. It may be forgotten after an hour, so that it does not count
+            against the 1,000 apps of a topic.
 
         The first call of a client for an app takes the app over from the client that had it.
 
@@ -262,17 +273,39 @@ class Client:
         StoreDenied (nothing is published); Unavailable (it may have been committed), DeliveryTimeout (it was committed,
         and the leader completes it).
         """
-        if (files is None) == (table is None):
-            raise InvalidRequest("pass either files= or table=")
+        if (files is not None and table is not None) or (files is None and table is None and staged is None):
+            raise InvalidRequest("pass either files= or table=, or staged=")
         if version < 0:
             raise InvalidRequest(f"a version is 0 or more, not {version}")
         return self._atomic_publisher().publish(
             self._view(topic),
             app,
             version,
-            lambda it: it.upload_files(files, key) if files is not None else it.upload_table(table, key),
+            _upload(table, files, key),
             timeout,
+            staged=staged or (),
+            owner=owner,
+            one_off=one_off,
         )
+
+    def stage(
+        self,
+        topic: str,
+        *,
+        table: pa.Table | pa.RecordBatch | None = None,
+        files: Sequence[str | os.PathLike[str] | IO[bytes]] | None = None,
+        key: str | None = None,
+        timeout: float = 120.0,
+    ) -> list[StagedFile]:
+        """Uploads the rows of a table or of files, and publishes nothing.
+
+        Any process may publish what this returns, with :meth:`publish_atomically`, within a day and a half. What nobody
+        publishes is deleted after three days. The arguments are as there. Raises SchemaMismatch, InvalidRequest,
+        UnknownTopic, StoreDenied, Unavailable.
+        """
+        if (files is None) == (table is None):
+            raise InvalidRequest("pass either files= or table=")
+        return self._atomic_publisher().stage(self._view(topic), _upload(table, files, key), timeout)
 
     def _atomic_publisher(self) -> AtomicPublisher:
         from smq.producing.atomic_publisher import AtomicPublisher
@@ -355,3 +388,18 @@ class Client:
             view.close()
             raise
         return view
+
+
+def _upload(
+    table: pa.Table | pa.RecordBatch | None,
+    files: Sequence[str | os.PathLike[str] | IO[bytes]] | None,
+    key: str | None,
+) -> Callable[[ReferencePublisher], list[UploadedFile]]:
+    """What uploads these rows, or nothing."""
+
+    def upload(uploads: ReferencePublisher) -> list[UploadedFile]:
+        if files is not None:
+            return uploads.upload_files(files, key)
+        return uploads.upload_table(table, key) if table is not None else []
+
+    return upload

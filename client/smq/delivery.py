@@ -123,3 +123,20 @@ class Delivery(Generic[R]):
         The callback must be quick and must not wait for this producer. Its exceptions are logged.
         """
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """Rows that are uploaded and not published, made by :meth:`smq.Client.stage`. Can be sent to another process.
+
+    ``name`` and ``etag`` are those of the upload in the filer, ``bytes`` its size. The messages' timestamps are
+    ``timestamp_min .. timestamp_max``, in microseconds since the Unix epoch.
+    """
+
+    name: str
+    etag: str
+    rows: int
+    bytes: int
+    timestamp_min: int
+    timestamp_max: int
+    schema_version: int

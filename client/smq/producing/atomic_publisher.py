@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from smq.delivery import AtomicReceipt
+from smq.delivery import AtomicReceipt, StagedFile
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.uploads.reference_publisher import ReferencePublisher
@@ -24,6 +24,7 @@ from smq.transport.schema_versions import SchemaVersions
 from smq.transport.topic_view import TopicView
 from smq_core.errors import DeliveryTimeout, ProducerFenced, ReferenceRejected, Unavailable
 from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.uploads.uploaded_files import read_upload
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ BATCH_BYTES = 1 << 20
 SCHEMA_RETRY_SECONDS = 0.2
 
 Uploads: TypeAlias = "list[UploadedFile]"
+Staged: TypeAlias = "list[StagedFile]"
 
 
 class AtomicPublisher:
@@ -42,53 +44,80 @@ class AtomicPublisher:
         self._owner = uuid.uuid4().hex
         """By which the leader knows this client."""
         self._lock = threading.Lock()
-        self._versions: dict[tuple[str, str], int] = {}
-        """The last version of each claimed app, as far as this client knows, by the topic's uid and app."""
+        self._versions: dict[tuple[str, str, str], int] = {}
+        """The last version of each claimed app, as far as this client knows, by the topic's uid, app and owner."""
+
+    def stage(self, view: TopicView, upload: Callable[[ReferencePublisher], Uploads], timeout: float) -> Staged:
+        """As :meth:`smq.Client.stage`, with what ``upload`` uploads."""
+        return [_staged(file) for file in upload(self._uploads(view, timeout))]
 
     def publish(
-        self, view: TopicView, app: str, version: int, upload: Callable[[ReferencePublisher], Uploads], timeout: float
+        self,
+        view: TopicView,
+        app: str,
+        version: int,
+        upload: Callable[[ReferencePublisher], Uploads],
+        timeout: float,
+        *,
+        staged: Sequence[StagedFile] = (),
+        owner: str | None = None,
+        one_off: bool = False,
     ) -> AtomicReceipt:
-        """As :meth:`smq.Client.publish_atomically`, with what ``upload`` uploads."""
+        """As :meth:`smq.Client.publish_atomically`, with what is ``staged`` and what ``upload`` uploads."""
         deadline = time.monotonic() + timeout
-        if version <= self._claim(view, app, deadline):
-            return self._wait(view, app, version, [], uuid.uuid4().hex, deadline)  # nothing has to be uploaded
+        owner = owner or self._owner
+        if version <= self._claim(view, app, owner, one_off, deadline):
+            return self._wait(view, app, owner, version, [], uuid.uuid4().hex, deadline)  # nothing has to be uploaded
         request = uuid.uuid4().hex
         while True:
-            files = upload(self._uploads(view, timeout))
+            files = [*staged, *self.stage(view, upload, timeout)]
             try:
-                return self._wait(view, app, version, files, request, deadline)
+                return self._wait(view, app, owner, version, files, request, deadline)
             except ReferenceRejected as error:
                 if error.field != "schema_version" or time.monotonic() >= deadline:
                     raise
                 log.info("the schema of %s changed, so the rows are uploaded again", view.name)
                 time.sleep(SCHEMA_RETRY_SECONDS)
+                staged = self._stage_again(view, staged, timeout)
 
-    def _claim(self, view: TopicView, app: str, deadline: float) -> int:
+    def _stage_again(self, view: TopicView, staged: Sequence[StagedFile], timeout: float) -> Staged:
+        """The same rows with the columns of the newest schema. Raises SchemaMismatch for values of dropped columns."""
+        newest = SchemaVersions(view.snapshot).newest.version
+        found: Staged = []
+        for file in staged:
+            if file.schema_version == newest:
+                found.append(file)
+                continue
+            rows = read_upload(view.open_upload_store(timeout), view.snapshot.topic.uid, file.name)
+            found += map(_staged, self._uploads(view, timeout).upload_table(rows, None))
+        return found
+
+    def _claim(self, view: TopicView, app: str, owner: str, one_off: bool, deadline: float) -> int:
         """The app's last version, -1 if there is none.
 
-        This client's first publish of an app takes the app over; later ones must find that it has it still.
+        An owner's first publish of an app takes the app over; later ones must find that it has it still.
         """
-        key = (view.snapshot.topic.uid, app)
+        key = (view.snapshot.topic.uid, app, owner)
         with self._lock:
             if key not in self._versions:
-                request = lpb.ClaimAppRequest(topic=view.name, app=app, owner=self._owner)
+                request = lpb.ClaimAppRequest(topic=view.name, app=app, owner=owner, one_off=one_off)
                 reply: lpb.AppReply = self._leader.call("ClaimApp", request, timeout=_left(deadline))
                 self._versions[key] = reply.version if reply.HasField("version") else -1
             return self._versions[key]
 
     def _wait(
-        self, view: TopicView, app: str, version: int, files: Uploads, request: str, deadline: float
+        self, view: TopicView, app: str, owner: str, version: int, files: Staged, request: str, deadline: float
     ) -> AtomicReceipt:
         """Commits the version, and returns when its rows are in the log."""
         message = lpb.AtomicPublishRequest(
             topic=view.name,
             app=app,
-            owner=self._owner,
+            owner=owner,
             version=version,
             request=request,
             files=[_file_to_pb(file) for file in files],
         )
-        rows = sum(int(file.index.starts[-1]) for file in files)
+        rows = sum(file.rows for file in files)
         committed, by_this_call, problem = False, False, ""
         while True:
             try:
@@ -147,13 +176,9 @@ def _submit_nothing(files: Sequence[UploadedFile], states: Sequence[UploadDelive
     raise AssertionError("the leader publishes the uploads of an atomic publish")
 
 
-def _left(deadline: float) -> float:
-    return max(0.05, deadline - time.monotonic())
-
-
-def _file_to_pb(file: UploadedFile) -> lpb.AtomicPublishRequest.File:
-    return lpb.AtomicPublishRequest.File(
-        upload=file.name,
+def _staged(file: UploadedFile) -> StagedFile:
+    return StagedFile(
+        name=file.name,
         etag=file.etag,
         rows=int(file.index.starts[-1]),
         bytes=file.size,
@@ -161,3 +186,19 @@ def _file_to_pb(file: UploadedFile) -> lpb.AtomicPublishRequest.File:
         timestamp_max=int(file.index.latest.max()),
         schema_version=file.schema_version,
     )
+
+
+def _file_to_pb(file: StagedFile) -> lpb.AtomicPublishRequest.File:
+    return lpb.AtomicPublishRequest.File(
+        upload=file.name,
+        etag=file.etag,
+        rows=file.rows,
+        bytes=file.bytes,
+        timestamp_min=file.timestamp_min,
+        timestamp_max=file.timestamp_max,
+        schema_version=file.schema_version,
+    )
+
+
+def _left(deadline: float) -> float:
+    return max(0.05, deadline - time.monotonic())

@@ -12,7 +12,7 @@ from smq.transport.leader_client import LeaderClient
 from smq.transport.topic_names import full_topic_name
 from smq.transport.topic_view import TopicView
 from smq_core.errors import UnknownTopic
-from smq_core.model.entities import Layout, Topic
+from smq_core.model.entities import Layout, Topic, TopicSchema
 from smq_core.model.schema_evolution import newest_schema
 from smq_storage.catalog import layouts, topics
 from smq_storage.chunks.schemas import chunk_schema
@@ -20,7 +20,7 @@ from smq_storage.chunks.schemas import chunk_schema
 
 @dataclass(frozen=True, slots=True)
 class OpenedTopic:
-    """A topic as it is now. ``chunk_schema`` has the columns of its newest schema.
+    """A topic as it is now. ``chunk_schema`` has the columns of its newest ``schema``.
 
     ``key`` names the key column; None if the topic has a schema and no key.
     """
@@ -29,6 +29,7 @@ class OpenedTopic:
     topic: Topic
     chunk_schema: pa.Schema
     key: str | None
+    schema: TopicSchema
 
 
 def open_topic(
@@ -91,4 +92,4 @@ def _from_files(name: str, target: ConnectTarget) -> OpenedTopic:
 def _opened(location: TopicLocation, topic: Topic, layout: Layout) -> OpenedTopic:
     newest = newest_schema(layout, topic.spec.schema)
     key = topic.spec.key if newest.columns else "key"
-    return OpenedTopic(location, topic, chunk_schema(newest.columns), key)
+    return OpenedTopic(location, topic, chunk_schema(newest.columns), key, newest)

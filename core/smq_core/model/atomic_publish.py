@@ -28,6 +28,10 @@ MAX_UNFINISHED_FILES = 4000
 """Of all unfinished publishes of one topic together, so that the document stays below about 2 MiB."""
 APP_EXPIRY: Micros = 30 * 24 * 3600 * SECOND
 """An app that has done nothing for so long is forgotten when its place is needed for a new one."""
+ONE_OFF_EXPIRY: Micros = 3600 * SECOND
+"""The same, for an app that publishes one version only. Longer than anybody repeats a call."""
+MAX_FORMER_OWNERS = 64
+"""The last so many of each app are known. One that was replaced before that may take the app back."""
 MAX_NAME_LENGTH = 128
 
 
@@ -81,7 +85,8 @@ class AppState:
 
     The rows are written as ``producer``, a random id, in an epoch for each publish. ``request`` identifies the call
     that committed the version, so that its repeat gets the same answer. ``unfinished`` is None once all rows are in the
-    log.
+    log. ``former_owners`` were replaced and do not come back, the newest last. ``one_off``: no further version is
+    expected.
     """
 
     app: str
@@ -92,6 +97,8 @@ class AppState:
     request: str = ""
     unfinished: AtomicPublish | None = None
     active_at: Micros = 0
+    former_owners: tuple[str, ...] = ()
+    one_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +128,27 @@ class CommitResult(StrEnum):
     ALREADY_PUBLISHED = "already published"
 
 
-def claim_app(document: AtomicPublishes, app: str, owner: str, producer: str, now: Micros) -> AtomicPublishes:
+def claim_app(
+    document: AtomicPublishes, app: str, owner: str, producer: str, now: Micros, *, one_off: bool = False
+) -> AtomicPublishes:
     """The document in which this owner may publish for the app. It is the same one if it may already.
 
-    ``producer`` is the id that a new app gets. Raises InvalidRequest, and Overloaded if the topic has too many apps.
+    ``producer`` is the id that a new app gets, and ``one_off`` whether it publishes one version only. Raises
+    InvalidRequest, ProducerFenced for an owner that was replaced, and Overloaded if the topic has too many apps.
     """
     _require_name("app", app)
     _require_name("owner", owner)
     state = document.app(app)
+    if state is not None and state.owner == owner:
+        return document
     if state is not None:
-        return document if state.owner == owner else document._with(replace(state, owner=owner, active_at=now))
+        if owner in state.former_owners:
+            raise _fenced(app, "This owner had it before and was replaced")
+        former = (*state.former_owners, state.owner)[-MAX_FORMER_OWNERS:]
+        return document._with(replace(state, owner=owner, active_at=now, former_owners=former))
     if len(document.apps) >= MAX_APPS:
         document = _without_expired(document, now)
-    return document._with(AppState(app, owner, producer, active_at=now))
+    return document._with(AppState(app, owner, producer, active_at=now, one_off=one_off))
 
 
 def commit_version(
@@ -163,10 +178,7 @@ def commit_version(
             if is_known and state is not None
             else f"This call did not publish version {version}"
         )
-        raise ProducerFenced(
-            f"another owner publishes for app {app!r} now. {outcome}. If this process should go on, open a new client: "
-            "its first publish takes the app over"
-        )
+        raise _fenced(app, outcome)
     if state.version is not None and version <= state.version:
         return document, CommitResult.ALREADY_PUBLISHED
     if state.unfinished is not None:
@@ -188,6 +200,13 @@ def complete_version(document: AtomicPublishes, app: str, epoch: int, now: Micro
     return document._with(replace(state, unfinished=None, active_at=now))
 
 
+def _fenced(app: str, outcome: str) -> ProducerFenced:
+    return ProducerFenced(
+        f"another owner publishes for app {app!r} now. {outcome}. If this process should go on, open a new client: its "
+        "first publish takes the app over"
+    )
+
+
 def _check_files(document: AtomicPublishes, files: Sequence[AtomicFile]) -> None:
     if len(files) > MAX_FILES:
         raise InvalidRequest(
@@ -207,11 +226,15 @@ def _check_files(document: AtomicPublishes, files: Sequence[AtomicFile]) -> None
 
 def _without_expired(document: AtomicPublishes, now: Micros) -> AtomicPublishes:
     """The document without the app that was idle longest. Raises Overloaded if all of them are in use."""
-    idle = [it for it in document.apps if it.unfinished is None and now - it.active_at > APP_EXPIRY]
+    idle = [
+        it
+        for it in document.apps
+        if it.unfinished is None and now - it.active_at > (ONE_OFF_EXPIRY if it.one_off else APP_EXPIRY)
+    ]
     if not idle:
         raise Overloaded(
-            f"the topic has {len(document.apps)} apps, which is the limit, and all have published in the last 30 days: "
-            "use one of them"
+            f"the topic has {len(document.apps)} apps, which is the limit, and all have published in the last 30 days "
+            "(in the last hour, if they publish only once): use one of them, or try again later"
         )
     oldest = min(idle, key=lambda it: it.active_at)
     return replace(document, apps=tuple(it for it in document.apps if it is not oldest))

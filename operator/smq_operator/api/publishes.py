@@ -52,9 +52,7 @@ class PublishService:
     @unary_handler
     async def ClaimApp(self, request: lpb.ClaimAppRequest) -> lpb.AppReply:
         topic = self._topic(request.topic)
-        app = await self.store.run(
-            _claim, topic, request.app, request.owner, uuid.uuid4().hex, self.clock(), self.retry_policy
-        )
+        app = await self.store.run(_claim, topic, request, uuid.uuid4().hex, self.clock(), self.retry_policy)
         return self._reply(topic, app, CommitResult.COMMITTED)
 
     @unary_handler
@@ -113,12 +111,12 @@ class _Commit:
 
 
 def _claim(
-    store: Store, topic: Topic, app: str, owner: str, producer: str, now: Micros, retry_policy: RetryPolicy
+    store: Store, topic: Topic, request: lpb.ClaimAppRequest, producer: str, now: Micros, retry_policy: RetryPolicy
 ) -> AppState | None:
     def claimed(document: AtomicPublishes) -> AtomicPublishes:
-        return claim_app(document, app, owner, producer, now)
+        return claim_app(document, request.app, request.owner, producer, now, one_off=request.one_off)
 
-    return change_publishes(store, topic.name, topic.uid, claimed, retry_policy).app(app)
+    return change_publishes(store, topic.name, topic.uid, claimed, retry_policy).app(request.app)
 
 
 def _write(store: Store, topic: Topic, commit: _Commit, retry_policy: RetryPolicy) -> CommitResult:

@@ -238,14 +238,16 @@ class GroupPositions(_message.Message):
     def __init__(self, positions: _Optional[_Mapping[str, int]] = ..., lost: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ..., lost_with_replicas: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ...) -> None: ...
 
 class ClaimAppRequest(_message.Message):
-    __slots__ = ("topic", "app", "owner")
+    __slots__ = ("topic", "app", "owner", "one_off")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     APP_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    ONE_OFF_FIELD_NUMBER: _ClassVar[int]
     topic: str
     app: str
     owner: str
-    def __init__(self, topic: _Optional[str] = ..., app: _Optional[str] = ..., owner: _Optional[str] = ...) -> None: ...
+    one_off: bool
+    def __init__(self, topic: _Optional[str] = ..., app: _Optional[str] = ..., owner: _Optional[str] = ..., one_off: _Optional[bool] = ...) -> None: ...
 
 class AtomicPublishRequest(_message.Message):
     __slots__ = ("topic", "app", "owner", "version", "request", "files")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk, DataLost, InvalidRequest
 from smq_core.model.entities import ChunkInfo, Micros
@@ -142,3 +143,15 @@ def _with_append_time(table: pa.Table, appended: Micros) -> pa.Table:
     return table.add_column(
         min(2, table.num_columns), pa.field("appended", TIMESTAMP, nullable=False), times
     ).replace_schema_metadata()
+
+
+def read_upload(store: Store, topic_uid: str, file_name: str) -> pa.Table:
+    """The rows of a whole upload as a program wrote them: without their partitions.
+
+    Raises InvalidRequest if there is no such file (any more), CorruptChunk, StoreUnavailable.
+    """
+    path = paths.uploaded_file(topic_uid, file_name)
+    gone = InvalidRequest(f"the upload {path} is gone, so its rows cannot be published: write them again")
+    with name_file_errors(path, "", lambda: gone):
+        data = pa.py_buffer(store.get(path).data)
+        return pq.read_table(pa.BufferReader(data)).drop_columns([PARTITION]).replace_schema_metadata()

@@ -10,6 +10,7 @@ from smq_core.errors import InvalidRequest, Overloaded, ProducerFenced, Unavaila
 from smq_core.model import atomic_publish
 from smq_core.model.atomic_publish import (
     APP_EXPIRY,
+    ONE_OFF_EXPIRY,
     AtomicFile,
     AtomicPublishes,
     CommitResult,
@@ -86,6 +87,25 @@ def test_another_owner_takes_the_app_over() -> None:
     assert claimed("two", document) is document
     with pytest.raises(ProducerFenced):
         commit(AtomicPublishes(), 5)
+
+
+def test_an_owner_that_was_replaced_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = claimed("two", claimed("one"))
+    with pytest.raises(ProducerFenced, match="had it before and was replaced"):
+        claimed("one", document)
+    monkeypatch.setattr(atomic_publish, "MAX_FORMER_OWNERS", 2)
+    for owner in ("three", "four"):
+        document = claimed(owner, document)
+    assert document.app("etl").former_owners == ("two", "three"), "only so many are remembered"
+
+
+def test_an_app_that_publishes_once_is_forgotten_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atomic_publish, "MAX_APPS", 2)
+    document = claimed(document=claim_app(AtomicPublishes(), "once", "one", "p", 0, one_off=True))
+    with pytest.raises(Overloaded):
+        claimed(document=document, app="new", now=ONE_OFF_EXPIRY)
+    later = claimed(document=document, app="new", now=ONE_OFF_EXPIRY + 1)
+    assert [it.app for it in later.apps] == ["etl", "new"]
 
 
 def test_a_take_over_keeps_what_is_unfinished() -> None:
