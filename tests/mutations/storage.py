@@ -284,8 +284,8 @@ MUTATIONS = (
         "renew_a_pin_that_has_ended",
         "A pin that has ended stays ended, and its reader begins again.",
         "storage/smq_storage/catalog/reader_pins.py",
-        "if found is None or found.pin.ended or found.problem:",
-        "if found is None or found.problem:",
+        "found = read_pin(store, topic, uid, pin_id)\n        if found is None or found.pin.ended or found.problem:",
+        "found = read_pin(store, topic, uid, pin_id)\n        if found is None or found.problem:",
         (f"{TEST_PINNED}::test_a_pin_that_has_ended_is_not_renewed",),
     ),
     Mutation(

@@ -30,6 +30,7 @@ EXPECTED = {
     "PinInfo",
     "ProblemInfo",
     "SpecRejected",
+    "StagedFile",
     "InvalidRequest",
     "MessageTooLarge",
     "NoBrokers",
