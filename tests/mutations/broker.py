@@ -363,6 +363,14 @@ MUTATIONS = (
         (f"{TEST_JOURNAL}::test_a_stream_that_breaks_before_the_journal_is_written_leaves_no_gap[0]",),
     ),
     Mutation(
+        "trust_a_journal_without_records",
+        "A journal that begins after the chain's end lacks a part, also if it has no whole record.",
+        "broker/smq_broker/recovery/recovered_segment.py",
+        "self._has_gap = log.first > chain_end",
+        "self._has_gap = log.end > log.first > chain_end",
+        (f"{TEST_JOURNAL}::test_a_journal_of_which_only_a_torn_record_is_left_is_incomplete",),
+    ),
+    Mutation(
         "take_a_failed_journal_for_complete",
         "After a failed write a journal is never taken for complete.",
         "broker/smq_broker/journal/segment_journal.py",

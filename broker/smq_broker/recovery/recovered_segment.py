@@ -63,7 +63,8 @@ class RecoveredSegment(HostedSegment):
         problem = log.problem
         if problem is None and (log.first or log.end < known_watermark):
             chain_end = self._chain_end()
-            self._has_gap = log.end > log.first > chain_end
+            # Also if it has no records: its first file is named by what the former ones had.
+            self._has_gap = log.first > chain_end
             if self._has_gap:
                 problem = f"it begins at message {log.first}, and the filer ends at {chain_end}"
             elif max(log.end, chain_end) < known_watermark:

@@ -15,6 +15,7 @@ import pytest
 from smq_broker.journal import folder as folder_module
 from smq_broker.journal import segment_journal
 from smq_broker.journal.record_format import EMPTY_BYTES
+from smq_broker.journal.segment_files import first_offset
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_broker.recovery import recovered_logs
 from smq_broker.recovery.recovered_segment import RecoveredSegment
@@ -201,6 +202,22 @@ def test_a_journal_whose_beginning_is_missing_is_incomplete(
     with pytest.raises(JournalIncomplete, match="the filer ends at 0"):
         brokers.seal_recovered(0)
     assert not brokers.brokers[0].recovered.waiting(), "this process does not seal it by itself"
+
+
+def test_a_journal_of_which_only_a_torn_record_is_left_is_incomplete(brokers: JournaledBrokers) -> None:
+    journal = brokers.brokers[0].hosted(brokers.topic, brokers.segment).journal
+    assert journal is not None
+    journal._file_bytes = 1
+    brokers.write(VALUES[:1], "p0")
+    brokers.write(VALUES[1:], "p1")
+    *others, last = [path for path in brokers.files(0) if first_offset(path) is not None]
+    for file in others:
+        file.unlink()
+    with last.open("r+b") as torn:
+        torn.truncate(last.stat().st_size // 2)
+    brokers.restart()
+    with pytest.raises(JournalIncomplete, match="the filer ends at 0"):
+        brokers.seal_recovered(0)
 
 
 def test_a_chain_that_was_read_too_early_leaves_a_journal_complete(

@@ -38,12 +38,13 @@ class RecoveredRecords:
     """What a process finds in the journal of a former one.
 
     ``entries`` are contiguous. ``watermark`` is the highest one of any readable record. ``complete`` is false if
-    something shows that there was more.
+    something shows that there was more. ``first`` is where the first file begins, also if its records are torn.
     """
 
     entries: tuple[Entry, ...]
     watermark: int
     complete: bool
+    first: int
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class SimulatedJournal:
 
     def recover(self, dice: Random) -> RecoveredRecords:
         """Reads the journal after the end of its process. A torn record at the end was never counted."""
+        first = self.records[0].message.base_offset if self.records else 0
         if self.records and not self.records[-1].whole and dice.random() < 0.5:
             self.records.pop()
         entries: list[Entry] = []
@@ -89,7 +91,7 @@ class SimulatedJournal:
                 contiguous = complete = False
             if contiguous:
                 entries += record.message.entries
-        return RecoveredRecords(tuple(entries), watermark, complete)
+        return RecoveredRecords(tuple(entries), watermark, complete, first)
 
     # ---- damage, after the end of the process
 

@@ -32,6 +32,7 @@ class RecoveredLog:
         self.incarnation = journal.config.incarnation
         self.machine = SegmentReplica.recovered(journal.config, found.entries, found.watermark)
         self.complete = found.complete
+        self._first = found.first
         self.outcome: SealOutcome | None = None
         self._chain = SimulatedChain(broker.store, broker.process, self.name, broker.settings.timeout)
         self._sealing: Future | None = None
@@ -80,7 +81,7 @@ class RecoveredLog:
             )
 
     def _has_gap(self, chain_end: int) -> bool:
-        return bool(self.machine.tail) and self.machine.chain_end > chain_end
+        return self._first > chain_end
 
     def _walk(self) -> Steps:
         """The chain's end, and the outcome if the chain is sealed."""
