@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 from rich.console import Console
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from smq import Client
 
 P = ParamSpec("P")
+
+FilerUrl = Annotated[
+    str | None,
+    typer.Option(envvar="SMQ_FILER_URL", metavar="URL", help="Where the files are, such as s3://bucket/prefix."),
+]
+FilerEndpoint = Annotated[str | None, typer.Option(envvar="SMQ_FILER_ENDPOINT", metavar="URL", help="The S3 endpoint.")]
+FilerRegion = Annotated[str | None, typer.Option(envvar="SMQ_FILER_REGION", metavar="REGION", help="The S3 region.")]
 
 DEFAULT_LEADER_ADDRESS = "127.0.0.1:7070"
 CONNECT_TIMEOUT_SECONDS = 3.0

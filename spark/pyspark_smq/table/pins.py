@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from smq_core.errors import PinExpired, SmqError
-from smq_core.model.entities import SECOND
 from smq_storage.tables.pinned_reads import PinnedRead
 
 log = logging.getLogger(__name__)
@@ -109,11 +108,6 @@ def _release(read: PinnedRead) -> None:
         read.release()
     except SmqError as error:
         log.debug("the pin %s ends by itself: %s", read.pin_id, error.message)
-
-
-def monotonic_micros() -> int:
-    """The clock of pinned reads."""
-    return time.monotonic_ns() * SECOND // 1_000_000_000
 
 
 KEEPER = PinKeeper()

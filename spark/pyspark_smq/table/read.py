@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import Connection, Start, timestamp_of
 from pyspark_smq.planning.batch_ranges import ranges_to_read
+from pyspark_smq.planning.shared_pin import monotonic_micros
 from pyspark_smq.planning.wanted import TimeBounds, Wanted, key_bounds, time_bounds
 from pyspark_smq.spark_types import OFFSET, SEGMENT, spark_schema
 from pyspark_smq.spark_version import check_spark
@@ -26,7 +27,7 @@ from pyspark_smq.table import frames
 from pyspark_smq.table.chain_files import stored_files
 from pyspark_smq.table.file_plan import FilePlan, plan_files
 from pyspark_smq.table.filters import filtered_columns, row_filter
-from pyspark_smq.table.pins import KEEPER, KeptPin, monotonic_micros
+from pyspark_smq.table.pins import KEEPER, KeptPin
 from pyspark_smq.table.s3a import configure
 from smq.reading import StateLoader, open_topic
 from smq_core.manifests.segment_manifest import ManifestFile

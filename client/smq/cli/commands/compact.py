@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from smq.cli import formatting
-from smq.cli.session import client, command, filer_client, out
+from smq.cli.session import FilerEndpoint, FilerRegion, FilerUrl, client, command, filer_client, out
 from smq_core.model.units import parse_size
 
 
@@ -17,16 +17,9 @@ def compact(
     target: Annotated[
         str, typer.Option("--target", metavar="SIZE", help="About how large the merged files become.")
     ] = "32Mi",
-    filer_url: Annotated[
-        str | None,
-        typer.Option(envvar="SMQ_FILER_URL", metavar="URL", help="Where the files are, such as s3://bucket/prefix."),
-    ] = None,
-    filer_endpoint: Annotated[
-        str | None, typer.Option(envvar="SMQ_FILER_ENDPOINT", metavar="URL", help="The S3 endpoint.")
-    ] = None,
-    filer_region: Annotated[
-        str | None, typer.Option(envvar="SMQ_FILER_REGION", metavar="REGION", help="The S3 region.")
-    ] = None,
+    filer_url: FilerUrl = None,
+    filer_endpoint: FilerEndpoint = None,
+    filer_region: FilerRegion = None,
 ) -> None:
     """Merge the small files of sealed segments into files that are sorted by key.
 

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from smq.cli import formatting
-from smq.cli.session import client, command, filer_client, out
-
-if TYPE_CHECKING:
-    pass
+from smq.cli.session import FilerEndpoint, FilerRegion, FilerUrl, client, command, filer_client, out
 
 
 @command
 def verify(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")],
     rows: Annotated[bool, typer.Option("--rows", help="Read all messages, not only the files' footers.")] = False,
-    filer_url: Annotated[
-        str | None,
-        typer.Option(envvar="SMQ_FILER_URL", metavar="URL", help="Where the files are, such as s3://bucket/prefix."),
-    ] = None,
-    filer_endpoint: Annotated[
-        str | None, typer.Option(envvar="SMQ_FILER_ENDPOINT", metavar="URL", help="The S3 endpoint.")
-    ] = None,
-    filer_region: Annotated[
-        str | None, typer.Option(envvar="SMQ_FILER_REGION", metavar="REGION", help="The S3 region.")
-    ] = None,
+    filer_url: FilerUrl = None,
+    filer_endpoint: FilerEndpoint = None,
+    filer_region: FilerRegion = None,
 ) -> None:
     """Check the files of a topic: index, segment manifests, chunk chains, and uploads published by reference.
 
