@@ -127,14 +127,16 @@ def test_many_rows_are_uploaded_and_few_travel_in_the_message(
 def test_rows_that_were_staged_before_a_change_of_the_schema(
     cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
-    cluster.create(topic, schema=[{"name": "id", "type": "int32"}], key="id")
-    staged = client.stage(topic, table=pa.table({"id": pa.array(range(100), pa.int32())}))
-    client.admin().alter_topic(topic, add_columns={"note": "string"}, widen_columns={"id": "int64"})
+    cluster.create(topic, schema=[{"name": "id", "type": "int64"}, {"name": "n", "type": "int32"}], key="id")
+    numbers = pa.array(range(100), pa.int32())
+    staged = client.stage(topic, table=pa.table({"id": numbers.cast(pa.int64()), "n": numbers}))
+    client.admin().alter_topic(topic, add_columns={"note": "string"}, widen_columns={"n": "int64"})
     receipt = client.publish_atomically(topic, app="a", version=0, staged=staged)
     assert (receipt.rows, receipt.already_published) == (100, False)
     with client.consumer(topic) as consumer:
-        found = [n for b in read_back(consumer, 100) for n in b.table.column("id").to_pylist()]
-    assert sorted(found) == list(range(100))
+        found = pa.concat_tables(b.table.select(["id", "n", "note"]) for b in read_back(consumer, 100))
+    assert found.schema.field("n").type == pa.int64()
+    assert found.sort_by("id").to_pylist() == [{"id": n, "n": n, "note": None} for n in range(100)]
 
 
 class Stream:

@@ -93,7 +93,9 @@ class LocalCluster:
         found = {}
         for path in (self.folder / "brokers").glob("*.json"):
             with contextlib.suppress(OSError, ValueError):
-                found[path.stem] = int(json.loads(path.read_text())["pid"])
+                pid = json.loads(path.read_text())["pid"]
+                if pid is not None:  # else the leader has not started it yet
+                    found[path.stem] = int(pid)
         return found
 
     def relay_address(self, name: str) -> str | None:
