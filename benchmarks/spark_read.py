@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec, wait_for  # noqa: E402
 from benchmarks.harness.meter import wait_until_quiet  # noqa: E402
 from benchmarks.loads import payload  # noqa: E402
+from smq.reading import load_state, open_topic  # noqa: E402
 from support.spark.session import start_spark  # noqa: E402
 from tools import spark_jars  # noqa: E402
 
@@ -72,7 +73,9 @@ def fill(cluster: BenchmarkCluster, rows: int) -> str:
         return all(phases.get(name) == "sealed" for name in filled)
 
     wait_for("sealed segments", sealed, 120)
-    time.sleep(2)  # the leader names the manifests a moment later; without them the chains are walked
+    opened = open_topic(topic, leader=cluster.leader)
+    # The leader names them a moment later; without them the chains are walked.
+    wait_for("segment manifests", lambda: all(it.manifest for it in load_state(opened.location).index.entries), 120)
     return topic
 
 

@@ -36,6 +36,12 @@ class Timestamp:
 Start: TypeAlias = "Literal['earliest', 'latest'] | Mapping[str, int] | Timestamp"
 """Where to start or to end: positions are ``{segment: next offset}``."""
 
+
+def micros_of(bound: Start) -> int | None:
+    """A bound that is a time, in microseconds since the Unix epoch; None for any other."""
+    return bound.micros if isinstance(bound, Timestamp) else None
+
+
 Ranges: TypeAlias = Mapping[str, tuple[tuple[int, int], ...]]
 """``{segment: ((start, stop), ...)}``: the offsets ``start .. stop - 1`` of each pair, in order, without an overlap."""
 

@@ -1,4 +1,4 @@
-"""``pyspark_smq.read`` gives what the log has, each message once, at its exact place, and opens no file in vain."""
+"""``pyspark_smq.read`` has each message of the log once, with segment and offset, and opens only the files it needs."""
 
 from __future__ import annotations
 

@@ -84,8 +84,12 @@ def client() -> Iterator[Client]:
 
 
 @contextmanager
-def filer_client(url: str, endpoint: str | None, region: str | None) -> Iterator[Client]:
-    """Yields a client that reads the files there, also without a leader."""
+def filer_client(url: str | None, endpoint: str | None, region: str | None) -> Iterator[Client]:
+    """Yields a client that reads the files there, also without a leader; without a url as :func:`client`."""
+    if not url:
+        with client() as made:
+            yield made
+        return
     import smq  # as in _connect
 
     leader = next(iter(_leader), None)

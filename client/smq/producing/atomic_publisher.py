@@ -82,14 +82,14 @@ class AtomicPublisher:
 
     def _stage_again(self, view: TopicView, staged: Sequence[StagedFile], timeout: float) -> Staged:
         """The same rows with the columns of the newest schema. Raises SchemaMismatch for values of dropped columns."""
-        newest = SchemaVersions(view.snapshot).newest.version
+        newest, uploads = SchemaVersions(view.snapshot).newest.version, self._uploads(view, timeout)
         found: Staged = []
         for file in staged:
             if file.schema_version == newest:
                 found.append(file)
                 continue
             rows = read_upload(view.open_upload_store(timeout), view.snapshot.topic.uid, file.name)
-            found += map(_staged, self._uploads(view, timeout).upload_table(rows, None))
+            found += map(_staged, uploads.upload_table(rows, None))
         return found
 
     def _claim(self, view: TopicView, app: str, owner: str, one_off: bool, deadline: float) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import TracebackType
 
 from smq.reading.broker_reports import BrokerReports, Reach, chain_end
@@ -21,7 +22,7 @@ from smq_storage.tables.segment_files import StoredSegment
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TopicState:
     """Can be sent to another process.
 
@@ -51,22 +52,31 @@ class TopicState:
     def layout(self) -> Layout:
         return self.files.layout
 
-    def segments(self) -> dict[str, StoredSegment]:
+    def segments(self) -> Mapping[str, StoredSegment]:
         """Where the files of each segment are, with predecessors before their successors."""
-        return {it.name: it for it in sorted(self.files.segments(), key=lambda it: highest_number((it.name,)))}
+        return self._segments
 
     def replicas(self, segment: str) -> tuple[Replica, ...]:
         """The replicas that may have the segment in memory; none if it is in the index."""
         living = self.layout.segment(segment) if segment in self.layout else None
-        return living.replicas if living is not None and segment not in self._indexed() else ()
+        return living.replicas if living is not None and segment not in self._indexed else ()
 
-    def nodes(self) -> dict[str, SegmentNode]:
+    def nodes(self) -> Mapping[str, SegmentNode]:
         """The segment DAG. Also has the final ends of segments that are sealed and not yet in the index."""
+        return self._nodes
+
+    @cached_property
+    def _segments(self) -> dict[str, StoredSegment]:
+        return {it.name: it for it in sorted(self.files.segments(), key=lambda it: highest_number((it.name,)))}
+
+    @cached_property
+    def _nodes(self) -> dict[str, SegmentNode]:
         nodes = build_nodes(self.index.entries, self.layout)
         return {name: replace(it, end=self.ends[name]) if name in self.sealed else it for name, it in nodes.items()}
 
-    def _indexed(self) -> set[str]:
-        return {entry.name for entry in self.index.entries}
+    @cached_property
+    def _indexed(self) -> frozenset[str]:
+        return frozenset(entry.name for entry in self.index.entries)
 
 
 class StateLoader:

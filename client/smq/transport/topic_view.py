@@ -25,7 +25,6 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
 from smq_storage.catalog import layouts, sealed_index, topics
-from smq_storage.chunks.object_files import open_object
 from smq_storage.object_store.store import CREDENTIALS_OPTION, REQUIRED, Store, StoreSettings
 
 log = logging.getLogger(__name__)
@@ -183,9 +182,10 @@ class TopicView:
 
         Raises FileNotFoundError, StoreDenied, StoreUnavailable, and InvalidRequest if it is no such URL.
         """
-        self.store()
-        assert self._settings is not None
-        return open_object(self._settings, url)
+        # Imported here because it takes Arrow's Parquet reader, which most programs with a view do not need.
+        from smq_storage.chunks.object_files import open_object
+
+        return open_object(self.store_settings, url)
 
     @property
     def signs_uploads(self) -> bool:

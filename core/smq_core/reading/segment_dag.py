@@ -7,7 +7,7 @@ count as read too, because a reader enters a segment only after its ancestors.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -72,6 +72,18 @@ def missing_predecessors(layout: Layout, sealed: Collection[SealedSegment], remo
     nodes = build_nodes(sealed, layout)
     needed = {name for node in nodes.values() for name in node.predecessors}
     return {name for name in needed - nodes.keys() if not is_removed(name, removed)}
+
+
+def ancestors(segments: Iterable[str], predecessors: Callable[[str], Iterable[str]]) -> set[str]:
+    """All ancestors of these segments. A segment itself is included only if it is an ancestor of another one."""
+    found: set[str] = set()
+    waiting = list(segments)
+    while waiting:
+        for name in predecessors(waiting.pop()):
+            if name not in found:
+                found.add(name)
+                waiting.append(name)
+    return found
 
 
 def is_removed(segment: str, removed: IntervalSet) -> bool:
@@ -192,12 +204,4 @@ class ReadProgress:
         return node.predecessors if node is not None else ()
 
     def _ancestors(self, segments: Iterable[str]) -> set[str]:
-        """All ancestors of these segments. A segment itself is included only if it is an ancestor of another one."""
-        found: set[str] = set()
-        waiting = list(segments)
-        while waiting:
-            for name in self._predecessors(waiting.pop()):
-                if name not in found:
-                    found.add(name)
-                    waiting.append(name)
-        return found
+        return ancestors(segments, self._predecessors)

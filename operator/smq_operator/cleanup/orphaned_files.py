@@ -43,7 +43,7 @@ def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> Orph
     Raises StoreUnavailable.
     """
     names = [name for name in _folders(store, paths.topic_folder(*_at(topic))) if not name.startswith("_")]
-    compacted = _folders(store, paths.compacted_folder(*_at(topic), "").rstrip("/"))
+    compacted = _folders(store, paths.compacted_folders(*_at(topic)))
     manifests = [o.path for o in store.list(paths.manifests_folder(*_at(topic)))]
     known = read_consistent(store, topic)  # after the listings
     if known is None:

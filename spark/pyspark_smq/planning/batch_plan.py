@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import Sequence
 from contextlib import ExitStack
 
 from pyspark.sql.types import StructType
 
 from pyspark_smq.errors import InvalidOption
-from pyspark_smq.options import ReadOptions, Timestamp
+from pyspark_smq.options import ReadOptions, Timestamp, micros_of
 from pyspark_smq.planning.batch_ranges import ranges_to_read
 from pyspark_smq.planning.partition_sizes import divide
-from pyspark_smq.planning.range_partition import PlannedRange, RangePartition
+from pyspark_smq.planning.range_partition import RangePartition, planned_ranges
 from pyspark_smq.planning.range_sizes import sized_ranges
-from pyspark_smq.planning.shared_pin import check_pin, monotonic_micros
+from pyspark_smq.planning.shared_pin import check_pin, pinned_reads
 from pyspark_smq.planning.wanted import TimeBounds, Wanted
 from pyspark_smq.spark_types import check_schema
 from smq.reading import OpenedTopic, StateLoader, TopicLocation, TopicState, open_topic
 from smq_core.errors import DataLost, StoreDenied
 from smq_core.reading.segment_dag import is_removed
 from smq_core.reading.segment_ranges import SegmentRange
-from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
-from smq_storage.tables.pinned_reads import PinnedReads
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +41,7 @@ def plan_batch(options: ReadOptions, opened: OpenedTopic, wanted: Wanted = EVERY
     Raises InvalidOption for positions that the topic does not have, DataLost, PinExpired, StoreUnavailable and other
     Unavailable, StoreDenied, UnknownTopic.
     """
-    appended = TimeBounds(_micros(options.start), _micros(options.end))
+    appended = TimeBounds(micros_of(options.start), micros_of(options.end))
     store = opened.location.open_store()
     with ExitStack() as on_failure:
         state, pin = _state(options, opened.location, store, on_failure)
@@ -59,7 +55,7 @@ def plan_batch(options: ReadOptions, opened: OpenedTopic, wanted: Wanted = EVERY
     return [
         RangePartition(
             opened.location,
-            _planned(state, part, options.files_only),
+            planned_ranges(state, part, options.files_only),
             "fail" if options.fail_on_data_loss else "skip",
             pin,
             pin is not None and options.pin is None,
@@ -77,9 +73,8 @@ def _state(
         if options.pin is not None:
             check_pin(store, location, options.pin)
             return loader.load(), options.pin
-        reads = PinnedReads(store, lambda: f"spark-{uuid.uuid4().hex}", monotonic_micros, RetryPolicy())
         try:
-            pinned = reads.begin(location.topic, location.uid, OWNER)
+            pinned = pinned_reads(store).begin(location.topic, location.uid, OWNER)
         except StoreDenied as error:
             state = loader.load()  # raises if it may not read either
             log.warning("the files are read without a pin, so that retention may remove them: %s", error.message)
@@ -118,21 +113,3 @@ def _check_range(state: TopicState, wanted: SegmentRange) -> None:
         raise InvalidOption(
             f"the range {wanted.start} to {wanted.stop} of {wanted.segment} is past its end, {end}", option="ranges"
         )
-
-
-def _planned(state: TopicState, ranges: Sequence[SegmentRange], files_only: bool) -> tuple[PlannedRange, ...]:
-    segments = state.segments()
-    return tuple(
-        PlannedRange(
-            segments[it.segment],
-            it.start,
-            it.stop,
-            () if files_only else state.replicas(it.segment),
-            None if files_only else state.flushed.get(it.segment),
-        )
-        for it in ranges
-    )
-
-
-def _micros(bound: object) -> int | None:
-    return bound.micros if isinstance(bound, Timestamp) else None

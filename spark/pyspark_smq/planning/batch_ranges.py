@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark_smq.errors import InvalidOption, nearest
 from pyspark_smq.options import Start
 from smq_core.errors import DataLost
 from smq_core.model.entities import SealedSegment
-from smq_core.reading.segment_dag import highest_number, is_removed
+from smq_core.reading.segment_dag import ancestors, highest_number, is_removed
 from smq_storage.tables.pinned_reads import TopicFiles
 
 log = logging.getLogger(__name__)
@@ -37,10 +37,10 @@ def ranges_to_read(
     first = start if isinstance(start, Mapping) else {}
     last = end if isinstance(end, Mapping) else None
     for positions in (first, last or {}):
-        _check_positions(files, positions, predecessors, sealed, ends)
+        check_positions(files, positions, ends)
     losses = [it for name, at in first.items() if (it := _removed(files, name, at)) is not None]
-    read_before = _ancestors(first, predecessors)
-    read_at_end = _ancestors(last or {}, predecessors)
+    read_before = ancestors(first, lambda name: predecessors.get(name, ()))
+    read_at_end = ancestors(last or {}, lambda name: predecessors.get(name, ()))
     found = {}
     chosen = predecessors if segments is None else segments
     for name in sorted(chosen, key=lambda it: highest_number((it,))):
@@ -71,17 +71,16 @@ def _check_segments(wanted: Collection[str] | None, known: Collection[str]) -> N
             raise InvalidOption(f"the topic has no segment {name!r}{nearest(name, known)}", option="segments")
 
 
-def _check_positions(
-    files: TopicFiles,
-    positions: Mapping[str, int],
-    known: Mapping[str, object],
-    sealed: Mapping[str, SealedSegment],
-    ends: Mapping[str, int],
-) -> None:
+def check_positions(files: TopicFiles, positions: Mapping[str, int], ends: Mapping[str, int]) -> None:
+    """Raises InvalidOption for a segment that the topic never had, and for a position past the segment's end.
+
+    ``ends`` has the ends of living segments.
+    """
+    known = {**ends, **{entry.name: entry.end for entry in files.index.entries}}
     for name, offset in positions.items():
         if name not in known and not is_removed(name, files.index.removed):
             raise InvalidOption(f"there is a position of {name}, and the topic {files.topic} has no such segment")
-        end = sealed[name].end if name in sealed else ends.get(name)
+        end = known.get(name)
         if end is not None and offset > end:
             raise InvalidOption(
                 f"the position {offset} of {name} is past its end, {end}: it is of another topic, or messages that "
@@ -116,15 +115,3 @@ def _lost(entry: SealedSegment) -> DataLost:
         stop=lost.upto,
         at_least=lost.open_ended,
     )
-
-
-def _ancestors(names: Iterable[str], predecessors: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """All segments before these in the DAG."""
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        for name in predecessors.get(waiting.pop(), ()):
-            if name not in found:
-                found.add(name)
-                waiting.append(name)
-    return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_smq.planning.wanted import TimeBounds
-from smq.reading import TopicLocation
+from smq.reading import TopicLocation, TopicState
 from smq_core.model.entities import Replica
+from smq_core.reading.segment_ranges import SegmentRange
 from smq_storage.tables.segment_files import StoredSegment
 
 
@@ -25,6 +27,21 @@ class PlannedRange:
     stop: int
     replicas: tuple[Replica, ...] = ()
     flushed: int | None = None
+
+
+def planned_ranges(state: TopicState, ranges: Iterable[SegmentRange], files_only: bool) -> tuple[PlannedRange, ...]:
+    """These ranges with where they are now."""
+    segments = state.segments()
+    return tuple(
+        PlannedRange(
+            segments[it.segment],
+            it.start,
+            it.stop,
+            () if files_only else state.replicas(it.segment),
+            None if files_only else state.flushed.get(it.segment),
+        )
+        for it in ranges
+    )
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from smq.reading import TopicLocation
 from smq_core.errors import DataLost, StoreUnavailable
 from smq_core.model.entities import SECOND, Micros
 from smq_storage.catalog.reader_pins import expired, read_pin, renew_shared_pin
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
-from smq_storage.tables.pinned_reads import DEFAULT_LIFETIME
+from smq_storage.tables.pinned_reads import DEFAULT_LIFETIME, PinnedReads
 
 RENEW_AFTER_SECONDS = DEFAULT_LIFETIME / SECOND / 3
 
@@ -57,6 +58,10 @@ def check_pin(store: Store, location: TopicLocation, pin_id: str) -> None:
         raise expired(pin_id)
 
 
-def monotonic_micros() -> Micros:
-    """The clock of pinned reads."""
+def pinned_reads(store: Store) -> PinnedReads:
+    """What begins Spark's reads in this store."""
+    return PinnedReads(store, lambda: f"spark-{uuid.uuid4().hex}", _monotonic_micros, RetryPolicy())
+
+
+def _monotonic_micros() -> Micros:
     return time.monotonic_ns() * SECOND // 1_000_000_000

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from pyspark_smq.errors import InvalidOption
-from pyspark_smq.options import StreamOptions, Timestamp
-from pyspark_smq.planning.range_partition import PlannedRange, RangePartition
+from pyspark_smq.options import StreamOptions, Timestamp, micros_of
+from pyspark_smq.planning.batch_ranges import check_positions
+from pyspark_smq.planning.range_partition import RangePartition, planned_ranges
 from pyspark_smq.planning.stream_positions import StreamPositions
 from pyspark_smq.planning.wanted import TimeBounds
 from smq.reading import OpenedTopic, StateLoader, TopicState
@@ -17,7 +17,7 @@ from smq.transport.backoff import Backoff
 from smq_core.errors import DataLost, StoreDenied, Unavailable, UnknownTopic
 from smq_core.model.entities import Positions, RemovedSegment
 from smq_core.reading.micro_batches import micro_batch_groups, next_positions, unread_removed_segments
-from smq_core.reading.segment_dag import ReadProgress, is_removed
+from smq_core.reading.segment_dag import ReadProgress
 
 log = logging.getLogger(__name__)
 
@@ -57,20 +57,19 @@ class StreamPlan:
         """
         state = self._load()
         start = self._options.start
-        progress = ReadProgress()
-        progress.update(state.nodes())
+        if start == "latest":
+            progress = _at_the_end(state)
+        else:
+            progress = ReadProgress()
+            progress.update(state.nodes())
         if isinstance(start, Mapping):
-            _check_positions(start, state)
+            check_positions(state.files, start, state.ends)
             progress.positions.update(start)
             progress.update({})
         elif isinstance(start, Timestamp):
             for entry in state.index.entries:  # rows of the others are left out one by one
                 if entry.sealed_at < start.micros:
                     progress.advance(entry.name, entry.end)
-        elif start == "latest":
-            progress.skip_to_latest()
-            for name in progress.readable():
-                progress.advance(name, state.ends[name])
         for name in progress.readable():
             progress.advance(name, progress.positions.get(name, 0))
         return StreamPositions.of(self._location, progress.committed())
@@ -103,12 +102,7 @@ class StreamPlan:
         """The end of the topic when it was looked at last, by which Spark shows how far a query is behind."""
         if self._state is None:
             return None
-        progress = ReadProgress()
-        progress.update(self._state.nodes())
-        progress.skip_to_latest()
-        for name in progress.readable():
-            progress.advance(name, self._state.ends[name])
-        return StreamPositions.of(self._location, progress.committed())
+        return StreamPositions.of(self._location, _at_the_end(self._state).committed())
 
     def partitions(self, start: StreamPositions, end: StreamPositions) -> list[RangePartition]:
         """What each task reads. Raises DataLost as ``following``."""
@@ -116,28 +110,17 @@ class StreamPlan:
         if state is None or not end.positions.keys() <= state.segments().keys():
             state = self._load()  # the first micro-batch after a restart was planned by another process
         self._check_losses(start.positions, state)
-        segments = state.segments()
         try:
             groups = micro_batch_groups(state.nodes(), start.positions, end.positions)
         except KeyError as error:
             raise _removed(str(error.args[0]), start.positions.get(error.args[0], 0)) from None
         options = self._options
-        since = options.start.micros if isinstance(options.start, Timestamp) else None
         return [
             RangePartition(
                 self._location,
-                tuple(
-                    PlannedRange(
-                        segments[it.segment],
-                        it.start,
-                        it.stop,
-                        () if options.files_only else state.replicas(it.segment),
-                        state.flushed.get(it.segment),
-                    )
-                    for it in group
-                ),
+                planned_ranges(state, group, options.files_only),
                 "fail" if options.fail_on_data_loss else "skip",
-                appended=TimeBounds(since),
+                appended=TimeBounds(micros_of(options.start)),
             )
             for group in groups
         ]
@@ -162,6 +145,16 @@ class StreamPlan:
                 log.warning("%s", loss.message)
 
 
+def _at_the_end(state: TopicState) -> ReadProgress:
+    """The progress of a reader that has read everything."""
+    progress = ReadProgress()
+    progress.update(state.nodes())
+    progress.skip_to_latest()
+    for name in progress.readable():
+        progress.advance(name, state.ends[name])
+    return progress
+
+
 def _unread(positions: Positions, state: TopicState) -> list[RemovedSegment]:
     return unread_removed_segments(positions, state.index.removed_segments)
 
@@ -170,20 +163,6 @@ def _row_bytes(state: TopicState) -> int:
     """About how many stored bytes a row has, by the sealed segments."""
     rows = sum(entry.end for entry in state.index.entries)
     return max(1, sum(entry.bytes for entry in state.index.entries) // rows) if rows else ASSUMED_ROW_BYTES
-
-
-def _check_positions(positions: Mapping[str, int], state: TopicState) -> None:
-    for name, offset in positions.items():
-        end = state.ends.get(name)
-        if end is None and not is_removed(name, state.index.removed):
-            raise InvalidOption(
-                f"there is a starting position in {name}, and the topic {state.topic} has no such segment",
-                option="startingPosition",
-            )
-        if end is not None and offset > end:
-            raise InvalidOption(
-                f"the starting position {offset} of {name} is past its end, {end}", option="startingPosition"
-            )
 
 
 def _removed(segment: str, start: int, end: int | None = None) -> DataLost:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from pyspark_smq.options import WriteOptions
 from pyspark_smq.sink.columns import check_columns
 from pyspark_smq.sink.publishing import delete_uploads, publish_rows
-from pyspark_smq.sink.staging import StagedRows, stage_rows
+from pyspark_smq.sink.staging import StagedRows, stage_rows, staged_rows
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -34,7 +34,7 @@ class BatchWriter(DataSourceArrowWriter):
         """Raises ProducerFenced, SchemaMismatch, InvalidRequest, UnknownTopic, Unavailable, DeliveryTimeout."""
         options = self._options
         publish_rows(
-            _staged(messages),
+            staged_rows(messages),
             options.connection,
             self._app,
             options.txn_version or 0,
@@ -43,8 +43,4 @@ class BatchWriter(DataSourceArrowWriter):
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        delete_uploads(_staged(messages), self._options.connection)
-
-
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedRows]:
-    return [message for message in messages if isinstance(message, StagedRows)]
+        delete_uploads(staged_rows(messages), self._options.connection)

@@ -14,8 +14,8 @@ def check_columns(schema: StructType, connection: Connection) -> None:
     from smq.producing.encoding.batch_encoder import BatchEncoder
     from smq.reading import open_topic
 
-    table = to_topic_columns(arrow_schema(schema).empty_table(), connection)
     opened = open_topic(connection.topic, **connection.arguments())
+    table = to_topic_columns(arrow_schema(schema).empty_table(), lambda: opened.chunk_schema)
     encoder = BatchEncoder(opened.topic, opened.schema)
     encoder.check(table)
     encoder.check_types(table.schema, table.schema.names, None)

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from pyspark_smq.options import Connection
-from pyspark_smq.sink.staging import StagedRows, to_topic_columns
+from pyspark_smq.sink.staging import StagedRows, chunk_schema_of, to_topic_columns
 from smq import AtomicReceipt, StagedFile
 from smq_core.errors import InvalidRequest, SmqError
 from smq_core.model.atomic_publish import MAX_FILES
@@ -40,7 +40,7 @@ def publish_rows(
             "fewer and larger tasks (df.coalesce), or in several micro-batches (maxBytesPerTrigger)"
         )
     tables = [table for message in messages if (table := message.table) is not None]
-    table = to_topic_columns(pa.concat_tables(tables), connection) if tables else None
+    table = to_topic_columns(pa.concat_tables(tables), chunk_schema_of(connection)) if tables else None
     with connection.connect() as client:
         return client.publish_atomically(
             connection.topic,

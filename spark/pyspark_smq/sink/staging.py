@@ -7,9 +7,10 @@ names are deleted by the leader after three days.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -49,12 +50,17 @@ class StagedRows(WriterCommitMessage):
         return pa.ipc.open_stream(self.inline).read_all() if self.inline else None
 
 
+def staged_rows(messages: Iterable[WriterCommitMessage | None]) -> list[StagedRows]:
+    """The messages of the tasks that have ended; Spark has None for the others."""
+    return [message for message in messages if isinstance(message, StagedRows)]
+
+
 def stage_rows(
     batches: Iterable[pa.RecordBatch], connection: Connection, timeout: float, query: str = "", run: str = ""
 ) -> StagedRows:
     """Stages the rows of one task. Raises SchemaMismatch, UnknownTopic, StoreDenied, Unavailable."""
     uploads: list[smq.StagedFile] = []
-    inline = b""
+    inline, chunk_schema = b"", chunk_schema_of(connection)
     with ExitStack() as stack:
         client: smq.Client | None = None
         for table, is_last in _parts(batches):
@@ -64,32 +70,43 @@ def stage_rows(
             if client is None:
                 client = stack.enter_context(connection.connect())
             if table.num_rows:
-                uploads += client.stage(connection.topic, table=to_topic_columns(table, connection), timeout=timeout)
+                uploads += client.stage(connection.topic, table=to_topic_columns(table, chunk_schema), timeout=timeout)
     return StagedRows(tuple(uploads), inline, query, run)
 
 
-def to_topic_columns(table: pa.Table, connection: Connection) -> pa.Table:
+def chunk_schema_of(connection: Connection) -> Callable[[], pa.Schema]:
+    """Returns what finds the topic's columns when they are needed first, and remembers them."""
+
+    @cache
+    def chunk_schema() -> pa.Schema:
+        from smq.reading import open_topic
+
+        return open_topic(connection.topic, **connection.arguments()).chunk_schema
+
+    return chunk_schema
+
+
+def to_topic_columns(table: pa.Table, chunk_schema: Callable[[], pa.Schema]) -> pa.Table:
     """The table as the topic takes it: without Spark's own columns, and with unsigned numbers where it has such.
 
+    ``chunk_schema`` returns the topic's columns; it is called only if the table has numbers that may be unsigned there.
     Raises SchemaMismatch for a number that does not fit.
     """
     import pyarrow.compute as pc
 
-    from smq.reading import open_topic
     from smq_core.errors import SchemaMismatch
 
     table = table.drop_columns([name for name in IGNORED if name in table.column_names])
-    decimals = [field.name for field in table.schema if field.type == pa.decimal128(20, 0)]
-    if not decimals:
-        return table
-    wanted = open_topic(connection.topic, **connection.arguments()).chunk_schema
-    for name in decimals:
-        if name in wanted.names and pa.types.is_uint64(wanted.field(name).type):
+    for number, field in enumerate(table.schema):
+        if field.type != pa.decimal128(20, 0):
+            continue
+        wanted = chunk_schema()
+        if field.name in wanted.names and pa.types.is_uint64(wanted.field(field.name).type):
             try:
-                column = pc.cast(table.column(name), pa.uint64())
+                column = pc.cast(table.column(number), pa.uint64())
             except pa.ArrowInvalid as error:
-                raise SchemaMismatch(f"column {name!r}: {error}", expected=str(wanted)) from None
-            table = table.set_column(table.schema.get_field_index(name), name, column)
+                raise SchemaMismatch(f"column {field.name!r}: {error}", expected=str(wanted)) from None
+            table = table.set_column(number, field.name, column)
     return table
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_smq.options import WriteOptions
 from pyspark_smq.sink.publishing import delete_uploads, publish_rows
-from pyspark_smq.sink.staging import StagedRows, stage_rows
+from pyspark_smq.sink.staging import StagedRows, stage_rows, staged_rows
 
 QUERY_ID = "sql.streaming.queryId"
 """The local property with the id that the query keeps in its checkpoint."""
@@ -41,7 +41,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Raises ProducerFenced, SchemaMismatch, InvalidRequest, UnknownTopic, Unavailable, DeliveryTimeout."""
-        staged = _staged(messages)
+        staged = staged_rows(messages)
         if not staged:
             return  # a micro-batch without tasks has no rows
         options = self._options
@@ -49,8 +49,4 @@ class StreamWriter(DataSourceStreamArrowWriter):
         publish_rows(staged, options.connection, app, batchId, options.timeout, owner=staged[0].run or None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        delete_uploads(_staged(messages), self._options.connection)
-
-
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[StagedRows]:
-    return [message for message in messages if isinstance(message, StagedRows)]
+        delete_uploads(staged_rows(messages), self._options.connection)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -19,7 +18,7 @@ import pyarrow as pa
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import Connection, Start, timestamp_of
 from pyspark_smq.planning.batch_ranges import ranges_to_read
-from pyspark_smq.planning.shared_pin import monotonic_micros
+from pyspark_smq.planning.shared_pin import pinned_reads
 from pyspark_smq.planning.wanted import TimeBounds, Wanted, key_bounds, time_bounds
 from pyspark_smq.spark_types import OFFSET, SEGMENT, spark_schema
 from pyspark_smq.spark_version import check_spark
@@ -35,8 +34,6 @@ from smq_core.model.entities import SECOND
 from smq_storage.catalog.reader_pins import MAX_OWNER_LENGTH, MIN_LIFETIME
 from smq_storage.chunks.parquet_codec import decode_footer
 from smq_storage.chunks.parquet_ranges import read_tail
-from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.tables.pinned_reads import PinnedReads
 from smq_storage.tables.segment_files import StoredSegment
 
 if TYPE_CHECKING:
@@ -111,7 +108,7 @@ def read(
     root = configure(spark, opened.location.store)
     store = opened.location.open_store()
     owner = f"pyspark_smq.read in {spark.sparkContext.appName}"[:MAX_OWNER_LENGTH]
-    pinned = _reads(store).begin(opened.location.topic, opened.location.uid, owner)
+    pinned = pinned_reads(store).begin(opened.location.topic, opened.location.uid, owner)
     try:
         with StateLoader(opened.location, store) as loader:
             state = loader.complete(pinned.files)
@@ -141,10 +138,6 @@ def release(frame: DataFrame) -> None:
     if pin_id is None:
         raise InvalidOption("release takes the DataFrame that pyspark_smq.read returned, not one that was made of it")
     KEEPER.release(pin_id)
-
-
-def _reads(store: Store) -> PinnedReads:
-    return PinnedReads(store, lambda: f"spark-{uuid.uuid4().hex}", monotonic_micros, RetryPolicy())
 
 
 def _divide(

@@ -98,8 +98,13 @@ def chunk(topic: str, uid: str, segment: str, first: int) -> str:
     return f"{topic}/{uid}/{segment}/{first:020d}.parquet"
 
 
+def compacted_folders(topic: str, uid: str) -> str:
+    """The folder with a folder of compacted files for each segment."""
+    return f"{topic}/{uid}/{COMPACTED}"
+
+
 def compacted_folder(topic: str, uid: str, segment: str) -> str:
-    return f"{topic}/{uid}/{COMPACTED}/{segment}"
+    return f"{compacted_folders(topic, uid)}/{segment}"
 
 
 def compacted_file(topic: str, uid: str, segment: str, first: int, nonce: str) -> str:

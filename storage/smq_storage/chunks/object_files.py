@@ -6,11 +6,9 @@ from dataclasses import replace
 from typing import IO, cast
 
 from smq_core.errors import InvalidRequest
+from smq_storage.chunks.parquet_codec import TAIL_BYTES
 from smq_storage.chunks.parquet_ranges import RangedFile
 from smq_storage.object_store.store import EtagMismatch, ObjectMissing, ObjectTail, Store, StoreSettings
-
-TAIL_BYTES = 64 * 1024
-"""The first request fetches so much of the end, where a Parquet file has its footer."""
 
 
 class ObjectChanged(OSError):

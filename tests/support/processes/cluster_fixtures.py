@@ -1,0 +1,34 @@
+"""Fixtures for tests that share a cluster; a conftest imports them, beside those of ``seaweed``."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+import smq
+from smq_storage.process.seaweedfs import SeaweedProcess
+from support.processes.local_cluster import LocalCluster
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def cluster(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A leader and three brokers for the tests of one module; each test takes a topic of its own."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(folder, seaweed.settings(f"shared-{folder.name}")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[smq.Client]:
+    with cluster.connect() as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has."""
+    return f"topic-{next(_numbers)}"
