@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 
 from smq_broker.runtime import import_blocker
@@ -9,6 +10,7 @@ from smq_storage.process import allocator
 
 
 def main() -> None:
+    faulthandler.enable()  # a crash in a native library leaves the Python frames of every thread in the log
     import_blocker.block_imports()
     # Before any library starts a thread and so gets another arena: glibc returns memory that was freed in such an arena
     # to the system too early or never.

@@ -54,10 +54,12 @@ class LocalCluster:
         self.brokers = brokers
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
+        self._killed = False
 
     def start(self, *, wait: bool = True) -> None:
         """Starts the leader and, with ``wait``, waits until all brokers have reported to it."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._killed = False
         with (self.folder / "leader.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -65,7 +67,7 @@ class LocalCluster:
                     *("--dir", str(self.folder), "--listen", self.address, "--brokers", str(self.brokers)),
                     *self._arguments,
                 ],
-                env=os.environ | self.store.to_env(),
+                env=os.environ | self.store.to_env() | {"PYTHONFAULTHANDLER": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -120,6 +122,7 @@ class LocalCluster:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            self._killed = True
 
     def kill_all(self) -> None:
         """Ends the leader first, so that it does not restart brokers."""
@@ -173,4 +176,14 @@ class LocalCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        try:
+            self._check_leader()
+        finally:
+            self.stop()
+
+    def _check_leader(self) -> None:
+        """A leader that ended by itself is a failure, of which a test sees only that nobody answers."""
+        if self._process is None or self._killed or self._process.poll() is None:
+            return
+        log = (self.folder / "leader.log").read_text(errors="replace")
+        raise AssertionError(f"the leader ended with exit code {self._process.returncode}:\n{log[-5000:]}")
