@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # before gRPC is imported; the package smq says why
+
 # A slow machine fails no example, and a run repeats the one before. New examples: SMQ_NEW_EXAMPLES=1 make test-quick
 settings.register_profile(
     "repeatable",

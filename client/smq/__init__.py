@@ -18,8 +18,13 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# gRPC's handlers of fork() crash about one child in twenty before it can run another program, such as Spark's JVM. It
+# reads this when it is imported.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from smq import aio
