@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark_smq.jobs.arguments import add_connection, add_topic, connection_to
 from pyspark_smq.options import Connection
 from smq_core.manifests.segment_manifest import ManifestFile
 from smq_core.model.units import parse_size
@@ -41,22 +42,11 @@ def _merge(location: TopicLocation, tasks: Iterator[MergeTask]) -> Iterator[list
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="pyspark_smq.jobs.compact", description=__doc__.splitlines()[0])
-    parser.add_argument("--topic", required=True, help="name, or namespace/name")
-    parser.add_argument("--leader", help="host:port[,host:port...]; not needed with --filer")
-    parser.add_argument("--filer", help="s3://bucket/prefix")
-    parser.add_argument("--filer-endpoint", help="the S3 endpoint")
-    parser.add_argument("--filer-region", help="the S3 region")
-    parser.add_argument("--namespace", default="default")
+    add_topic(parser)
+    add_connection(parser)
     parser.add_argument("--target", default="32Mi", help="about how large the merged files become (%(default)s)")
     given = parser.parse_args(arguments)
-    connection = Connection(
-        given.topic,
-        leader=given.leader,
-        namespace=given.namespace,
-        filer=given.filer,
-        filer_endpoint=given.filer_endpoint,
-        filer_region=given.filer_region,
-    )
+    connection = connection_to(given.topic, given)
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.appName(f"compact {given.topic}").getOrCreate()
