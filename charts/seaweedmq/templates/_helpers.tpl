@@ -55,6 +55,10 @@ capabilities: {drop: [ALL]}
 {{- with .Values.filer.region }}
 - {name: SMQ_FILER_REGION, value: {{ . | quote }}}
 {{- end }}
+{{- include "smq.filerCredentials" . }}
+{{- end }}
+
+{{- define "smq.filerCredentials" }}
 {{- with .Values.filer.secretName }}
 - {name: AWS_ACCESS_KEY_ID, valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_ACCESS_KEY_ID}}}
 - {name: AWS_SECRET_ACCESS_KEY, valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_SECRET_ACCESS_KEY}}}

@@ -64,6 +64,17 @@ VALUES: dict[str, dict[str, Any]] = {
             "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
         }
     },
+    "compacted": {
+        "filer": {"url": "s3://smq/prod", "endpoint": "", "region": "eu-central-1", "secretName": "s3"},
+        "compaction": {
+            "enabled": True,
+            "schedule": "*/30 * * * *",
+            "timeZone": "Etc/UTC",
+            "topics": ["flights", "travel/delays"],
+            "nodeSelector": {"disk": "ssd"},
+        },
+        "imagePullSecrets": [{"name": "registry"}],
+    },
     "quick to end": {"brokers": {"terminationGracePeriodSeconds": 15, "logLevel": "warning"}},
 }
 
@@ -81,6 +92,9 @@ INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "a capacity in words": ({"brokers": {"capacity": "much"}}, "capacity"),
     "a capacity of a pool in words": ({"brokers": {"pools": {"x": {"capacity": "much"}}}}, "capacity"),
     "a journal of an odd size": ({"brokers": {"journal": {"size": "much"}}}, "size"),
+    "a compaction of nothing": ({"compaction": {"enabled": True}}, "compaction.topics is needed"),
+    "a compaction now and then": ({"compaction": {"schedule": "often"}}, "schedule"),
+    "a topic that is a command": ({"compaction": {"topics": ["flights; id"]}}, "topics"),
     "an argument that is no flag": ({"operator": {"extraArgs": ["kube"]}}, "extraArgs"),
     "a pool in capitals": ({"brokers": {"pools": {"X": {}}}}, "does not match pattern"),
     "another level": ({"operator": {"logLevel": "loud"}}, "logLevel"),
@@ -107,7 +121,10 @@ def workloads(resources: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     made = {
         r["metadata"]["name"]: r["spec"]["template"] for r in resources if r["kind"] in ("Deployment", "StatefulSet")
     }
-    return made | of_kind(resources, "Pod")
+    scheduled = {
+        name: job["spec"]["jobTemplate"]["spec"]["template"] for name, job in of_kind(resources, "CronJob").items()
+    }
+    return made | scheduled | of_kind(resources, "Pod")
 
 
 def of_kind(resources: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:

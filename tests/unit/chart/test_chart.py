@@ -64,7 +64,7 @@ def test_every_pod_is_confined(values: dict[str, Any]) -> None:
             assert security["readOnlyRootFilesystem"] and not security["allowPrivilegeEscalation"]
             assert security["capabilities"] == {"drop": ["ALL"]}
             probes = {"livenessProbe", "readinessProbe", "startupProbe"} & container.keys()
-            assert len(probes) == (0 if name == "smq-test" else 3)
+            assert len(probes) == (0 if name in ("smq-test", "smq-compaction") else 3)
             assert "memory" in container["resources"]["limits"]
 
 

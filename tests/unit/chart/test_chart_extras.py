@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -43,9 +44,9 @@ def test_a_trials_bucket_is_that_of_the_filers_address_and_its_disk_may_be_none(
     assert "volumeClaimTemplates" not in of_kind(resources, "StatefulSet")["smq-seaweedfs"]["spec"]
 
 
-def test_no_store_and_nothing_for_prometheus_by_default() -> None:
+def test_no_store_no_compaction_and_nothing_for_prometheus_by_default() -> None:
     kinds = {resource["kind"] for resource in render({})}
-    assert not kinds & {"StatefulSet", "ServiceMonitor", "PrometheusRule"}
+    assert not kinds & {"StatefulSet", "ServiceMonitor", "PrometheusRule", "CronJob"}
 
 
 def test_a_monitor_finds_the_service_that_finds_every_pod_of_the_project() -> None:
@@ -88,3 +89,33 @@ def test_the_test_of_a_release_is_a_program_and_runs_after_its_topic() -> None:
     assert "def main" in ast.unparse(ast.parse(container["args"][0]))
     environment = {entry["name"]: entry["value"] for entry in container["env"]}
     assert environment == {"SMQ_LEADER": "smq.queue.svc:7070", "SMQ_TOPIC": "queue/smq-test"}
+
+
+def test_a_scheduled_compaction_is_a_client_with_the_filers_credentials() -> None:
+    resources = render(VALUES["compacted"], namespace="queue")
+    job = of_kind(resources, "CronJob")["smq-compaction"]["spec"]
+    assert (job["schedule"], job["timeZone"], job["concurrencyPolicy"]) == ("*/30 * * * *", "Etc/UTC", "Forbid")
+    pod = job["jobTemplate"]["spec"]["template"]["spec"]
+    assert not pod["automountServiceAccountToken"] and pod["imagePullSecrets"] == [{"name": "registry"}]
+    (container,) = pod["containers"]
+    assert container["image"] == workloads(resources)["smq-operator"]["spec"]["containers"][0]["image"]
+    environment = {e["name"]: e.get("value") or e["valueFrom"]["secretKeyRef"]["name"] for e in container["env"]}
+    assert environment == {
+        "SMQ_LEADER": "smq.queue.svc:7070",
+        "AWS_ACCESS_KEY_ID": "s3",
+        "AWS_SECRET_ACCESS_KEY": "s3",
+    }
+
+
+def test_a_compaction_goes_on_after_a_topic_that_fails_and_fails_itself(tmp_path: Path) -> None:
+    (container,) = workloads(render(VALUES["compacted"], namespace="queue"))["smq-compaction"]["spec"]["containers"]
+    smq = tmp_path / "smq"
+    smq.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\ncase "$3" in queue/*) exit 1; esac\n')
+    smq.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run([*container["command"], *container["args"]], env=path, check=False)
+    called = (tmp_path / "calls").read_text().splitlines()
+    assert called == ["topic compact queue/flights --target=32Mi", "topic compact travel/delays --target=32Mi"]
+    assert done.returncode == 1
+    done = subprocess.run([*container["command"], "travel/delays"], env=path, check=False)
+    assert done.returncode == 0
