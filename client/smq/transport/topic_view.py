@@ -34,6 +34,7 @@ RETRY_INTERVAL_SECONDS = 0.2
 DELETED_AFTER_SECONDS = 3.0
 LOCATE_TIMEOUT_SECONDS = 0.5
 UPLOAD_TIMEOUT_SECONDS = 120.0
+_NO_FILER = "the address of the filer is not known; pass filer_url (and filer_endpoint) to connect()"
 """For one PUT, so that slow connections can upload a large file."""
 
 
@@ -155,18 +156,17 @@ class TopicView:
         with self._changed:
             if self._store is None:
                 if self._settings is None:
-                    raise StoreUnavailable(
-                        "the address of the filer is not known; pass filer_url (and filer_endpoint) to connect()"
-                    )
+                    raise StoreUnavailable(_NO_FILER)
                 self._store = self._settings.open()
             return self._store
 
     @property
     def store_settings(self) -> StoreSettings:
         """Where the topic's files are, for other processes. Raises StoreUnavailable as ``store``."""
-        self.store()
-        assert self._settings is not None
-        return self._settings
+        with self._changed:
+            if self._settings is None:
+                raise StoreUnavailable(_NO_FILER)
+            return self._settings
 
     def open_upload_store(self, timeout: float = UPLOAD_TIMEOUT_SECONDS) -> Store:
         """The same store for large files, which take longer than other requests. Raises StoreUnavailable.

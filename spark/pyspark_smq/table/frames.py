@@ -9,7 +9,7 @@ Spark drops these expressions, like any column, from a query that does not use t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,9 @@ from pyspark_smq.spark_types import OFFSET, SEGMENT
 from pyspark_smq.table.file_plan import UploadRows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 OFFSET_DIGITS = 20
 """Of the first offset in a chunk's name."""
@@ -78,6 +79,20 @@ def upload_frame(
     return files.join(F.broadcast(references), in_reference).select(*_columns(stored, schema, places))
 
 
+def check_frame(spark: SparkSession, check: Callable[[], None], schema: StructType) -> DataFrame:
+    """No rows. ``check`` is called in a task at each run of the frame, and ends the query by what it raises.
+
+    Unlike a data source it needs no Python process to be planned, which takes most of the time of a small query.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            check()
+        return iter(())
+
+    return spark.range(1, numPartitions=1).mapInArrow(run, schema)
+
+
 def union(frames: Iterable[DataFrame]) -> DataFrame:
     """All rows of frames with the same columns."""
     return reduce(lambda one, other: one.unionByName(other), frames)
@@ -100,12 +115,15 @@ def _columns(stored: StructType, schema: StructType, places: dict[str, Column]) 
     """The frame's columns. One that is not stored is null, because it is newer than the file."""
     from pyspark.sql import functions as F
 
-    known = set(stored.fieldNames())
+    known = {field.name: field.dataType for field in stored}
 
-    def column(name: str) -> Column:
-        return places[name] if name in places else F.col(f"`{name}`") if name in known else F.lit(None)
+    def column(name: str, type_: DataType) -> Column:
+        if name not in places and known.get(name) == type_:
+            return F.col(f"`{name}`")  # each call costs a round trip to the JVM
+        found = places[name] if name in places else F.col(f"`{name}`") if name in known else F.lit(None)
+        return found.cast(type_).alias(name)
 
-    return [column(field.name).cast(field.dataType).alias(field.name) for field in schema]
+    return [column(field.name, field.dataType) for field in schema]
 
 
 def _folder(file: Column) -> Column:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow as pa
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import Connection, Start, timestamp_of
 from pyspark_smq.planning.batch_ranges import ranges_to_read
-from pyspark_smq.planning.shared_pin import pinned_reads
+from pyspark_smq.planning.shared_pin import check_pin, pinned_reads
 from pyspark_smq.planning.wanted import TimeBounds, Wanted, key_bounds, time_bounds
 from pyspark_smq.spark_types import OFFSET, SEGMENT, spark_schema
 from pyspark_smq.spark_version import check_spark
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from smq.reading import TopicLocation
     from smq_storage.object_store.store import Store
 
 SEGMENTS, REQUESTS = 8, 32
@@ -114,7 +116,7 @@ def read(
             state = loader.complete(pinned.files)
         ranges = ranges_to_read(state.files, state.ends, first, last, segments, fail_on_data_loss)
         plan = _divide(store, state.segments(), ranges, opened.key, wanted)
-        frame = _frame(spark, root, plan, _versions(store, plan), whole, connection, pinned.pin_id)
+        frame = _frame(spark, root, plan, _versions(store, plan), whole, connection, opened.location, pinned.pin_id)
         condition = row_filter(wanted, opened.key, key_type)
         if condition is not None:
             frame = frame.where(condition)
@@ -164,11 +166,14 @@ def _frame(
     versions: Mapping[int, StructType],
     schema: StructType,
     connection: Connection,
+    location: TopicLocation,
     pin_id: str,
 ) -> DataFrame:
-    rest = {**_options(connection), "ranges": json.dumps(plan.rest), "pin": pin_id}
-    # It is always a part, even of nothing: its tasks find out at each run whether the pin still protects the files.
-    parts = [spark.read.format("smq").options(**rest, columns=",".join(schema.fieldNames())).load()]
+    if plan.rest:  # its tasks look at the pin themselves
+        rest = {**_options(connection), "ranges": json.dumps(plan.rest), "pin": pin_id}
+        parts = [spark.read.format("smq").options(**rest, columns=",".join(schema.fieldNames())).load()]
+    else:
+        parts = [frames.check_frame(spark, partial(_check_pin, location, pin_id), schema)]
     for version, paths in plan.chunks.items():
         parts.append(frames.chunk_frame(spark, root, paths, versions[version], schema))
     for version, paths in plan.compacted.items():
@@ -190,6 +195,10 @@ def _versions(store: Store, plan: FilePlan) -> dict[int, StructType]:
         stored = decode_footer(read_tail(store, path).data).schema.to_arrow_schema()
         found[version] = spark_schema(pa.schema([it for it in stored if it.name not in (SEGMENT, OFFSET)]))
     return found
+
+
+def _check_pin(location: TopicLocation, pin_id: str) -> None:
+    check_pin(location.open_store(), location, pin_id)
 
 
 def _options(connection: Connection) -> dict[str, str]:
