@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def start_spark(folder: Path, **settings: str) -> SparkSession:
-    """A session with two threads that leaves nothing outside ``folder``. Underscores in names of settings are dots."""
+def start_spark(folder: Path, master: str = "local[2]", **settings: str) -> SparkSession:
+    """A session that leaves nothing outside ``folder``. Underscores in names of settings are dots."""
     from pyspark.sql import SparkSession
 
     assert find_java() is not None, HOW_TO_GET_IT
@@ -34,7 +34,7 @@ def start_spark(folder: Path, **settings: str) -> SparkSession:
         **({"spark.jars": ",".join(map(str, jars))} if (jars := find()) else {}),
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
-    builder = SparkSession.builder.master("local[2]").appName("tests")
+    builder = SparkSession.builder.master(master).appName("tests")
     for name, value in chosen.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
