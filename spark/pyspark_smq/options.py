@@ -73,6 +73,21 @@ class Connection:
             "filer_secret_key": self.filer_secret_key,
         }
 
+    def spark_options(self) -> dict[str, str]:
+        """As options of ``format("smq")``."""
+        given = {
+            "topic": self.topic,
+            "leader": self.leader,
+            "namespace": self.namespace,
+            "via": self.via,
+            "filer": self.filer,
+            "filerEndpoint": self.filer_endpoint,
+            "filerRegion": self.filer_region,
+            "filerAccessKey": self.filer_access_key,
+            "filerSecretKey": self.filer_secret_key,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
     def connect(self) -> smq.Client:
         """A client. Raises InvalidRequest if neither a leader nor a filer is given."""
         import smq

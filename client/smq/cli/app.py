@@ -12,6 +12,7 @@ from smq.cli.commands.compact import compact
 from smq.cli.commands.consume import consume
 from smq.cli.commands.dev import dev
 from smq.cli.commands.publish import publish
+from smq.cli.commands.spark import spark
 from smq.cli.commands.top import top
 from smq.cli.commands.verify import verify
 from smq.cli.session import out, set_leader
@@ -35,6 +36,10 @@ app.command()(consume)
 app.add_typer(brokers.app, name="broker")
 app.add_typer(groups.app, name="group")
 app.command()(top)
+# Options after the job's name are the job's, --help too.
+app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+)(spark)
 
 
 def _print_version(requested: bool) -> None:

@@ -60,6 +60,11 @@ def leader_address() -> str:
     return next(iter(_leader), None) or os.environ.get("SMQ_LEADER") or DEFAULT_LEADER_ADDRESS
 
 
+def relay_address() -> str | None:
+    """From ``--via`` or SMQ_VIA."""
+    return next(iter(_via), None)
+
+
 def _connect() -> Client:
     import smq  # imported late: Arrow and gRPC take half a second, which `smq --help` does not need
 

@@ -1,6 +1,6 @@
 """The compaction as a Spark program: the driver plans and switches, and tasks merge.
 
-spark-submit --master local[2] -m pyspark_smq.jobs.compact --topic travel/flights --leader leader:7070
+smq --leader leader:7070 spark --master local[2] compact --topic travel/flights
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def _frame(
     pin_id: str,
 ) -> DataFrame:
     if plan.rest:  # its tasks look at the pin themselves
-        rest = {**_options(connection), "ranges": json.dumps(plan.rest), "pin": pin_id}
+        rest = {**connection.spark_options(), "ranges": json.dumps(plan.rest), "pin": pin_id}
         parts = [spark.read.format("smq").options(**rest, columns=",".join(schema.fieldNames())).load()]
     else:
         parts = [frames.check_frame(spark, partial(_check_pin, location, pin_id), schema)]
@@ -199,22 +199,6 @@ def _versions(store: Store, plan: FilePlan) -> dict[int, StructType]:
 
 def _check_pin(location: TopicLocation, pin_id: str) -> None:
     check_pin(location.open_store(), location, pin_id)
-
-
-def _options(connection: Connection) -> dict[str, str]:
-    """The options of the data source for the same topic."""
-    given = {
-        "topic": connection.topic,
-        "leader": connection.leader,
-        "namespace": connection.namespace,
-        "via": connection.via,
-        "filer": connection.filer,
-        "filerEndpoint": connection.filer_endpoint,
-        "filerRegion": connection.filer_region,
-        "filerAccessKey": connection.filer_access_key,
-        "filerSecretKey": connection.filer_secret_key,
-    }
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _check(columns: Sequence[str] | None, start: object, end: object, pin_for: timedelta) -> None:
