@@ -121,7 +121,7 @@ cluster-build: $(STAMP) ## build Kubernetes for tests, once, in some minutes (ne
 
 pins: $(STAMP) ## pin what goes into the images (requirements/); UPGRADE=--upgrade takes newer versions
 	$(PY) -m pip install --quiet --disable-pip-version-check uv
-	@cd requirements; for extra in broker operator; do \
+	@cd requirements; for extra in broker operator spark; do \
 		../$(VENV)/bin/uv pip compile $(PINS) --extra $$extra ../pyproject.toml -o $$extra.txt; done; \
 		../$(VENV)/bin/uv pip compile $(PINS) build.in -o build.txt
 

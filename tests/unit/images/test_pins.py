@@ -11,6 +11,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from tools.spark_jars import COPY
+
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PINNED = re.compile(
@@ -30,18 +32,19 @@ def wanted(extra: str) -> list[Requirement]:
     return [Requirement(text) for text in [*project["dependencies"], *project["optional-dependencies"][extra]]]
 
 
-@pytest.mark.parametrize("extra", ["broker", "operator"])
+@pytest.mark.parametrize("extra", ["broker", "operator", "spark"])
 def test_an_image_gets_what_the_project_requires(extra: str) -> None:
     pinned = pins(extra)
     wrong = [str(r) for r in wanted(extra) if pinned.get(canonicalize_name(r.name), Version("0")) not in r.specifier]
     assert not wrong, f"run `make pins`: {wrong}"
 
 
-def test_both_images_speak_with_the_same_versions() -> None:
-    broker, operator = pins("broker"), pins("operator")
-    common = broker.keys() & operator.keys()
+@pytest.mark.parametrize("other", ["operator", "spark"])
+def test_all_images_speak_with_the_same_versions(other: str) -> None:
+    broker, others = pins("broker"), pins(other)
+    common = broker.keys() & others.keys()
     assert {"grpcio", "protobuf", "pyarrow"} <= common
-    assert {name: operator[name] for name in common} == {name: broker[name] for name in common}
+    assert {name: others[name] for name in common} == {name: broker[name] for name in common}
 
 
 def test_the_wheel_is_built_by_a_pinned_builder() -> None:
@@ -60,10 +63,26 @@ def test_an_image_is_confined(name: str) -> None:
     assert "RUN" not in final and "ADD" not in final
 
 
+def test_sparks_image_is_confined_and_ships_nothing_that_builds() -> None:
+    text = (ROOT / "Dockerfile.spark").read_text()
+    stages = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", text, re.M)
+    assert stages == [("$BASE", "java"), ("java", "jars"), ("$BASE", "build"), ("java", "")]
+    assert text.count("--require-hashes") == 2
+    java = text.partition("AS java\n")[2].partition("\nFROM ")[0]
+    assert "openjdk-17-jre-headless" in java and "maven" not in java
+    final = text.rpartition("\nFROM ")[2]
+    assert "\nUSER 65532:65532\n" in final and "RUN" not in final and "ADD" not in final
+
+
+def test_the_jars_of_sparks_image_are_those_that_the_tool_fetches() -> None:
+    assert f"{COPY} " in re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile.spark").read_text())
+    assert "COPY spark/jars/pom.xml" in (ROOT / "Dockerfile.spark").read_text()
+
+
 def test_only_what_is_copied_reaches_a_builder() -> None:
     allowed = {line[1:].split("/")[0] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
     copied = set()
-    for name in ("broker", "operator"):
+    for name in ("broker", "operator", "spark"):
         for line in re.findall(r"^COPY (?!--)(.*) \S+$", (ROOT / f"Dockerfile.{name}").read_text(), re.M):
             copied |= {source.split("/")[0] for source in line.split()}
     assert copied == allowed
