@@ -288,6 +288,13 @@ class Client:
             one_off=one_off,
         )
 
+    def last_version(self, topic: str, *, app: str, timeout: float = 120.0) -> int | None:
+        """The last version that an app has published to a topic by :meth:`publish_atomically`; None if there is none.
+
+        Takes the app over, so that no other client publishes for it meanwhile. Raises UnknownTopic, Unavailable.
+        """
+        return self._atomic_publisher().last_version(self._view(topic), app, timeout)
+
     def stage(
         self,
         topic: str,

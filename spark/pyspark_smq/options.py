@@ -73,6 +73,20 @@ class Connection:
             "filer_secret_key": self.filer_secret_key,
         }
 
+    def read_arguments(self) -> dict[str, Any]:
+        """As keyword arguments of ``pyspark_smq.read`` and ``pyspark_smq.by_segment``."""
+        given = {
+            "leader": self.leader,
+            "namespace": self.namespace,
+            "via": self.via,
+            "filer": self.filer,
+            "filer_endpoint": self.filer_endpoint,
+            "filer_region": self.filer_region,
+            "filer_access_key": self.filer_access_key,
+            "filer_secret_key": self.filer_secret_key,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
     def spark_options(self) -> dict[str, str]:
         """As options of ``format("smq")``."""
         given = {

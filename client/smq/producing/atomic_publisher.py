@@ -51,6 +51,11 @@ class AtomicPublisher:
         """As :meth:`smq.Client.stage`, with what ``upload`` uploads."""
         return [_staged(file) for file in upload(self._uploads(view, timeout))]
 
+    def last_version(self, view: TopicView, app: str, timeout: float) -> int | None:
+        """As :meth:`smq.Client.last_version`."""
+        version = self._claim(view, app, self._owner, False, time.monotonic() + timeout)
+        return version if version >= 0 else None
+
     def publish(
         self,
         view: TopicView,
