@@ -24,6 +24,8 @@ from support.waiting import HANG_GUARD, eventually
 pytestmark = [pytest.mark.spark]
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "spark").glob("*/*.yaml"))
+COMPACTIONS = [path for path in EXAMPLES if path.stem.startswith("compact")]
+STREAMS = [path for path in EXAMPLES if path.stem == "flights-hourly"]
 IN_THE_IMAGE = "local:///app/jobs/"
 ROWS = 100
 
@@ -37,7 +39,22 @@ def driver(resource: Mapping[str, Any]) -> tuple[Path, list[str]]:
     return ROOT / "spark" / "pyspark_smq" / "jobs" / program.removeprefix(IN_THE_IMAGE), arguments
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def submit(program: Path, given: Mapping[str, str], folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    spark = Path(pyspark.__file__).parent
+    settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
+    settings["spark.sql.shuffle.partitions"] = "2"  # as few as there are cores
+    command = [str(spark / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "1g"]
+    command += [f"--conf={key}={value}" for key, value in settings.items()]
+    command += [str(program), *(f"{key}={value}" for key, value in given.items()), *flags]
+    environment = os.environ | {
+        "SPARK_HOME": str(spark),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=HANG_GUARD)
+
+
+@pytest.mark.parametrize("path", COMPACTIONS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_driver_of_a_compaction_compacts(
     cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path, path: Path
 ) -> None:
@@ -57,17 +74,28 @@ def test_the_driver_of_a_compaction_compacts(
     program, arguments = driver(yaml.safe_load(path.read_text()))
     given = dict(argument.split("=", 1) for argument in arguments)
     given |= {"--topic": name, "--leader": cluster.address}
-    spark = Path(pyspark.__file__).parent
-    settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
-    command = [str(spark / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "1g"]
-    command += [f"--conf={key}={value}" for key, value in settings.items()]
-    command += [str(program), *(f"{key}={value}" for key, value in given.items())]
-    environment = os.environ | {
-        "SPARK_HOME": str(spark),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=HANG_GUARD)
+    done = submit(program, given, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "became 1" in done.stdout, done.stdout
     assert consumed(client, topic, ROWS).equals(before)
+
+
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.parent.name)
+def test_the_driver_of_a_stream_reads_what_there_is(
+    cluster: LocalCluster, topic: str, tmp_path: Path, path: Path
+) -> None:
+    for name, of in ((topic, "flights"), (f"{topic}-hourly", "flights-hourly")):
+        spec = yaml.safe_load((ROOT / "examples" / "topics" / f"{of}.yaml").read_text())["spec"]
+        cluster.create(name, **spec | {"partitions": 64, "segments": {"min": 1, "max": 2}})
+    program, arguments = driver(yaml.safe_load(path.read_text()))
+    given = dict(argument.split("=", 1) for argument in arguments)
+    assert given.keys() == {"--topic", "--result", "--table", "--checkpoint", "--leader"}
+    given |= {"--topic": topic, "--result": f"{topic}-hourly", "--leader": cluster.address}
+    given |= {"--table": f"{tmp_path}/table", "--checkpoint": f"{tmp_path}/checkpoint"}
+    done = submit(program, given, tmp_path, "--available-now")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert list((tmp_path / "checkpoint").glob("*/metadata")), "no query began"
+
+
+def test_every_example_is_run() -> None:
+    assert {*COMPACTIONS, *STREAMS} == {*EXAMPLES} and len(COMPACTIONS) == 3 and len(STREAMS) == 2
