@@ -25,6 +25,7 @@ from smq_proto.v1.leader_pb2_grpc import LeaderStub
 from smq_proto.wire import error_from_pb
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.ports import free_port
+from support.processes.recorded import kill_recorded
 from support.waiting import HANG_GUARD, eventually
 
 
@@ -54,7 +55,8 @@ class LeaderProcess:
         self._brokers = brokers
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: grpc.Channel | None = None
-        self._seen_pids: set[int] = set()
+        self._seen: set[tuple[int, int | None]] = set()
+        """Pid and start of each broker."""
         self._port = free_port()
         self.address = self.http = ""
         self.log = folder / "leader.log"
@@ -124,10 +126,8 @@ class LeaderProcess:
         if self._process is not None and self._process.poll() is None:
             self.kill()
         self.pids()
-        for pid in self._seen_pids:
-            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-                if b"smq_broker" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    os.kill(pid, signal.SIGKILL)
+        for pid, started in self._seen:
+            kill_recorded(pid, started)
 
     def events(self, name: str) -> list[dict[str, str]]:
         """The leader's log entries of that event."""
@@ -150,9 +150,10 @@ class LeaderProcess:
 
     def pid(self, broker: str) -> int:
         """The pid of the broker that has this name now."""
-        pid = self.record(broker)["pid"]
-        assert isinstance(pid, int)
-        self._seen_pids.add(pid)
+        record = self.record(broker)
+        pid, started = record["pid"], record["started"]
+        assert isinstance(pid, int) and (started is None or isinstance(started, int))
+        self._seen.add((pid, started))
         return pid
 
     def pids(self) -> dict[str, int]:

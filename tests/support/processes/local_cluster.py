@@ -13,8 +13,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import smq
+from smq_operator.local.broker_records import read_records
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.ports import free_port
+from support.processes.recorded import kill_recorded
 from support.waiting import HANG_GUARD, eventually
 
 
@@ -155,7 +157,7 @@ class LocalCluster:
         process, self._process = self._process, None
         if process is None:
             return
-        pids = self.pids()
+        records, _ = read_records(self.folder / "brokers")
         if process.poll() is None:
             process.terminate()
             try:
@@ -163,9 +165,8 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for pid in pids.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for record in records:
+            kill_recorded(record.pid, record.started)
 
     def __enter__(self) -> LocalCluster:
         try:

@@ -48,8 +48,9 @@ class Driver:
             os.killpg(self.process.pid, what)
 
     def kill(self) -> None:
-        """kill -9 of everything."""
-        self.signal(signal.SIGKILL)
+        """kill -9 of everything. What an ended driver leaves behind ends by itself."""
+        if self.lives:
+            self.signal(signal.SIGKILL)
         self.process.wait()
 
     def kill_one(self, word: str, dice: random.Random) -> bool:
