@@ -9,7 +9,6 @@ from contextlib import suppress
 import pyarrow as pa
 
 from pyspark_smq.options import Connection
-from pyspark_smq.sink.commit_client import commit_client
 from pyspark_smq.sink.staging import StagedRows, chunk_schema_of, to_topic_columns
 from smq import AtomicReceipt, StagedFile
 from smq_core.errors import InvalidRequest, SmqError
@@ -42,7 +41,7 @@ def publish_rows(
         )
     tables = [table for message in messages if (table := message.table) is not None]
     table = to_topic_columns(pa.concat_tables(tables), chunk_schema_of(connection)) if tables else None
-    with commit_client(connection, keep=owner is not None) as client:
+    with connection.connect() as client:
         return client.publish_atomically(
             connection.topic,
             app=app,
