@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -74,39 +74,23 @@ class Connection:
         }
 
     def read_arguments(self) -> dict[str, Any]:
-        """As keyword arguments of ``pyspark_smq.read`` and ``pyspark_smq.by_segment``."""
-        given = {
-            "leader": self.leader,
-            "namespace": self.namespace,
-            "via": self.via,
-            "filer": self.filer,
-            "filer_endpoint": self.filer_endpoint,
-            "filer_region": self.filer_region,
-            "filer_access_key": self.filer_access_key,
-            "filer_secret_key": self.filer_secret_key,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        """What is given, but the topic, as keyword arguments of ``pyspark_smq.read`` and ``pyspark_smq.by_segment``."""
+        return {name: value for name, value in asdict(self).items() if name != "topic" and value is not None}
 
     def spark_options(self) -> dict[str, str]:
         """As options of ``format("smq")``."""
-        given = {
-            "topic": self.topic,
-            "leader": self.leader,
-            "namespace": self.namespace,
-            "via": self.via,
-            "filer": self.filer,
-            "filerEndpoint": self.filer_endpoint,
-            "filerRegion": self.filer_region,
-            "filerAccessKey": self.filer_access_key,
-            "filerSecretKey": self.filer_secret_key,
-        }
-        return {name: value for name, value in given.items() if value is not None}
+        return {"topic": self.topic} | {_camel_case(name): value for name, value in self.read_arguments().items()}
 
     def connect(self) -> smq.Client:
         """A client. Raises InvalidRequest if neither a leader nor a filer is given."""
         import smq
 
         return smq.connect(**self.arguments())
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.title() for word in rest)
 
 
 @dataclass(frozen=True, slots=True)
