@@ -3,7 +3,8 @@
     python -m benchmarks.spark_write                                  all, some minutes
     python -m benchmarks.spark_write --only sink --megabytes 100 --runs 1
 
-batches     the median micro-batch of Spark's rate source, and of format("smq") into nothing and into a topic
+batches     the median micro-batch of Spark's rate source, of a Python source and sink that do nothing, and of
+            format("smq") into nothing and into a topic
 sink        1 GB into a topic, and the same rows as Parquet into the same filer; the brokers' CPU, and that of streaming
 compaction  10,000 chunks of 100 KB; reads before and after it
 """
@@ -22,10 +23,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import cloudpickle
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
+from benchmarks import bare_source  # noqa: E402
 from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec, wait_for  # noqa: E402
 from benchmarks.harness.meter import Meter, wait_until_quiet  # noqa: E402
 from benchmarks.loads import payload  # noqa: E402
@@ -53,8 +56,17 @@ def batches(spark: SparkSession, cluster: BenchmarkCluster, given: argparse.Name
         reader: DataStreamReader = spark.readStream.format("smq").options(**options)
         return reader.load()
 
+    # Spark's Python processes cannot import this folder.
+    cloudpickle.register_pickle_by_value(bare_source)
+    spark.dataSource.register(bare_source.BareSource)
+
+    def bare() -> DataFrame:
+        return spark.readStream.format(bare_source.NAME).load()
+
     ways: dict[str, tuple[Callable[[], DataFrame], str]] = {
         "rate source": (lambda: rate, "noop"),
+        "bare Python source": (bare, "noop"),
+        "and bare Python sink": (bare, bare_source.NAME),
         "smq source": (topic, "noop"),
         "smq source and sink": (topic, "smq"),
     }

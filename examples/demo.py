@@ -3,8 +3,8 @@
 It starts SeaweedFS, a leader and two brokers as processes of this machine, and a topic with one segment. It publishes
 the flights that left New York City in 2013 over and over, first slowly, then as a flood: segments split, brokers are
 added, and two of them are killed with kill -9. After the flood, the segments merge and the extra brokers are removed. A
-consumer group of two members reads everything meanwhile. Finally all brokers are stopped, and DuckDB reads the same
-messages from the Parquet files. The exit code is 1 if a count is wrong.
+consumer group of two members reads everything meanwhile, and a stream on Spark counts it, if there is Java. Finally all
+brokers are stopped, and DuckDB reads the same messages from the Parquet files. The exit code is 1 if a count is wrong.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from examples.demo_check import check_read, per_carrier, read_files, report
 from examples.demo_display import DemoDisplay
 from examples.demo_member import DemoMember
 from examples.demo_publisher import Publisher
+from examples.demo_stream import DemoStream
 from examples.demo_timeline import accepting, alive
 from examples.flights import flights
 from smq.cli.commands.segments import watermarks
@@ -65,27 +66,52 @@ def main() -> int:
 def run(source: pa.Table, folder: Path) -> bool:
     """Runs the demo in this folder. True if every count is right."""
     cluster = DevCluster(folder, listen="127.0.0.1:0", brokers=BROKERS, max_brokers=MOST_BROKERS, more=LEADER)
+    stream = None
     try:
         cluster.start(console.print)
         cluster.wait_ready()
         with smq.connect(cluster.address) as client:
+            create_topic(client)
+            stream = start_stream(cluster)
             sent, what_was_read = publish_and_read(client, cluster, source)
+        counted = None
+        if stream is not None:
+            console.print("Spark counts what it has not read yet")
+            counted = stream.finish()
         console.print("comparing every message that was read with what was sent")
         read = check_read(what_was_read, sent)
         cluster.stop_leader(console.print)
         console.print("no broker runs any more; DuckDB reads the files: SELECT carrier, count(*) FROM '**/*.parquet'")
         files = read_files(cluster.seaweed.store(), folder / "copy")
     finally:
+        if stream is not None:
+            stream.kill()
         cluster.stop(console.print)
-    table, right = report(sent_per_carrier(source, sent), read, files)
+    table, right = report(sent_per_carrier(source, sent), read, files, counted)
     console.print(table)
     return right
+
+
+def create_topic(client: smq.Client) -> None:
+    """Returns when the topic has a segment."""
+    admin = client.admin()
+    admin.apply(MANIFEST.read_text())
+    while not any(topic.name.endswith(TOPIC) and topic.ready for topic in admin.topics()):
+        time.sleep(0.1)
+
+
+def start_stream(cluster: DevCluster) -> DemoStream | None:
+    """The stream on Spark; None, with the reason printed, if this machine has no Spark or no Java."""
+    try:
+        return DemoStream(cluster.address, cluster.folder / "spark")
+    except smq.SmqError as missing:
+        console.print(f"this goes on without its stream: {missing.message}")
+        return None
 
 
 def publish_and_read(client: smq.Client, cluster: DevCluster, source: pa.Table) -> tuple[int, pa.Table]:
     """Publishes while a group reads and brokers are killed. Returns the number of sent messages, and the read ones."""
     admin = client.admin()
-    admin.apply(MANIFEST.read_text())
     members = [DemoMember(cluster.address, cluster.folder / f"member-{i}.parquet") for i in range(2)]
 
     with DemoDisplay(admin, console) as show:

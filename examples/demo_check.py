@@ -74,13 +74,15 @@ def read_files(store: Store, folder: Path) -> InFiles:
     return InFiles(dict(rows), distinct)
 
 
-def report(truth: Counts, read: ReadResult, files: InFiles) -> tuple[Table, bool]:
-    """The final table, and whether every count is right."""
+def report(truth: Counts, read: ReadResult, files: InFiles, streamed: Counts | None = None) -> tuple[Table, bool]:
+    """The final table, and whether every count is right. ``streamed`` is None if no Spark counted."""
     table = Table(title="Flights per carrier", title_style="bold", caption_style="")
-    for heading in ("carrier", "sent", "read by the group", "DuckDB on the files", ""):
+    with_spark = [] if streamed is None else ["Spark's stream"]
+    for heading in ("carrier", "sent", "read by the group", "DuckDB on the files", *with_spark, ""):
         table.add_column(heading, justify="left" if heading in ("carrier", "") else "right")
     right = True
-    columns = (truth, read.per_carrier, files.per_carrier)
+    columns = (truth, read.per_carrier, files.per_carrier, *([] if streamed is None else [streamed]))
+    unused = [""] * len(with_spark)
     for carrier in sorted({carrier for column in columns for carrier in column}):
         counts = [column.get(carrier, 0) for column in columns]
         table.add_row(carrier, *(f"{count:,}" for count in counts), _mark(len(set(counts)) == 1))
@@ -95,11 +97,11 @@ def report(truth: Counts, read: ReadResult, files: InFiles) -> tuple[Table, bool
         ("out of order", read.disorder, None),
     ):
         zero = not in_read and not in_files
-        table.add_row(name, "", f"{in_read:,}", "" if in_files is None else f"{in_files:,}", _mark(zero))
+        table.add_row(name, "", f"{in_read:,}", "" if in_files is None else f"{in_files:,}", *unused, _mark(zero))
         right &= zero
     if read.redelivered:
         # The log has them once. After a handover a group reads again what it had not committed.
-        table.add_row("read again", "", f"{read.redelivered:,}", "", "")
+        table.add_row("read again", "", f"{read.redelivered:,}", "", *unused, "")
     return table, right
 
 

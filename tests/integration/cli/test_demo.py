@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.processes.cli import environment
+from support.spark.java import find_java
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -33,3 +34,5 @@ def test_the_demo_ends_with_every_count_right() -> None:
         assert decision in done.stdout, done.stdout
     assert re.search("at most [4-8] segments, [34] brokers", done.stdout), done.stdout
     assert "all counts are right" in done.stdout and "wrong" not in done.stdout
+    if find_java() is not None:
+        assert "Spark's stream" in done.stdout

@@ -75,3 +75,9 @@ def test_the_report_is_right_only_when_every_count_is(
     truth: dict[str, int], found: ReadResult, files: InFiles, right: bool
 ) -> None:
     assert report(truth, found, files)[1] is right
+
+
+@pytest.mark.parametrize(("streamed", "right"), [({"AA": 2, "UA": 2}, True), ({"AA": 2, "UA": 1}, False), ({}, False)])
+def test_a_stream_that_counted_otherwise_is_found(streamed: dict[str, int], right: bool) -> None:
+    table, found = report({"AA": 2, "UA": 2}, RIGHT, InFiles({"AA": 2, "UA": 2}, 4), streamed)
+    assert found is right and "Spark's stream" in [column.header for column in table.columns]
