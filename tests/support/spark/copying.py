@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import pytest
 
 from smq_core.errors import SmqError
 from support.processes.local_cluster import LocalCluster
@@ -22,6 +23,7 @@ from support.waiting import eventually
 SOURCE, TARGET = "copy-source", "copy-target"
 KEYS = 16
 MAX_SEGMENTS = 8
+FAILED_RESTARTS = 10
 
 
 class Driver:
@@ -29,11 +31,10 @@ class Driver:
 
     def __init__(self, master: str, leader: str, folder: Path, number: int) -> None:
         self.log = folder / f"driver-{number}.log"
-        words = [master, leader, SOURCE, TARGET, str(folder / "checkpoint")]
+        words = [sys.executable, copy_program.__file__, master, leader, SOURCE, TARGET, str(folder / "checkpoint")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, copy_program.__file__, *words], stdout=log, stderr=log, start_new_session=True
-            )
+            self.process = subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)
 
     @property
     def lives(self) -> bool:
@@ -84,6 +85,8 @@ class Copying:
         self._rows = rows_per_round
         self._drivers: list[Driver] = []
         self._sent = 0
+        self._found_at_restart = 0
+        self._failed_restarts = 0
         self.found: Counter[bytes] = Counter()
         self.done: Counter[str] = Counter()
         self.faults: dict[str, Callable[[], None]] = {
@@ -163,6 +166,23 @@ class Copying:
     def _start(self) -> None:
         self._drivers.append(Driver(self._master, self._cluster.address, self._folder, len(self._drivers)))
 
+    def _restart(self) -> None:
+        """As an operator of Spark does it with a failed query. Fails the test if the queries get nowhere."""
+        if self._found_at_restart == len(self.found):
+            self._failed_restarts += 1
+        else:
+            self._failed_restarts = 0
+        self._found_at_restart = len(self.found)
+        if self._failed_restarts >= FAILED_RESTARTS:
+            pytest.fail(
+                f"{FAILED_RESTARTS} drivers in turn ended without a new row; the last said:\n{self._end_of_log()}"
+            )
+        self.done["restart"] += 1
+        self._start()
+
+    def _end_of_log(self) -> str:
+        return self._driver.log.read_text(errors="replace")[-4000:]
+
     def _send(self, count: int) -> None:
         for number in range(self._sent, self._sent + count):
             self._producer.send(b"%d" % number, key=b"k%d" % (number % KEYS))
@@ -184,9 +204,8 @@ class Copying:
         def arrived() -> bool:
             for batch in iter(lambda: self._consumer.poll(0.2), None):
                 self.found.update(batch.table.column("value").to_pylist())
-            if not self._driver.lives:  # a failed query is started again, as an operator of Spark does it
-                self.done["restart"] += 1
-                self._start()
+            if not self._driver.lives:
+                self._restart()
             return len(self.found) >= rows
 
         eventually(arrived, what=f"{rows} rows in {TARGET}, see {self._driver.log}")

@@ -56,10 +56,13 @@ def split(client: smq.Client, topic: str) -> None:
 
 def roll(client: smq.Client, topic: str) -> str:
     """Rolls the only segment, and waits until it is sealed. Returns its name."""
-    (segment,) = client.admin().segments(topic)
-    client.admin().roll(topic, segment.name)
-    eventually(
-        lambda: {s.name: s.phase for s in client.admin().segments(topic, all=True)}.get(segment.name) == "sealed",
-        what="the roll",
-    )
+    admin = client.admin()
+    (segment,) = admin.segments(topic)
+    admin.roll(topic, segment.name)
+
+    def rolled() -> bool:
+        left = segment.name not in {s.name for s in admin.segments(topic)}
+        return left and {s.name: s.phase for s in admin.segments(topic, all=True)}.get(segment.name) == "sealed"
+
+    eventually(rolled, what="the roll")
     return segment.name
