@@ -184,7 +184,7 @@ MUTATIONS = (
         "list_no_names_in_manifests",
         "The manifest has the names of the chunk.",
         STATISTICS,
-        "        large_values=info.large_values,\n",
+        "        large_values=large_values,\n",
         "",
         (f"{TEST_BROKER}::test_a_chunk_and_the_manifest_have_the_names_of_all_their_batches",),
     ),

@@ -110,8 +110,8 @@ MUTATIONS = (
         "forget_an_app_that_is_in_use",
         "An app is forgotten only after it was idle for a long time.",
         MODEL,
-        "now - it.active_at > APP_EXPIRY]",
-        "True]",
+        "now - it.active_at > (ONE_OFF_EXPIRY if it.one_off else APP_EXPIRY)",
+        "True",
         (f"{TEST_MODEL}::test_an_app_expires_only_when_its_place_is_needed",),
     ),
     Mutation(

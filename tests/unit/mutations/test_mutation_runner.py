@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mutations import broker, cli, client, operator, storage
+from mutations.__main__ import SHELLS
 from mutations.mutation import Mutation, StaleMutation
 from mutations.runner import failed_tests, is_of
 
@@ -56,7 +56,7 @@ def test_a_named_test_is_itself_one_of_its_parameters_or_in_its_file() -> None:
     assert not is_of("a.py::test_one_more", "a.py::test_one")
 
 
-ALL = [m for table in (storage, broker, operator, client, cli) for m in table.MUTATIONS]
+ALL = [mutation for table in SHELLS.values() for mutation in table]
 ROOT = Path(__file__).resolve().parents[3]
 
 
