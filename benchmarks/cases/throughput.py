@@ -67,6 +67,12 @@ def send_100b(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     return Measurement(throughput(result, meter), meter)
 
 
+def send_many_100b(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
+    topic = cluster.topic(WRITE_SEGMENTS)
+    result, meter = _load(cluster, "send_many", topic, "--size", 100, "--count", scale.of(6_000_000, 1_000_000))
+    return Measurement(throughput(result, meter), meter)
+
+
 def latency(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     topic = cluster.topic(1)
     words = ("--size", 1000, "--rate", 1000, "--linger", 0, "--count", scale.of(30_000, 6_000))
@@ -175,6 +181,13 @@ CASES = (
         send_100b,
         ClusterSpec(memory="4Gi"),
         {"kafka": peers.kafka_send_100b},
+    ),
+    Case(
+        "send-many-100b",
+        "100 B, send_many() by the thousand, a receipt for each",
+        (Figure("per_s", "messages/s with receipts"), *PER_CPU),
+        send_many_100b,
+        ClusterSpec(memory="4Gi"),
     ),
     Case(
         "tail-1k",

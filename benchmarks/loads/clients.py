@@ -2,6 +2,7 @@
 
 write     whole tables, for the given bytes or seconds
 send      one message after the other, and checks every receipt
+send_many messages by the thousand, and checks every receipt
 latency   a fixed rate: from ``send`` to its receipt
 consume   from the earliest message on, batch by batch
 
@@ -27,6 +28,8 @@ from benchmarks.loads.rate import at_rate, quantiles
 Row = dict[str, object]
 WAITING = 50_000
 """How many messages after it was sent a message's receipt is looked at."""
+
+MESSAGES_PER_CALL = 1000
 
 
 def write(client: smq.Client, args: argparse.Namespace) -> Row:
@@ -60,6 +63,20 @@ def send(client: smq.Client, args: argparse.Namespace) -> Row:
         seconds = time.perf_counter() - start
     assert receipts == args.count, f"{receipts} receipts for {args.count} messages"
     return {"seconds": seconds, "rows": args.count, "bytes": args.count * args.size}
+
+
+def send_many(client: smq.Client, args: argparse.Namespace) -> Row:
+    values = payload.events(args.size)[:MESSAGES_PER_CALL]
+    calls = args.count // len(values)
+    with client.producer(args.topic, linger=args.linger, timeout=300) as producer:
+        producer.send(values[0]).result(60)
+        start = time.perf_counter()
+        deliveries = [producer.send_many(values) for _ in range(calls)]
+        receipts = sum(int((delivery.result(300).offsets >= 0).sum()) for delivery in deliveries)
+        seconds = time.perf_counter() - start
+    rows = calls * len(values)
+    assert receipts == rows, f"{receipts} receipts for {rows} messages"
+    return {"seconds": seconds, "rows": rows, "bytes": rows * args.size}
 
 
 def latency(client: smq.Client, args: argparse.Namespace) -> Row:
@@ -108,7 +125,7 @@ def consume(client: smq.Client, args: argparse.Namespace) -> Row:
     return {"seconds": seconds, "rows": rows, "bytes": size, "first_batch_s": start - requested_at}
 
 
-WHATS = {f.__name__: f for f in (write, send, latency, consume)} | references.WHATS
+WHATS = {f.__name__: f for f in (write, send, send_many, latency, consume)} | references.WHATS
 
 
 def main() -> None:

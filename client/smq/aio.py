@@ -177,6 +177,12 @@ class AsyncProducer:
             return AsyncDelivery(await asyncio.to_thread(send, value, key, headers, timestamp))
         return AsyncDelivery(send(value, key, headers, timestamp))
 
+    async def send_many(
+        self, values: Sequence[Any], keys: Sequence[bytes | None] | None = None
+    ) -> AsyncDelivery[TableReceipt]:
+        """As :meth:`smq.Producer.send_many`."""
+        return AsyncDelivery(await asyncio.to_thread(self._producer.send_many, values, keys))
+
     async def write(
         self, table: pa.Table | pa.RecordBatch, key: Any = None, *, by_reference: bool | Literal["auto"] = False
     ) -> AsyncDelivery[TableReceipt]:

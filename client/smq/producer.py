@@ -7,12 +7,13 @@ import random
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Literal, TypeGuard
 
+import numpy as np
 import pyarrow as pa
 
 from smq.delivery import Delivery, FilesReceipt, Receipt, TableReceipt
@@ -24,16 +25,12 @@ from smq.producing.batch_builder import (
     check_timestamp,
     check_value,
 )
-from smq.producing.delivery_state import (
-    OPEN_ROW_COUNT,
-    DeliveryState,
-    MessageDelivery,
-    TableDelivery,
-    delivery_timeout,
-)
+from smq.producing.delivery_state import DeliveryState, MessageDelivery, TableDelivery
 from smq.producing.encoding.batch_encoder import BatchEncoder, message_too_large, split_rows, split_to_limit
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
+from smq.producing.message_batcher import MessageBatcher, RowPartitions
+from smq.producing.message_group import MessageGroup, MessageGroupDelivery, MessageSpan
 from smq.producing.partitioning import SubBatch
 from smq.producing.producer_claims import claim_epoch
 from smq.producing.uploads.large_values import LargeValueUploader
@@ -49,17 +46,6 @@ if TYPE_CHECKING:
 CLAIM_TIMEOUT_SECONDS = 30.0
 BATCH_OVERHEAD_BYTES = 64 << 10
 """The part of a broker's batch limit that is kept for what the columns need beside a message's own bytes."""
-
-MAX_UNACKED_BATCHES = 4
-"""Without ``linger``, a small batch is sent at once while fewer than this many other batches have no outcome yet; with
-``linger``, only while none is without an outcome. Otherwise the batch waits and takes in more messages, because many
-small batches would make a slow broker slower."""
-
-SMALL_BATCH_BYTES = 64 << 10
-"""A larger batch is worth its own cost and does not wait for outcomes."""
-
-MAX_BATCH_DELAY_SECONDS = 0.02
-"""How old a batch may get by waiting for outcomes, because these may be those of another segment."""
 
 MIN_INLINE_BYTES = 64 << 10
 MAX_LARGE_VALUE_BYTES = 1 << 30
@@ -106,33 +92,25 @@ class Producer:
         if producer_id is not None:
             epoch = claim_epoch(view, producer_id, instance, epoch, CLAIM_TIMEOUT_SECONDS)
         self._view = view
+        self._encoder_lock = threading.Lock()
         self._encoder = BatchEncoder(view.snapshot.topic, SchemaVersions(view.snapshot).newest)
-        self._linger = linger
-        self._max_unacked_batches = 1 if linger else MAX_UNACKED_BATCHES
         self._batch_bytes = batch_bytes
         self._timeout = timeout
         self.producer_id = producer_id or uuid.uuid4().hex
         self.epoch = epoch or 0
         self._keyless = KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30))
         self._untyped = not self._encoder.typed
-        # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
-        self._handover_lock = threading.Lock()
-        self._lock = threading.Lock()
-        self._due = threading.Condition(self._lock)
-        self._current: BatchBuilder | None = None
-        self._ready: deque[BatchBuilder] = deque()
-        self._delivery_states: deque[DeliveryState] = deque()
-        self._error: BaseException | None = None
-        self._closed = self._waiting_for_outcome = False
-        self._engine = ProducerEngine(
-            view,
-            self.producer_id,
-            self.epoch,
-            instance,
+        self._batcher = MessageBatcher(
+            view.name,
+            self._keyless,
+            linger,
+            batch_bytes,
             timeout,
-            max_in_flight,
-            self._on_resolved,
+            lambda on_resolved: ProducerEngine(
+                view, self.producer_id, self.epoch, instance, timeout, max_in_flight, on_resolved
+            ),
         )
+        self._engine = self._batcher.engine
         self._references = ReferencePublisher(
             view,
             self.producer_id,
@@ -156,10 +134,6 @@ class Producer:
             self._engine.large_value_done,
             lambda: self._engine.failure is not None,
         )
-        self._sender_thread = threading.Thread(
-            target=self._run_sender, name=f"smq-batch-sender-{view.name}", daemon=True
-        )
-        self._sender_thread.start()
         view.add_listener(self._on_layout_changed)
 
     def send(
@@ -196,6 +170,37 @@ class Producer:
                 return self._append(self._encoder, value, None, None, time.time_ns() // 1000, size)
         return self._send_checked(value, key, headers, timestamp)
 
+    def send_many(
+        self, values: Sequence[bytes | Mapping[str, object] | None], keys: Sequence[bytes | None] | None = None
+    ) -> Delivery[TableReceipt]:
+        """Sends messages in this order, which costs much less than ``send`` for each; the receipt covers all of them.
+
+        ``values[i]`` and ``keys[i]`` are as in ``send``; the time of all is now. Blocks as ``send`` does. All are
+        checked before the first is sent. Raises what ``send`` does. A note of Overloaded and ProducerFenced says how
+        many were sent before.
+        """
+        encoder = self._encoder
+        group = MessageGroup.of(values, keys, encoder)
+        for number in np.flatnonzero(group.sizes > self._max_inline_bytes):
+            self._check_size(group.values[number], int(group.sizes[number]))
+        now = time.time_ns() // 1000
+        spans: list[MessageSpan] = []
+        at = 0
+        while at < len(group):
+            try:
+                spans.append(self._append_next(encoder, group, at, now))
+            except SmqError as error:
+                error.add_note(f"The first {at} of {len(group)} messages were sent; flush() waits for their outcome.")
+                raise
+            at += spans[-1].stop - spans[-1].start
+        return MessageGroupDelivery(spans)
+
+    def _append_next(self, encoder: BatchEncoder, group: MessageGroup, at: int, now: int) -> MessageSpan:
+        value, size = group.values[at], int(group.sizes[at])
+        if size > self._max_inline_bytes and self._is_large(value):
+            return MessageSpan(self._append_large(encoder, value, group.keys[at], None, now, size), 0, 1)
+        return self._batcher.append_some(encoder, group, at, now, self._max_inline_bytes)
+
     def _send_checked(self, value: object, key: object, headers: object, timestamp: object) -> Delivery[Receipt]:
         encoder = self._encoder
         plain_value, size = check_value(value, encoder)
@@ -216,31 +221,23 @@ class Producer:
         size: int,
     ) -> Delivery[Receipt]:
         if size > self._max_inline_bytes:
-            if self._untyped and isinstance(value, bytes) and len(value) >= MIN_INLINE_BYTES:
-                return self._append_large(encoder, value, key, headers, now, size)
-            if size > self._max_message_bytes:
-                raise message_too_large(size, self._max_message_bytes)
-        while True:
-            with self._lock:
-                current = self._current
-                if current is not None and current.encoder is not encoder:
-                    self._close_current()  # it has rows of another schema version
-                    current = None
-                if current is None and not self._engine.full:
-                    current = self._start_batch(encoder)
-                if current is not None:
-                    values = current.values
-                    row = len(values)
-                    values.append(value)
-                    current.keys.append(key)
-                    current.times.append(now)
-                    if headers:
-                        current.headers[row] = headers
-                    current.nbytes += size
-                    if current.nbytes >= self._batch_bytes:
-                        self._close_current()
-                    return MessageDelivery(current.delivery_state, row)
-            self._engine.wait_for_capacity(self._timeout)
+            self._check_size(value, size)
+            if self._is_large(value):
+                return MessageDelivery(self._append_large(encoder, value, key, headers, now, size), 0)
+        return self._batcher.append(encoder, value, key, headers, now, size)
+
+    def _is_large(self, value: object) -> TypeGuard[bytes]:
+        """Whether this value is uploaded if its message is larger than ``max_inline_bytes``."""
+        return self._untyped and isinstance(value, bytes) and len(value) >= MIN_INLINE_BYTES
+
+    def _check_size(self, value: object, size: int) -> None:
+        """Raises MessageTooLarge. ``size`` is that of the message, which is larger than ``max_inline_bytes``."""
+        limits = [(size, self._max_message_bytes)]
+        if self._is_large(value):
+            limits = [(size - len(value), self._max_message_bytes), (len(value), MAX_LARGE_VALUE_BYTES)]
+        for nbytes, limit in limits:
+            if nbytes > limit:
+                raise message_too_large(nbytes, limit)
 
     def _append_large(
         self,
@@ -250,11 +247,8 @@ class Producer:
         headers: list[tuple[str, bytes | None]] | None,
         now: int,
         size: int,
-    ) -> Delivery[Receipt]:
+    ) -> DeliveryState:
         """Sends a message whose value is uploaded. It is a batch of its own, so that the ones before do not wait."""
-        for nbytes, limit in ((size - len(value), self._max_message_bytes), (len(value), MAX_LARGE_VALUE_BYTES)):
-            if nbytes > limit:
-                raise message_too_large(nbytes, limit)
         self._engine.reserve(size, self._timeout)
         one = BatchBuilder(encoder, DeliveryState(1, self._engine.lock), time.monotonic())
         pending = one.large_value = self._large_values.prepare(value)
@@ -263,39 +257,12 @@ class Producer:
         one.times.append(now)
         one.headers[0] = [*(headers or ()), pending.value.header()]
         one.nbytes = size
-        with self._lock:
-            closed = self._closed
-            if not closed:
-                self._close_current()
-                self._drop_resolved()
-                self._delivery_states.append(one.delivery_state)
-                self._ready.append(one)
-                self._due.notify()
-        if closed:
+        if not self._batcher.append_batch(one):
             error = InvalidRequest("the producer is closed")
             self._engine.fail_batch(one.delivery_state, size, error)
             raise error
         self._large_values.start(pending, value, one.created_at)
-        return MessageDelivery(one.delivery_state, 0)
-
-    def _start_batch(self, encoder: BatchEncoder) -> BatchBuilder:
-        if self._closed:
-            raise InvalidRequest("the producer is closed")
-        self._drop_resolved()
-        delivery_state = DeliveryState(OPEN_ROW_COUNT, self._engine.lock)
-        current = self._current = BatchBuilder(encoder, delivery_state, time.monotonic())
-        self._delivery_states.append(current.delivery_state)
-        self._due.notify()
-        return current
-
-    def _close_current(self) -> None:
-        """Closes the current batch to further messages. The caller holds the lock."""
-        current, self._current = self._current, None
-        if current is not None:
-            current.delivery_state.set_row_count(len(current.values))
-            self._engine.reserve_now(current.nbytes)
-            self._ready.append(current)
-            self._due.notify()
+        return one.delivery_state
 
     def write(
         self,
@@ -323,7 +290,7 @@ class Producer:
         Overloaded, ProducerFenced; by reference also StoreUnavailable. The delivery of a reference that a broker does
         not accept fails with ReferenceRejected, and the producer goes on.
         """
-        if self._closed:
+        if self._batcher.closed:
             raise InvalidRequest("the producer is closed")
         if goes_by_reference(table, by_reference):
             return self._references.publish_table(table, key)
@@ -336,22 +303,23 @@ class Producer:
             for part in split_to_limit(large, limit):
                 delivery_state = DeliveryState(part.num_rows, self._engine.lock)
                 self._engine.reserve(part.nbytes, self._timeout)
-                with self._handover_lock:
-                    self._submit_ready(include_current=True)
-                    batch, row_partitions = encoder.encode(part, key_column, time.time_ns() // 1000, self._keyless)
-                    with self._lock:
-                        self._drop_resolved()
-                        self._delivery_states.append(delivery_state)
-                    sub_batch = SubBatch(
-                        batch, delivery_state, None, part.nbytes, time.monotonic(), schema_version=encoder.version
+                try:
+                    self._batcher.submit(
+                        delivery_state, partial(self._encode, encoder, part, key_column, delivery_state)
                     )
-                    try:
-                        self._engine.submit(sub_batch, row_partitions)
-                    except SmqError as error:
-                        self._engine.fail_batch(delivery_state, part.nbytes, error)
-                        raise
+                except SmqError as error:
+                    self._engine.fail_batch(delivery_state, part.nbytes, error)
+                    raise
                 delivery_states.append(delivery_state)
         return TableDelivery(delivery_states)
+
+    def _encode(
+        self, encoder: BatchEncoder, part: pa.RecordBatch, key: str | None, state: DeliveryState
+    ) -> tuple[SubBatch, RowPartitions]:
+        now = time.time_ns() // 1000
+        batch, row_partitions = encoder.encode(part, key, now, self._keyless)
+        sub_batch = SubBatch(batch, state, None, part.nbytes, time.monotonic(), schema_version=encoder.version)
+        return sub_batch, row_partitions
 
     def publish_files(
         self, files: Sequence[str | os.PathLike[str] | IO[bytes]], key: str | None = None
@@ -369,7 +337,7 @@ class Producer:
         Raises InvalidRequest (no Parquet file, a file that is given twice, no such key column) and SchemaMismatch with
         the name of the file, StoreUnavailable, Overloaded, ProducerFenced.
         """
-        if self._closed:
+        if self._batcher.closed:
             raise InvalidRequest("the producer is closed")
         return self._references.publish_files(files, key)
 
@@ -377,61 +345,29 @@ class Producer:
         """Publishes uploads after all that was handed over before: all of them, or none if there is no capacity."""
         self._engine.reserve(REFERENCE_COST_BYTES * len(files), self._timeout)
         for number, (file, state) in enumerate(zip(files, states, strict=True)):
-            with self._handover_lock:
-                self._submit_ready(include_current=True)
-                with self._lock:
-                    self._drop_resolved()
-                    self._delivery_states.append(state)
-                sub_batch = SubBatch(
-                    UploadedRows.all_of(file),
-                    state,
-                    state.all_rows(),
-                    REFERENCE_COST_BYTES,
-                    time.monotonic(),
-                    schema_version=file.schema_version,
-                )
-                try:
-                    self._engine.submit(sub_batch)
-                except SmqError as error:
-                    for unsubmitted in states[number:]:
-                        self._engine.fail_batch(unsubmitted, REFERENCE_COST_BYTES, error)
-                    raise
+            try:
+                self._batcher.submit(state, partial(_rows_of_upload, file, state))
+            except SmqError as error:
+                for unsubmitted in states[number:]:
+                    self._engine.fail_batch(unsubmitted, REFERENCE_COST_BYTES, error)
+                raise
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits for the outcome of everything sent so far; ``timeout`` in seconds, None means the producer's timeout.
 
         Raises DeliveryTimeout, or the first error of a message since the last flush.
         """
-        timeout_seconds = self._timeout if timeout is None else timeout
-        deadline = time.monotonic() + timeout_seconds
-        with self._handover_lock:
-            self._submit_ready(include_current=True)
-        with self._lock:
-            waiting = list(self._delivery_states)
-        for delivery_state in waiting:
-            try:
-                delivery_state.wait(-1, max(0.0, deadline - time.monotonic()))
-            except TimeoutError:
-                raise delivery_timeout(timeout_seconds) from None
-        with self._lock:
-            self._drop_resolved()
-            error, self._error = self._error, None
-        if error is not None:
-            raise error
+        self._batcher.flush(self._timeout if timeout is None else timeout)
 
     def close(self) -> None:
         """Flushes, then ends the streams. Repeatable. Raises the errors of ``flush`` after everything has ended."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._due.notify()
+        if not self._batcher.close():
+            return
         try:
             # A batch fails a moment after its timeout. Waiting for that gives the error of the message itself.
             self.flush(self._timeout + 1.0)
         finally:
-            if self._sender_thread is not threading.current_thread():  # else a delivery callback closes the producer
-                self._sender_thread.join(5)
+            self._batcher.join(5)
             self._view.remove_listener(self._on_layout_changed)
             self._large_values.close()
             self._engine.close()
@@ -439,76 +375,9 @@ class Producer:
     def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
         """Encodes by the newest schema. The engine gives batches the version of their segments."""
         newest = SchemaVersions(snapshot).newest
-        with self._lock:
+        with self._encoder_lock:
             if newest.version > self._encoder.version:
                 self._encoder = BatchEncoder(snapshot.topic, newest)
-
-    def _run_sender(self) -> None:
-        """The sender thread: submits batches when they are full or have waited long enough."""
-        while True:
-            with self._lock:
-                while not self._ready and not self._closed:
-                    left = None
-                    if self._current is not None:
-                        left = self._remaining_wait(self._current)
-                        if left <= 0:
-                            break
-                    self._due.wait(left)
-                if self._closed and not self._ready and self._current is None:
-                    return
-            with self._handover_lock:
-                self._submit_ready(include_current=False)
-
-    def _submit_ready(self, include_current: bool) -> None:
-        """Submits the batches that are ready to the engine. The caller holds ``_handover_lock``."""
-        while True:
-            with self._lock:
-                if not self._ready and (include_current or self._current_due()):
-                    self._close_current()
-                if not self._ready:
-                    return
-                one = self._ready.popleft()
-            try:
-                batch, row_partitions = one.encode(self._keyless)
-                sub_batch = SubBatch(
-                    batch,
-                    one.delivery_state,
-                    None,
-                    one.nbytes,
-                    one.created_at,
-                    schema_version=one.encoder.version,
-                    large_value=one.large_value,
-                )
-                self._engine.submit(sub_batch, row_partitions)
-            except Exception as error:
-                self._engine.fail_batch(one.delivery_state, one.nbytes, error)
-
-    def _current_due(self) -> bool:
-        current = self._current
-        return current is not None and (self._closed or self._remaining_wait(current) <= 0)
-
-    def _remaining_wait(self, current: BatchBuilder) -> float:
-        """How many more seconds this batch should wait. The caller holds the lock."""
-        age = time.monotonic() - current.created_at
-        if age < self._linger:
-            return self._linger - age
-        if age >= MAX_BATCH_DELAY_SECONDS or current.nbytes > SMALL_BATCH_BYTES:
-            return 0.0
-        self._waiting_for_outcome = True  # set before the check, so that no outcome is missed
-        self._drop_resolved()
-        self._waiting_for_outcome = len(self._delivery_states) > self._max_unacked_batches
-        return MAX_BATCH_DELAY_SECONDS - age if self._waiting_for_outcome else 0.0
-
-    def _on_resolved(self) -> None:
-        if self._waiting_for_outcome:
-            with self._lock:
-                self._due.notify()
-
-    def _drop_resolved(self) -> None:
-        """Drops the oldest batches that have their outcome; keeps the first error. The caller holds the lock."""
-        while self._delivery_states and self._delivery_states[0].left == 0:
-            delivery_state = self._delivery_states.popleft()
-            self._error = self._error or delivery_state.first_error()
 
     def would_block(self, value: object = None, key: object = None, headers: object = None) -> bool:
         """Whether ``send`` would block now, because ``max_in_flight`` bytes have no outcome yet.
@@ -520,12 +389,12 @@ class Producer:
             key_size = len(key) if isinstance(key, (bytes, bytearray, memoryview)) else 0
             if headers is not None or len(value) + key_size + ROW_OVERHEAD_BYTES > self._max_inline_bytes:
                 return True
-        return self._current is None and self._engine.full and self._engine.failure is None
+        return self._batcher.full
 
     @property
     def closed(self) -> bool:
         """Whether ``close`` was called."""
-        return self._closed
+        return self._batcher.closed
 
     def __enter__(self) -> Producer:
         return self
@@ -534,3 +403,9 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _rows_of_upload(file: UploadedFile, state: UploadDeliveryState) -> tuple[SubBatch, RowPartitions]:
+    rows = UploadedRows.all_of(file)
+    now = time.monotonic()
+    return SubBatch(rows, state, state.all_rows(), REFERENCE_COST_BYTES, now, schema_version=file.schema_version), None

@@ -7,6 +7,9 @@ from .mutation import Mutation
 ENGINE = "client/smq/producing/engine.py"
 MONITOR = "client/smq/producing/producer_monitor.py"
 BUDGET = "client/smq/producing/in_flight_budget.py"
+BATCHER = "client/smq/producing/message_batcher.py"
+GROUP = "client/smq/producing/message_group.py"
+TEST_SEND_MANY = "tests/unit/client/test_send_many.py"
 TEST_ENGINE = "tests/unit/client/test_producer_engine.py"
 TEST_BUDGET = "tests/unit/client/test_producer_budget.py"
 STATE = "client/smq/producing/delivery_state.py"
@@ -30,6 +33,31 @@ STARTS = "client/smq/consuming/start_positions.py"
 TEST_STARTS = "tests/unit/client/test_start_positions.py"
 
 MUTATIONS = (
+    # ---- messages that are sent by one call
+    Mutation(
+        "count_the_rows_of_a_group_from_the_start_of_its_batch",
+        "A receipt has the places of the call's own messages.",
+        BATCHER,
+        "MessageSpan(current.delivery_state, row, row + stop - start)",
+        "MessageSpan(current.delivery_state, 0, stop - start)",
+        (f"{TEST_SEND_MANY}::test_the_receipt_has_the_place_of_each_message",),
+    ),
+    Mutation(
+        "raise_the_errors_of_other_calls",
+        "A delivery has only the errors of its own messages.",
+        GROUP,
+        "span.state.first_error_between(span.start, span.stop)",
+        "span.state.first_error()",
+        (f"{TEST_SEND_MANY}::test_only_the_errors_of_its_own_messages_count",),
+    ),
+    Mutation(
+        "add_a_message_to_a_full_batch",
+        "Messages of one call fill batches as single ones do.",
+        GROUP,
+        "np.searchsorted(self.ends, before + room)) + 1",
+        "np.searchsorted(self.ends, before + room)) + 2",
+        (f"{TEST_SEND_MANY}::test_the_batches_are_those_of_single_messages",),
+    ),
     # ---- the producer's engine
     Mutation(
         "keep_the_budget_of_an_expired_queue",

@@ -8,6 +8,7 @@ SENDER = "client/smq/producing/segment_sender.py"
 ENGINE = "client/smq/producing/engine.py"
 MONITOR = "client/smq/producing/producer_monitor.py"
 PRODUCER = "client/smq/producer.py"
+BATCHER = "client/smq/producing/message_batcher.py"
 BUILDER = "client/smq/producing/batch_builder.py"
 UPLOADER = "client/smq/producing/uploads/large_values.py"
 FETCHER = "client/smq/consuming/fetcher.py"
@@ -115,9 +116,9 @@ MUTATIONS = (
     Mutation(
         "let_a_large_value_overtake",
         "What was sent before a large value goes first.",
-        PRODUCER,
-        "            if not closed:\n                self._close_current()\n",
-        "            if not closed:\n",
+        BATCHER,
+        "            self._close_current()\n            self._drop_resolved()\n",
+        "            self._drop_resolved()\n",
         (f"{TEST_PRODUCER}::test_what_still_waits_for_others_goes_first",),
     ),
     Mutation(

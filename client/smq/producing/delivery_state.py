@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -183,6 +183,13 @@ class DeliveryState:
     def first_error(self) -> BaseException | None:
         return self._errors[0] if self._errors else None
 
+    def first_error_between(self, start: int, stop: int) -> BaseException | None:
+        """The error of the first of the rows ``start .. stop - 1`` that has failed."""
+        if self._offsets is None or self._indices is None:
+            return None
+        failed = np.flatnonzero(self._offsets[start:stop] == _FAILED)
+        return self._errors[self._indices[start + failed[0]]] if len(failed) else None
+
 
 class MessageDelivery(Delivery[Receipt]):
     """The delivery of one message."""
@@ -236,6 +243,9 @@ class BatchesDelivery(Delivery[R]):
         deadline = None if timeout is None else time.monotonic() + timeout
         for state in self._states:
             state.wait(-1, None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return self._first_error()
+
+    def _first_error(self) -> BaseException | None:
         return next((e for state in self._states if (e := state.first_error()) is not None), None)
 
     def done(self) -> bool:
@@ -261,17 +271,20 @@ class TableDelivery(BatchesDelivery[TableReceipt]):
     __slots__ = ()
 
     def _receipt(self) -> TableReceipt:
-        names: dict[str, int] = {}
-        indices, offsets = [], []
-        for state in self._states:
-            segments, index, offset = state.table()
-            numbers = np.array([names.setdefault(s, len(names)) for s in segments], np.int32)
-            indices.append(numbers[index] if len(numbers) else index)
-            offsets.append(offset)
-        none32, none64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
-        return TableReceipt(
-            tuple(names), np.concatenate(indices) if indices else none32, np.concatenate(offsets) if offsets else none64
-        )
+        return table_receipt(state.table() for state in self._states)
+
+
+def table_receipt(
+    parts: Iterable[tuple[list[str], npt.NDArray[np.int32], npt.NDArray[np.int64]]],
+) -> TableReceipt:
+    """The receipt of rows in several batches. Each part has its segments, and index and offset of its rows."""
+    names: dict[str, int] = {}
+    indices, offsets = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for segments, index, offset in parts:
+        numbers = np.array([names.setdefault(s, len(names)) for s in segments], np.int32)
+        indices.append(numbers[index] if len(numbers) else index)
+        offsets.append(offset)
+    return TableReceipt(tuple(names), np.concatenate(indices), np.concatenate(offsets))
 
 
 def delivery_timeout(timeout: float, cause: SmqError | None = None) -> DeliveryTimeout:

@@ -52,6 +52,28 @@ def test_every_message_is_there_once_in_its_keys_order(
     assert len({b.segment for b in batches}) == segments
 
 
+def test_messages_of_one_call_come_back_with_a_receipt_for_each(
+    cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    cluster.create(topic, segments={"min": 4, "max": 8})
+    keys = [b"key-%d" % (i % 50) for i in range(20_000)]
+    values = [b"%d" % i for i in range(20_000)]
+    values[7] = b"large" * 50_000
+    with client.producer(topic, batch_bytes=50_000, max_inline_bytes=64 << 10) as producer:
+        receipt = producer.send_many(values, keys).result()
+    assert len(receipt) == 20_000
+    with client.consumer(topic) as consumer:
+        batches = read_back(consumer, 20_000)
+    found = {
+        (batch.segment, batch.first_offset + row): message
+        for batch in batches
+        for row, message in enumerate(
+            zip(batch.table.column("value").to_pylist(), batch.table.column("key").to_pylist(), strict=True)
+        )
+    }
+    assert found == {tuple(receipt[i]): (values[i], keys[i]) for i in range(20_000)}
+
+
 @pytest.mark.parametrize("segments", [1, 4])
 def test_a_table_comes_back_whole_with_a_receipt_for_each_row(
     cluster: LocalCluster, client: smq.Client, topic: str, segments: int

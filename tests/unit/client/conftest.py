@@ -1,3 +1,4 @@
+from support.in_memory.acking_engine import open_producer
 from support.in_memory.producer_streams import driven_streams
 
-__all__ = ["driven_streams"]
+__all__ = ["driven_streams", "open_producer"]

@@ -101,7 +101,7 @@ def test_a_batch_with_new_columns_waits_for_the_successor(topic: EvolvingTopic, 
     (successor,) = topic.change(ID, NOTE, GATE)
     after = producer.send({"id": 2, "gate": 7})
     producer.send({"id": 3})
-    eventually(lambda: not producer._current)
+    eventually(lambda: not producer._batcher._current)
     stream(0).ack(0, 0)
     assert before.result(HANG_GUARD).offset == 0
     assert stream(0).written == [0], "the old segment has no column for it"
@@ -189,7 +189,7 @@ def test_messages_of_two_versions_never_share_a_batch(topic: EvolvingTopic, prod
     eventually(lambda: stream(0).written == [0])
     stream(0).ack(0, 0)
     stream_opened.result(HANG_GUARD)
-    with producer._handover_lock:  # nothing is submitted meanwhile
+    with producer._batcher._handover_lock:  # nothing is submitted meanwhile
         producer.send({"id": 1, "note": "a"})
         topic.change(ID, NOTE, GATE)
         producer.send({"id": 2, "gate": 1})
@@ -234,7 +234,7 @@ def test_only_what_needs_the_new_columns_waits_for_the_successor(topic: Evolving
     assert rows(stream(0))[1:] == [{"id": 2, "note": None}, {"id": 3, "note": None}]
     producer.send({"id": 1 << 40})
     producer.send({"id": 5})
-    eventually(lambda: not producer._current)
+    eventually(lambda: not producer._batcher._current)
     assert stream(0).written == [0, 1, 2], "the old segment has no place for it, and nothing overtakes it"
 
 

@@ -137,7 +137,7 @@ def test_a_large_value_waits_for_its_upload_and_keeps_its_place(producer: Produc
 def test_what_still_waits_for_others_goes_first(
     producer: Producer, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer, "_linger", 1000.0)
+    monkeypatch.setattr(producer._batcher, "_linger", 1000.0)
     topic.gated.gate.set()
     producer.send(b"before", key=KEY)
     producer.send(BIG, key=KEY)
@@ -173,12 +173,12 @@ def test_its_headers_stay(producer: Producer, topic: Topic) -> None:
 @pytest.mark.parametrize("queued", [True, False])
 def test_a_failed_upload_fails_its_delivery_and_no_other(producer: Producer, topic: Topic, queued: bool) -> None:
     topic.gated.errors = [StoreDenied("403")]
-    producer._handover_lock.acquire()
+    producer._batcher._handover_lock.acquire()
     deliveries = [producer.send(value, key=KEY) for value in (b"before", BIG, b"after")]
     if not queued:  # the upload fails before the message is in its queue
         topic.gated.gate.set()
-        eventually(lambda: producer._ready[1].large_value.error)
-    producer._handover_lock.release()
+        eventually(lambda: producer._batcher._ready[1].large_value.error)
+    producer._batcher._handover_lock.release()
     driven = opened_stream()
     eventually(lambda: driven.written)
     topic.gated.gate.set()

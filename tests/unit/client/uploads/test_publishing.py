@@ -94,7 +94,7 @@ def test_rows_of_a_partition_keep_their_order_over_several_uploads(
 def test_messages_that_still_wait_for_others_go_before_a_reference(
     producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer, "_linger", 1000.0)
+    monkeypatch.setattr(producer._batcher, "_linger", 1000.0)
     producer.send(b"before")
     producer.write(keyed(10), by_reference=True)
     (driven,) = streams_of(topic.first)

@@ -1,0 +1,291 @@
+"""Collects single messages in batches, and hands batches, tables and uploads to the engine in the order of the calls.
+
+A batch is sent after ``linger`` seconds or when it is full. A small one waits a little longer while others have no
+outcome yet. One thread, the sender thread, submits what is due.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from smq.producing.batch_builder import BatchBuilder
+from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState, MessageDelivery, delivery_timeout
+from smq.producing.encoding.batch_encoder import BatchEncoder
+from smq.producing.encoding.keys import KeylessPartitioner
+from smq.producing.engine import ProducerEngine
+from smq.producing.message_group import MessageGroup, MessageSpan
+from smq.producing.partitioning import SubBatch
+from smq_core.errors import InvalidRequest
+
+MAX_UNACKED_BATCHES = 4
+"""Without ``linger``, a small batch is sent at once while fewer than this many other batches have no outcome yet; with
+``linger``, only while none is without an outcome. Otherwise the batch waits and takes in more messages, because many
+small batches would make a slow broker slower."""
+
+SMALL_BATCH_BYTES = 64 << 10
+"""A larger batch is worth its own cost and does not wait for outcomes."""
+
+MAX_BATCH_DELAY_SECONDS = 0.02
+"""How old a batch may get by waiting for outcomes, because these may be those of another segment."""
+
+RowPartitions = npt.NDArray[np.int32] | None
+
+
+class MessageBatcher:
+    """See the module's docstring. Safe from many threads.
+
+    ``linger`` and ``timeout`` are in seconds. ``make_engine`` gets what the engine calls after batches have got their
+    outcomes.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        keyless: KeylessPartitioner,
+        linger: float,
+        batch_bytes: int,
+        timeout: float,
+        make_engine: Callable[[Callable[[], None]], ProducerEngine],
+    ) -> None:
+        self._keyless = keyless
+        self._linger = linger
+        self._max_unacked_batches = 1 if linger else MAX_UNACKED_BATCHES
+        self._batch_bytes = batch_bytes
+        self._timeout = timeout
+        # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
+        self._handover_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._due = threading.Condition(self._lock)
+        self._current: BatchBuilder | None = None
+        self._ready: deque[BatchBuilder] = deque()
+        self._delivery_states: deque[DeliveryState] = deque()
+        self._error: BaseException | None = None
+        self._waiting_for_outcome = False
+        self.closed = False
+        self.engine = make_engine(self._on_resolved)
+        self._thread = threading.Thread(target=self._run, name=f"smq-batch-sender-{topic}", daemon=True)
+        self._thread.start()
+
+    # ---- from the producer
+
+    def append(
+        self,
+        encoder: BatchEncoder,
+        value: object,
+        key: bytes | None,
+        headers: list[tuple[str, bytes | None]] | None,
+        now: int,
+        size: int,
+    ) -> MessageDelivery:
+        """Adds a checked message of ``size`` bytes. Blocks while there is no capacity.
+
+        Raises InvalidRequest if this is closed, Overloaded, or the error that ended the producer.
+        """
+        while True:
+            with self._lock:
+                current = self._current
+                if current is None or current.encoder is not encoder:
+                    current = self._open_batch(encoder)
+                if current is not None:
+                    values = current.values
+                    row = len(values)
+                    values.append(value)
+                    current.keys.append(key)
+                    current.times.append(now)
+                    if headers:
+                        current.headers[row] = headers
+                    current.nbytes += size
+                    if current.nbytes >= self._batch_bytes:
+                        self._close_current()
+                    return MessageDelivery(current.delivery_state, row)
+            self.engine.wait_for_capacity(self._timeout)
+
+    def append_some(
+        self, encoder: BatchEncoder, group: MessageGroup, start: int, now: int, largest: int
+    ) -> MessageSpan:
+        """Adds messages of a group from ``start`` on until the batch is full or one is larger than ``largest``.
+
+        At least one. Raises as ``append``.
+        """
+        while True:
+            with self._lock:
+                current = self._open_batch(encoder)
+                if current is not None:
+                    stop = group.end_of_batch(start, self._batch_bytes - current.nbytes, largest)
+                    row = len(current.values)
+                    current.values += group.values[start:stop]
+                    current.keys += group.keys[start:stop]
+                    current.times += [now] * (stop - start)
+                    current.nbytes += group.bytes_between(start, stop)
+                    if current.nbytes >= self._batch_bytes:
+                        self._close_current()
+                    return MessageSpan(current.delivery_state, row, row + stop - start)
+            self.engine.wait_for_capacity(self._timeout)
+
+    def append_batch(self, batch: BatchBuilder) -> bool:
+        """Adds a batch for which the engine has reserved capacity. False if this is closed."""
+        with self._lock:
+            if self.closed:
+                return False
+            self._close_current()
+            self._drop_resolved()
+            self._delivery_states.append(batch.delivery_state)
+            self._ready.append(batch)
+            self._due.notify()
+            return True
+
+    def submit(self, state: DeliveryState, make: Callable[[], tuple[SubBatch, RowPartitions]]) -> None:
+        """Submits what ``make`` returns, after all that was added before. Raises the error that ended the producer."""
+        with self._handover_lock:
+            self._submit_ready(include_current=True)
+            sub_batch, row_partitions = make()
+            with self._lock:
+                self._drop_resolved()
+                self._delivery_states.append(state)
+            self.engine.submit(sub_batch, row_partitions)
+
+    def flush(self, timeout: float) -> None:
+        """Waits for the outcome of everything up to now; ``timeout`` in seconds.
+
+        Raises DeliveryTimeout, or the first error of a message since the last flush.
+        """
+        deadline = time.monotonic() + timeout
+        with self._handover_lock:
+            self._submit_ready(include_current=True)
+        with self._lock:
+            waiting = list(self._delivery_states)
+        for delivery_state in waiting:
+            try:
+                delivery_state.wait(-1, max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                raise delivery_timeout(timeout) from None
+        with self._lock:
+            self._drop_resolved()
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def close(self) -> bool:
+        """Takes no more messages from now on. False if this was closed before."""
+        with self._lock:
+            if self.closed:
+                return False
+            self.closed = True
+            self._due.notify()
+            return True
+
+    def join(self, timeout: float) -> None:
+        """Waits for the sender thread, which ends when this is closed and all is submitted; ``timeout`` in seconds."""
+        if self._thread is not threading.current_thread():  # else a delivery callback closes the producer
+            self._thread.join(timeout)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next message would have to wait."""
+        return self._current is None and self.engine.full and self.engine.failure is None
+
+    # ---- batches; the caller holds the lock
+
+    def _open_batch(self, encoder: BatchEncoder) -> BatchBuilder | None:
+        """The batch that takes the next message; None while there is no capacity."""
+        current = self._current
+        if current is not None and current.encoder is not encoder:
+            self._close_current()  # it has rows of another schema version
+            current = None
+        if current is None and not self.engine.full:
+            current = self._start_batch(encoder)
+        return current
+
+    def _start_batch(self, encoder: BatchEncoder) -> BatchBuilder:
+        if self.closed:
+            raise InvalidRequest("the producer is closed")
+        self._drop_resolved()
+        delivery_state = DeliveryState(OPEN_ROW_COUNT, self.engine.lock)
+        current = self._current = BatchBuilder(encoder, delivery_state, time.monotonic())
+        self._delivery_states.append(current.delivery_state)
+        self._due.notify()
+        return current
+
+    def _close_current(self) -> None:
+        """Closes the current batch to further messages."""
+        current, self._current = self._current, None
+        if current is not None:
+            current.delivery_state.set_row_count(len(current.values))
+            self.engine.reserve_now(current.nbytes)
+            self._ready.append(current)
+            self._due.notify()
+
+    def _current_due(self) -> bool:
+        current = self._current
+        return current is not None and (self.closed or self._remaining_wait(current) <= 0)
+
+    def _remaining_wait(self, current: BatchBuilder) -> float:
+        """How many more seconds this batch should wait."""
+        age = time.monotonic() - current.created_at
+        if age < self._linger:
+            return self._linger - age
+        if age >= MAX_BATCH_DELAY_SECONDS or current.nbytes > SMALL_BATCH_BYTES:
+            return 0.0
+        self._waiting_for_outcome = True  # set before the check, so that no outcome is missed
+        self._drop_resolved()
+        self._waiting_for_outcome = len(self._delivery_states) > self._max_unacked_batches
+        return MAX_BATCH_DELAY_SECONDS - age if self._waiting_for_outcome else 0.0
+
+    def _drop_resolved(self) -> None:
+        """Drops the oldest batches that have their outcome; keeps the first error."""
+        while self._delivery_states and self._delivery_states[0].left == 0:
+            delivery_state = self._delivery_states.popleft()
+            self._error = self._error or delivery_state.first_error()
+
+    # ---- the sender thread
+
+    def _run(self) -> None:
+        """Submits batches when they are full or have waited long enough."""
+        while True:
+            with self._lock:
+                while not self._ready and not self.closed:
+                    left = None
+                    if self._current is not None:
+                        left = self._remaining_wait(self._current)
+                        if left <= 0:
+                            break
+                    self._due.wait(left)
+                if self.closed and not self._ready and self._current is None:
+                    return
+            with self._handover_lock:
+                self._submit_ready(include_current=False)
+
+    def _submit_ready(self, include_current: bool) -> None:
+        """Submits the batches that are ready to the engine. The caller holds ``_handover_lock``."""
+        while True:
+            with self._lock:
+                if not self._ready and (include_current or self._current_due()):
+                    self._close_current()
+                if not self._ready:
+                    return
+                one = self._ready.popleft()
+            try:
+                batch, row_partitions = one.encode(self._keyless)
+                sub_batch = SubBatch(
+                    batch,
+                    one.delivery_state,
+                    None,
+                    one.nbytes,
+                    one.created_at,
+                    schema_version=one.encoder.version,
+                    large_value=one.large_value,
+                )
+                self.engine.submit(sub_batch, row_partitions)
+            except Exception as error:
+                self.engine.fail_batch(one.delivery_state, one.nbytes, error)
+
+    def _on_resolved(self) -> None:
+        if self._waiting_for_outcome:
+            with self._lock:
+                self._due.notify()
