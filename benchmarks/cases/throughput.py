@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.cases import elastic, faults, references, schema
+from benchmarks.cases import elastic, faults, references, schema, small_messages
 from benchmarks.harness import child_process
 from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec
 from benchmarks.harness.meter import Meter, memory_mb
@@ -235,6 +235,7 @@ CASES = (
         steady,
         ClusterSpec(brokers=3),
     ),
+    *small_messages.CASES,
     *elastic.CASES,
     *schema.CASES,
     *references.CASES,

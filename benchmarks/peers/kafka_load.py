@@ -123,6 +123,55 @@ def latency(args: argparse.Namespace) -> Row:
     return {"seconds": time.perf_counter() - start, "rows": args.count, **rates.quantiles(taken[args.count // 5 :])}
 
 
+def fan_in(args: argparse.Namespace) -> Row:
+    """Many producers in this process; each message goes to the next one. Prints ``started`` when all are warm."""
+    settings = {"queue.buffering.max.kbytes": 32_768}
+    made, value = [producer(args, **settings) for _ in range(args.producers)], values(args)[0]
+    done = threading.Event()
+
+    def polling() -> None:
+        while not done.is_set():
+            for one in made:
+                one.poll(0)
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=polling)
+    thread.start()
+
+    def send(count: int) -> tuple[list[float], list[str]]:
+        taken: list[float] = []
+        failed: list[str] = []
+        for number in rates.at_rate(args.rate, count):
+            sent = time.perf_counter()
+
+            def arrived(error: KafkaError | None, message: Message, sent: float = sent) -> None:
+                taken.append(time.perf_counter() - sent)
+                if error is not None:
+                    failed.append(str(error))
+
+            made[number % len(made)].produce(args.topic, value, b"%d" % (number % 1024), on_delivery=arrived)
+        for one in made:
+            one.flush(60)
+        return taken, failed
+
+    send(max(len(made) * 2, int(args.rate * 2)))
+    print("started", flush=True)
+    spent = time.process_time()
+    start = time.perf_counter()
+    taken, failed = send(args.count)
+    seconds = time.perf_counter() - start
+    cpu = time.process_time() - spent
+    done.set()
+    thread.join()
+    return {
+        "seconds": seconds,
+        "rows": args.count,
+        "cpu_s": cpu,
+        "failed": len(failed),
+        "taken_ms": [round(it * 1e3, 2) for it in taken],
+    }
+
+
 def steady(args: argparse.Namespace) -> Row:
     """Prints ``started`` first; the times of acks (CLOCK_MONOTONIC) go to ``--times``, one a line."""
     made = producer(
@@ -230,7 +279,7 @@ def leader(args: argparse.Namespace) -> Row:
     return {"leader": partition.leader, "in_sync": len(partition.isrs)}
 
 
-WHATS = {f.__name__: f for f in (produce, latency, steady, consume, numbers, create, drop, brokers, leader)}
+WHATS = {f.__name__: f for f in (produce, latency, fan_in, steady, consume, numbers, create, drop, brokers, leader)}
 
 
 def main() -> None:
@@ -241,6 +290,7 @@ def main() -> None:
     parser.add_argument("--payload")
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--producers", type=int, default=1)
     parser.add_argument("--rate", type=float, default=1000.0)
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--replicas", type=int, default=2)

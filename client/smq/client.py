@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from smq.delivery import AtomicReceipt, StagedFile
     from smq.producer import Producer
     from smq.producing.atomic_publisher import AtomicPublisher
+    from smq.producing.runtime.producer_runtime import ProducerRuntime
     from smq.producing.uploads.reference_publisher import ReferencePublisher
     from smq.producing.uploads.uploaded_rows import UploadedFile
     from smq.transport.topic_view import TopicView
@@ -112,6 +113,7 @@ class Client:
         self._store: Store | None = None
         self._made: list[Producer | Consumer] = []
         self._publisher: AtomicPublisher | None = None
+        self._runtime: ProducerRuntime | None = None
         self._closed = False
 
     def producer(
@@ -155,6 +157,7 @@ class Client:
             producer_id=producer_id,
             epoch=epoch,
             max_inline_bytes=max_inline_bytes,
+            runtime=self._producer_runtime(),
         )
         self._made.append(made)
         return made
@@ -314,6 +317,14 @@ class Client:
             raise InvalidRequest("pass either files= or table=")
         return self._atomic_publisher().stage(self._view(topic), _upload(table, files, key), timeout)
 
+    def _producer_runtime(self) -> ProducerRuntime:
+        from smq.producing.runtime.producer_runtime import ProducerRuntime
+
+        with self._lock:
+            if self._runtime is None:
+                self._runtime = ProducerRuntime(self._dialer)
+            return self._runtime
+
     def _atomic_publisher(self) -> AtomicPublisher:
         from smq.producing.atomic_publisher import AtomicPublisher
 
@@ -362,6 +373,8 @@ class Client:
             for made in self._made:
                 made.close()
         finally:
+            if self._runtime is not None:
+                self._runtime.close()
             for view in self._views.values():
                 view.close()
             self._leader.close()

@@ -41,6 +41,7 @@ from smq.transport.schema_versions import SchemaVersions
 from smq_core.errors import InvalidRequest, SmqError
 
 if TYPE_CHECKING:
+    from smq.producing.runtime.producer_runtime import ProducerRuntime
     from smq.transport.topic_view import TopicSnapshot, TopicView
 
 CLAIM_TIMEOUT_SECONDS = 30.0
@@ -76,6 +77,7 @@ class Producer:
         producer_id: str | None,
         epoch: int | None,
         max_inline_bytes: int | None = None,
+        runtime: ProducerRuntime,
     ) -> None:
         if max_inline_bytes is not None and max_inline_bytes < MIN_INLINE_BYTES:
             raise InvalidRequest(
@@ -101,14 +103,14 @@ class Producer:
         self._keyless = KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30))
         self._untyped = not self._encoder.typed
         self._batcher = MessageBatcher(
-            view.name,
             self._keyless,
             linger,
             batch_bytes,
             timeout,
             lambda on_resolved: ProducerEngine(
-                view, self.producer_id, self.epoch, instance, timeout, max_in_flight, on_resolved
+                view, self.producer_id, self.epoch, instance, timeout, max_in_flight, on_resolved, runtime
             ),
+            runtime.timers,
         )
         self._engine = self._batcher.engine
         self._references = ReferencePublisher(
@@ -367,7 +369,6 @@ class Producer:
             # A batch fails a moment after its timeout. Waiting for that gives the error of the message itself.
             self.flush(self._timeout + 1.0)
         finally:
-            self._batcher.join(5)
             self._view.remove_listener(self._on_layout_changed)
             self._large_values.close()
             self._engine.close()

@@ -35,7 +35,7 @@ from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The next version accepts this one, and this one the next. Raise it by two when the format of a root changes: then the
 processes of both formats refuse each other.
 """

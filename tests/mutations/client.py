@@ -13,7 +13,7 @@ TEST_SEND_MANY = "tests/unit/client/test_send_many.py"
 TEST_ENGINE = "tests/unit/client/test_producer_engine.py"
 TEST_BUDGET = "tests/unit/client/test_producer_budget.py"
 STATE = "client/smq/producing/delivery_state.py"
-SENDER = "client/smq/producing/segment_sender.py"
+SENDER = "client/smq/producing/streams/segment_sender.py"
 TEST_SENDER = "tests/unit/client/test_segment_sender.py"
 VIEW = "client/smq/transport/topic_view.py"
 TEST_VIEW = "tests/unit/client/test_topic_view.py"
@@ -145,8 +145,8 @@ MUTATIONS = (
         "report_a_broker_that_answers_as_unreachable",
         "A broker that has not opened the segment yet, or has it no more, is not reported as unreachable.",
         SENDER,
-        "isinstance(failure, (NotOpenYet, NotHosted))",
-        "isinstance(failure, NotOpenYet)",
+        "isinstance(failure, (NotOpenYet, NotHosted, Overloaded))",
+        "isinstance(failure, (NotOpenYet, Overloaded))",
         (f"{TEST_SENDER}::test_a_broker_that_answers_is_not_reported_as_unreachable",),
     ),
     Mutation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .mutation import Mutation
 
-SENDER = "client/smq/producing/segment_sender.py"
+SENDER = "client/smq/producing/streams/segment_sender.py"
 ENGINE = "client/smq/producing/engine.py"
 MONITOR = "client/smq/producing/producer_monitor.py"
 PRODUCER = "client/smq/producer.py"
@@ -44,8 +44,8 @@ MUTATIONS = (
     Mutation(
         "send_no_names",
         "The header of a batch names the objects with its values.",
-        SENDER,
-        "names = () if large is None else (large.value.name,)",
+        "client/smq/producing/streams/stream_thread.py",
+        "names = () if sub_batch.large_value is None else (sub_batch.large_value.value.name,)",
         "names = ()",
         (f"{TEST_PRODUCER}::test_its_headers_stay",),
     ),

@@ -15,7 +15,7 @@ TARGETS = "client/smq/producing/uploads/upload_targets.py"
 PUBLISHER = "client/smq/producing/uploads/reference_publisher.py"
 FILES = "client/smq/producing/uploads/parquet_files.py"
 VERSIONS = "client/smq/producing/sub_batch_versions.py"
-SENDER = "client/smq/producing/segment_sender.py"
+SENDER = "client/smq/producing/streams/segment_sender.py"
 FETCHER = "client/smq/consuming/fetcher.py"
 FINISHED = "client/smq/producing/uploads/finished_files.py"
 TEST_FINISHED = "tests/unit/client/uploads/test_finished_files.py"
@@ -193,8 +193,8 @@ MUTATIONS = (
         "resend_references_to_any_broker",
         "A reference that a broker got before is not sent to one of an older release.",
         SENDER,
-        "                if not _takes(stream, sub_batch):\n",
-        "                if False:\n",
+        "elif _takes(stream, sent.sub_batch):",
+        "else:",
         (f"{TEST_PUBLISHING}::test_a_reference_is_not_sent_again_to_an_older_broker",),
     ),
     Mutation(

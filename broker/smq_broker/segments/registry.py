@@ -113,7 +113,7 @@ class SegmentRegistry:
 
     # ---- finding
 
-    def find(self, segment: str, uid: str, incarnation: str) -> HostedSegment:
+    def find(self, segment: str, uid: str, incarnation: str, wait_seconds: float = OPEN_WAIT_SECONDS) -> HostedSegment:
         """The hosted segment. Waits for a segment that was never here. Without ``uid`` the name must be unambiguous.
 
         Raises WrongIncarnation, NotHosted, InvalidRequest.
@@ -122,7 +122,7 @@ class SegmentRegistry:
         with self._lock:
             if uid:
                 key = segment_key(uid, segment)
-                self._registered.wait_for(lambda: key in self._used_keys, OPEN_WAIT_SECONDS)
+                self._registered.wait_for(lambda: key in self._used_keys, wait_seconds)
                 hosted = self._hosted.get(key)
                 matching = [hosted] if hosted is not None else []
             else:

@@ -27,6 +27,7 @@ from smq_broker.segments.batches import (
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_broker.segments.payloads import Payload, compact
 from smq_broker.streams.producer_claims import check_identity
+from smq_broker.streams.producer_replies import final_reply, group_acks, opened_reply
 from smq_core.errors import (
     InvalidRequest,
     MessageTooLarge,
@@ -39,13 +40,11 @@ from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
-from smq_proto.wire import error_to_pb, outcome_to_pb, reference_from_pb
+from smq_proto.wire import error_to_pb, reference_from_pb
 
 HEARTBEAT = 1.0
 OPEN_TIMEOUT_SECONDS = 2.0
 LAST_ACKS_TIMEOUT_SECONDS = 10.0
-UNKNOWN_OFFSET = (1 << 64) - 1
-"""The reply for a repeated batch that is in the log, but whose first offset is not kept any more."""
 
 
 class ProducerStream:
@@ -155,15 +154,7 @@ class ProducerStream:
                 opened = machine.open_producer(self, self._producer, self._epoch, self._instance)
             except SegmentSealed:
                 return False
-        self._opened = pb.ProducerReply(
-            opened=pb.ProducerReply.Opened(
-                last_sequence=opened.last_sequence,
-                max_batch_bytes=self._max_batch,
-                end=opened.end,
-                forgotten_upto=opened.forgotten_upto,
-                references=True,
-            )
-        )
+        self._opened = opened_reply(opened, self._max_batch, references=True)
         return True
 
     def _wait_until_open(self) -> None:
@@ -364,13 +355,9 @@ class ProducerStream:
         if self._error is not None and ended:
             self._write(pb.ProducerReply(error=error_to_pb(self._error)))
             return False
-        if self._hosted.deleted and machine.state in (ReplicaState.FENCED, ReplicaState.SEALED):
-            self._write(pb.ProducerReply(error=error_to_pb(self._hosted.topic_deleted_error())))
-            return False
-        if machine.state is ReplicaState.SEALED:
-            assert machine.outcome is not None
-            sealed_outcome = outcome_to_pb(machine.outcome, only=self._producer, successors=self._hosted.successors)
-            self._write(pb.ProducerReply(sealed=sealed_outcome))
+        final = final_reply(self._hosted, self._producer)
+        if final is not None:
+            self._write(final)
             return False
         if ended and not acks:
             return False
@@ -382,24 +369,3 @@ class ProducerStream:
 
     def _write(self, reply: pb.ProducerReply) -> None:
         self._writer.write(reply.SerializeToString())
-
-
-def group_acks(acks: list[Ack]) -> list[pb.ProducerReply]:
-    """Groups acks of consecutive sequences into one reply each."""
-    replies: list[pb.ProducerReply] = []
-    offsets: list[int] = []
-    first = following = -1
-    for ack in acks:
-        if ack.id.sequence != following:
-            if offsets:
-                replies.append(_acks(first, offsets))
-            first, offsets = ack.id.sequence, []
-        offsets.append(UNKNOWN_OFFSET if ack.first_offset is None else ack.first_offset)
-        following = ack.id.sequence + 1
-    if offsets:
-        replies.append(_acks(first, offsets))
-    return replies
-
-
-def _acks(first: int, offsets: list[int]) -> pb.ProducerReply:
-    return pb.ProducerReply(acks=pb.ProducerReply.Acks(first_sequence=first, first_offsets=offsets))

@@ -22,6 +22,7 @@ from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.producer import ProducerStream
 from smq_broker.streams.replication_in import serve_primary
+from smq_broker.streams.shared_stream import SharedStream
 from smq_broker.streams.tail import Frame, tail_frames
 from smq_core.errors import InvalidRequest, NotHosted, SmqError
 from smq_proto.flight import parse, to_flight
@@ -60,10 +61,12 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             hello = parse(pb.PutOpen, descriptor.command or b"")
             role = hello.WhichOneof("role")
             if role is None:
-                raise InvalidRequest("a stream is opened as a producer's or as a replica's")
+                raise InvalidRequest("a stream is opened as a producer's, as a replica's, or as a shared one")
             with self._metrics.streams.labels(role).track_inprogress():
                 if role == "replica":
                     self._serve_primary(hello, BatchReader(reader), writer)
+                elif role == "shared":
+                    self._serve_shared(hello, BatchReader(reader), writer)
                 else:
                     self._serve_producer(hello, context, BatchReader(reader), writer)
 
@@ -92,6 +95,24 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             _send_error_reply(writer, pb.ProducerReply(error=error_to_pb(error)))
             raise
         stream.serve()
+
+    def _serve_shared(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
+        try:
+            check_protocol(hello.protocol)
+            self._registry.check_incarnation(hello.incarnation)
+        except SmqError as error:
+            _send_error_reply(writer, pb.SharedReply(error=error_to_pb(error)))
+            raise
+        SharedStream(
+            self._registry,
+            hello,
+            reader,
+            writer,
+            max_batch=self._max_batch,
+            accepting_batches=self._accepting_batches,
+            broker_metrics=self._metrics,
+            threads=self._threads,
+        ).serve()
 
     def _serve_primary(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
         try:

@@ -1,9 +1,10 @@
 """The engine of a producer: routes sub-batches to send queues, takes acks, and moves on when segments are replaced.
 
-One lock guards everything; callbacks run after it is released. Each segment has a sender thread and a thread that reads
-the replies of its stream. A monitor thread looks for timeouts and unresponsive streams (``producer_monitor``), and
-another thread fetches seal outcomes while any are missing (``outcome_fetcher``). A partition moves on to a successor
-only when its present send queue is resolved. What waits in that queue is sent first, which keeps the order of each key.
+One lock guards everything; callbacks run after it is released. Each segment has a sender (``streams.segment_sender``),
+whose batches go on a stream that all producers of the client share, or on one of its own. The client's timers look for
+timeouts (``producer_monitor``), and its background worker fetches seal outcomes while any are missing
+(``outcome_fetcher``). A partition moves on to a successor only when its present send queue is resolved. What waits in
+that queue is sent first, which keeps the order of each key.
 
 Sub-batches get the schema version of their segment (``sub_batch_versions``) when they enter its queue. If one cannot,
 the engine halts: nothing more is sent, and only what is in flight already may still be acked.
@@ -24,9 +25,10 @@ from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
 from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment
 from smq.producing.producer_monitor import ProducerMonitor
-from smq.producing.seal_outcomes import SealOutcomeClient
-from smq.producing.segment_sender import SegmentSender
-from smq.producing.segment_stream import SegmentStream
+from smq.producing.runtime.producer_runtime import ProducerRuntime
+from smq.producing.streams.segment_sender import ProducerStream, SegmentSender, StreamRunner
+from smq.producing.streams.segment_stream import SegmentStream
+from smq.producing.streams.stream_thread import StreamThread
 from smq.producing.sub_batch_versions import reshaped
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq.transport.schema_versions import SchemaVersions
@@ -47,7 +49,6 @@ from smq_proto.wire import error_from_pb, outcome_from_pb, segment_from_pb
 
 log = logging.getLogger(__name__)
 
-REPORT_UNREACHABLE_INTERVAL_SECONDS = 0.5
 OPEN_AHEAD_SECONDS = 10.0
 """How long after a segment's last ack the streams to its successors are opened ahead. Later they open when needed."""
 
@@ -73,8 +74,10 @@ class ProducerEngine:
         timeout: float,
         max_in_flight: int,
         on_resolved: Callable[[], None],
+        runtime: ProducerRuntime,
     ) -> None:
         self.view = view
+        self._runtime = runtime
         self.producer_id = producer_id
         self._uid = view.snapshot.topic.uid
         self._epoch = epoch
@@ -91,13 +94,13 @@ class ProducerEngine:
         self._senders: dict[str, SegmentSender] = {}
         self._outcomes: dict[str, SealOutcome] = {}
         self._budget = InFlightBudget(view.name, max_in_flight, self.lock)
-        self._reported_unreachable_at: dict[str, float] = {}
         self._routing_lock = threading.Lock()
         self._closing = threading.Event()
         self._on_resolved = on_resolved
         self._outcome_fetcher = OutcomeFetcher(
-            view.name,
-            lambda: SealOutcomeClient(self._snapshot.topic.name, self._uid, producer_id, view.dialer),
+            self._snapshot.topic,
+            producer_id,
+            runtime.outcomes,
             self.lock,
             self._closing,
             self._senders,
@@ -108,7 +111,7 @@ class ProducerEngine:
         self.send_queues.update_layout(self._snapshot.layout.segments)
         view.add_listener(self._on_layout_changed)
         self._monitor = ProducerMonitor(
-            view.name,
+            runtime.timers,
             self.lock,
             self._closing,
             self.send_queues.send_queues,
@@ -191,7 +194,7 @@ class ProducerEngine:
                         send_queue.queue.extend(kept)
                         callbacks += self._fail(failed, error)
             for sender in self._senders.values():
-                sender.wake.notify_all()
+                sender.notify()
         run_callbacks(callbacks)
         self._on_resolved()
 
@@ -202,12 +205,10 @@ class ProducerEngine:
             self.stopping = True
             senders = list(self._senders.values())
             for sender in senders:
-                sender.wake.notify_all()
+                sender.notify()
         self._closing.set()
         for sender in senders:
             sender.join(5)
-        self._monitor.join(5)
-        self._outcome_fetcher.join(5)
         self.fail(InvalidRequest("the producer is closed"))
 
     def fail(self, error: SmqError) -> None:
@@ -225,11 +226,28 @@ class ProducerEngine:
                 send_queue.to_resend = 0
                 send_queue.state = SendQueueState.DONE
             for sender in self._senders.values():
-                sender.wake.notify_all()
+                sender.notify()
             self._budget.close()
         run_callbacks(callbacks)
 
     # ---- from the segment senders
+
+    def run_stream(self, sender: SegmentSender) -> StreamRunner:
+        """Opens a stream for this sender, a shared one unless it needs its own. The caller holds the lock."""
+        segment = sender.send_queue.segment
+        shared = self._runtime.shared_streams
+        if sender.own_stream or shared is None:
+            return StreamThread(self, sender, self.open_stream(segment))
+        hello = pb.ProducerHello(producer=self.producer_id, epoch=self._epoch, instance=self._instance)
+        schema = self._versions.message_schema(segment.schema_version)
+        return shared.open_session(segment, self._uid, schema, hello, self, sender)
+
+    def shares_stream_to(self, primary: Replica) -> bool:
+        shared = self._runtime.shared_streams
+        return shared is not None and shared.shares_stream_to(primary)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self._runtime.timers.call_later(seconds, call)
 
     def open_stream(self, segment: Segment) -> SegmentStream:
         """Returns a new stream to the segment's primary, not yet opened."""
@@ -251,7 +269,7 @@ class ProducerEngine:
 
     # ---- from the streams
 
-    def on_reply(self, stream: SegmentStream, reply: pb.ProducerReply) -> None:
+    def on_reply(self, stream: ProducerStream, reply: pb.ProducerReply) -> None:
         kind = reply.WhichOneof("reply")
         callbacks: Callbacks = []
         fatal: SmqError | None = None
@@ -270,17 +288,17 @@ class ProducerEngine:
                     callbacks = self._fail_unknown(unknown)
                     stream.takes_references = reply.opened.references
                     sender.opened()
-                    sender.wake.notify_all()
+                    sender.notify()
                 elif kind == "acks":
                     offsets = [None if o == OFFSET_UNKNOWN else o for o in reply.acks.first_offsets]
                     sender.acked(time.monotonic())
                     delivered = send_queue.acked(reply.acks.first_sequence, offsets)
                     callbacks = self._resolve_delivered(delivered)
-                    sender.wake.notify_all()
+                    sender.notify()
                 elif kind == "rejected":
                     rejected = send_queue.rejected(reply.rejected.sequence)
                     callbacks = self._fail([rejected] if rejected else [], error_from_pb(reply.rejected.error))
-                    sender.wake.notify_all()
+                    sender.notify()
                 elif kind == "sealed":
                     successors = tuple(segment_from_pb(s) for s in reply.sealed.successors)
                     callbacks = self._on_sealed(outcome_from_pb(reply.sealed), successors)
@@ -295,31 +313,24 @@ class ProducerEngine:
         if fatal is not None:
             self._fail_and_abort(stream, fatal)
 
-    def on_end(self, stream: SegmentStream) -> None:
+    def on_end(self, stream: ProducerStream) -> None:
         callbacks: Callbacks = []
         with self.lock:
             sender = self._senders.get(stream.segment.name)
             if sender is not None and sender.stream is stream:
                 sender.stream = None
                 sender.send_queue.stream_closed()
-                sender.wake.notify_all()
+                sender.notify()
                 if sender.replaced_at is not None:
                     callbacks = self._advance()
         run_callbacks(callbacks)
 
     def report_unreachable(self, replica: Replica, failure: SmqError | None) -> None:
         """Reports the replica to the leader, in the background and not too often."""
-        now = time.monotonic()
-        with self.lock:
-            if now - self._reported_unreachable_at.get(replica.incarnation, 0.0) < REPORT_UNREACHABLE_INTERVAL_SECONDS:
-                return
-            self._reported_unreachable_at[replica.incarnation] = now
         what = failure.message if failure is not None else "the stream broke"
-        threading.Thread(
-            target=self.view.report_unreachable_broker, args=(replica.incarnation, what), daemon=True
-        ).start()
+        self._runtime.unreachable.report(self.view, replica.incarnation, what)
 
-    def _fail_and_abort(self, stream: SegmentStream, error: SmqError) -> None:
+    def _fail_and_abort(self, stream: ProducerStream, error: SmqError) -> None:
         """Ends the producer after a reply that allows no retry: it is fenced, or the acks do not fit what was sent."""
         self.fail(error)
         stream.abort()
@@ -381,7 +392,7 @@ class ProducerEngine:
         for name, sender in list(self._senders.items()):
             if name not in used and sender.send_queue.idle:
                 sender.send_queue.state = SendQueueState.DONE
-                sender.wake.notify_all()
+                sender.notify()
                 del self._senders[name]
                 self._outcomes.pop(name, None)
 
@@ -389,9 +400,15 @@ class ProducerEngine:
         """Opens streams to the successors of segments that are being written to."""
         since = time.monotonic() - OPEN_AHEAD_SECONDS
         written = {n for n, sender in self._senders.items() if sender.acked_at > since or not sender.send_queue.idle}
+        own = {n for n, sender in self._senders.items() if sender.own_stream}
         for segment in self._targets.segments:
             if segment.name not in self._senders and not written.isdisjoint(segment.predecessors):
-                self._senders[segment.name] = SegmentSender(self, self.send_queues.send_queue(segment), open_ahead=True)
+                self._senders[segment.name] = SegmentSender(
+                    self,
+                    self.send_queues.send_queue(segment),
+                    open_ahead=True,
+                    own_stream=not own.isdisjoint(segment.predecessors),
+                )
 
     def _advance(self) -> Callbacks:
         """Moves on from every segment that is being replaced and whose outcome is known or not needed."""
@@ -464,10 +481,10 @@ class ProducerEngine:
                 callbacks += self._enqueue(target, part)
         sender = self._senders.pop(segment.name, None)
         if sender is not None:
-            sender.wake.notify_all()
+            sender.notify()
         self._outcomes.pop(segment.name, None)
         for other in self._senders.values():
-            other.wake.notify_all()  # a predecessor is done, so some may send now
+            other.notify()  # a predecessor is done, so some may send now
         log.info(
             "%s is replaced by %s; %d batches are sent there",
             segment.name,
@@ -491,11 +508,12 @@ class ProducerEngine:
             return self._halt(error) + sub_batch.delivery_state.failed(sub_batch.rows, error)
         send_queue = self.send_queues.send_queue(segment)
         send_queue.queue.append(sub_batch)
+        self._monitor.start()
         sender = self._senders.get(segment.name)
         if sender is None:
             self._senders[segment.name] = SegmentSender(self, send_queue)
         else:
-            sender.wake.notify()
+            sender.notify()
             if sender.replaced_at is not None:
                 self._outcome_fetcher.start()  # the stream may never deliver the outcome
         return []

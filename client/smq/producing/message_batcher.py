@@ -1,7 +1,7 @@
 """Collects single messages in batches, and hands batches, tables and uploads to the engine in the order of the calls.
 
 A batch is sent after ``linger`` seconds or when it is full. A small one waits a little longer while others have no
-outcome yet. One thread, the sender thread, submits what is due.
+outcome yet. The client's timers submit what is due.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
 from smq.producing.message_group import MessageGroup, MessageSpan
 from smq.producing.partitioning import SubBatch
+from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq_core.errors import InvalidRequest
 
 MAX_UNACKED_BATCHES = 4
@@ -46,12 +47,12 @@ class MessageBatcher:
 
     def __init__(
         self,
-        topic: str,
         keyless: KeylessPartitioner,
         linger: float,
         batch_bytes: int,
         timeout: float,
         make_engine: Callable[[Callable[[], None]], ProducerEngine],
+        timers: Timers,
     ) -> None:
         self._keyless = keyless
         self._linger = linger
@@ -61,7 +62,9 @@ class MessageBatcher:
         # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
         self._handover_lock = threading.Lock()
         self._lock = threading.Lock()
-        self._due = threading.Condition(self._lock)
+        self._timers = timers
+        self._submits_at = float("inf")
+        """When the timers will submit what is due, in monotonic seconds."""
         self._current: BatchBuilder | None = None
         self._ready: deque[BatchBuilder] = deque()
         self._delivery_states: deque[DeliveryState] = deque()
@@ -69,8 +72,6 @@ class MessageBatcher:
         self._waiting_for_outcome = False
         self.closed = False
         self.engine = make_engine(self._on_resolved)
-        self._thread = threading.Thread(target=self._run, name=f"smq-batch-sender-{topic}", daemon=True)
-        self._thread.start()
 
     # ---- from the producer
 
@@ -137,7 +138,7 @@ class MessageBatcher:
             self._drop_resolved()
             self._delivery_states.append(batch.delivery_state)
             self._ready.append(batch)
-            self._due.notify()
+            self._plan()
             return True
 
     def submit(self, state: DeliveryState, make: Callable[[], tuple[SubBatch, RowPartitions]]) -> None:
@@ -177,13 +178,7 @@ class MessageBatcher:
             if self.closed:
                 return False
             self.closed = True
-            self._due.notify()
             return True
-
-    def join(self, timeout: float) -> None:
-        """Waits for the sender thread, which ends when this is closed and all is submitted; ``timeout`` in seconds."""
-        if self._thread is not threading.current_thread():  # else a delivery callback closes the producer
-            self._thread.join(timeout)
 
     @property
     def full(self) -> bool:
@@ -209,7 +204,7 @@ class MessageBatcher:
         delivery_state = DeliveryState(OPEN_ROW_COUNT, self.engine.lock)
         current = self._current = BatchBuilder(encoder, delivery_state, time.monotonic())
         self._delivery_states.append(current.delivery_state)
-        self._due.notify()
+        self._plan()
         return current
 
     def _close_current(self) -> None:
@@ -219,11 +214,11 @@ class MessageBatcher:
             current.delivery_state.set_row_count(len(current.values))
             self.engine.reserve_now(current.nbytes)
             self._ready.append(current)
-            self._due.notify()
+            self._plan()
 
     def _current_due(self) -> bool:
         current = self._current
-        return current is not None and (self.closed or self._remaining_wait(current) <= 0)
+        return current is not None and (self.closed or self._remaining_wait(current) <= SLACK_SECONDS)
 
     def _remaining_wait(self, current: BatchBuilder) -> float:
         """How many more seconds this batch should wait."""
@@ -243,23 +238,27 @@ class MessageBatcher:
             delivery_state = self._delivery_states.popleft()
             self._error = self._error or delivery_state.first_error()
 
-    # ---- the sender thread
+    # ---- from the timers
 
-    def _run(self) -> None:
-        """Submits batches when they are full or have waited long enough."""
-        while True:
-            with self._lock:
-                while not self._ready and not self.closed:
-                    left = None
-                    if self._current is not None:
-                        left = self._remaining_wait(self._current)
-                        if left <= 0:
-                            break
-                    self._due.wait(left)
-                if self.closed and not self._ready and self._current is None:
-                    return
-            with self._handover_lock:
-                self._submit_ready(include_current=False)
+    def _plan(self) -> None:
+        """Lets the timers submit what is due when it is. The caller holds the lock."""
+        if self._ready:
+            at = 0.0
+        elif self._current is not None:
+            at = time.monotonic() + self._remaining_wait(self._current)
+        else:
+            return
+        if at < self._submits_at:
+            self._submits_at = at
+            self._timers.call_at(at, self._submit_due)
+
+    def _submit_due(self) -> None:
+        with self._lock:
+            self._submits_at = float("inf")
+        with self._handover_lock:
+            self._submit_ready(include_current=False)
+        with self._lock:
+            self._plan()
 
     def _submit_ready(self, include_current: bool) -> None:
         """Submits the batches that are ready to the engine. The caller holds ``_handover_lock``."""
@@ -288,4 +287,4 @@ class MessageBatcher:
     def _on_resolved(self) -> None:
         if self._waiting_for_outcome:
             with self._lock:
-                self._due.notify()
+                self._plan()

@@ -1,4 +1,4 @@
-"""The monitor thread of a producer: it fails batches that are too old, and aborts streams that are unresponsive."""
+"""The monitor of a producer: it fails batches that are too old, and aborts streams that are unresponsive."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from collections.abc import Callable, Mapping
 from smq.producing.delivery_state import Callbacks, delivery_timeout, run_callbacks
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.partitioning import SubBatch
-from smq.producing.segment_sender import SegmentSender
+from smq.producing.runtime.timers import Timers
+from smq.producing.streams.segment_sender import SegmentSender
 from smq_core.errors import DeliveryTimeout, SmqError
 from smq_core.producing.send_queue import SendQueue
 
 log = logging.getLogger(__name__)
 
-MONITOR_INTERVAL_SECONDS = 0.1
+CHECK_INTERVAL_SECONDS = 0.1
+"""While the producer has streams of its own."""
+
+MAX_CHECK_INTERVAL_SECONDS = 0.5
+"""Otherwise only timeouts are looked for, and whether the topic was deleted."""
 
 
 class ProducerMonitor:
-    """Starts with the producer and ends when ``closing`` is set.
+    """Checks from ``start`` on as long as there is something to check, and until ``closing`` is set.
 
     ``lock`` guards the send queues, the senders and the budget. A batch times out after ``timeout`` seconds. The
     monitor calls ``on_check`` without the lock after each look at the queues.
@@ -28,7 +33,7 @@ class ProducerMonitor:
 
     def __init__(
         self,
-        name: str,
+        timers: Timers,
         lock: threading.Lock,
         closing: threading.Event,
         send_queues: Mapping[str, SendQueue],
@@ -37,6 +42,7 @@ class ProducerMonitor:
         timeout: float,
         on_check: Callable[[], None],
     ) -> None:
+        self._timers = timers
         self._lock = lock
         self._closing = closing
         self._send_queues = send_queues
@@ -44,26 +50,33 @@ class ProducerMonitor:
         self._budget = budget
         self._timeout = timeout
         self._on_check = on_check
-        self._thread = threading.Thread(target=self._run, name=f"smq-producer-monitor-{name}", daemon=True)
-        self._thread.start()
+        self._planned = False
 
-    def join(self, timeout: float) -> None:
-        """Waits until the thread has ended, unless this is the thread: then a delivery callback closes the producer."""
-        if self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+    def start(self) -> None:
+        """There is something to check, or will be soon. The caller holds the lock."""
+        if not self._planned:
+            self._planned = True
+            own_streams = any(sender.own_stream for sender in self._senders.values())
+            interval = CHECK_INTERVAL_SECONDS if own_streams else MAX_CHECK_INTERVAL_SECONDS
+            self._timers.call_later(min(interval, self._timeout / 4), self._check)
 
-    def _run(self) -> None:
-        while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
-            now = time.monotonic()
-            with self._lock:
-                streams = [r.stream for r in self._senders.values() if r.stream is not None]
-                unresponsive = [stream for stream in streams if stream.is_unresponsive(now)]
-                callbacks = self.expire(now)
-            self._on_check()
-            for stream in unresponsive:
-                log.info("%s is unresponsive; its stream is aborted", stream.segment.name)
-                stream.abort()
-            run_callbacks(callbacks)
+    def _check(self) -> None:
+        if self._closing.is_set():
+            return
+        now = time.monotonic()
+        with self._lock:
+            self._planned = False
+            streams = [r.stream for r in self._senders.values() if r.stream is not None]
+            unresponsive = [stream for stream in streams if stream.is_unresponsive(now)]
+            callbacks = self.expire(now)
+            own_streams = any(sender.own_stream and sender.stream is not None for sender in self._senders.values())
+            if own_streams or not all(send_queue.idle for send_queue in self._send_queues.values()):
+                self.start()
+        self._on_check()
+        for stream in unresponsive:
+            log.info("%s is unresponsive; its stream is aborted", stream.segment.name)
+            stream.abort()
+        run_callbacks(callbacks)
 
     def expire(self, now: float) -> Callbacks:
         """Fails sub-batches that are too old. Unsent ones are dropped; others stay until their outcome is known.
@@ -97,7 +110,7 @@ class ProducerMonitor:
                 dropped = True
         if dropped:
             for sender in self._senders.values():
-                sender.wake.notify_all()  # what was dropped may have held back what is behind it
+                sender.notify()  # what was dropped may have held back what is behind it
         return callbacks
 
     def _time_out(self, sub_batch: SubBatch, cause: SmqError | None) -> Callbacks:

@@ -12,7 +12,7 @@ import pyarrow.flight as fl
 
 from smq.transport.dialer import Dialer
 from smq_core.errors import SmqError, Unreachable
-from smq_core.model.entities import SealOutcome, Segment
+from smq_core.model.entities import SealOutcome, Segment, Topic
 from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import outcome_from_pb, segment_from_pb
@@ -26,17 +26,19 @@ COOLDOWN_SECONDS = 1.0
 class SealOutcomeClient:
     """For one thread. After a broker did not answer in time, it gets no requests for a while."""
 
-    def __init__(self, topic: str, uid: str, producer: str, dialer: Dialer) -> None:
-        self._topic = topic
-        self._uid = uid
-        self._producer = producer
+    def __init__(self, dialer: Dialer) -> None:
         self._dialer = dialer
         self._clients: dict[str, fl.FlightClient] = {}
         self._cooldown_until: dict[str, float] = {}
 
-    def fetch(self, segment: str, addresses: Iterable[str]) -> tuple[SealOutcome, tuple[Segment, ...]] | None:
-        """The outcome from the first broker that has it, with the successors in its view; None if none has it yet."""
-        request = pb.OutcomeRequest(topic=self._topic, uid=self._uid, segment=segment, producer=self._producer)
+    def fetch(
+        self, topic: Topic, segment: str, producer: str, addresses: Iterable[str]
+    ) -> tuple[SealOutcome, tuple[Segment, ...]] | None:
+        """The outcome from the first broker that has it, with the successors in its view; None if none has it yet.
+
+        It has the state of this producer only.
+        """
+        request = pb.OutcomeRequest(topic=topic.name, uid=topic.uid, segment=segment, producer=producer)
         for address in addresses:
             if time.monotonic() < self._cooldown_until.get(address, 0.0):
                 continue

@@ -189,20 +189,26 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., details: _Optional[str] = ...) -> None: ...
 
 class PutOpen(_message.Message):
-    __slots__ = ("protocol", "segment", "incarnation", "producer", "replica", "uid")
+    __slots__ = ("protocol", "segment", "incarnation", "producer", "replica", "shared", "uid")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     segment: str
     incarnation: str
     producer: ProducerHello
     replica: ReplicaHello
+    shared: SharedHello
     uid: str
-    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
+    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ..., replica: _Optional[_Union[ReplicaHello, _Mapping]] = ..., shared: _Optional[_Union[SharedHello, _Mapping]] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class SharedHello(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class ProducerHello(_message.Message):
     __slots__ = ("producer", "epoch", "instance")
@@ -303,6 +309,49 @@ class ProducerReply(_message.Message):
     heartbeat: ProducerReply.Heartbeat
     rejected: ProducerReply.Rejected
     def __init__(self, opened: _Optional[_Union[ProducerReply.Opened, _Mapping]] = ..., acks: _Optional[_Union[ProducerReply.Acks, _Mapping]] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., heartbeat: _Optional[_Union[ProducerReply.Heartbeat, _Mapping]] = ..., rejected: _Optional[_Union[ProducerReply.Rejected, _Mapping]] = ...) -> None: ...
+
+class SharedBatch(_message.Message):
+    __slots__ = ("opens", "sub_batches", "closes")
+    class Open(_message.Message):
+        __slots__ = ("session", "segment", "producer")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        SEGMENT_FIELD_NUMBER: _ClassVar[int]
+        PRODUCER_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        segment: str
+        producer: ProducerHello
+        def __init__(self, session: _Optional[int] = ..., segment: _Optional[str] = ..., producer: _Optional[_Union[ProducerHello, _Mapping]] = ...) -> None: ...
+    class SubBatch(_message.Message):
+        __slots__ = ("session", "sequence", "rows")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        ROWS_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        sequence: int
+        rows: int
+        def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., rows: _Optional[int] = ...) -> None: ...
+    OPENS_FIELD_NUMBER: _ClassVar[int]
+    SUB_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    CLOSES_FIELD_NUMBER: _ClassVar[int]
+    opens: _containers.RepeatedCompositeFieldContainer[SharedBatch.Open]
+    sub_batches: _containers.RepeatedCompositeFieldContainer[SharedBatch.SubBatch]
+    closes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, opens: _Optional[_Iterable[_Union[SharedBatch.Open, _Mapping]]] = ..., sub_batches: _Optional[_Iterable[_Union[SharedBatch.SubBatch, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SharedReply(_message.Message):
+    __slots__ = ("sessions", "error")
+    class Session(_message.Message):
+        __slots__ = ("session", "reply")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        REPLY_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        reply: ProducerReply
+        def __init__(self, session: _Optional[int] = ..., reply: _Optional[_Union[ProducerReply, _Mapping]] = ...) -> None: ...
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    sessions: _containers.RepeatedCompositeFieldContainer[SharedReply.Session]
+    error: Error
+    def __init__(self, sessions: _Optional[_Iterable[_Union[SharedReply.Session, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
 
 class ReplicationBatch(_message.Message):
     __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit")

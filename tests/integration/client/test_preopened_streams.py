@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from smq.producer import Producer
+from smq.producing.runtime.producer_runtime import ProducerRuntime
 from smq.transport.dialer import DIRECT
 from smq.transport.topic_view import TopicSnapshot, TopicView
 from smq_core.model import layout_transitions as layouts
@@ -61,6 +62,7 @@ class StoredSegmentWithProducer:
         self.view = ScriptedTopicView(self.topic, layout)
         (self.old,) = layout.segments
         broker.open(self.topic, self.old)
+        self.runtime = ProducerRuntime(share_streams=False)
         self.producer = Producer(
             cast(TopicView, self.view),
             linger=0.0,
@@ -69,6 +71,7 @@ class StoredSegmentWithProducer:
             timeout=HANG_GUARD,
             producer_id=None,
             epoch=None,
+            runtime=self.runtime,
         )
         self.sent: list[bytes] = []
 
@@ -109,6 +112,7 @@ def stored_segment(
     made = StoredSegmentWithProducer(broker)
     yield made
     made.producer.close()
+    made.runtime.close()
     brokers.stop()
 
 

@@ -12,6 +12,7 @@ import smq.producer
 from smq.producer import Producer
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.partitioning import SubBatch
+from smq.producing.runtime.producer_runtime import ProducerRuntime
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.errors import Overloaded
 from smq_core.model.entities import Layout, Topic, TopicSpec
@@ -32,6 +33,7 @@ class AckingEngine:
         timeout: float,
         max_in_flight: int,
         on_resolved: Callable[[], None],
+        runtime: ProducerRuntime,
     ) -> None:
         self._on_resolved = on_resolved
         self.lock = threading.Lock()
@@ -82,12 +84,14 @@ def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pro
     )
     options = {"batch_bytes": 1 << 20, "max_in_flight": 1 << 20, "timeout": 5.0, "producer_id": None, "epoch": None}
     opened: list[Producer] = []
+    runtime = ProducerRuntime(share_streams=False)
 
     def open_one(linger: float, **more: object) -> Producer:
-        opened.append(Producer(view, linger=linger, **(options | more)))  # type: ignore[arg-type]
+        opened.append(Producer(view, linger=linger, runtime=runtime, **(options | more)))  # type: ignore[arg-type]
         return opened[-1]
 
     yield open_one
     for made in opened:
         engine(made).close()
         made.close()
+    runtime.close()

@@ -12,6 +12,7 @@ import pytest
 
 from smq.producer import Producer
 from smq.producing import engine
+from smq.producing.runtime.producer_runtime import ProducerRuntime
 from smq_core.model.entities import Segment
 from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
@@ -106,6 +107,7 @@ def driven_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextmanager
 def producer_of(view: Any, timeout: float = HANG_GUARD, max_inline_bytes: int | None = None) -> Iterator[Producer]:
     """A producer with this view of its topic, which sends each message at once."""
+    runtime = ProducerRuntime(share_streams=False)
     made = Producer(
         view,
         linger=0,
@@ -115,8 +117,10 @@ def producer_of(view: Any, timeout: float = HANG_GUARD, max_inline_bytes: int | 
         producer_id=None,
         epoch=None,
         max_inline_bytes=max_inline_bytes,
+        runtime=runtime,
     )
     yield made
     made._large_values.close()
     made._engine.close()
+    runtime.close()
     assert not DrivenStream.misfits

@@ -14,6 +14,7 @@ from smq.producing import producer_monitor
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.engine import ProducerEngine
 from smq.producing.partitioning import SubBatch
+from smq.producing.runtime.producer_runtime import ProducerRuntime
 from smq_core.errors import DeliveryTimeout, InvalidRequest, Overloaded
 from smq_core.producing.send_queue import SendQueue
 from smq_proto.v1 import data_pb2 as pb
@@ -29,14 +30,16 @@ MIB = 1 << 20
 class FakeSender:
     """A segment's sender whose stream the test plays."""
 
-    def __init__(self, producer: Any, send_queue: SendQueue, *, open_ahead: bool = False) -> None:
+    def __init__(self, producer: Any, send_queue: SendQueue, **_: bool) -> None:
         self.send_queue = send_queue
-        self.wake = threading.Condition(producer.lock)
+        self.own_stream = True
         self.stream: Any = self
         self.segment = send_queue.segment
         self.failure = self.last_failure = None
         self.replaced_at: float | None = None
         self.acked_at = 0.0
+
+    def notify(self) -> None: ...
 
     def opened(self) -> None: ...
 
@@ -56,7 +59,8 @@ class Bench:
     def __init__(self) -> None:
         self.view = TopicInMemory()
         view: Any = self.view
-        self.engine = ProducerEngine(view, "p", 0, "i", TIMEOUT, 16 * MIB, lambda: None)
+        self.runtime = ProducerRuntime(share_streams=False)
+        self.engine = ProducerEngine(view, "p", 0, "i", TIMEOUT, 16 * MIB, lambda: None, self.runtime)
 
     def submit(self, nbytes: int) -> DeliveryState:
         """One batch of that cost, as ``write`` submits it."""
@@ -91,10 +95,11 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.setattr(engine_module, "SegmentSender", FakeSender)
-    monkeypatch.setattr(producer_monitor, "MONITOR_INTERVAL_SECONDS", 3600.0)  # the test expires what is due
+    monkeypatch.setattr(producer_monitor, "CHECK_INTERVAL_SECONDS", 3600.0)  # the test expires what is due
     made = Bench()
     yield made
     made.engine.close()
+    made.runtime.close()
 
 
 def test_a_queue_that_expires_gives_its_budget_back(bench: Bench) -> None:

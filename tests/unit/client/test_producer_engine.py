@@ -1,4 +1,4 @@
-"""What a producer does with a primary's answers, over streams that the test drives. The sender threads are real."""
+"""What a producer does with a primary's answers, over streams that the test drives. Threads and timers are real."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import smq
 from smq.producer import Producer
 from smq.producing.outcome_fetcher import OutcomeFetcher
+from smq.producing.runtime.outcome_worker import OutcomeWorker
 from smq_core.model.entities import (
     Durability,
     Layout,
@@ -110,7 +111,7 @@ def test_a_stream_that_is_opened_again_has_the_same_identity(producer: Producer)
 
 @pytest.mark.parametrize("producer", [0.05], indirect=True)
 def test_a_delivery_callback_may_close_the_producer(producer: Producer) -> None:
-    """Here in the monitor's thread, which fails the batch."""
+    """Here in the thread of the timers, which fail the batch."""
     closed: list[BaseException | None] = []
     done = threading.Event()
 
@@ -127,7 +128,6 @@ def test_a_delivery_callback_may_close_the_producer(producer: Producer) -> None:
     assert done.wait(HANG_GUARD)
     assert not isinstance(closed[0], RuntimeError), closed
     assert producer._engine.failure is not None, "what was in flight has failed, and nothing can be sent any more"
-    eventually(lambda: not producer._engine._monitor._thread.is_alive())
 
 
 class OutcomeClientInMemory:
@@ -136,7 +136,9 @@ class OutcomeClientInMemory:
     def __init__(self) -> None:
         self.closed = threading.Event()
 
-    def fetch(self, segment: str, addresses: object) -> tuple[SealOutcome, tuple[Segment, ...]]:
+    def fetch(
+        self, topic: Topic, segment: str, producer: str, addresses: object
+    ) -> tuple[SealOutcome, tuple[Segment, ...]]:
         assert not self.closed.is_set()
         return SealOutcome(segment, 1), ()
 
@@ -159,7 +161,9 @@ def test_connections_for_outcomes_are_closed_when_no_outcome_is_missing() -> Non
             found.append(outcome.segment)
             moving.clear()
 
-    fetcher = OutcomeFetcher("t", make_client, lock, closing, moving, lambda: False, lambda _: ["a:1"], on_outcome)
+    worker = OutcomeWorker(make_client)
+    topic = Topic("default/t", "uid", TopicSpec(partitions=8))
+    fetcher = OutcomeFetcher(topic, "p", worker, lock, closing, moving, lambda: False, lambda _: ["a:1"], on_outcome)
     for number in (1, 2):
         with lock:
             moving["t-0-8-0"] = SimpleNamespace(

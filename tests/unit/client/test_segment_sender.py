@@ -1,13 +1,15 @@
-"""What a sender does when its stream cannot be opened or ends. Its thread is real, the streams are not."""
+"""What a sender does when its stream cannot be opened or ends. Threads and timers are real, the streams are not."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from smq.producing.segment_sender import SegmentSender
+from smq.producing.runtime.timers import Timers
+from smq.producing.streams.segment_sender import SegmentSender
+from smq.producing.streams.stream_thread import StreamThread
 from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, ProducerFenced, SmqError, Unreachable
 from smq_core.model.entities import Durability, Phase, Replica, Segment
 from smq_core.model.keyspace import KeyRange
@@ -44,11 +46,19 @@ class RefusingPrimary:
         self.unreachable: list[str] = []
         self.queue = SendQueue(SEGMENT)
         self.queue.queue.append(object())
-        self.sender = SegmentSender(self, self.queue)
+        self.timers = Timers()
+        with self.lock:
+            self.sender = SegmentSender(self, self.queue)
 
-    def open_stream(self, _: Segment) -> RefusedStream:
+    def run_stream(self, sender: SegmentSender) -> StreamThread:
         self.streams += 1
-        return RefusedStream(self.rejection)
+        return StreamThread(self, sender, RefusedStream(self.rejection))  # type: ignore[arg-type]
+
+    def shares_stream_to(self, primary: Replica) -> bool:
+        return False
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.timers.call_later(seconds, call)
 
     def may_send(self, _: SendQueue) -> bool:
         return True
@@ -64,8 +74,9 @@ class RefusingPrimary:
     def stop(self) -> None:
         with self.lock:
             self.stopping = True
-            self.sender.wake.notify_all()
+            self.sender.notify()
         self.sender.join(60)
+        self.timers.close()
 
 
 @pytest.fixture

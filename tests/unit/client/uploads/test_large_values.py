@@ -279,7 +279,7 @@ def test_what_waits_behind_a_message_that_times_out_is_sent(producer: Producer, 
 
     def waits() -> bool:
         with producer._engine.lock:
-            return len(sender.send_queue.queue) == 2 and bool(sender.wake._waiters)
+            return len(sender.send_queue.queue) == 2 and bool(sender._runner._wake._waiters)
 
     eventually(waits)
     large, after = sender.send_queue.queue

@@ -1,0 +1,1 @@
+"""What the producers of one client share: timers, background work, and streams to brokers."""

@@ -1,0 +1,1 @@
+"""Streams to brokers: one that many producers share, or one of a producer alone; and what decides when to send."""

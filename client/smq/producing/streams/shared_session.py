@@ -1,0 +1,96 @@
+"""One producer's session for one segment on a shared stream. To the producer it is a stream like any other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from smq.producing.partitioning import SubBatch
+from smq.producing.streams.segment_sender import NoBatch, ProducerStream, SegmentSender
+from smq_core.errors import SmqError
+from smq_core.model.entities import Segment
+from smq_core.producing.send_queue import SentSubBatch
+from smq_proto.v1 import data_pb2 as pb
+
+MAX_BATCHES_PER_MESSAGE = 16
+"""How many batches of one session go into a message, so that each session gets its turn."""
+
+
+class SessionOwner(Protocol):
+    """What a session needs from its producer."""
+
+    @property
+    def lock(self) -> threading.Lock: ...
+
+    def on_reply(self, stream: ProducerStream, reply: pb.ProducerReply) -> None: ...
+
+    def on_end(self, stream: ProducerStream) -> None: ...
+
+
+class SharedSession:
+    """``number`` is unique on the stream, ``hello`` opens the session. ``mark_ready`` is the stream's, and quick."""
+
+    takes_references = False
+
+    def __init__(
+        self,
+        number: int,
+        segment: Segment,
+        hello: pb.SharedBatch.Open,
+        owner: SessionOwner,
+        sender: SegmentSender,
+        mark_ready: Callable[[SharedSession], None],
+    ) -> None:
+        self.number = number
+        self.segment = segment
+        self.hello = hello
+        self.is_announced = False
+        """Whether the broker was sent ``hello``."""
+        self.is_ready = False
+        """Guarded by the stream's lock, as the stream is."""
+        self._owner = owner
+        self._sender = sender
+        self._mark_ready = mark_ready
+
+    @property
+    def stream(self) -> ProducerStream:
+        return self
+
+    def notify(self) -> None:
+        self._mark_ready(self)
+
+    def join(self, timeout: float) -> None: ...
+
+    def is_unresponsive(self, now: float) -> bool:
+        """The whole stream is, or none of its sessions."""
+        return False
+
+    def abort(self) -> None:
+        """Ends the session, because its producer has failed."""
+        self._mark_ready(self)
+
+    # ---- for the shared stream, without its lock
+
+    def take_batches(self, max_bytes: int) -> tuple[list[SentSubBatch], NoBatch | None]:
+        """The batches to send now, of at least ``max_bytes`` if there are so many; and why there are no more."""
+        batches: list[SentSubBatch] = []
+        with self._owner.lock:
+            while max_bytes > 0 and len(batches) < MAX_BATCHES_PER_MESSAGE:
+                sent = self._sender.next_batch(self)
+                if isinstance(sent, NoBatch):
+                    if sent is NoBatch.NEEDS_OWN_STREAM:
+                        self._sender.own_stream = True
+                    return batches, sent
+                assert isinstance(sent.sub_batch, SubBatch)
+                batches.append(sent)
+                max_bytes -= sent.sub_batch.cost
+        return batches, None
+
+    def deliver(self, reply: pb.ProducerReply) -> None:
+        self._owner.on_reply(self, reply)
+
+    def finish(self, failure: SmqError | None, *, as_planned: bool) -> None:
+        """The session has ended, by its last reply, or with the stream."""
+        self._owner.on_end(self)
+        self._sender.ended(self, failure, as_planned=as_planned)
