@@ -114,7 +114,7 @@ FAN_IN_FIGURES = (
 )
 
 
-def fan_in_case(name: str, producers: int, processes: int, rate: float, linger: float = 0.002) -> Case:
+def fan_in_case(name: str, producers: int, processes: int, rate: float, linger: float = 0.005) -> Case:
     return Case(
         name,
         f"{producers} producers in {processes} processes, {rate:,.0f} messages/s of 200 B in all, linger {linger} s",

@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--rate", type=float, default=1000.0)
     parser.add_argument("--keys", type=int, default=0, help="how many; 0: messages have none")
-    parser.add_argument("--linger", type=float, default=0.002)
+    parser.add_argument("--linger", type=float, default=0.005)
     parser.add_argument("--batch-bytes", type=int, default=1 << 20)
     parser.add_argument("--table-bytes", type=int, default=8 << 20)
     parser.add_argument("--window", type=int, default=32 << 20)

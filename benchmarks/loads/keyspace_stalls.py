@@ -247,7 +247,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1000.0)
     parser.add_argument("--keys", type=int, default=KEYSPACE_PARTS)
     parser.add_argument("--size", type=int, default=1000)
-    parser.add_argument("--linger", type=float, default=0.002)
+    parser.add_argument("--linger", type=float, default=0.005)
     parser.add_argument("--typed", action="store_true")
     parser.add_argument("--times")
     parser.add_argument("--written", nargs="*", default=[])

@@ -159,7 +159,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=1000.0, help="of all producers of this process together")
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--linger", type=float, default=0.002)
+    parser.add_argument("--linger", type=float, default=0.005)
     args = parser.parse_args()
     with smq.connect(args.leader) as client:
         row = WHATS[args.what](client, args)

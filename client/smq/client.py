@@ -120,7 +120,7 @@ class Client:
         self,
         topic: str,
         *,
-        linger: float = 0.002,
+        linger: float = 0.005,
         batch_bytes: int = 1 << 20,
         max_in_flight: int = 32 << 20,
         timeout: float = 120.0,
@@ -130,8 +130,8 @@ class Client:
     ) -> Producer:
         """Returns a producer for a topic, ``name`` or ``namespace/name``.
 
-        linger: seconds that a message may wait for others to share a batch; a small batch waits up to 20 ms in all
-            while other batches have no outcome yet.
+        linger: seconds that a message may wait for others to share a batch, on average half of it; a small batch waits
+            up to 20 ms in all while other batches have no outcome yet.
         batch_bytes: a batch is sent when it has this many bytes.
         max_in_flight: bytes that are sent and not yet durable; ``send`` and ``write`` block above this.
         timeout: seconds after which a message's Delivery fails with DeliveryTimeout and a blocked ``send`` raises

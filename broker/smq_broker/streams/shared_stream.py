@@ -164,19 +164,20 @@ class SharedStream:
             run = list(group)
             stop = first + sum(sub_batch.rows for _, sub_batch in run)
             if hosted is not None:
-                self._append_run(hosted, run, rows if stop - first == count else rows.slice(first, stop - first))
+                self._append_run(hosted, run, rows, first, stop)
             first = stop
 
-    def _append_run(self, hosted: HostedSegment, run: list[Item], rows: pa.RecordBatch) -> None:
-        """Appends the sub-batches of one segment, whose rows share a block."""
+    def _append_run(self, hosted: HostedSegment, run: list[Item], rows: pa.RecordBatch, first: int, stop: int) -> None:
+        """Appends the sub-batches of one segment, whose rows ``first .. stop - 1`` share a block."""
         sessions = [session for session, _ in run if session is not None]
+        is_part = stop - first < rows.num_rows
         try:
-            block = hosted.wire.accept(rows, sessions[0].same_schema)
+            block = hosted.wire.accept(rows.slice(first, stop - first) if is_part else rows, sessions[0].same_schema)
         except SmqError as error:
             for session in sessions:
                 session.fail(error)
             return
-        if block.get_total_buffer_size() > block.nbytes + COPY_BELOW_BYTES:
+        if is_part and block.get_total_buffer_size() >= COPY_BELOW_BYTES:
             block = pa.concat_batches([block, hosted.wire.empty])  # or it would keep the rows of other segments
         received = _split(run, block)
         with hosted as machine:

@@ -13,6 +13,7 @@ from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.keys import KeylessPartitioner
+from smq.producing.encoding.small_arrays import array_of, binary_array, no_headers
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import partitions_of
@@ -54,10 +55,8 @@ class BatchBuilder:
         """Returns the wire batch and the partitions of its rows."""
         encoder = self.encoder
         rows = len(self.values)
-        times = pa.array(np.array(self.times, np.int64)).cast(TIMESTAMP)
-        headers = (
-            pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else pa.nulls(rows, HEADERS)
-        )
+        times = array_of(np.array(self.times, np.int64), TIMESTAMP)
+        headers = pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else no_headers(rows)
         if encoder.typed:
             body = encoder.body_schema
             values = zip(*self.values, strict=True)  # type: ignore[call-overload]
@@ -65,8 +64,8 @@ class BatchBuilder:
             part = pa.RecordBatch.from_arrays([times, *arrays, headers], names=["timestamp", *body.names, "headers"])
             return encoder.encode(part, encoder.topic.spec.key, 0, keyless)
         row_partitions = self._row_partitions(rows, encoder.topic.spec.partitions, keyless)
-        keys = pa.array(self.keys, pa.binary())
-        columns = [pa.array(row_partitions), times, keys, pa.array(self.values, pa.binary()), headers]
+        keys, bodies = binary_array(self.keys), binary_array(self.values)  # type: ignore[arg-type]
+        columns = [array_of(row_partitions, pa.int32()), times, keys, bodies, headers]
         return pa.RecordBatch.from_arrays(columns, schema=encoder.schema), row_partitions
 
     def _row_partitions(self, rows: int, partitions: int, keyless: KeylessPartitioner) -> npt.NDArray[np.int32]:

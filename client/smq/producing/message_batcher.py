@@ -1,7 +1,7 @@
 """Collects single messages in batches, and hands batches, tables and uploads to the engine in the order of the calls.
 
-A batch is sent after ``linger`` seconds or when it is full. A small one waits a little longer while others have no
-outcome yet. The client's timers submit what is due.
+A batch is sent within ``linger`` seconds, or when it is full: once in ``linger`` all producers of the client send what
+they have. A small one waits a little longer while others have no outcome yet. The client's timers submit what is due.
 """
 
 from __future__ import annotations
@@ -207,14 +207,15 @@ class MessageBatcher:
         self._plan()
         return current
 
-    def _close_current(self) -> None:
-        """Closes the current batch to further messages."""
+    def _close_current(self, plan: bool = True) -> None:
+        """Closes the current batch to further messages. ``plan``: lets the timers submit it."""
         current, self._current = self._current, None
         if current is not None:
             current.delivery_state.set_row_count(len(current.values))
             self.engine.reserve_now(current.nbytes)
             self._ready.append(current)
-            self._plan()
+            if plan:
+                self._plan()
 
     def _current_due(self) -> bool:
         current = self._current
@@ -222,9 +223,10 @@ class MessageBatcher:
 
     def _remaining_wait(self, current: BatchBuilder) -> float:
         """How many more seconds this batch should wait."""
-        age = time.monotonic() - current.created_at
-        if age < self._linger:
-            return self._linger - age
+        now = time.monotonic()
+        age = now - current.created_at
+        if self._linger and now < (tick := self._timers.next_tick(current.created_at, self._linger)):
+            return tick - now
         if age >= MAX_BATCH_DELAY_SECONDS or current.nbytes > SMALL_BATCH_BYTES:
             return 0.0
         self._waiting_for_outcome = True  # set before the check, so that no outcome is missed
@@ -265,7 +267,7 @@ class MessageBatcher:
         while True:
             with self._lock:
                 if not self._ready and (include_current or self._current_due()):
-                    self._close_current()
+                    self._close_current(plan=False)
                 if not self._ready:
                     return
                 one = self._ready.popleft()

@@ -98,6 +98,8 @@ def partition_by_segment(
         return _split_upload(sub_batch, sub_batch.batch, route)
     if row_partitions is None:
         row_partitions = sub_batch.batch.column(0).to_numpy()
+    if len(row_partitions) == 1:
+        return [(route.segment_of(int(row_partitions[0])), sub_batch)]
     targets = route.table[row_partitions]
     first = int(targets[0])
     if (targets == first).all():

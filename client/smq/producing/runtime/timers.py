@@ -5,9 +5,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
+import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 log = logging.getLogger(__name__)
 
@@ -19,11 +21,13 @@ class Timers:
     """Calls must be quick, because they run one after the other. The thread starts with the first one."""
 
     def __init__(self) -> None:
+        self._phase = random.random()
         self._wake = threading.Condition()
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._wakes_at = 0.0
+        self._after: dict[Callable[[], None], None] = {}
         self._closed = False
 
     def call_at(self, at: float, call: Callable[[], None]) -> None:
@@ -38,6 +42,21 @@ class Timers:
             elif at < self._wakes_at:
                 self._wakes_at = at
                 self._wake.notify()
+
+    def call_after(self, call: Callable[[], None]) -> bool:
+        """From a timer's call: calls ``call`` once after all calls that are due now. False in any other thread."""
+        if threading.current_thread() is not self._thread:
+            return False
+        self._after[call] = None
+        return True
+
+    def next_tick(self, now: float, interval: float) -> float:
+        """The first instant after ``now`` of those that come once in ``interval``, in monotonic seconds.
+
+        They are the same for all producers of a client, so that their batches go out together, and others for each
+        client, so that brokers do not get the batches of all clients at once.
+        """
+        return self._phase + (math.floor((now - self._phase) / interval) + 1) * interval
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
         self.call_at(time.monotonic() + seconds, call)
@@ -58,11 +77,18 @@ class Timers:
                 due = self._wait_for_calls()
             if not due:
                 return
-            for call in due:
-                try:
-                    call()
-                except Exception:
-                    log.exception("a timer's call failed")
+            self._call_all(due)
+            while self._after:
+                after, self._after = self._after, {}
+                self._call_all(after)
+
+    @staticmethod
+    def _call_all(calls: Iterable[Callable[[], None]]) -> None:
+        for call in calls:
+            try:
+                call()
+            except Exception:
+                log.exception("a timer's call failed")
 
     def _wait_for_calls(self) -> list[Callable[[], None]]:
         """The calls that are due, at least one; none once this is closed. The caller holds the lock."""

@@ -1,7 +1,9 @@
 """One Flight stream to a broker that all producers of a client share, for one topic and schema version.
 
-What is ready at one moment goes out as one message, so the cost of a message is shared, too. One thread opens the
-stream and writes, another one reads the replies. No lock of a producer is taken while this stream's lock is held.
+What is ready at one moment goes out as one message, so the cost of a message is shared, too. A small message is written
+by the thread that made it ready, if nothing is unacked: then the transport has room for it, and the write cannot block.
+Otherwise the stream's own thread writes. Another one reads the replies. No lock of a producer is taken while this
+stream's lock is held.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq.producing.partitioning import SubBatch
+from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq.producing.streams.segment_sender import NoBatch, SegmentSender
 from smq.producing.streams.shared_session import SessionOwner, SharedSession
 from smq.transport.dialer import Dialer
@@ -31,6 +34,13 @@ from smq_proto.wire import PROTOCOL, error_from_pb
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES = 256 << 10
+MAX_DIRECT_BYTES = 32 << 10
+"""A message up to this size is written at once. The transport takes 64 KiB that the broker has not read."""
+
+MAX_HOLD_SECONDS = 0.02
+"""How long a message waits at most for the acks of the one before. Meanwhile it takes in more batches. So the slower a
+broker is, the fewer and larger messages it gets. It waits no longer, because one segment alone may ack late."""
+
 UNRESPONSIVE_AFTER_SECONDS = 2.0
 """The stream is cut after so long without a reply; heartbeats count as replies."""
 
@@ -46,17 +56,27 @@ class SharedStream:
         uid: str,
         schema: pa.Schema,
         dialer: Dialer,
+        timers: Timers,
         on_ended: Callable[[SharedStream, bool], None],
     ) -> None:
         self.primary = primary
         self._uid = uid
         self._schema = schema
         self._dialer = dialer
+        self._timers = timers
         self._on_ended = on_ended
+        self._writing = threading.Lock()
+        """Held while a message is put together and written; always taken before any other lock."""
+        self._writer: fl.FlightStreamWriter | None = None
         self._wake = threading.Condition()
         self._numbers = itertools.count(1)
         self._sessions: dict[int, SharedSession] = {}
         self._ready: list[SharedSession] = []
+        self._unacked: dict[int, int] = {}
+        """Sessions that had batches in the last message, and the last sequence of each that is not acked."""
+        self._sent_at = 0.0
+        self._hold_ends = False
+        """Whether the timers will end the hold."""
         self._closing = False
         self._broken = False
         self._channel: FlightChannel | None = None
@@ -108,21 +128,71 @@ class SharedStream:
 
     def _mark_ready(self, session: SharedSession) -> None:
         with self._wake:
-            if not session.is_ready:
-                session.is_ready = True
-                self._ready.append(session)
-                if len(self._ready) == 1:
-                    self._wake.notify()
+            if session.is_ready:
+                return
+            session.is_ready = True
+            self._ready.append(session)
+            if self._unacked:
+                self._plan_end_of_hold()
+            elif len(self._ready) == 1 and not self._timers.call_after(self._send_now):
+                self._wake.notify()
+
+    def _plan_end_of_hold(self) -> None:
+        """The caller holds the lock."""
+        if not self._hold_ends:
+            self._hold_ends = True
+            self._timers.call_at(self._sent_at + MAX_HOLD_SECONDS, self._end_hold)
+
+    def _end_hold(self) -> None:
+        """What is ready has waited long enough for acks."""
+        with self._wake:
+            self._hold_ends = False
+            if not self._ready or not self._unacked:
+                return
+            if time.monotonic() < self._sent_at + MAX_HOLD_SECONDS - SLACK_SECONDS:
+                self._plan_end_of_hold()  # they came, and those of the next message did not
+            else:
+                self._unacked.clear()
+                self._wake.notify()
 
     def _remove(self, session: SharedSession) -> bool:
         """False if somebody else has removed it, and lets it finish."""
         return self._sessions.pop(session.number, None) is not None
 
-    # ---- the sender's thread
+    def _send_now(self) -> None:
+        """Sends a small message in this thread, or leaves it to the stream's own. The caller holds no lock."""
+        if not self._writing.acquire(blocking=False):
+            return  # who holds it looks for more afterwards
+        finished: list[SharedSession] = []
+        try:
+            with self._wake:
+                ready = self._take_ready() if self._writer is not None and not self._unacked else []
+                if not ready:
+                    self._wake.notify()
+            if ready:
+                finished = self._send(ready, MAX_DIRECT_BYTES)
+        except SmqError as error:
+            log.debug("write to %s failed: %s", self.primary.broker, error.message)
+            with self._wake:
+                self._broken = True
+        finally:
+            self._writing.release()
+            with self._wake:
+                if self._broken or self._ready:
+                    self._wake.notify()
+        for session in finished:
+            session.finish(None, as_planned=True)
+
+    def _take_ready(self) -> list[SharedSession]:
+        ready, self._ready = self._ready, []
+        for session in ready:
+            session.is_ready = False
+        return ready
+
+    # ---- the stream's own thread
 
     def _run(self) -> None:
         failure: SmqError | None = None
-        writer: fl.FlightStreamWriter | None = None
         reader: threading.Thread | None = None
         try:
             channel = FlightChannel.open(self.primary.address, self._dialer)
@@ -133,41 +203,45 @@ class SharedStream:
             )
             descriptor = fl.FlightDescriptor.for_command(hello.SerializeToString())
             with flight_errors():
-                writer, metadata = channel.client.do_put(descriptor, self._schema)
+                self._writer, metadata = channel.client.do_put(descriptor, self._schema)
             reader = threading.Thread(
                 target=self._read, args=(metadata,), name=f"smq-replies-{self.primary.broker}", daemon=True
             )
             reader.start()
-            self._send_loop(writer)
+            self._send_loop()
         except SmqError as error:
             failure = error
         except Exception as error:
             log.exception("the stream to %s failed", self.primary.broker)
             failure = from_flight(error)
-        failure = self._end(writer, reader) or failure
+        failure = self._end(reader) or failure
         self._fail_sessions(self._error or failure)
 
-    def _send_loop(self, writer: fl.FlightStreamWriter) -> None:
+    def _send_loop(self) -> None:
         """Sends until the stream breaks or is closed. Raises SmqError if a write fails."""
         while True:
             with self._wake:
-                while not self._ready and not self._closing and not self._broken:
-                    self._wake.wait()
+                self._wait_until_ready()
                 if self._broken or not self._ready:
                     return
-                ready, self._ready = self._ready, []
-                for session in ready:
-                    session.is_ready = False
-            finished = self._send(writer, ready)
+            with self._writing:
+                with self._wake:
+                    ready = self._take_ready()
+                finished = self._send(ready, MAX_MESSAGE_BYTES)
             for session in finished:
                 session.finish(None, as_planned=True)
 
-    def _send(self, writer: fl.FlightStreamWriter, ready: list[SharedSession]) -> list[SharedSession]:
+    def _wait_until_ready(self) -> None:
+        """Waits until a message should be sent, or the stream ends. The caller holds the lock."""
+        while not self._closing and not self._broken and (self._unacked or not self._ready):
+            self._wake.wait()
+
+    def _send(self, ready: list[SharedSession], max_bytes: int) -> list[SharedSession]:
         """Sends one message with what these sessions have. Returns those that end with it."""
         message = pb.SharedBatch()
         batches: list[tuple[SharedSession, SentSubBatch]] = []
         finished: list[SharedSession] = []
-        left = MAX_MESSAGE_BYTES
+        left = max_bytes
         for session in ready:
             if self._sessions.get(session.number) is not session:
                 continue
@@ -188,15 +262,12 @@ class SharedStream:
                 message.closes.append(session.number)
                 finished.append(session)
         with flight_errors():
-            self._write(writer, message, batches)
+            self._write(message, batches)
         return [session for session in finished if self._remove(session)]
 
-    def _write(
-        self,
-        writer: fl.FlightStreamWriter,
-        message: pb.SharedBatch,
-        batches: list[tuple[SharedSession, SentSubBatch]],
-    ) -> None:
+    def _write(self, message: pb.SharedBatch, batches: list[tuple[SharedSession, SentSubBatch]]) -> None:
+        writer = self._writer
+        assert writer is not None
         # The broker appends neighbours of one segment together.
         batches.sort(key=lambda item: item[0].segment.name)
         rows: list[pa.RecordBatch] = []
@@ -205,18 +276,23 @@ class SharedStream:
             rows.append(sent.sub_batch.batch)
             message.sub_batches.add(session=session.number, sequence=sent.sequence, rows=sent.sub_batch.batch.num_rows)
         if rows:
+            with self._wake:
+                self._sent_at = time.monotonic()
+                self._unacked.update({session.number: sent.sequence for session, sent in batches})
             joined = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
             writer.write_with_metadata(joined, message.SerializeToString())
         elif message.opens or message.closes:
             writer.write_metadata(message.SerializeToString())
 
-    def _end(self, writer: fl.FlightStreamWriter | None, reader: threading.Thread | None) -> SmqError | None:
+    def _end(self, reader: threading.Thread | None) -> SmqError | None:
         """Ends the stream. Returns the error that ended it, or None."""
         error: SmqError | None = None
         if self._channel is None:
             return None
         if not self._closing:
             self.abort()
+        with self._writing:
+            writer, self._writer = self._writer, None
         if writer is not None:
             with contextlib.suppress(pa.ArrowException, OSError):
                 writer.done_writing()
@@ -263,6 +339,19 @@ class SharedStream:
                 self._broken = True
                 self._wake.notify()
 
+    def _forget_acked(self, one: pb.SharedReply.Session) -> None:
+        """Lets the next message go when the last one is acked as a whole."""
+        with self._wake:
+            last = self._unacked.get(one.session)
+            if last is None:
+                return
+            acks = one.reply.acks
+            if not one.reply.HasField("acks") or acks.first_sequence + len(acks.first_offsets) > last:
+                del self._unacked[one.session]
+            may_send = not self._unacked and bool(self._ready)
+        if may_send:
+            self._send_now()
+
     def _handle(self, reply: pb.SharedReply) -> None:
         if reply.HasField("error"):
             self._error = error_from_pb(reply.error)
@@ -273,5 +362,6 @@ class SharedStream:
             if session is None:
                 continue  # it was closed here meanwhile
             session.deliver(one.reply)
+            self._forget_acked(one)
             if one.reply.WhichOneof("reply") in ("sealed", "error") and self._remove(session):
                 session.finish(None, as_planned=one.reply.HasField("sealed"))

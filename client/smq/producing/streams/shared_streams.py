@@ -59,7 +59,9 @@ class SharedStreams:
             stream = self._streams.get(key)
             session = stream.add_session(segment, hello, owner, sender) if stream is not None else None
             if session is None:
-                stream = self._streams[key] = SharedStream(segment.primary, uid, schema, self._dialer, self._on_ended)
+                stream = self._streams[key] = SharedStream(
+                    segment.primary, uid, schema, self._dialer, self._timers, self._on_ended
+                )
                 session = stream.add_session(segment, hello, owner, sender)
                 assert session is not None, "a new stream takes sessions"
                 stream.start()
