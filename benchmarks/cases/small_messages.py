@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.child_process import LoadProcess
@@ -40,13 +42,17 @@ def fan_in(
 ) -> Measurement:
     """``rate`` is that of all producers together, in messages a second."""
     topic = cluster.topic(SEGMENTS)
-    words = ("--producers", producers // processes, "--rate", rate / processes, "--linger", linger)
+    words: tuple[Any, ...] = ("--producers", producers // processes, "--rate", rate / processes, "--linger", linger)
     count = int(rate * scale.of(20, 8) / processes)
-    loads = [many("fan_in", cluster, topic, *words, "--count", count) for _ in range(processes)]
-    for load in loads:
-        load.started()
-    with Meter(cluster.groups) as meter:
-        rows = [load.result() for load in loads]
+    with tempfile.TemporaryDirectory() as folder:
+        go = Path(folder) / "go"
+        words += ("--count", count, "--go", go)
+        loads = [many("fan_in", cluster, topic, *words) for _ in range(processes)]
+        for load in loads:
+            load.started()
+        with Meter(cluster.groups) as meter:
+            go.touch()
+            rows = [load.result() for load in loads]
     row = meter.row(sum(load.cpu for load in loads))
     return Measurement(fan_in_figures(rows, row), row)
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import smq
-from benchmarks.loads.rate import at_rate
+from benchmarks.loads.rate import at_rate, wait_for_go
 
 Row = dict[str, Any]
 WARM_UP_SECONDS = 2.0
@@ -33,6 +33,7 @@ def fan_in(client: smq.Client, args: argparse.Namespace) -> Row:
             delivery.result(60)
         _send(producers, value, args.rate, int(args.rate * WARM_UP_SECONDS))
         print("started", flush=True)
+        wait_for_go(args.go)
         threads = threading.active_count()
         spent = time.process_time()
         start = time.perf_counter()
@@ -160,6 +161,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--linger", type=float, default=0.005)
+    parser.add_argument("--go", help="a file to wait for when all is warm")
     args = parser.parse_args()
     with smq.connect(args.leader) as client:
         row = WHATS[args.what](client, args)

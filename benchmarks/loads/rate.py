@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 AT_ONCE = 1_000
 """How many may come before it is looked whether to stop."""
@@ -19,7 +20,13 @@ def at_rate(rate: float, count: float = math.inf, stopped: Callable[[], bool] = 
         while done < due:
             yield done
             done += 1
-        time.sleep(max(0.0, min(0.001, start + done / rate - time.perf_counter())))
+        time.sleep(max(0.0, min(0.02, start + done / rate - time.perf_counter())))
+
+
+def wait_for_go(path: str | None) -> None:
+    """Waits for this file, which the harness makes when all processes are warm."""
+    while path is not None and not Path(path).exists():
+        time.sleep(0.05)
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:

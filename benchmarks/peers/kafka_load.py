@@ -133,7 +133,7 @@ def fan_in(args: argparse.Namespace) -> Row:
         while not done.is_set():
             for one in made:
                 one.poll(0)
-            time.sleep(0.001)
+            time.sleep(0.002)
 
     thread = threading.Thread(target=polling)
     thread.start()
@@ -156,6 +156,7 @@ def fan_in(args: argparse.Namespace) -> Row:
 
     send(max(len(made) * 2, int(args.rate * 2)))
     print("started", flush=True)
+    rates.wait_for_go(args.go)
     spent = time.process_time()
     start = time.perf_counter()
     taken, failed = send(args.count)
@@ -298,6 +299,7 @@ def main() -> None:
     parser.add_argument("--callback", action="store_true")
     parser.add_argument("--plain", action="store_true", help="no idempotence, for what does not know it")
     parser.add_argument("--times")
+    parser.add_argument("--go")
     args = parser.parse_args()
     print(json.dumps(WHATS[args.what](args)), flush=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.meter import Meter
@@ -18,11 +20,14 @@ def kafka_fan_in(producers: int, processes: int, rate: float, linger: float, kaf
     count = int(rate * scale.of(20, 8) / processes)
     words: tuple[Any, ...] = ("--payload", events, "--producers", producers // processes, "--rate", rate / processes)
     words += ("--count", count, "--linger-ms", linger * 1e3 if linger == 0 else 5.0)
-    loads = [kafka.load("fan_in", topic, *words) for _ in range(processes)]
-    for load in loads:
-        load.started()
-    with Meter(kafka.groups) as meter:
-        rows = [load.result() for load in loads]
+    with tempfile.TemporaryDirectory() as folder:
+        go = Path(folder) / "go"
+        loads = [kafka.load("fan_in", topic, *words, "--go", go) for _ in range(processes)]
+        for load in loads:
+            load.started()
+        with Meter(kafka.groups) as meter:
+            go.touch()
+            rows = [load.result() for load in loads]
     kafka.drop(topic)
     row = meter.row(sum(load.cpu for load in loads))
     messages = sum(it["rows"] for it in rows)
