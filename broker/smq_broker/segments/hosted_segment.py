@@ -61,6 +61,12 @@ class ReplicationLink(Protocol):
 
     def unresponsive(self) -> bool: ...
 
+    def can_send_now(self) -> bool:
+        """Whether a small message can be sent without blocking. The caller holds the segment's lock."""
+
+    def send_now(self) -> None:
+        """Sends what waits, in this thread. Only if the link has just said that it can."""
+
 
 class HostedSegment:
     """``with hosted as machine:`` locks the segment; leaving the block publishes what has changed.
@@ -142,6 +148,7 @@ class HostedSegment:
         self._on_change = on_change
         self._reserved = 0
         self._readers = 0
+        self._sends_now = False
         self._last_seen = (self.machine.state, 0, 0, 0, 0)
 
     @property
@@ -242,6 +249,14 @@ class HostedSegment:
                 self.machine.keep_recent_bytes(0)
                 self._memory.release_readers(self.key)
 
+    def links_to_send_now(self) -> list[ReplicationLink]:
+        """The links on which the caller sends what it appends, after it has released the lock. Lock held.
+
+        This saves the links' threads from waking up for each small message. Empty if a link cannot: then they send.
+        """
+        self._sends_now = bool(self.links) and all(link.can_send_now() for link in self.links)
+        return list(self.links) if self._sends_now else []
+
     def adjust_credit(self, acknowledged: int) -> int:
         """A follower's credit to announce to its primary, which keeps within ``acknowledged``. Lock held."""
         self.credit = self._memory.adjust(self.key, self.machine.tail_bytes, acknowledged) or self.credit
@@ -292,8 +307,11 @@ class HostedSegment:
         before = self._last_seen
         if now != before:
             self._last_seen = now
-            if self.links and (now[1] != before[1] or any(link.idle for link in self.links)):
+            grown = now[1] != before[1] and not self._sends_now
+            progressed = not self._sends_now or now[2:4] != before[2:4] or now[0] is not before[0]
+            if self.links and (grown or (progressed and any(link.idle for link in self.links))):
                 self.replication_pending.notify_all()
+            self._sends_now = False
             if now[4] < before[4] or now[0] is not before[0]:
                 self.capacity_freed.notify_all()
             if now[0] is not before[0]:

@@ -1,7 +1,9 @@
 """From a primary to one follower: one Flight stream, which is reopened when it breaks, until the segment is fenced.
 
-Each link has two threads: one sends pending entries, the other reads the follower's replies. Each link has its own
-connection, so that a hanging one can be closed without effect on others.
+Each link has two threads: one sends pending entries, the other reads the follower's replies. Small batches are sent by
+the thread that has appended them if no message is unanswered, because the transport has room then. Otherwise they wait
+for the answer, and go out as one message: a slow follower gets fewer and larger ones. Each link has its own connection,
+so that a hanging one can be closed without effect on others.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ from smq_proto.wire import PROTOCOL, error_from_pb
 HEARTBEAT = 1.0
 UPDATE_DELAY_SECONDS = 0.02
 UNRESPONSIVE_AFTER_SECONDS = 0.5
+HOLD_BELOW_BYTES = 64 << 10
+"""While a message is unanswered, fewer bytes than these wait for the answer, but at most so long:"""
+MAX_HOLD_SECONDS = 0.005
 INITIAL_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 0.5
 
@@ -80,6 +85,11 @@ class FollowerLink:
         self._log = hosted.log.bind(follower=follower.broker)
         self._stream_error: SmqError | None = None
         self._follower_fenced = False
+        self._writing = threading.Lock()
+        """Held while a message is taken and written; always taken before the segment's lock."""
+        self._writer: Any = None
+        self._write_error: BaseException | None = None
+        self._sent_at = 0.0
         self._sent = 0
         self._answered = 0
         self._update_due_at: float | None = None
@@ -101,6 +111,22 @@ class FollowerLink:
         """True if a request to the follower has been unanswered for at least 500 ms."""
         unanswered_since = self._unanswered_since
         return unanswered_since is not None and time.monotonic() - unanswered_since > UNRESPONSIVE_AFTER_SECONDS
+
+    # ---- called by whoever appends
+
+    def can_send_now(self) -> bool:
+        return self._writer is not None and bool(self._answered) and self._sent == self._answered
+
+    def send_now(self) -> None:
+        with self._writing:
+            if self._writer is not None:
+                try:
+                    self._send_next()
+                    return
+                except (pa.ArrowException, OSError) as error:
+                    self._write_error = error
+        with self._hosted.lock:
+            self._hosted.replication_pending.notify_all()  # the stream has ended, or has to
 
     # ---- connecting
 
@@ -135,7 +161,7 @@ class FollowerLink:
 
     def _run_stream(self) -> None:
         """Runs one stream until it breaks (raises SmqError) or the segment is fenced."""
-        self._stream_error = None
+        self._stream_error = self._write_error = None
         self._sent, self._answered = 1, 0
         self._unanswered_since = self._unanswered_since or time.monotonic()
         client = self._connect_flight(self._follower.address)
@@ -158,20 +184,28 @@ class FollowerLink:
                 raise from_flight(error) from error
             raise
         opened.put(reader)
+        self._writer = writer
         try:
-            self._send_loop(writer)
+            self._send_loop()
         except (pa.ArrowException, OSError) as error:
+            self._stop_writing()
             replies.join()
             raise self._close_reason(writer, error) from error
         except BaseException:
+            self._stop_writing()
             self._finish(writer, replies)
             raise
         else:
+            self._stop_writing()
             self._finish(writer, replies)
         if self._stream_error is not None and not (
             isinstance(self._stream_error, _StreamEnded) and self._hosted.fenced.is_set()
         ):
             raise self._stream_error
+
+    def _stop_writing(self) -> None:
+        with self._writing:
+            self._writer = None
 
     def _finish(self, writer: Any, replies: threading.Thread) -> None:
         """Ends the stream in this order, because closing a writer while its replies are read would hang."""
@@ -195,27 +229,41 @@ class FollowerLink:
 
     # ---- the writing thread
 
-    def _send_loop(self, writer: Any) -> None:
+    def _send_loop(self) -> None:
         hosted = self._hosted
         while True:
+            with self._writing:
+                if self._write_error is not None:
+                    raise self._write_error
+                if self._send_next():
+                    continue
             with hosted.lock:
-                message = self._next_message()
-                while message is None:
-                    if self._stream_error is not None or hosted.machine.state not in (
-                        ReplicaState.WAITING,
-                        ReplicaState.OPEN,
-                    ):
-                        return
-                    if self._journals and is_journal_behind(hosted):
-                        break
-                    message = self._wait_for_message() or self._next_message()
-            if message is None:
+                if self._stream_error is not None or hosted.machine.state not in (
+                    ReplicaState.WAITING,
+                    ReplicaState.OPEN,
+                ):
+                    return
+                behind = self._journals and is_journal_behind(hosted) and self._sent == self._answered
+                heartbeat = None if behind else self._wait_for_message()
+            if behind:
                 write_missing(hosted)
-            else:
-                self._send(writer, message)
+            elif heartbeat is not None:
+                with self._writing:
+                    self._send(heartbeat)
 
-    def _send(self, writer: Any, message: ReplicationMessage) -> None:
-        """Sends a message. The journal is written while the follower writes its own."""
+    def _send_next(self) -> bool:
+        """Sends the next message if one is due. The caller holds ``_writing``."""
+        with self._hosted.lock:
+            message = self._next_message()
+        if message is None:
+            return False
+        self._send(message)
+        return True
+
+    def _send(self, message: ReplicationMessage) -> None:
+        """Sends a message. The journal is written while the follower writes its own. The caller holds ``_writing``."""
+        writer = self._writer
+        self._sent_at = time.monotonic()
         if self._sent == self._answered:
             self._unanswered_since = time.monotonic()
         self._sent += 1
@@ -234,6 +282,8 @@ class FollowerLink:
         kind = machine.pending_replication(self.incarnation)
         now = time.monotonic()
         if kind == "entries":
+            if self._hold_left(now) > 0:
+                return None
             self._update_due_at = now + UPDATE_DELAY_SECONDS
         elif kind == "progress":
             self._update_due_at = self._update_due_at or now + UPDATE_DELAY_SECONDS
@@ -246,11 +296,25 @@ class FollowerLink:
             return None
         return machine.replication_for(self.incarnation, max_bytes=MAX_MESSAGE_BYTES)
 
+    def _hold_left(self, now: float) -> float:
+        """For how many more seconds waiting entries wait for the answer to the last message. Lock held."""
+        if self._sent == self._answered or self._hosted.machine.has_much_to_replicate(
+            self.incarnation, HOLD_BELOW_BYTES
+        ):
+            return 0.0
+        return self._sent_at + MAX_HOLD_SECONDS - now
+
     def _wait_for_message(self) -> ReplicationMessage | None:
         """Waits until there may be something to send. Returns a heartbeat after a second without. Lock held.
 
-        While an update is due, the wait ends by itself. Only an idle link has to be woken for a new watermark.
+        While an update is due or entries are held, the wait ends by itself. Only an idle link has to be woken for a new
+        watermark.
         """
+        if self._hosted.machine.pending_replication(self.incarnation) == "entries":
+            left = self._hold_left(time.monotonic())
+            if left > 0:
+                self._hosted.replication_pending.wait(left)
+            return None
         if self._update_due_at is not None:
             self._hosted.replication_pending.wait(max(0.001, self._update_due_at - time.monotonic()))
             return None
@@ -289,6 +353,7 @@ class FollowerLink:
             raise error_from_pb(reply.error)
         first = not self._answered
         self._answered += 1
+        held = self._sent == self._answered
         self._unanswered_since = None if self._answered >= self._sent else time.monotonic()
         with self._hosted as machine:
             if first:
@@ -302,6 +367,8 @@ class FollowerLink:
                     machine.follower_granted(self.incarnation, reply.credit)
                     self._hosted.capacity_freed.notify_all()
                 machine.follower_acked(self.incarnation, reply.end)
+            if held and machine.pending_replication(self.incarnation) == "entries":
+                self._hosted.replication_pending.notify_all()
             self._credit = reply.credit or self._credit
 
     def _fail_stream(self, error: SmqError) -> None:

@@ -181,12 +181,16 @@ class SharedStream:
             block = pa.concat_batches([block, hosted.wire.empty])  # or it would keep the rows of other segments
         received = _split(run, block)
         with hosted as machine:
+            end = machine.end
             spans: list[PayloadSpan] = [
                 (batch.payload, batch.rows)
                 for session, batch in zip(sessions, received, strict=True)
                 if session.append(machine, batch) and batch.is_small
             ]
             full = hosted.compactor.add(spans)
+            links = hosted.links_to_send_now() if machine.end > end else []
+        for link in links:
+            link.send_now()
         if full is not None:
             compact(full)
 

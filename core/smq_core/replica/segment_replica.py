@@ -233,6 +233,17 @@ class SegmentReplica:
         sent_progress = (state.sent_watermark, state.sent_chain_end)
         return "progress" if sent_progress != (self.watermark, self.chain_end) else None
 
+    def has_much_to_replicate(self, follower: str, max_bytes: int) -> bool:
+        """Whether the entries that the follower has not been sent are more than ``max_bytes``."""
+        state = self._followers[follower]
+        size = 0
+        if state.sent is not None and state.sent < self.end:
+            for entry in entries_from(self.tail, state.sent):
+                size += entry.batch.nbytes
+                if size > max_bytes:
+                    return True
+        return False
+
     def replication_for(self, follower: str, *, max_bytes: int = 1 << 62) -> ReplicationMessage | None:
         """All that this follower still needs, as one message; None if there is nothing to send."""
         state = self._followers[follower]

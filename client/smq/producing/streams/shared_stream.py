@@ -44,6 +44,9 @@ broker is, the fewer and larger messages it gets. It waits no longer, because on
 UNRESPONSIVE_AFTER_SECONDS = 2.0
 """The stream is cut after so long without a reply; heartbeats count as replies."""
 
+END_TIMEOUT_SECONDS = 2.0
+"""How long a stream that ends waits for the broker's last replies."""
+
 
 class SharedStream:
     """``start`` it after its first session was added. ``on_ended`` is called before the sessions learn of the end, with
@@ -297,7 +300,7 @@ class SharedStream:
             with contextlib.suppress(pa.ArrowException, OSError):
                 writer.done_writing()
             if reader is not None:
-                reader.join(UNRESPONSIVE_AFTER_SECONDS)
+                reader.join(END_TIMEOUT_SECONDS)
                 if reader.is_alive():
                     self.abort()
                     reader.join()

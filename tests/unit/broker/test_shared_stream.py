@@ -1,0 +1,272 @@
+"""A stream that many producers share, at the broker and without a network: no session holds up or ends another one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from smq_broker.streams import producer_session
+from smq_broker.streams.batch_reader import BatchReader
+from smq_broker.streams.shared_stream import SharedStream
+from smq_core.errors import InvalidRequest, NotHosted, Overloaded, ProducerFenced, SequenceGap
+from smq_core.model.entities import Segment
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL, error_from_pb
+from smq_storage.object_store.store import open_store
+from support.data.raw_flight import rows
+from support.in_memory.broker_parts import BrokerParts
+from support.in_memory.flight_streams import Chunk, PutStream
+from support.processes.broker import make_segment, make_topic
+from support.waiting import eventually
+
+Batch = tuple[int, int, list[bytes], int]
+"""Session, sequence, values, partition."""
+
+
+class SharedClient:
+    """A client process with one shared stream to a broker with two Stored segments, 0-512 and 512-1024."""
+
+    def __init__(self) -> None:
+        self.broker = BrokerParts("b1", open_store("memory://"))
+        self.topic = make_topic()
+        self.low = make_segment(self.topic, self.broker.replica, stop=512)
+        self.high = make_segment(self.topic, self.broker.replica, start=512, number=1)
+        for segment in (self.low, self.high):
+            self.broker.opener.open(self.topic, segment)
+        self.stream = PutStream(self.hosted(self.low).wire.message)
+        self.replies: dict[int, list[pb.ProducerReply]] = {}
+        self.error: BaseException | None = None
+        self.heartbeats = 0
+        self.ended = threading.Event()
+        served = SharedStream(
+            self.broker.registry,
+            pb.PutOpen(
+                protocol=PROTOCOL,
+                incarnation=self.broker.replica.incarnation,
+                uid=self.topic.uid,
+                shared=pb.SharedHello(),
+            ),
+            BatchReader(self.stream),
+            self.stream,
+            max_batch=1 << 20,
+            accepting_batches=self.broker.accepting_batches,
+            broker_metrics=self.broker.metrics,
+            threads=self.broker.threads,
+        )
+        for run in (lambda: self.stream.serve(lambda _: served.serve()), self._read):
+            threading.Thread(target=run, name="client", daemon=True).start()
+
+    def hosted(self, segment: Segment) -> Any:
+        return self.broker.hosted(self.topic, segment)
+
+    def send(
+        self,
+        *batches: Batch,
+        opens: Sequence[tuple[int, Segment, str]] = (),
+        closes: Sequence[int] = (),
+        epoch: int = 1,
+    ) -> None:
+        message = pb.SharedBatch(closes=closes)
+        for session, segment, name in opens:
+            hello = pb.ProducerHello(producer=name, epoch=epoch, instance=f"{name}-{epoch}")
+            message.opens.add(session=session, segment=segment.name, producer=hello)
+        for session, sequence, values, _ in batches:
+            message.sub_batches.add(session=session, sequence=sequence, rows=len(values))
+        if batches:
+            whole = pa.concat_batches([rows(values, partition=partition) for _, _, values, partition in batches])
+            self.stream.write_with_metadata(whole, message.SerializeToString())
+        else:
+            self.stream.write_metadata(message.SerializeToString())
+
+    def flush(self) -> None:
+        """Stored segments ack when the chunk is written."""
+        self.broker.flusher.flush_next()
+
+    def acks(self, session: int) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for reply in self.replies.get(session, []):
+            found |= dict(enumerate(reply.acks.first_offsets, reply.acks.first_sequence))
+        return found
+
+    def wait_reply(self, session: int, kind: str) -> pb.ProducerReply:
+        def found() -> pb.ProducerReply | None:
+            return next((it for it in self.replies.get(session, []) if it.WhichOneof("reply") == kind), None)
+
+        reply = eventually(found, what=f"session {session} gets {kind}: {self.replies}")
+        assert reply is not None
+        return reply
+
+    def error_of(self, session: int) -> BaseException:
+        return error_from_pb(self.wait_reply(session, "error").error)
+
+    def end(self, segment: Segment) -> int:
+        return int(self.hosted(segment).machine.end)
+
+    def close(self) -> None:
+        self.stream.done_writing()
+        assert self.ended.wait(300)
+
+    def _read(self) -> None:
+        try:
+            while (body := self.stream.read()) is not None:
+                reply = pb.SharedReply.FromString(body)
+                self.heartbeats += not reply.sessions
+                if reply.HasField("error"):
+                    self.error = error_from_pb(reply.error)
+                for one in reply.sessions:
+                    self.replies.setdefault(one.session, []).append(one.reply)
+        except (pa.ArrowException, OSError):
+            pass
+        finally:
+            self.ended.set()
+
+
+@pytest.fixture
+def client() -> Iterator[SharedClient]:
+    made = SharedClient()
+    yield made
+    if not made.ended.is_set():
+        made.close()
+
+
+def opened(client: SharedClient, *sessions: tuple[int, Segment, str]) -> None:
+    client.send(opens=sessions)
+    for session, _, _ in sessions:
+        client.wait_reply(session, "opened")
+
+
+def test_a_message_has_batches_of_several_producers_and_segments(client: SharedClient) -> None:
+    eventually(lambda: client.heartbeats, "the broker answers at once")
+    opened(client, (1, client.low, "p"), (2, client.low, "q"), (3, client.high, "p"))
+    client.send((1, 0, [b"a", b"b"], 1), (2, 0, [b"c"], 2), (3, 0, [b"d"], 600))
+    eventually(lambda: client.end(client.low) == 3 and client.end(client.high) == 1)
+    client.flush()
+    client.flush()
+    eventually(lambda: (client.acks(1), client.acks(2), client.acks(3)) == ({0: 0}, {0: 2}, {0: 0}))
+    hosted = client.hosted(client.low)
+    assert hosted.histogram.slices[0] == 3 and hosted.machine.counters.batches == 2
+
+
+def test_a_wrong_sequence_ends_its_own_session_only(client: SharedClient) -> None:
+    opened(client, (1, client.low, "p"), (2, client.low, "q"))
+    client.send((1, 5, [b"gap"], 1), (2, 0, [b"fine"], 1))
+    assert isinstance(client.error_of(1), SequenceGap)
+    client.send((1, 0, [b"too late"], 1), (2, 1, [b"next"], 1))
+    eventually(lambda: client.end(client.low) == 2)
+    client.flush()
+    eventually(lambda: client.acks(2) == {0: 0, 1: 1})
+    assert len(client.hosted(client.low).streams) == 1
+
+
+def test_a_segment_that_is_not_open_yet_holds_up_its_own_sessions_only(client: SharedClient) -> None:
+    later = make_segment(client.topic, client.broker.replica, stop=512, number=2, predecessors=[client.low])
+    client.broker.opener.open(client.topic, later)
+    opened(client, (1, later, "p"), (2, client.high, "p"))
+    client.send((1, 0, [b"early"], 1), (2, 0, [b"now"], 600))
+    client.send((1, 1, [b"second"], 1))
+    eventually(lambda: client.end(client.high) == 1)
+    assert client.end(later) == 0
+    client.broker.seal(client.topic, client.low)
+    eventually(lambda: client.end(later) == 2, "it opens, and takes what has waited")
+
+
+def test_a_broker_that_leaves_keeps_batches_waiting(client: SharedClient) -> None:
+    opened(client, (1, client.low, "p"))
+    client.broker.accepting_batches.clear()
+    client.send((1, 0, [b"a"], 1))
+    eventually(lambda: client.broker.metric("smq_producer_waits_total") == 1)
+    assert client.end(client.low) == 0
+    client.broker.accepting_batches.set()
+    eventually(lambda: client.end(client.low) == 1)
+
+
+def test_too_many_waiting_batches_end_their_session(client: SharedClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(client, (1, client.low, "p"), (2, client.high, "q"))
+    monkeypatch.setattr(producer_session.WaitingBytes, "reserve", lambda self, nbytes: False)
+    client.broker.accepting_batches.clear()
+    client.send((1, 0, [b"a"], 1))
+    assert isinstance(client.error_of(1), Overloaded)
+    client.broker.accepting_batches.set()
+    client.send((2, 0, [b"b"], 600))
+    eventually(lambda: client.end(client.high) == 1)
+    assert client.end(client.low) == 0
+
+
+def test_waiting_bytes_have_a_limit_and_come_back() -> None:
+    waiting = producer_session.WaitingBytes(limit=10)
+    assert waiting.reserve(50), "one batch may always wait"
+    assert not waiting.reserve(1)
+    waiting.release(50)
+    assert waiting.reserve(6) and not waiting.reserve(6) and waiting.reserve(4)
+
+
+def test_a_seal_ends_the_sessions_of_its_segment_only(client: SharedClient) -> None:
+    opened(client, (1, client.low, "p"), (2, client.high, "p"))
+    client.send((1, 0, [b"a"], 1))
+    eventually(lambda: client.end(client.low) == 1)
+    client.broker.seal(client.topic, client.low)
+    sealed = client.wait_reply(1, "sealed").sealed
+    assert sealed.end == 1 and sealed.producers["p"].last_sequence == 0
+    client.send((1, 1, [b"too late"], 1), (2, 0, [b"fine"], 600))
+    eventually(lambda: client.end(client.high) == 1)
+    assert not client.hosted(client.low).streams
+
+
+def test_a_segment_that_is_sealed_already_answers_with_its_outcome(client: SharedClient) -> None:
+    client.broker.seal(client.topic, client.low)
+    client.send(opens=[(1, client.low, "p")])
+    assert client.wait_reply(1, "sealed").sealed.end == 0
+
+
+def test_a_segment_that_is_not_here_is_refused_at_once(client: SharedClient) -> None:
+    elsewhere = make_segment(client.topic, client.broker.replica, number=7)
+    client.send(opens=[(1, elsewhere, "p"), (2, client.low, "p")])
+    assert isinstance(client.error_of(1), NotHosted)
+    client.wait_reply(2, "opened")
+
+
+def test_a_newer_epoch_fences_the_older_session(client: SharedClient) -> None:
+    opened(client, (1, client.low, "p"))
+    client.send(opens=[(2, client.low, "p")], epoch=2)
+    client.wait_reply(2, "opened")
+    client.send((2, 0, [b"new"], 1))
+    eventually(lambda: client.end(client.low) == 1)
+    client.send((1, 0, [b"old"], 1))
+    assert isinstance(client.error_of(1), ProducerFenced)
+
+
+def test_a_closed_session_is_forgotten(client: SharedClient) -> None:
+    opened(client, (1, client.low, "p"))
+    client.send((1, 0, [b"a"], 1), closes=[1])
+    eventually(lambda: not client.hosted(client.low).streams)
+    assert client.end(client.low) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pb.SharedBatch(sub_batches=[pb.SharedBatch.SubBatch(session=1, sequence=0, rows=2)]),
+        pb.SharedBatch(sub_batches=[pb.SharedBatch.SubBatch(session=1, sequence=0, rows=0)] * 2),
+        pb.SharedBatch(opens=[pb.SharedBatch.Open(session=1, segment="t")]),
+    ],
+    ids=["too many rows", "no rows", "a session twice"],
+)
+def test_a_message_that_cannot_be_ends_the_stream(client: SharedClient, message: pb.SharedBatch) -> None:
+    opened(client, (1, client.low, "p"))
+    client.stream.requests.put(Chunk(rows([b"a"]), message.SerializeToString()))
+    assert client.ended.wait(300)
+    assert isinstance(client.error, InvalidRequest)
+    assert client.end(client.low) == 0 and not client.hosted(client.low).streams
+
+
+def test_the_end_of_the_stream_ends_all_sessions(client: SharedClient) -> None:
+    opened(client, (1, client.low, "p"), (2, client.high, "q"))
+    client.broker.accepting_batches.clear()
+    client.send((1, 0, [b"a"], 1))
+    client.close()
+    assert not client.hosted(client.low).streams and not client.hosted(client.high).streams
+    assert client.broker.memory.primary_usage()[0] == 0

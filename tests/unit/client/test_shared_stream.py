@@ -1,0 +1,297 @@
+"""The stream that the producers of a client share. The test plays the broker; threads, timers and queues are real."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from smq.producer import Producer
+from smq.producing.runtime.producer_runtime import ProducerRuntime
+from smq.producing.streams import shared_stream, shared_streams
+from smq_core.errors import InvalidRequest, NotHosted, SmqError
+from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
+from smq_core.model.keyspace import KeyRange
+from smq_proto.flight import to_flight
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_to_pb
+from support.in_memory.flight_streams import Chunk, InMemoryFlightClient, PutStream
+from support.in_memory.producer_streams import DrivenStream, stream
+from support.waiting import HANG_GUARD, eventually
+
+SEGMENT = Segment("t-0-8-0", 0, KeyRange(0, 8), Phase.OPEN, Durability.REPLICATED, (Replica("b", "i", "a:1"),))
+Frame = tuple[pb.SharedBatch, int]
+"""A message, and the number of its rows."""
+
+
+class PlayedBroker:
+    """Each shared stream waits in ``streams``. With ``refuses`` it knows no shared streams, as an earlier version."""
+
+    def __init__(self) -> None:
+        self.streams: queue.Queue[PutStream] = queue.Queue()
+        self.refuses = False
+        self.client = InMemoryFlightClient(self._serve)
+
+    def _serve(self, command: bytes, stream: PutStream) -> None:
+        hello = pb.PutOpen.FromString(command)
+        assert hello.WhichOneof("role") == "shared" and hello.uid == "uid" and hello.incarnation == "i"
+        if self.refuses:
+            raise to_flight(InvalidRequest("a stream is opened as a producer's or as a replica's"))
+        self.streams.put(stream)
+        while not stream.broken.wait(0.005) and not stream.client_done.is_set():
+            pass
+
+    def accept(self) -> BrokerStream:
+        return BrokerStream(self.streams.get(timeout=HANG_GUARD))
+
+
+class BrokerStream:
+    """The broker's end of one shared stream."""
+
+    def __init__(self, stream: PutStream) -> None:
+        self.stream = stream
+        self.opens: dict[int, pb.SharedBatch.Open] = {}
+        self.reply()
+
+    def message(self) -> Frame:
+        chunk = self.stream.requests.get(timeout=HANG_GUARD)
+        assert isinstance(chunk, Chunk), "the stream ended"
+        message = pb.SharedBatch.FromString(chunk.app_metadata or b"")
+        self.opens |= {it.session: it for it in message.opens}
+        return message, chunk.data.num_rows if chunk.data is not None else 0
+
+    def next_batches(self, count: int = 1) -> list[tuple[int, int]]:
+        """Session and sequence of each of the next batches. Sessions that are opened meanwhile are accepted."""
+        found: list[tuple[int, int]] = []
+        while len(found) < count:
+            message, rows = self.message()
+            assert rows == sum(it.rows for it in message.sub_batches)
+            for it in message.opens:
+                self.reply((it.session, pb.ProducerReply(opened=pb.ProducerReply.Opened(max_batch_bytes=1 << 20))))
+            found += [(it.session, it.sequence) for it in message.sub_batches]
+        return found
+
+    def reply(self, *replies: tuple[int, pb.ProducerReply]) -> None:
+        sessions = [pb.SharedReply.Session(session=number, reply=reply) for number, reply in replies]
+        self.stream.write(pb.SharedReply(sessions=sessions).SerializeToString())
+
+    def ack(self, *batches: tuple[int, int]) -> None:
+        acks = [
+            (session, pb.ProducerReply(acks=pb.ProducerReply.Acks(first_sequence=sequence, first_offsets=[sequence])))
+            for session, sequence in batches
+        ]
+        self.reply(*acks)
+
+    def fail(self, session: int, error: SmqError) -> None:
+        self.reply((session, pb.ProducerReply(error=error_to_pb(error))))
+
+
+class Client:
+    """Makes producers that share their streams."""
+
+    def __init__(self, ends: ExitStack) -> None:
+        self._ends = ends
+        self.runtime = ProducerRuntime()
+        ends.callback(self.runtime.close)
+        layout = Layout("default/t", "uid", 8, 1, 1, (SEGMENT,))
+        self.view: Any = SimpleNamespace(
+            name="default/t",
+            snapshot=SimpleNamespace(topic=Topic("default/t", "uid", TopicSpec(partitions=8)), layout=layout),
+            dialer=None,
+            deleted=None,
+            add_listener=lambda listener: None,
+            remove_listener=lambda listener: None,
+            report_unreachable_broker=lambda incarnation, what: None,
+        )
+
+    def producer(self, linger: float = 0.0) -> Producer:
+        made = Producer(
+            self.view,
+            linger=linger,
+            batch_bytes=1 << 20,
+            max_in_flight=1 << 20,
+            timeout=HANG_GUARD,
+            producer_id=None,
+            epoch=None,
+            runtime=self.runtime,
+        )
+        self._ends.callback(made._engine.close)
+        return made
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch, driven_streams: None) -> PlayedBroker:
+    played = PlayedBroker()
+
+    def connect(address: str, dialer: object) -> Any:
+        assert address == "a:1"
+
+        def abort() -> None:
+            for opened in played.client.streams:
+                if not opened.ended.is_set():
+                    opened.break_connection()
+
+        return SimpleNamespace(client=played.client, abort=abort, close=lambda: None)
+
+    monkeypatch.setattr(shared_stream.FlightChannel, "open", staticmethod(connect))
+    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr(shared_stream, "UNRESPONSIVE_AFTER_SECONDS", 3600.0)
+    return played
+
+
+@pytest.fixture
+def client(broker: PlayedBroker) -> Iterator[Client]:
+    with ExitStack() as ends:
+        yield Client(ends)
+
+
+def test_producers_share_a_stream_and_each_gets_its_own_acks(client: Client, broker: PlayedBroker) -> None:
+    one, two = client.producer(), client.producer()
+    deliveries = [one.send(b"a"), two.send(b"b")]
+    served = broker.accept()
+    batches = served.next_batches(2)
+    assert {(session, sequence) for session, sequence in batches} == {(1, 0), (2, 0)}
+    assert {it.producer.producer for it in served.opens.values()} == {one.producer_id, two.producer_id}
+    served.ack((2, 0))
+    assert deliveries[1].result(HANG_GUARD).offset == 0 and not deliveries[0].done()
+    served.ack((1, 0))
+    deliveries[0].result(HANG_GUARD)
+    assert broker.streams.empty() and not DrivenStream.opened_streams
+
+
+def test_what_comes_before_the_acks_of_a_message_goes_out_as_one(client: Client, broker: PlayedBroker) -> None:
+    producers = [client.producer() for _ in range(5)]
+    producers[0].send(b"first")
+    served = broker.accept()
+    assert served.next_batches() == [(1, 0)]
+    for producer in producers:
+        producer.send(b"later")
+    eventually(lambda: all(not it._batcher._ready and not it._batcher._current for it in producers))
+    assert served.stream.requests.empty(), "nothing is sent before the acks"
+    served.ack((1, 0))
+    message, _ = served.message()
+    assert len(message.opens) == 4 and [(it.session, it.sequence) for it in message.sub_batches] == [(1, 1)]
+    opened = pb.ProducerReply(opened=pb.ProducerReply.Opened(max_batch_bytes=1 << 20))
+    served.ack((1, 1))
+    served.reply(*((number, opened) for number in (2, 3, 4, 5)))
+    assert {session for session, _ in served.next_batches(4)} == {2, 3, 4, 5}
+
+
+def test_a_message_does_not_wait_for_acks_for_ever(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 0.001)
+    producer = client.producer()
+    producer.send(b"first")
+    served = broker.accept()
+    served.next_batches()
+    producer.send(b"second")
+    assert served.next_batches() == [(1, 1)]
+
+
+def test_an_error_ends_one_session_which_opens_again(client: Client, broker: PlayedBroker) -> None:
+    one, two = client.producer(), client.producer()
+    first = one.send(b"a")
+    served = broker.accept()
+    served.next_batches()
+    served.fail(1, NotHosted("not yet"))
+    message, _ = served.message()
+    assert [it.session for it in message.opens] == [2] and not message.closes
+    served.reply((2, pb.ProducerReply(opened=pb.ProducerReply.Opened(max_batch_bytes=1 << 20))))
+    assert served.next_batches() == [(2, 0)], "the batch is sent again"
+    served.ack((2, 0))
+    first.result(HANG_GUARD)
+    two.send(b"c")
+    assert served.next_batches() == [(3, 0)]
+
+
+def test_when_the_stream_breaks_everything_is_sent_again_on_another_one(client: Client, broker: PlayedBroker) -> None:
+    producers = [client.producer() for _ in range(3)]
+    deliveries = [producer.send(b"a") for producer in producers]
+    first = broker.accept()
+    first.next_batches(3)
+    first.stream.break_connection()
+    second = broker.accept()
+    again = second.next_batches(3)
+    assert [sequence for _, sequence in again] == [0, 0, 0]
+    second.ack(*again)
+    for delivery in deliveries:
+        delivery.result(HANG_GUARD)
+
+
+def test_a_broker_of_the_version_before_gets_a_stream_for_each_segment(client: Client, broker: PlayedBroker) -> None:
+    broker.refuses = True
+    producer = client.producer()
+    delivery = producer.send(b"a")
+    own = stream(0)
+    own.opened()
+    eventually(lambda: own.written == [0])
+    own.ack(0, 7)
+    assert delivery.result(HANG_GUARD).offset == 7
+    assert producer._engine.failure is None
+
+
+def test_a_large_batch_gets_a_stream_of_its_own_and_keeps_its_place(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 0.001)
+    producer = client.producer()
+    producer.send(b"small")
+    served = broker.accept()
+    served.next_batches()
+    large = producer.send(b"x" * 100_000)
+    own = stream(0)
+    own.opened()
+    eventually(lambda: own.written == [0, 1], "what has no ack is sent again, in its place")
+    own.ack(0, 0)
+    own.ack(1, 1)
+    assert large.result(HANG_GUARD).offset == 1
+    producer.send(b"small again")
+    eventually(lambda: own.written == [0, 1, 2])
+    served.ack((1, 0))
+    message, _ = served.message()
+    assert list(message.closes) == [1]
+
+
+def test_a_producer_that_closes_ends_its_session(client: Client, broker: PlayedBroker) -> None:
+    producer = client.producer()
+    producer.send(b"a")
+    served = broker.accept()
+    batches = served.next_batches()
+    served.ack(*batches)
+    producer.close()
+    message, _ = served.message()
+    assert list(message.closes) == [1]
+
+
+def test_a_stream_that_nobody_uses_is_closed(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_streams, "IDLE_SECONDS", 0.0)
+    producer = client.producer()
+    producer.send(b"a")
+    served = broker.accept()
+    served.ack(*served.next_batches())
+    producer.close()
+    eventually(served.stream.client_done.is_set)
+
+
+def test_threads_do_not_grow_with_the_producers(client: Client, broker: PlayedBroker) -> None:
+    before = threading.active_count()
+    producers = [client.producer(linger=0.001) for _ in range(100)]
+    deliveries = [producer.send(b"a") for producer in producers]
+    served = broker.accept()
+    acked = 0
+    while acked < 100:
+        batches = served.next_batches()
+        served.ack(*batches)
+        acked += len(batches)
+    for delivery in deliveries:
+        delivery.result(HANG_GUARD)
+    # Timers, a sender and a reader; the played broker has one.
+    assert threading.active_count() - before <= 5
