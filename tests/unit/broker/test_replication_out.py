@@ -64,10 +64,10 @@ class LinkedPrimary:
         reply(stream, end, credit)
         return stream
 
-    def append(self) -> None:
+    def append(self, nbytes: int = 1000) -> None:
         with self.hosted as machine:
             id_ = BatchId("p", 1, machine.counters.batches, "one")
-            machine.append(self, IncomingBatch(id_, 1, 1000, 0, 0, Payload(rows([b"v"]))), 0)
+            machine.append(self, IncomingBatch(id_, 1, nbytes, 0, 0, Payload(rows([b"v"]))), 0)
 
     def fence(self) -> None:
         with self.hosted as machine:
@@ -219,3 +219,38 @@ def test_a_fenced_segment_sends_nothing_more(primary: LinkedPrimary) -> None:
     while isinstance(chunk := stream.requests.get(timeout=HANG_GUARD), Chunk):
         assert not pb.ReplicationBatch.FromString(chunk.app_metadata or b"").entries
     assert primary.watermark == 0, "nothing is acked after the fence"
+
+
+def test_small_batches_wait_for_the_answer_and_go_out_as_one_message(
+    primary: LinkedPrimary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replication_out, "MAX_HOLD_SECONDS", 3600.0)
+    stream = primary.connect()
+    primary.append()
+    assert next_entries(stream) == (0, 1)
+    for _ in range(3):
+        primary.append()
+    assert not primary.link.can_send_now()
+    reply(stream, 1)
+    assert next_entries(stream) == (1, 3)
+
+
+def test_many_bytes_do_not_wait_for_the_answer(primary: LinkedPrimary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replication_out, "MAX_HOLD_SECONDS", 3600.0)
+    stream = primary.connect()
+    primary.append()
+    assert next_entries(stream) == (0, 1)
+    primary.append(replication_out.HOLD_BELOW_BYTES + 1)
+    assert next_entries(stream) == (1, 1)
+
+
+def test_whoever_appends_may_send_if_nothing_is_unanswered(primary: LinkedPrimary) -> None:
+    stream = primary.connect()
+    eventually(primary.link.can_send_now)
+    with primary.hosted as machine:
+        id_ = BatchId("p", 1, 0, "one")
+        machine.append(primary, IncomingBatch(id_, 1, 1000, 0, 0, Payload(rows([b"v"]))), 0)
+        assert primary.hosted.links_to_send_now() == [primary.link]
+    primary.link.send_now()
+    assert next_entries(stream) == (0, 1)
+    assert not primary.link.can_send_now()

@@ -1,0 +1,124 @@
+"""Broken rules of streams that producers share, in the client and at the broker."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+SENDER = "client/smq/producing/streams/segment_sender.py"
+STREAM = "client/smq/producing/streams/shared_stream.py"
+STREAMS = "client/smq/producing/streams/shared_streams.py"
+SESSION = "broker/smq_broker/streams/producer_session.py"
+SERVED = "broker/smq_broker/streams/shared_stream.py"
+LINK = "broker/smq_broker/streams/replication_out.py"
+TEST_CLIENT = "tests/unit/client/test_shared_stream.py"
+TEST_BROKER = "tests/unit/broker/test_shared_stream.py"
+TEST_LINK = "tests/unit/broker/test_replication_out.py"
+
+MUTATIONS = (
+    # ---- the client
+    Mutation(
+        "send_before_the_acks_of_the_message_before",
+        "The next message of a shared stream waits for the acks of the one before, and takes in what comes meanwhile.",
+        STREAM,
+        "self._unacked.update({session.number: sent.sequence for session, sent in batches})",
+        "pass",
+        (f"{TEST_CLIENT}::test_what_comes_before_the_acks_of_a_message_goes_out_as_one",),
+    ),
+    Mutation(
+        "wait_for_acks_for_ever",
+        "A message does not wait longer for acks than MAX_HOLD_SECONDS.",
+        STREAM,
+        "                self._unacked.clear()\n",
+        "                pass\n",
+        (f"{TEST_CLIENT}::test_a_message_does_not_wait_for_acks_for_ever",),
+    ),
+    Mutation(
+        "share_large_batches",
+        "A large batch gets a stream of its own, where it holds up nobody else.",
+        SENDER,
+        "        and sub_batch.cost <= MAX_SHARED_BYTES\n",
+        "",
+        (f"{TEST_CLIENT}::test_a_large_batch_gets_a_stream_of_its_own_and_keeps_its_place",),
+    ),
+    Mutation(
+        "fail_producers_of_former_brokers",
+        "A broker that knows no shared streams gets a stream for each segment.",
+        STREAM,
+        "is_unsupported = isinstance(failure, InvalidRequest) and not self._has_answered",
+        "is_unsupported = False",
+        (f"{TEST_CLIENT}::test_a_broker_of_the_version_before_gets_a_stream_for_each_segment",),
+    ),
+    Mutation(
+        "forget_sessions_of_a_broken_stream",
+        "When a stream breaks, its sessions open again on another one.",
+        STREAM,
+        "            sessions.append(self._sessions.popitem()[1])\n",
+        "            self._sessions.popitem()\n",
+        (f"{TEST_CLIENT}::test_when_the_stream_breaks_everything_is_sent_again_on_another_one",),
+    ),
+    Mutation(
+        "keep_idle_streams",
+        "A shared stream that nobody uses is closed.",
+        STREAMS,
+        "                    stream.close()\n",
+        "                    pass\n",
+        (f"{TEST_CLIENT}::test_a_stream_that_nobody_uses_is_closed",),
+    ),
+    # ---- the broker
+    Mutation(
+        "append_while_the_broker_leaves",
+        "A broker that leaves takes no batches from shared streams.",
+        SESSION,
+        "return self._port.accepting_batches.is_set() and self.hosted.reserve(batch.nbytes)",
+        "return self.hosted.reserve(batch.nbytes)",
+        (f"{TEST_BROKER}::test_a_broker_that_leaves_keeps_batches_waiting",),
+    ),
+    Mutation(
+        "drop_batches_of_a_segment_that_waits",
+        "A batch waits in its session while its segment is not open yet.",
+        SESSION,
+        "        self._waiting.append(batch)\n",
+        "        pass\n",
+        (f"{TEST_BROKER}::test_a_segment_that_is_not_open_yet_holds_up_its_own_sessions_only",),
+    ),
+    Mutation(
+        "let_any_number_of_batches_wait",
+        "What waits in the sessions of a stream has a limit. Beyond it a session ends.",
+        SESSION,
+        "if not self._port.waiting_bytes.reserve(batch.nbytes):",
+        "if False:",
+        (f"{TEST_BROKER}::test_too_many_waiting_batches_end_their_session",),
+    ),
+    Mutation(
+        "end_the_stream_by_an_error_of_one_session",
+        "An error of one producer ends its own session only.",
+        SESSION,
+        "        except SmqError as error:\n            self.fail(error)\n            return False\n",
+        "        except SmqError:\n            raise\n",
+        (f"{TEST_BROKER}::test_a_wrong_sequence_ends_its_own_session_only",),
+    ),
+    Mutation(
+        "keep_sessions_after_the_end_of_the_stream",
+        "The end of a stream closes its sessions: a producer without a stream may be forgotten.",
+        SERVED,
+        "                for session in list(self._sessions.values()):\n                    session.close()\n",
+        "                pass\n",
+        (f"{TEST_BROKER}::test_the_end_of_the_stream_ends_all_sessions",),
+    ),
+    Mutation(
+        "replicate_each_small_batch_alone",
+        "Small batches that come while a message is unanswered are replicated as one message.",
+        LINK,
+        "return self._sent_at + MAX_HOLD_SECONDS - now",
+        "return 0.0",
+        (f"{TEST_LINK}::test_small_batches_wait_for_the_answer_and_go_out_as_one_message",),
+    ),
+    Mutation(
+        "hold_large_batches",
+        "Many bytes are replicated at once, even if a message is unanswered.",
+        "core/smq_core/replica/segment_replica.py",
+        "                if size > max_bytes:\n                    return True\n",
+        "",
+        (f"{TEST_LINK}::test_many_bytes_do_not_wait_for_the_answer",),
+    ),
+)
