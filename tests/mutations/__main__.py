@@ -24,6 +24,7 @@ from . import (
     schemas,
     spark,
     storage,
+    typed_rows,
     upload_credentials,
 )
 from .mutation import Mutation
@@ -42,6 +43,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "spark": spark.MUTATIONS,
     "client": client.MUTATIONS,
     "cli": cli.MUTATIONS,
+    "typed_rows": typed_rows.MUTATIONS,
 }
 
 

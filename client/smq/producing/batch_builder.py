@@ -13,6 +13,7 @@ from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.keys import KeylessPartitioner
+from smq.producing.encoding.row_values import column_of
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import partitions_of
@@ -61,7 +62,7 @@ class BatchBuilder:
         if encoder.typed:
             body = encoder.body_schema
             values = zip(*self.values, strict=True)  # type: ignore[call-overload]
-            arrays = [pa.array(column, field.type) for field, column in zip(body, values, strict=True)]
+            arrays = [column_of(column, field.type) for field, column in zip(body, values, strict=True)]
             part = pa.RecordBatch.from_arrays([times, *arrays, headers], names=["timestamp", *body.names, "headers"])
             return encoder.encode(part, encoder.topic.spec.key, 0, keyless)
         row_partitions = self._row_partitions(rows, encoder.topic.spec.partitions, keyless)
@@ -80,13 +81,16 @@ class BatchBuilder:
         return row_partitions
 
 
-def check_value(value: object, encoder: BatchEncoder) -> tuple[object, int]:
-    """Returns the value as the batch will hold it, and its size in bytes. Raises InvalidRequest, SchemaMismatch."""
+def check_value(value: object, encoder: BatchEncoder, row: int | None = None) -> tuple[object, int]:
+    """Returns the value as the batch will hold it, and its size in bytes.
+
+    ``row`` is its number among those that are sent together. Raises InvalidRequest, SchemaMismatch.
+    """
     if encoder.typed:
         try:
             return encoder.rows.convert(value)
         except InexactValue as problem:
-            raise encoder.mismatch(problem.reason) from None
+            raise encoder.mismatch(problem.located(row)) from None
     if value is None:
         return None, 0
     if isinstance(value, (bytes, bytearray, memoryview)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,8 @@ def row(**values: Any) -> dict[str, object]:
         ({"id": 1 << 31}, "column id: 2147483648 does not fit int32: it is not in -2147483648 to 2147483647"),
         ({"id": None}, "column id: it may not be null"),
         ({}, "column id: it may not be null"),
-        ({"id": 1, "other": 1, "more": 2}, "no column other, more"),
+        ({"id": 1, "other": 1, "more": 2}, "no column other, more$"),
+        ({"id": 1, "prize": 1, "price": 2}, r"^default/t: the topic has no column prize \(did you mean price\?\)$"),
         ({"id": 1, "single": 0.1}, "column single: 0.1 .* the value would change; round it first"),
         ({"id": 1, "single": float("1e300")}, "column single: 1e.300"),
         ({"id": 1, "price": Decimal("1000")}, "column price: Decimal.'1000'.* does not fit decimal128"),
@@ -89,6 +91,13 @@ def test_scalars_of_other_libraries_are_taken_at_their_value() -> None:
     assert found["local"] == datetime(2024, 1, 1, microsecond=1)
     assert found["single"] == float(np.float32(0.1))
     assert found["price"] == Decimal("1.50")
+
+
+def test_every_mapping_is_a_row() -> None:
+    plain = {"id": 1, **dict.fromkeys([c.name for c in COLUMNS[1:]])}
+
+    for value in ({"id": 1}, plain, MappingProxyType(plain), dict(reversed(plain.items()))):
+        assert check_value(value, TYPED)[0] == (1, *[None] * 7)
 
 
 def test_a_message_does_not_change_with_its_mapping() -> None:

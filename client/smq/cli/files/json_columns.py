@@ -134,7 +134,7 @@ class _Rows:
         try:
             row, _ = self._converter.convert(values)
         except InexactValue as problem:
-            raise InvalidField(problem.reason) from None
+            raise InvalidField(problem.located()) from None
         self._rows.append(row)
         self._headers.append(headers)
         self._times.append(at)

@@ -57,7 +57,7 @@ class BatchEncoder:
         names = table.schema.names
         unknown = [n for n in names if n not in self._body_columns]
         if unknown:
-            raise self.mismatch(no_such_columns(unknown, self.dropped))
+            raise self.mismatch(no_such_columns(unknown, self.dropped, self._body_columns))
         for field in self.schema:
             if field.name in ("partition", "timestamp"):
                 continue
@@ -154,10 +154,8 @@ class BatchEncoder:
         return InvalidRequest(f"the table has no column {key!r} for the key; it has: " + ", ".join(names))
 
     def mismatch(self, what: str) -> SchemaMismatch:
-        """The error for a value that does not fit the topic."""
-        return SchemaMismatch(
-            f"{what}; {self.topic.name} expects: {self.expected}", expected=self.expected, topic=self.topic.name
-        )
+        """The error for a value that does not fit. Its message has no list of all columns: a topic may have 400."""
+        return SchemaMismatch(f"{self.topic.name}: {what}", expected=self.expected, topic=self.topic.name)
 
     def encode(
         self, part: pa.RecordBatch, key_column: str | None, now: int, keyless: KeylessPartitioner

@@ -78,12 +78,22 @@ _ADVICE = {
 
 
 class InexactValue(Exception):
-    """A value does not fit a column's type. ``row`` is its index, ``reason`` says what does not fit and why."""
+    """A value does not fit a column's type.
 
-    def __init__(self, reason: str, row: int = 0) -> None:
+    ``reason`` says what does not fit and why, ``row`` is the value's index, and ``column`` its column, where known.
+    """
+
+    def __init__(self, reason: str, row: int = 0, column: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.row = row
+        self.column = column
+
+    def located(self, row: int | None = None) -> str:
+        """The reason, after the column and, if it is given, the row."""
+        found = [f"column {self.column}"] if self.column is not None else []
+        found += [f"row {row}"] if row is not None else []
+        return f"{', '.join(found)}: {self.reason}" if found else self.reason
 
 
 def exact_cast(column: Column, target: pa.DataType) -> Column:

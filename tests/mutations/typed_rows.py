@@ -1,0 +1,55 @@
+"""Broken rules of rows with a schema: what ``send`` and ``write`` store, and what readers get."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+ROW_CHECKS = "client/smq/producing/encoding/row_checks.py"
+ROW_VALUES = "client/smq/producing/encoding/row_values.py"
+CONVERSION = "client/smq/producing/encoding/value_conversion.py"
+TEST_RULE = "tests/property/test_send_and_write.py::test_both_store_the_very_value_or_both_refuse_it"
+TEST_VALUES = "tests/unit/client/test_exact_values.py"
+TEST_SEND_MANY = "tests/unit/client/test_send_many.py"
+
+MUTATIONS = (
+    Mutation(
+        "take_an_integer_of_any_size",
+        "The compiled check takes no integer that its column cannot hold.",
+        ROW_CHECKS,
+        "type({name}) is int and {low} <= {name} <= {high}",
+        "type({name}) is int",
+        (f"{TEST_VALUES}::test_a_message_with_a_value_that_does_not_fit_is_refused",),
+    ),
+    Mutation(
+        "take_a_time_of_any_zone_as_it_is",
+        "A time without a zone is no time in UTC.",
+        ROW_CHECKS,
+        "is datetime and {name}.tzinfo is UTC",
+        "is datetime",
+        (TEST_RULE,),
+    ),
+    Mutation(
+        "round_decimals",
+        "A decimal is stored exactly or refused.",
+        CONVERSION,
+        "traps=[Inexact, InvalidOperation]",
+        "traps=[InvalidOperation]",
+        (TEST_RULE,),
+    ),
+    Mutation(
+        "ignore_columns_that_the_topic_does_not_have",
+        "A row with an unknown column is refused.",
+        ROW_VALUES,
+        "if not self._known.issuperset(value):",
+        "if False:",
+        (f"{TEST_VALUES}::test_a_message_with_a_value_that_does_not_fit_is_refused",),
+    ),
+    Mutation(
+        "forget_the_row_of_a_wrong_value",
+        "An error of many rows says which row is wrong.",
+        "client/smq/producing/batch_builder.py",
+        "problem.located(row)",
+        "problem.located()",
+        (f"{TEST_SEND_MANY}::test_an_error_names_the_column_the_value_and_the_row",),
+    ),
+)
