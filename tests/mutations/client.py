@@ -54,8 +54,8 @@ MUTATIONS = (
         "add_a_message_to_a_full_batch",
         "Messages of one call fill batches as single ones do.",
         GROUP,
-        "np.searchsorted(self.ends, before + room)) + 1",
-        "np.searchsorted(self.ends, before + room)) + 2",
+        "np.searchsorted(self.ends, before + capacity)) + 1",
+        "np.searchsorted(self.ends, before + capacity)) + 2",
         (f"{TEST_SEND_MANY}::test_the_batches_are_those_of_single_messages",),
     ),
     # ---- the producer's engine

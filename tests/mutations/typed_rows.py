@@ -52,4 +52,29 @@ MUTATIONS = (
         "problem.located()",
         (f"{TEST_SEND_MANY}::test_an_error_names_the_column_the_value_and_the_row",),
     ),
+    # ---- frames and messages
+    Mutation(
+        "publish_the_index_of_a_frame_that_was_filtered",
+        "An index of pandas without a name is no column.",
+        "client/smq/producing/encoding/frames.py",
+        "return table.drop_columns(unnamed)",
+        "return table",
+        ("tests/unit/client/test_frames.py::test_only_a_named_index_of_pandas_is_a_column",),
+    ),
+    Mutation(
+        "count_offsets_anew_in_each_part_of_a_batch",
+        "A message has its own offset.",
+        "client/smq/batch.py",
+        ".to_pylist(), start)",
+        ".to_pylist())",
+        ("tests/unit/client/test_batch.py::test_offsets_go_on_beyond_the_rows_that_are_python_objects_at_once",),
+    ),
+    Mutation(
+        "show_errors_under_the_module_that_has_them",
+        "A traceback names an error as the program catches it.",
+        "client/smq/__init__.py",
+        'getattr(_errors, _name).__module__ = "smq"',
+        "pass",
+        ("tests/unit/client/test_public_surface.py::test_errors_show_the_name_by_which_a_program_catches_them",),
+    ),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq.producing.encoding.exact_cast import InexactValue, exact_cast, may_fit, type_does_not_fit
+from smq.producing.encoding.frames import Table
 from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, partitions
 from smq.producing.encoding.row_values import RowConverter, no_such_columns
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
@@ -21,8 +21,6 @@ from smq_storage.uploads.large_values import HEADER, has_reserved_header
 
 SYSTEM_COLUMNS = ("partition", "appended")
 """Columns of consumed tables that a producer fills anew, so that a table that was read can be written unchanged."""
-
-Table: TypeAlias = pa.Table | pa.RecordBatch
 
 
 class BatchEncoder:
@@ -48,8 +46,6 @@ class BatchEncoder:
 
         Raises SchemaMismatch, InvalidRequest.
         """
-        if not isinstance(table, (pa.Table, pa.RecordBatch)):
-            raise InvalidRequest(f"write needs a pyarrow Table or RecordBatch, not {type(table).__name__}")
         if len(set(table.schema.names)) != len(table.schema.names):
             raise self.mismatch("the table has duplicate column names: " + ", ".join(table.schema.names))
         table = table.drop_columns([n for n in SYSTEM_COLUMNS if n in table.schema.names])
