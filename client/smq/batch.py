@@ -107,7 +107,8 @@ class Batch:
     def _message(self, row: int, columns: dict[str, Any], is_large: bool) -> Message:
         body = {name: found for name, found in columns.items() if name not in RESERVED}
         headers = [(header["key"], header["value"]) for header in columns["headers"] or ()]
-        key, value = None, body
+        key: bytes | None = None
+        value: bytes | dict[str, Any] | None = body
         if body.keys() == {"key", "value"}:
             key, value = body["key"], self.value(row) if is_large else body["value"]
         return Message(

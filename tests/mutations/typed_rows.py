@@ -77,4 +77,48 @@ MUTATIONS = (
         "pass",
         ("tests/unit/client/test_public_surface.py::test_errors_show_the_name_by_which_a_program_catches_them",),
     ),
+    # ---- types of columns
+    Mutation(
+        "give_readers_the_stored_types",
+        "Readers get the types that the topic declares.",
+        "storage/smq_storage/chunks/column_types.py",
+        "columns = [column.cast(field.type) for column, field in zip(rows.columns, fields, strict=True)]",
+        "return rows",
+        (
+            "tests/unit/storage/test_schemas.py::"
+            "test_readers_get_the_declared_types_of_columns_that_are_stored_as_others",
+        ),
+    ),
+    Mutation(
+        "cut_off_what_is_below_a_unit",
+        "A time is a whole number of its column's unit.",
+        "client/smq/producing/encoding/time_conversion.py",
+        "if rest or not isinstance(units, int)",
+        "if not isinstance(units, int)",
+        (TEST_RULE,),
+    ),
+    Mutation(
+        "take_a_map_with_a_null_key",
+        "A key of a map is not null.",
+        "client/smq/producing/encoding/nested_conversion.py",
+        "if pair[0] is None:",
+        "if False:",
+        (TEST_RULE,),
+    ),
+    Mutation(
+        "accept_a_time_zone_that_does_not_exist",
+        "A Topic with an unknown time zone is refused.",
+        "storage/smq_storage/topic_manifests/fields.py",
+        "        _check_zone(zone)",
+        "        pass",
+        ("tests/unit/storage/test_manifest_table.py::test_a_time_zone_must_exist",),
+    ),
+    Mutation(
+        "show_nanoseconds_as_python_has_them",
+        "JSON lines have all digits of a time.",
+        "client/smq/cli/files/json_rows.py",
+        "if shown != field.type:",
+        "if False:",
+        ("tests/property/test_json_round_trip.py::test_rows_of_a_topic_with_a_schema",),
+    ),
 )

@@ -13,7 +13,6 @@ from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.keys import KeylessPartitioner
-from smq.producing.encoding.row_values import column_of
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import partitions_of
@@ -60,10 +59,9 @@ class BatchBuilder:
             pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else pa.nulls(rows, HEADERS)
         )
         if encoder.typed:
-            body = encoder.body_schema
-            values = zip(*self.values, strict=True)  # type: ignore[call-overload]
-            arrays = [column_of(column, field.type) for field, column in zip(body, values, strict=True)]
-            part = pa.RecordBatch.from_arrays([times, *arrays, headers], names=["timestamp", *body.names, "headers"])
+            arrays = encoder.columns_of(self.values)  # type: ignore[arg-type]
+            names = ["timestamp", *encoder.body_names, "headers"]
+            part = pa.RecordBatch.from_arrays([times, *arrays, headers], names=names)
             return encoder.encode(part, encoder.topic.spec.key, 0, keyless)
         row_partitions = self._row_partitions(rows, encoder.topic.spec.partitions, keyless)
         keys = pa.array(self.keys, pa.binary())

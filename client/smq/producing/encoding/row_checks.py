@@ -8,7 +8,7 @@ conversions, but never more lenient.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ def compile_row_check(fields: Sequence[pa.Field], conversions: Sequence[Convert]
     for number, field in enumerate(fields):
         lines += _lines_of_column(f"v{number}", f"convert{number}", field)
     lines.append(f"    return ({unpacked}), size")
-    scope: dict[str, Any] = {"size_of": size, "date": date, "datetime": datetime, "UTC": UTC}
+    scope: dict[str, Any] = {"size_of": size, "date": date, "datetime": datetime, "time": time, "UTC": UTC}
     scope |= {f"convert{number}": convert for number, convert in enumerate(conversions)}
     # The text has numbers and what is in this module. Names of columns, which a user chooses, are not in it.
     exec("\n".join(lines), scope)
@@ -77,4 +77,6 @@ def _certain_fit(name: str, type_: pa.DataType) -> str | None:
             return f"type({name}) is datetime and {name}.tzinfo is UTC"
         case "time" if is_micros(type_):
             return f"type({name}) is datetime and {name}.tzinfo is None"
+        case "time of day" if is_micros(type_):
+            return f"type({name}) is time and {name}.tzinfo is None"
     return None

@@ -5,7 +5,7 @@ A batch is encoded after ``send`` has returned, so nothing may fail then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from operator import itemgetter
@@ -52,13 +52,21 @@ class RowConverter:
         return tuple(value.get(name) for name in self._names)
 
 
-def column_of(values: Sequence[object], type_: pa.DataType) -> pa.Array:
-    """The column of values that a :class:`RowConverter` has returned."""
-    epoch = _EPOCH.get(kind_of(type_))
-    if epoch is None or not is_micros(type_):
-        return pa.array(values, type_)
-    # Arrow asks each datetime for its zone. Python subtracts two of the same zone without that.
-    return pa.array([None if at is None else at - epoch for at in values], _MICROS).view(pa.int64()).view(type_)  # type: ignore[operator]
+def column_maker(checked: pa.DataType, stored: pa.DataType) -> Callable[[Sequence[object]], pa.Array]:
+    """What makes a stored column of values of a checked type that a :class:`RowConverter` has returned."""
+    epoch = _EPOCH.get(kind_of(checked))
+    if epoch is not None and is_micros(checked):
+        int64 = pa.int64()
+
+        def times(values: Sequence[object]) -> pa.Array:
+            # Arrow asks each datetime for its zone. Python subtracts two of the same zone without that.
+            since = [None if at is None else at - epoch for at in values]  # type: ignore[operator]
+            return pa.array(since, _MICROS).view(int64).view(checked)
+
+        return times
+    if checked == stored:
+        return lambda values: pa.array(values, checked)
+    return lambda values: pa.array(values, checked).cast(stored)
 
 
 def no_such_columns(names: Iterable[str], dropped: Iterable[str], known: Sequence[str]) -> str:

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation
 
 import numpy as np
 import pyarrow as pa
 
 from smq.producing.encoding.exact_cast import InexactValue, does_not_fit, exact_cast, kind_of, show
+from smq.producing.encoding.nested_conversion import nested_conversion
+from smq.producing.encoding.time_conversion import time_in_units
+from smq_storage.chunks.column_types import with_leaves
 
 Convert = Callable[[object], object]
 """Returns the value as the batch will hold it. Raises InexactValue."""
 
-VARIABLE_SIZE = ("text", "bytes", "list")
+VARIABLE_SIZE = ("text", "bytes", "list", "struct", "map")
 """Kinds of values whose bytes :func:`size` counts."""
 
 _OFFSET_BYTES = 4
+_TIMES = ("time", "zoned time", "time of day")
 _NUMBERS = "biuf"
 """Bools, integers and floats among numpy's kinds of types."""
 
@@ -57,20 +61,24 @@ def integer_range(type_: pa.DataType) -> tuple[int, int]:
 
 def width(type_: pa.DataType) -> int:
     """About how many bytes each value takes beside what :func:`size` counts."""
+    if pa.types.is_struct(type_):
+        return sum(width(field.type) for field in type_)
     return _OFFSET_BYTES if kind_of(type_) in VARIABLE_SIZE else -(-type_.bit_width // 8)
 
 
 def size(value: object) -> int:
-    """The bytes of a converted value's text, bytes and items."""
+    """The bytes of a converted value's text, bytes, items and fields."""
     match value:
         case str():
             return len(value) if value.isascii() else len(value.encode())
         case bytes():
             return len(value)
-        case list():
+        case list() | tuple():
             return sum(size(item) + 2 * _OFFSET_BYTES for item in value)
+        case dict():
+            return sum(size(item) + 2 * _OFFSET_BYTES for item in value.values())
         case Decimal():
-            return 8  # beside the eight of each item
+            return 24  # beside the eight of each item
     return 0
 
 
@@ -85,14 +93,18 @@ def converter(target: pa.DataType) -> Convert:
             return _text(target)
         case "bytes":
             return _bytes(target)
+        case "zoned time" | "time" | "time of day" if not is_micros(target):
+            return time_in_units(target, _by_arrow)
         case "zoned time":
             return _zoned_time(target)
         case "time":
             return _naive_time(target)
+        case "time of day":
+            return _time_of_day(target)
         case "decimal":
             return _decimal(target)
-        case "list":
-            return _list(target)
+        case "list" | "struct" | "map":
+            return nested_conversion(target, converter, _by_arrow)
         case "bool":
             return _plain(target, bool)
         case "date":
@@ -104,21 +116,33 @@ def _by_arrow(value: object, target: pa.DataType) -> object:
     """Converts a value of any type that Arrow knows, such as numpy's and pandas' scalars."""
     if getattr(value, "nanosecond", 0):  # of pandas.Timestamp, which Arrow takes for a datetime
         raise InexactValue(f"{show(value)} does not fit {target}: the value would change")
+    if isinstance(value, time) and value.tzinfo is not None:
+        raise InexactValue(f"{show(value)} does not fit {target}: a time of day has no time zone")
     plain = _plain_value(value)
     if plain is not None:
         return converter(target)(plain)
     try:
         array = pa.array([value])
+        array.validate(full=True)  # Arrow makes text of bytes that are beside text in one list
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
         raise _unknown(value, target) from None
     if array.null_count:
         raise _unknown(value, target)
     try:
-        return exact_cast(array, target)[0].as_py()
+        found = exact_cast(array, target)
     except InexactValue:
         if isinstance(value, Decimal | pa.Scalar):
             raise
         raise InexactValue(does_not_fit(show(value), array.type, target)) from None
+    # Python has no nanoseconds, so these become whole numbers.
+    units = with_leaves(target, lambda leaf: pa.int64() if _in_nanos(leaf) else leaf)
+    if kind_of(target) in _TIMES and not is_micros(target):
+        return found[0].value
+    return found.cast(units)[0].as_py() if units != target else found[0].as_py()
+
+
+def _in_nanos(type_: pa.DataType) -> bool:
+    return kind_of(type_) in _TIMES and bool(type_.unit == "ns")
 
 
 def _plain_value(value: object) -> object:
@@ -232,6 +256,10 @@ def _naive_time(target: pa.DataType) -> Convert:
     return lambda value: value if type(value) is datetime and value.tzinfo is None else _by_arrow(value, target)
 
 
+def _time_of_day(target: pa.DataType) -> Convert:
+    return lambda value: value if type(value) is time and value.tzinfo is None else _by_arrow(value, target)
+
+
 def _decimal(target: pa.DataType) -> Convert:
     unit = Decimal((0, (1,), -target.scale))
     exact = Context(prec=target.precision, traps=[Inexact, InvalidOperation])
@@ -245,17 +273,5 @@ def _decimal(target: pa.DataType) -> Convert:
             except (Inexact, InvalidOperation):
                 pass
         return _by_arrow(value, target)
-
-    return convert
-
-
-def _list(target: pa.DataType) -> Convert:
-    convert_item = converter(target.value_type)
-
-    def item(value: object) -> object:
-        return None if value is None else convert_item(value)
-
-    def convert(value: object) -> object:
-        return [item(it) for it in value] if isinstance(value, list | tuple) else _by_arrow(value, target)
 
     return convert
