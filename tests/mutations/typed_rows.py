@@ -98,10 +98,10 @@ MUTATIONS = (
         (TEST_RULE,),
     ),
     Mutation(
-        "take_a_map_with_a_null_key",
-        "A key of a map is not null.",
+        "drop_fields_that_a_struct_does_not_have",
+        "A value with a field that the struct does not have is refused.",
         "client/smq/producing/encoding/nested_conversion.py",
-        "if pair[0] is None:",
+        "if unknown:",
         "if False:",
         (TEST_RULE,),
     ),
