@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from benchmarks.cases import elastic, faults, references, schema, small_messages
 from benchmarks.harness import child_process
 from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec
 from benchmarks.harness.meter import Meter, memory_mb
+from benchmarks.loads import typed_rows
 from benchmarks.model import Case, Figure, Measurement, Scale, latencies, throughput
 from benchmarks.peers import cases as peers
 
@@ -65,6 +67,16 @@ def send_100b(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     topic = cluster.topic(WRITE_SEGMENTS)
     result, meter = _load(cluster, "send", topic, "--size", 100, "--count", scale.of(3_000_000, 500_000))
     return Measurement(throughput(result, meter), meter)
+
+
+def send_typed(columns: int) -> Callable[[BenchmarkCluster, Scale], Measurement]:
+    def measure(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
+        topic = cluster.topic(WRITE_SEGMENTS, columns=typed_rows.spec(columns))
+        count = scale.of(24_000_000, 4_000_000) // columns
+        result, meter = _load(cluster, "send_typed", topic, "--size", columns, "--count", count)
+        return Measurement(throughput(result, meter), meter)
+
+    return measure
 
 
 def send_many_100b(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
@@ -181,6 +193,20 @@ CASES = (
         send_100b,
         ClusterSpec(memory="4Gi"),
         {"kafka": peers.kafka_send_100b},
+    ),
+    Case(
+        "send-17-columns",
+        "rows of 17 typed columns, send() one by one, a receipt for each",
+        (Figure("per_s", "messages/s with receipts", 100e3), *PER_CPU),
+        send_typed(17),
+        ClusterSpec(memory="4Gi"),
+    ),
+    Case(
+        "send-60-columns",
+        "rows of 60 typed columns, send() one by one, a receipt for each",
+        (Figure("per_s", "messages/s with receipts", 30e3), *PER_CPU),
+        send_typed(60),
+        ClusterSpec(memory="4Gi"),
     ),
     Case(
         "send-many-100b",

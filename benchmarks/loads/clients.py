@@ -2,6 +2,7 @@
 
 write     whole tables, for the given bytes or seconds
 send      one message after the other, and checks every receipt
+send_typed the same with rows of a topic with a schema
 send_many messages by the thousand, and checks every receipt
 latency   a fixed rate: from ``send`` to its receipt
 consume   from the earliest message on, batch by batch
@@ -16,13 +17,13 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
 
 import smq
-from benchmarks.loads import payload, references
+from benchmarks.loads import payload, references, typed_rows
 from benchmarks.loads.rate import at_rate, quantiles
 
 Row = dict[str, object]
@@ -49,7 +50,17 @@ def write(client: smq.Client, args: argparse.Namespace) -> Row:
 
 
 def send(client: smq.Client, args: argparse.Namespace) -> Row:
-    values = payload.events(args.size)
+    seconds = _send_each(client, args, payload.events(args.size))
+    return {"seconds": seconds, "rows": args.count, "bytes": args.count * args.size}
+
+
+def send_typed(client: smq.Client, args: argparse.Namespace) -> Row:
+    """``--size`` is the number of columns."""
+    return {"seconds": _send_each(client, args, typed_rows.rows(args.size)), "rows": args.count}
+
+
+def _send_each(client: smq.Client, args: argparse.Namespace, values: Sequence[bytes | dict[str, object]]) -> float:
+    """How many seconds it takes to send the values in turn and to see all receipts."""
     with client.producer(args.topic, linger=args.linger, timeout=300) as producer:
         producer.send(values[0]).result(60)
         start = time.perf_counter()
@@ -62,7 +73,7 @@ def send(client: smq.Client, args: argparse.Namespace) -> Row:
         receipts += sum(delivery.result(300).offset is not None for delivery in waiting)
         seconds = time.perf_counter() - start
     assert receipts == args.count, f"{receipts} receipts for {args.count} messages"
-    return {"seconds": seconds, "rows": args.count, "bytes": args.count * args.size}
+    return seconds
 
 
 def send_many(client: smq.Client, args: argparse.Namespace) -> Row:
@@ -125,7 +136,7 @@ def consume(client: smq.Client, args: argparse.Namespace) -> Row:
     return {"seconds": seconds, "rows": rows, "bytes": size, "first_batch_s": start - requested_at}
 
 
-WHATS = {f.__name__: f for f in (write, send, send_many, latency, consume)} | references.WHATS
+WHATS = {f.__name__: f for f in (write, send, send_typed, send_many, latency, consume)} | references.WHATS
 
 
 def main() -> None:

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any
 # reads this when it is imported.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
+from smq_core import errors as _errors
+
 if TYPE_CHECKING:
     from smq import aio
     from smq.admin import (
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
         SegmentLoad,
         TopicInfo,
     )
-    from smq.batch import Batch
+    from smq.batch import Batch, Message
     from smq.client import Client, connect
     from smq.consumer import Consumer
     from smq.delivery import (
@@ -99,6 +101,7 @@ __all__ = [
     "FilesReceipt",
     "GroupInfo",
     "InvalidRequest",
+    "Message",
     "MessageTooLarge",
     "NoBrokers",
     "NotLeader",
@@ -143,7 +146,7 @@ _MODULES_OF_NAMES = {
         "SegmentLoad",
         "TopicInfo",
     ),
-    "smq.batch": ("Batch",),
+    "smq.batch": ("Batch", "Message"),
     "smq.client": ("Client", "connect"),
     "smq.consumer": ("Consumer",),
     "smq.delivery": (
@@ -161,6 +164,11 @@ _MODULES_OF_NAMES = {
 _MODULE_OF_NAME = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names}
 """All other public names are error classes."""
 
+for _name in __all__:
+    if _name not in _MODULE_OF_NAME and _name != "aio":
+        # Tracebacks and reprs show the name that a program uses. Errors are raised before a program has named them.
+        getattr(_errors, _name).__module__ = "smq"
+
 
 def __getattr__(name: str) -> Any:
     """Imports each name on first use, because Arrow and gRPC take half a second and some programs need only one."""
@@ -168,7 +176,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'smq' has no attribute {name!r}")
     if name == "aio":
         return import_module("smq.aio")
-    value = globals()[name] = getattr(import_module(_MODULE_OF_NAME.get(name, "smq_core.errors")), name)
+    module = import_module(_MODULE_OF_NAME[name]) if name in _MODULE_OF_NAME else _errors
+    value = globals()[name] = getattr(module, name)
     return value
 
 

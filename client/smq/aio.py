@@ -19,9 +19,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, Literal, Protocol, TypeVar
-
-import pyarrow as pa
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from smq import client as _sync
 from smq.admin import Admin
@@ -29,6 +27,7 @@ from smq.batch import Batch
 from smq.consumer import Consumer
 from smq.delivery import AtomicReceipt, Delivery, FilesReceipt, Receipt, StagedFile, TableReceipt
 from smq.producer import Headers, Producer
+from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is_table_like
 
 __all__ = ["AsyncAdmin", "AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncProducer", "connect"]
 
@@ -91,9 +90,7 @@ class AsyncClient:
 
         return Opening(make)
 
-    async def write_upload(
-        self, topic: str, table: pa.Table | pa.RecordBatch, sink: Any, key: str | None = None
-    ) -> None:
+    async def write_upload(self, topic: str, table: TableLike, sink: Any, key: str | None = None) -> None:
         """As :meth:`smq.Client.write_upload`."""
         await asyncio.to_thread(self._client.write_upload, topic, table, sink, key)
 
@@ -164,16 +161,24 @@ class AsyncProducer:
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
 
+    @overload
     async def send(
         self,
         value: bytes | Mapping[str, object] | None,
         key: bytes | None = None,
         headers: Headers | None = None,
         timestamp: Any = None,
-    ) -> AsyncDelivery[Receipt]:
+    ) -> AsyncDelivery[Receipt]: ...
+
+    @overload
+    async def send(self, value: ArrowStream | ArrowArray, key: str | None = None) -> AsyncDelivery[TableReceipt]: ...
+
+    async def send(
+        self, value: Any, key: Any = None, headers: Headers | None = None, timestamp: Any = None
+    ) -> AsyncDelivery[Any]:
         """As :meth:`smq.Producer.send`. Waits only while ``max_in_flight`` bytes have no outcome yet."""
         send = self._producer.send
-        if self._producer.would_block(value, key, headers):
+        if is_table_like(value) or self._producer.would_block(value, key, headers):
             return AsyncDelivery(await asyncio.to_thread(send, value, key, headers, timestamp))
         return AsyncDelivery(send(value, key, headers, timestamp))
 
@@ -184,7 +189,7 @@ class AsyncProducer:
         return AsyncDelivery(await asyncio.to_thread(self._producer.send_many, values, keys))
 
     async def write(
-        self, table: pa.Table | pa.RecordBatch, key: Any = None, *, by_reference: bool | Literal["auto"] = False
+        self, table: TableLike, key: Any = None, *, by_reference: bool | Literal["auto"] = False
     ) -> AsyncDelivery[TableReceipt]:
         """As :meth:`smq.Producer.write`."""
         return AsyncDelivery(await asyncio.to_thread(self._producer.write, table, key, by_reference=by_reference))

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 import pyarrow as pa
 
 from smq_core.errors import InvalidRequest
-from smq_storage.uploads.large_values import LargeValue, find_large_values
+from smq_storage.chunks.schemas import RESERVED
+from smq_storage.uploads.large_values import HEADER, LargeValue, find_large_values
+
+ROWS_AT_ONCE = 1024
+"""A batch may have a million rows. So many of them are Python objects at a time while it is iterated."""
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a batch. ``producer.send(m.value, m.key, m.headers, m.timestamp)`` sends the same again.
+
+    On a topic with a schema ``value`` is a dictionary of the topic's columns, the key column among them, and ``key`` is
+    None. ``headers`` are pairs of a name and a value. ``timestamp`` is the producer's, ``appended`` the broker's.
+    """
+
+    value: bytes | dict[str, Any] | None
+    key: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: datetime
+    segment: str
+    offset: int
+    partition: int
+    appended: datetime
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Batch:
-    """Consecutive messages of one segment.
+    """Consecutive messages of one segment. Iterating yields them as :class:`Message`.
 
     ``table`` has the columns of a chunk: ``partition``, ``timestamp``, ``appended``, then ``key`` and ``value`` (or the
     topic's own columns), then ``headers``. If the topic's schema changed, the consumer's option ``schema`` says which
@@ -62,9 +88,54 @@ class Batch:
             return value
         return self._read(large, self.segment, self.first_offset + row)
 
+    def to_pandas(self, **options: Any) -> Any:
+        """The table as a pandas DataFrame. ``options`` are those of :meth:`pyarrow.Table.to_pandas`."""
+        _library("pandas")
+        return self.table.to_pandas(**options)
+
+    def to_polars(self) -> Any:
+        """The table as a Polars DataFrame."""
+        return _library("polars").from_arrow(self.table)
+
+    def __iter__(self) -> Iterator[Message]:
+        """The messages in the order of their offsets. Raises what :meth:`value` raises, for values in objects."""
+        large = self.large_values
+        for start in range(0, len(self), ROWS_AT_ONCE):
+            for row, columns in enumerate(self.table.slice(start, ROWS_AT_ONCE).to_pylist(), start):
+                yield self._message(row, columns, row in large)
+
+    def _message(self, row: int, columns: dict[str, Any], is_large: bool) -> Message:
+        body = {name: found for name, found in columns.items() if name not in RESERVED}
+        headers = [(header["key"], header["value"]) for header in columns["headers"] or ()]
+        key: bytes | None = None
+        value: bytes | dict[str, Any] | None = body
+        if body.keys() == {"key", "value"}:
+            key, value = body["key"], self.value(row) if is_large else body["value"]
+        return Message(
+            value,
+            key,
+            [(name, found) for name, found in headers if name != HEADER] if is_large else headers,
+            columns["timestamp"],
+            self.segment,
+            self.first_offset + row,
+            columns["partition"],
+            columns["appended"],
+        )
+
+    def __repr__(self) -> str:
+        last = f"..{self.next_offset - 1}" if len(self) else ""
+        return f"Batch({self.segment!r}, {len(self)} messages at {self.first_offset}{last})"
+
     def __reduce__(self) -> tuple[object, ...]:
         """For pickling. The copy has no consumer that fetches large values."""
         return type(self), (self.table, self.segment, self.first_offset, self.positions)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+
+def _library(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ImportError(f"{name} is not installed: pip install {name}", name=name) from None

@@ -19,12 +19,11 @@ from smq_core.errors import InvalidRequest
 
 # Arrow, Flight and the store are imported on first use, because administration needs none of them.
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from smq.consumer import Consumer
     from smq.delivery import AtomicReceipt, StagedFile
     from smq.producer import Producer
     from smq.producing.atomic_publisher import AtomicPublisher
+    from smq.producing.encoding.frames import TableLike
     from smq.producing.runtime.producer_runtime import ProducerRuntime
     from smq.producing.uploads.reference_publisher import ReferencePublisher
     from smq.producing.uploads.uploaded_rows import UploadedFile
@@ -218,7 +217,7 @@ class Client:
     def write_upload(
         self,
         topic: str,
-        table: pa.Table | pa.RecordBatch,
+        table: TableLike,
         sink: str | os.PathLike[str] | IO[bytes],
         key: str | None = None,
     ) -> None:
@@ -244,7 +243,7 @@ class Client:
         app: str,
         version: int,
         files: Sequence[str | os.PathLike[str] | IO[bytes]] | None = None,
-        table: pa.Table | pa.RecordBatch | None = None,
+        table: TableLike | None = None,
         staged: Sequence[StagedFile] | None = None,
         key: str | None = None,
         timeout: float = 120.0,
@@ -302,7 +301,7 @@ class Client:
         self,
         topic: str,
         *,
-        table: pa.Table | pa.RecordBatch | None = None,
+        table: TableLike | None = None,
         files: Sequence[str | os.PathLike[str] | IO[bytes]] | None = None,
         key: str | None = None,
         timeout: float = 120.0,
@@ -411,7 +410,7 @@ class Client:
 
 
 def _upload(
-    table: pa.Table | pa.RecordBatch | None,
+    table: TableLike | None,
     files: Sequence[str | os.PathLike[str] | IO[bytes]] | None,
     key: str | None,
 ) -> Callable[[ReferencePublisher], list[UploadedFile]]:

@@ -22,6 +22,7 @@ from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model.entities import SealedSegment
 from smq_core.reading.segment_dag import ReadProgress, build_nodes, highest_number
 from smq_proto.v1 import leader_pb2 as lpb
+from smq_storage.chunks.column_types import as_declared
 
 if TYPE_CHECKING:
     from smq.transport.leader_client import LeaderClient
@@ -318,7 +319,7 @@ class Consumer:
                 # Here and not when it was fetched, so that "newest" also holds for what was read ahead.
                 newest = self._newest_schema
                 table = item.table if newest is None else newest.convert(item.table, self._view.snapshot)
-                return Batch(table, segment, item.first, self._reader.committed(), self._large_values.read)
+                return Batch(as_declared(table), segment, item.first, self._reader.committed(), self._large_values.read)
             if isinstance(item, FetchedLoss):
                 self._record_loss(segment, item)
                 self._reader.advance(segment, item.stop if item.stop is not None else item.start)

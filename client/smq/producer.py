@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Literal, TypeGuard
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeGuard, overload
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from smq.producing.batch_builder import (
 )
 from smq.producing.delivery_state import DeliveryState, MessageDelivery, TableDelivery
 from smq.producing.encoding.batch_encoder import BatchEncoder, message_too_large, split_rows, split_to_limit
+from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, as_table, is_table_like
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
 from smq.producing.message_batcher import MessageBatcher, RowPartitions
@@ -138,13 +139,21 @@ class Producer:
         )
         view.add_listener(self._on_layout_changed)
 
+    @overload
     def send(
         self,
         value: bytes | Mapping[str, object] | None,
         key: bytes | None = None,
         headers: Headers | None = None,
         timestamp: int | datetime | None = None,
-    ) -> Delivery[Receipt]:
+    ) -> Delivery[Receipt]: ...
+
+    @overload
+    def send(self, value: ArrowStream | ArrowArray, key: str | None = None) -> Delivery[TableReceipt]: ...
+
+    def send(
+        self, value: Any, key: Any = None, headers: Headers | None = None, timestamp: int | datetime | None = None
+    ) -> Delivery[Any]:
         """Sends one message and returns its delivery. Blocks while ``max_in_flight`` bytes have no outcome yet.
 
         value: bytes, or on a topic with a schema a mapping of its columns. A value that a column cannot hold exactly
@@ -154,6 +163,8 @@ class Producer:
             topic with a schema the key is a column of the value.
         headers: pairs of str and bytes.
         timestamp: microseconds since 1970 or a datetime (naive means UTC); None means now.
+
+        A pyarrow table, or a frame of pandas or Polars, as ``value`` is sent as by :meth:`write`.
 
         On a topic without a schema, the value of a message above ``max_inline_bytes`` is uploaded to the filer as an
         object of its own, up to 1 GiB, and the message refers to it. The order of each key is the same. If the upload
@@ -203,7 +214,11 @@ class Producer:
             return MessageSpan(self._append_large(encoder, value, group.keys[at], None, now, size), 0, 1)
         return self._batcher.append_some(encoder, group, at, now, self._max_inline_bytes)
 
-    def _send_checked(self, value: object, key: object, headers: object, timestamp: object) -> Delivery[Receipt]:
+    def _send_checked(self, value: object, key: Any, headers: object, timestamp: object) -> Delivery[Any]:
+        if type(value) is not dict and is_table_like(value):
+            if headers is not None or timestamp is not None:
+                raise InvalidRequest("headers and timestamp of a table's rows are columns of these names")
+            return self.write(value, key)
         encoder = self._encoder
         plain_value, size = check_value(value, encoder)
         plain_key = check_key(key, encoder)
@@ -268,12 +283,16 @@ class Producer:
 
     def write(
         self,
-        table: pa.Table | pa.RecordBatch,
+        table: TableLike,
         key: str | pa.Array | pa.ChunkedArray | None = None,
         *,
         by_reference: bool | Literal["auto"] = False,
     ) -> Delivery[TableReceipt]:
         """Sends a whole table, the fastest way to publish; its receipt covers all rows. Blocks as ``send`` does.
+
+        The table is a pyarrow Table or RecordBatch, a frame of pandas or Polars, or any object with the Arrow PyCapsule
+        interface (``__arrow_c_stream__`` or ``__arrow_c_array__``). pandas has NaN for null in columns of floats; they
+        are null here. The index of its frame is a column if it has a name, and is left out otherwise.
 
         A topic without a schema has the columns ``key``, ``value``, ``headers`` and ``timestamp``; a topic with a
         schema has its own columns, ``headers`` and ``timestamp``. Columns that may be missing are filled, a missing
@@ -294,10 +313,11 @@ class Producer:
         """
         if self._batcher.closed:
             raise InvalidRequest("the producer is closed")
-        if goes_by_reference(table, by_reference):
-            return self._references.publish_table(table, key)
+        rows = as_table(table)
+        if goes_by_reference(rows, by_reference):
+            return self._references.publish_table(rows, key)
         encoder = self._encoder
-        converted, key_column = encoder.check(table, key)
+        converted, key_column = encoder.check(rows, key)
         limit = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
         encoder.check_sizes(converted, limit)
         delivery_states: list[DeliveryState] = []

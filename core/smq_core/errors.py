@@ -38,8 +38,8 @@
     └── DeliveryTimeout           no outcome came in time: the messages may or may not be in the log
 """
 
-from __future__ import annotations
-
+# Annotations are not postponed here, because the client shows these classes as its own, and whatever reads the types of
+# their fields would look names up in its module.
 import dataclasses
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -10,13 +10,18 @@ uint8, uint16, uint32           smallint, int,     Spark has no unsigned numbers
 uint64                          decimal(20,0)
 float32, float64                float, double      the same
 decimal128(p, s)                decimal(p, s)      the same
-string, binary, date32          string, binary,    the same
+string, binary, date32          string, binary,    the same; date is date32
                                 date
+dictionary<string>              string             of bytes: binary
+struct<name: T>                 struct<name: T>    nested as deep as one likes
 timestamp[us, UTC]              timestamp          shown in the session's time zone
 timestamp[us]                   timestamp_ntz      has no zone
 list<T>                         array<T>           nested as deep as one likes
 headers                         array<struct<key string, value binary>>
 ==============================  =================  ==============================================================
+
+Spark cannot read a topic with a column of another type: maps, times of day, timestamps of other units and zones, and
+decimal256.
 
 Every column may be null in Spark, also one that never is: Spark's optimizer must not rely on what only the topic's
 present schema says. Spark compares the first batch of a task with its own Arrow schema, and trusts the others, so every
@@ -57,7 +62,7 @@ def dataframe_columns(chunk_schema: pa.Schema) -> StructType:
             f"the topic has a column {taken[0]!r}, and every DataFrame of a topic has one of its own with that name: "
             "Spark cannot read this topic"
         )
-    fields = [StructField(field.name, spark_type(field.type)) for field in chunk_schema]
+    fields = [StructField(field.name, _type_of_column(field)) for field in chunk_schema]
     return StructType([*fields, StructField(SEGMENT, StringType()), StructField(OFFSET, LongType())])
 
 
@@ -76,6 +81,15 @@ def spark_schema(chunk_schema: pa.Schema, columns: Sequence[str] | None = None) 
                 option="columns",
             )
     return StructType([known[name] for name in columns])
+
+
+def _type_of_column(field: pa.Field) -> DataType:
+    try:
+        return spark_type(field.type)
+    except UnreadableSchema as error:
+        raise UnreadableSchema(
+            f"column {field.name!r}: {error.message}: Spark cannot read this topic. A program with smq.Consumer can"
+        ) from None
 
 
 def spark_type(type_: pa.DataType) -> DataType:

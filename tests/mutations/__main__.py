@@ -25,6 +25,7 @@ from . import (
     shared_streams,
     spark,
     storage,
+    typed_rows,
     upload_credentials,
 )
 from .mutation import Mutation
@@ -44,6 +45,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "spark": spark.MUTATIONS,
     "client": client.MUTATIONS,
     "cli": cli.MUTATIONS,
+    "typed_rows": typed_rows.MUTATIONS,
 }
 
 

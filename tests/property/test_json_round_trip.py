@@ -19,12 +19,14 @@ from smq.cli.files.sources import InputFormat, tables
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Column, Topic, TopicSpec
-from smq_storage.chunks.schemas import HEADERS, TIMESTAMP, arrow_type
+from smq_storage.chunks.column_types import arrow_type
+from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
 some_bytes = st.one_of(st.none(), st.binary(max_size=6), st.text(max_size=6).map(str.encode))
 headers = st.one_of(st.none(), st.lists(st.tuples(st.text(max_size=4), some_bytes), max_size=3))
 zoned = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)).map(lambda at: at.replace(tzinfo=None))
 messages = st.tuples(some_bytes, some_bytes, headers, zoned)
+small = st.integers(-128, 127)
 
 COLUMNS = {
     "bool": st.booleans(),
@@ -42,6 +44,20 @@ COLUMNS = {
     "list<binary>": st.lists(st.one_of(st.none(), st.binary(max_size=4)), max_size=3),
     "list<float64>": st.lists(st.floats(), max_size=3),
     "list<timestamp[us, UTC]>": st.lists(zoned, max_size=2),
+    "timestamp[s]": zoned.map(lambda at: at.replace(microsecond=0)),
+    "timestamp[ms, Europe/Berlin]": zoned.map(lambda at: at.replace(microsecond=0)),
+    "timestamp[ns]": st.integers(-(1 << 62), 1 << 62),
+    "list<timestamp[ns, Asia/Kolkata]>": st.lists(st.integers(-(1 << 62), 1 << 62), max_size=2),
+    "time": st.times(),
+    "time32[ms]": st.times().map(lambda at: at.replace(microsecond=0)),
+    "time64[ns]": st.integers(0, 86_400 * 10**9 - 1),
+    "decimal256(60, 10)": st.decimals(-(10**20), 10**20, places=10).map(lambda d: d + Decimal(0)),
+    "dictionary<string>": st.text(max_size=3),
+    "struct<a: int8, b: binary>": st.fixed_dictionaries({"a": small, "b": st.one_of(st.none(), st.binary(max_size=4))}),
+    "map<string, int8>": st.lists(st.tuples(st.text(max_size=3), st.one_of(st.none(), small)), max_size=3),
+    "map<binary, list<decimal128(5, 2)>>": st.lists(
+        st.tuples(st.binary(max_size=3), st.lists(st.decimals(-99, 99, places=2), max_size=2)), max_size=2
+    ),
 }
 TYPED = [Column(f"c{i}", name, nullable=True) for i, name in enumerate(COLUMNS)]
 rows = st.tuples(headers, zoned, *(st.one_of(st.none(), strategy) for strategy in COLUMNS.values()))

@@ -58,10 +58,9 @@ class BatchBuilder:
         times = array_of(np.array(self.times, np.int64), TIMESTAMP)
         headers = pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else no_headers(rows)
         if encoder.typed:
-            body = encoder.body_schema
-            values = zip(*self.values, strict=True)  # type: ignore[call-overload]
-            arrays = [pa.array(column, field.type) for field, column in zip(body, values, strict=True)]
-            part = pa.RecordBatch.from_arrays([times, *arrays, headers], names=["timestamp", *body.names, "headers"])
+            arrays = encoder.columns_of(self.values)  # type: ignore[arg-type]
+            names = ["timestamp", *encoder.body_names, "headers"]
+            part = pa.RecordBatch.from_arrays([times, *arrays, headers], names=names)
             return encoder.encode(part, encoder.topic.spec.key, 0, keyless)
         row_partitions = self._row_partitions(rows, encoder.topic.spec.partitions, keyless)
         keys, bodies = binary_array(self.keys), binary_array(self.values)  # type: ignore[arg-type]
@@ -79,13 +78,16 @@ class BatchBuilder:
         return row_partitions
 
 
-def check_value(value: object, encoder: BatchEncoder) -> tuple[object, int]:
-    """Returns the value as the batch will hold it, and its size in bytes. Raises InvalidRequest, SchemaMismatch."""
+def check_value(value: object, encoder: BatchEncoder, row: int | None = None) -> tuple[object, int]:
+    """Returns the value as the batch will hold it, and its size in bytes.
+
+    ``row`` is its number among those that are sent together. Raises InvalidRequest, SchemaMismatch.
+    """
     if encoder.typed:
         try:
             return encoder.rows.convert(value)
         except InexactValue as problem:
-            raise encoder.mismatch(problem.reason) from None
+            raise encoder.mismatch(problem.located(row)) from None
     if value is None:
         return None, 0
     if isinstance(value, (bytes, bytearray, memoryview)):

@@ -64,7 +64,7 @@ def _check_values(values: Sequence[object], encoder: BatchEncoder) -> tuple[list
     if not encoder.typed and set(map(type, values)) == {bytes}:
         sizes = np.fromiter(map(len, values), np.int64, len(values))  # type: ignore[arg-type]
         return list(values), sizes
-    pairs = _check_each(values, lambda value: check_value(value, encoder))
+    pairs = _check_each(values, lambda value, row: check_value(value, encoder, row))
     return [value for value, _ in pairs], np.array([size for _, size in pairs], np.int64)
 
 
@@ -73,15 +73,15 @@ def _check_keys(
 ) -> tuple[list[bytes | None], npt.NDArray[np.int64]]:
     if keys is None:
         return list(repeat(None, count)), np.zeros(count, np.int64)
-    checked = _check_each(keys, lambda key: check_key(key, encoder))
+    checked = _check_each(keys, lambda key, _: check_key(key, encoder))
     return checked, np.fromiter((len(key or b"") for key in checked), np.int64, count)
 
 
-def _check_each(items: Sequence[object], check: Callable[[object], T]) -> list[T]:
+def _check_each(items: Sequence[object], check: Callable[[object, int], T]) -> list[T]:
     checked = []
     for number, item in enumerate(items):
         try:
-            checked.append(check(item))
+            checked.append(check(item, number))
         except SmqError as error:
             error.add_note(f"This is message {number} of {len(items)}, counted from 0. None of them was sent.")
             raise

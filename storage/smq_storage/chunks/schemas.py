@@ -12,54 +12,17 @@ chunk     the same with ``appended timestamp[us, UTC]`` after ``timestamp``
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
 from smq_core.model.entities import Column
+from smq_storage.chunks.column_types import stored_field
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 RESERVED = ("partition", "timestamp", "appended", "headers")
 # Everything inside may be null. A broker does not look at rows, and a null there must not make a batch unwritable.
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-_SCALARS: dict[str, Callable[[], pa.DataType]] = {
-    "bool": pa.bool_,
-    "int8": pa.int8,
-    "int16": pa.int16,
-    "int32": pa.int32,
-    "int64": pa.int64,
-    "uint8": pa.uint8,
-    "uint16": pa.uint16,
-    "uint32": pa.uint32,
-    "uint64": pa.uint64,
-    "float32": pa.float32,
-    "float64": pa.float64,
-    "string": pa.string,
-    "binary": pa.binary,
-    "date32": pa.date32,
-    "timestamp[us, UTC]": lambda: TIMESTAMP,
-    "timestamp[us]": lambda: pa.timestamp("us"),
-}
-_DECIMAL = re.compile(r"decimal128\((0|[1-9][0-9]?), ?(0|[1-9][0-9]?)\)")
-_LIST = re.compile(r"list<(.+)>")
-
-TYPE_NAMES = (*_SCALARS, "decimal128(precision, scale)", "list<type>")
-
-
-def arrow_type(name: str) -> pa.DataType:
-    """The Arrow type of a column's type name, one of TYPE_NAMES. Raises ValueError for any other."""
-    if scalar := _SCALARS.get(name):
-        return scalar()
-    if match := _DECIMAL.fullmatch(name):
-        precision, scale = int(match[1]), int(match[2])
-        if not (1 <= precision <= 38 and scale <= precision):
-            raise ValueError(f"{name}: the precision must be 1 to 38, the scale at most the precision")
-        return pa.decimal128(precision, scale)
-    if match := _LIST.fullmatch(name):
-        return pa.list_(arrow_type(match[1]))
-    raise ValueError(f"there is no type {name!r}; the types are {', '.join(TYPE_NAMES)}")
 
 
 def message_schema(columns: Sequence[Column] = ()) -> pa.Schema:
@@ -68,7 +31,7 @@ def message_schema(columns: Sequence[Column] = ()) -> pa.Schema:
 
 
 def chunk_schema(columns: Sequence[Column] = ()) -> pa.Schema:
-    """The schema of a chunk, and of what readers get."""
+    """The schema of a chunk. Readers get the same columns :func:`~smq_storage.chunks.column_types.as_declared`."""
     return pa.schema(_fields(columns, appended=True))
 
 
@@ -80,7 +43,7 @@ def without_append_time(schema: pa.Schema) -> pa.Schema:
 
 def _fields(columns: Sequence[Column], appended: bool) -> list[pa.Field]:
     body = (
-        [pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in columns]
+        [stored_field(c.name, c.type, c.nullable) for c in columns]
         if columns
         else [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +22,8 @@ from pydantic_core import PydanticCustomError
 from smq_core.model.entities import TopicSpec
 from smq_core.model.keyspace import MAX_PARTITIONS
 from smq_core.model.units import UNLIMITED, parse_duration, parse_size
-from smq_storage.chunks.schemas import RESERVED, arrow_type
+from smq_storage.chunks.column_types import arrow_type, zones
+from smq_storage.chunks.schemas import RESERVED
 
 GROUP = "seaweedmq.io"
 VERSION = "v1alpha1"
@@ -29,12 +31,13 @@ API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "Topic"
 MAX_REPLICAS = 7
 MAX_COLUMNS = 400
-MAX_TYPE = 64
+MAX_TYPE = 256
 MAX_RATE = 10**12
 TOGETHER = "fields_together"
 
 _DEFAULT = TopicSpec()
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_OFFSET = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
@@ -56,9 +59,19 @@ def _column_name(value: str) -> str:
 
 def _type_name(value: str) -> str:
     if len(value) > MAX_TYPE:
-        raise ValueError(f"the type is too long: use at most {MAX_TYPE} characters, lists within fewer lists")
-    arrow_type(value)
+        raise ValueError(f"the type is too long: use at most {MAX_TYPE} characters")
+    for zone in sorted(zones(arrow_type(value))):
+        _check_zone(zone)
     return value
+
+
+def _check_zone(zone: str) -> None:
+    if _OFFSET.fullmatch(zone):
+        return
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"there is no time zone {zone!r}: use a name such as Europe/Berlin, or +01:00") from None
 
 
 def _positive(value: int) -> int:

@@ -42,6 +42,8 @@ class AckingEngine:
 
     def reserve_now(self, nbytes: int) -> None: ...
 
+    def reserve(self, nbytes: int, timeout: float) -> None: ...
+
     def wait_for_capacity(self, timeout: float) -> None:
         raise Overloaded("it never has any again")
 

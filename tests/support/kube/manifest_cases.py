@@ -145,13 +145,20 @@ COLUMNS = [
     _bad("a list not closed", _typed("list<string"), "schema[0].type", "list<type>"),
     _bad("a list closed twice", _typed("list<string>>"), "schema[0].type", "list<type>"),
     _bad("a list of nothing", _typed("list<>"), "schema[0].type", "list<type>"),
-    _bad("lists too deep", _typed("list<" * 12 + "int8" + ">" * 12), "schema[0].type", "at most 64", "more than 64"),
+    _bad("lists too deep", _typed("list<" * 99 + "int8" + ">" * 99), "schema[0].type", "at most 256", "more than 256"),
     _bad("a decimal of none", _typed("decimal128(0, 0)"), "schema[0].type", "precision"),
     _bad("a decimal too wide", _typed("decimal128(39, 2)"), "schema[0].type", "precision"),
     _bad("a decimal's scale too large", _typed("decimal128(9, 10)"), "schema[0].type", "at most"),
     _bad("a list of such decimals", _typed("list<decimal128(9, 10)>"), "schema[0].type", "at most"),
     _bad("a decimal without scale", _typed("decimal128(9)"), "schema[0].type", "decimal128(precision, scale)"),
-    _bad("a timestamp of another zone", _typed("timestamp[us, CET]"), "schema[0].type", "timestamp[us, UTC]"),
+    _bad("a decimal256 too wide", _typed("decimal256(77, 2)"), "schema[0].type", "precision"),
+    _bad("a timestamp of another unit", _typed("timestamp[m]"), "schema[0].type", "timestamp[s|ms|us|ns]"),
+    _bad("a time of no such width", _typed("time32[us]"), "schema[0].type", "time32[ms]"),
+    _bad("a dictionary of numbers", _typed("dictionary<int8>"), "schema[0].type", "dictionary<string>"),
+    _bad("a struct not closed", _typed("struct<a: int8"), "schema[0].type", "struct<name: type"),
+    _bad("a struct of nothing", _typed("struct<>"), "schema[0].type", "struct<name: type"),
+    _bad("a struct of no such type", _typed("struct<a: flot64>"), "schema[0].type", "float64"),
+    _bad("a map of no such type", _typed("map<string, flot64>"), "schema[0].type", "float64"),
 ]
 
 WORDS = [
@@ -239,6 +246,14 @@ INVALID_MANIFESTS = [*NUMBERS, *TOGETHER, *SHAPES, *COLUMNS, *WORDS, *AMOUNTS, *
 TYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"),
     *("string", "binary", "date32", "timestamp[us, UTC]", "timestamp[us]"),
+    *("date", "time", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]", "timestamp[s]", "timestamp[ns]"),
+    *("timestamp[ms, Europe/Berlin]", "timestamp[s, +05:30]", "dictionary<string>", "list<dictionary<binary>>"),
+    *(
+        "decimal256(76, 76)",
+        "struct<a: int8, b: list<struct<c: decimal256(50,2)>>>",
+        "map<string, list<timestamp[ns]>>",
+    ),
+    *("map<decimal128(9, 2), map<date, struct<x: bool>>>",),
     *("decimal128(1, 0)", "decimal128(38, 38)", "decimal128(9,2)", "list<int8>", "list<list<decimal128(9, 2)>>"),
 )
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from smq.cli.files.json_rows import json_line, python_rows
 from smq.cli.files.sources import InputFormat, tables
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
@@ -134,3 +136,42 @@ def test_messages_have_headers_and_times() -> None:
 
     assert (first["i"], first["headers"], first["timestamp"].microsecond) == (1, [{"key": "h", "value": b"1"}], 5)
     assert (second["i"], second["headers"], second["timestamp"]) == (2, None, None)
+
+
+def test_nanoseconds_are_written_as_text_and_read_again() -> None:
+    kind = pa.timestamp("ns", "Europe/Berlin")
+    at, times = pa.array([1_700_000_000_000_000_001], kind), pa.array([[1]], pa.list_(pa.time64("ns")))
+    table = pa.table({"at": at, "times": times})
+
+    (row,) = python_rows(table)
+
+    assert row == {"at": "2023-11-14 22:13:20.000000001Z", "times": ["00:00:00.000000001"]}
+    columns = [Column("at", "timestamp[ns, Europe/Berlin]"), Column("times", "list<time64[ns]>")]
+    (again,) = tables("-", InputFormat.JSON, columns, None, io.BytesIO(json_line(row)))
+    assert again["at"].cast(pa.int64()).to_pylist() == [1_700_000_000_000_000_001]
+    assert again["times"].equals(table["times"])
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "stored"),
+    [
+        ("list<int8>", '"[1, null]"', [1, None]),
+        ("struct<a: int8>", '"{""a"": 1}"', {"a": 1}),
+        ("map<string, int8>", '"{""k"": 1}"', [("k", 1)]),
+        ("decimal256(50, 2)", "1.5", Decimal("1.50")),
+        ("time32[s]", "12:30:00", time(12, 30)),
+    ],
+)
+def test_cells_of_csv_have_json_for_what_has_values_inside(column: str, cell: str, stored: object) -> None:
+    text = f"c,d\n{cell},1\n,2\n".encode()
+    (table,) = tables("-", InputFormat.CSV, [Column("c", column, nullable=True)], None, io.BytesIO(text))
+
+    assert table["c"].to_pylist() == [stored, None]
+
+
+def test_a_cell_that_does_not_fit_is_refused_with_its_row() -> None:
+    columns = [Column("c", "struct<a: int8>", nullable=True)]
+    text = b'c\n"{""a"": 1}"\n"{""a"": 300}"\n'
+
+    with pytest.raises(SchemaMismatch, match="row 2: column c: field a: 300 does not fit int8"):
+        list(tables("-", InputFormat.CSV, columns, None, io.BytesIO(text)))

@@ -18,7 +18,8 @@ from smq.reading.tail_stream import with_append_times
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.model.entities import Column, Layout, Topic, TopicSchema, TopicSpec
 from smq_core.model.schema_evolution import evolve
-from smq_storage.chunks.schemas import TIMESTAMP, arrow_type, chunk_schema, message_schema
+from smq_storage.chunks.column_types import arrow_type
+from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema, message_schema
 from support.in_memory.topic import TopicInMemory
 
 ID, NOTE, GATE = Column("id", "int32"), Column("note", "string", nullable=True), Column("gate", "uint8", nullable=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import traceback
 
 import pytest
 
@@ -32,6 +34,7 @@ EXPECTED = {
     "SpecRejected",
     "StagedFile",
     "InvalidRequest",
+    "Message",
     "MessageTooLarge",
     "NoBrokers",
     "NotLeader",
@@ -75,3 +78,11 @@ def test_every_public_method_says_what_it_does(kind: type) -> None:
     for name, member in inspect.getmembers(kind):
         if not name.startswith("_") and (callable(member) or isinstance(member, property)):
             assert inspect.getdoc(member), f"{kind.__name__}.{name}"
+
+
+def test_errors_show_the_name_by_which_a_program_catches_them() -> None:
+    wrong = smq.SchemaMismatch("a reason")
+    shown = traceback.format_exception_only(wrong)
+
+    assert shown == ["smq.SchemaMismatch: a reason\n"]
+    assert type(pickle.loads(pickle.dumps(wrong))) is smq.SchemaMismatch

@@ -254,7 +254,7 @@ def test_a_producer_follows_the_newest_schema(topic: EvolvingTopic, producer: Pr
     producer.write(pa.table({"id": [1], "gate": [1]}))
 
     topic.change(ID, GATE)
-    with pytest.raises(SchemaMismatch, match=r"no column note \(it was dropped\); default/t expects: .*gate uint8"):
+    with pytest.raises(SchemaMismatch, match=r"^default/t: the topic has no column note \(it was dropped\)$"):
         producer.send({"id": 1, "note": "a"})
     with pytest.raises(SchemaMismatch, match=r"no column note \(it was dropped\)"):
         producer.write(pa.table({"id": [1], "note": ["a"]}))

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from smq.delivery import Receipt
 from smq.producer import BATCH_OVERHEAD_BYTES, Producer
 from smq.producing.batch_builder import ROW_OVERHEAD_BYTES
-from smq_core.errors import DeliveryTimeout, InvalidRequest, MessageTooLarge, Overloaded
+from smq.producing.encoding.batch_encoder import BatchEncoder
+from smq.producing.message_group import MessageGroup
+from smq_core.errors import DeliveryTimeout, InvalidRequest, MessageTooLarge, Overloaded, SchemaMismatch
+from smq_core.model.entities import Column, Topic, TopicSpec
 from support.in_memory.acking_engine import AckingEngine, engine
 
 BATCH_BYTES = 1000
@@ -133,3 +136,11 @@ def test_an_error_says_how_many_messages_were_sent(producer: Producer, monkeypat
         producer.send_many([b"v" * 468] * 5)
     assert "The first 2 of 5 messages were sent" in raised.value.__notes__[0]
     assert [sub_batch.batch.num_rows for sub_batch in answer_all(producer).submitted] == [2]
+
+
+def test_an_error_names_the_column_the_value_and_the_row() -> None:
+    columns = (Column("id", "int32"), Column("name", "string", nullable=True))
+    encoder = BatchEncoder(Topic("default/t", "uid", TopicSpec(partitions=8, schema=columns)))
+
+    with pytest.raises(SchemaMismatch, match=r"^default/t: column id, row 2: 'x' \(string\) does not fit int32: .*"):
+        MessageGroup.of([{"id": 0}, {"id": 1}, {"id": "x"}], None, encoder)

@@ -29,7 +29,7 @@ VALUES: dict[Any, object] = {
 
 
 def error_classes(base: type[SmqError] = SmqError) -> Iterator[type[SmqError]]:
-    if base.__module__ == errors.__name__:
+    if getattr(errors, base.__name__, None) is base:
         yield base
     for cls in base.__subclasses__():
         yield from error_classes(cls)

@@ -43,6 +43,13 @@ VALUES: list[tuple[str, str, list[Any]]] = [
     ("timestamp[us]", "timestamp_ntz", [NOW.replace(tzinfo=None), datetime(9999, 12, 31, 23, 59, 59, 999999)]),
     ("decimal128(38, 10)", "decimal(38,10)", [Decimal("-1234567890.0123456789"), Decimal(0)]),
     ("list<int16>", "array<smallint>", [[1, None], []]),
+    ("date", "date", [date(1, 1, 1), date(9999, 12, 31)]),
+    ("dictionary<string>", "string", ["", "a"]),
+    (
+        "struct<a: uint8, b: list<string>>",
+        "struct<a:smallint,b:array<string>>",
+        [{"a": 255, "b": ["x", None]}, {"a": None, "b": None}],
+    ),
     ("list<list<uint64>>", "array<array<decimal(20,0)>>", [[[Decimal((1 << 64) - 1)], None], [[]]]),
 ]
 
@@ -144,9 +151,22 @@ def test_a_given_schema_is_compared_column_by_column() -> None:
     assert caught.value.difference == ("column 'a' is int, not bigint", "the topic has no column 'c'")
 
 
-def test_every_type_that_a_topic_can_have_is_tried() -> None:
-    from smq_storage.chunks.schemas import TYPE_NAMES
+REFUSED = (
+    *("time", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]", "map<string, int8>", "decimal256(50, 2)"),
+    *("timestamp[ns]", "timestamp[s, UTC]", "timestamp[us, Europe/Berlin]", "list<map<string, int8>>"),
+)
 
-    tried = {name.partition("(")[0].partition("<")[0] for name, _, _ in VALUES}
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_type_that_spark_does_not_have_is_refused_with_its_column(name: str) -> None:
+    with pytest.raises(UnreadableSchema, match=r"^column 'c': Spark has no type for .*: Spark cannot read this topic"):
+        dataframe_columns(chunk_schema([Column("a", "int8"), Column("c", name)]))
+
+
+def test_every_type_that_a_topic_can_have_is_tried() -> None:
+    from smq_storage.chunks.column_types import TYPE_NAMES
+
+    tried = {name.partition("(")[0].partition("<")[0] for name in [*REFUSED, *(name for name, _, _ in VALUES)]}
+    tried |= {"timestamp[s|ms|us|ns]", "timestamp[unit, zone]"}
     assert {name.partition("(")[0].partition("<")[0] for name in TYPE_NAMES} <= tried
     assert message_schema([Column("c", name) for name, _, _ in VALUES][:1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,18 @@ from smq_core.errors import SpecRejected
 from smq_core.model import units
 from smq_core.model.entities import Durability, Phase, Reason, TopicSpec
 from smq_core.model.keyspace import MAX_PARTITIONS
-from smq_storage.chunks.schemas import RESERVED, TYPE_NAMES
+from smq_storage.chunks.column_types import TYPE_NAMES
+from smq_storage.chunks.schemas import RESERVED
 from smq_storage.topic_manifests.fields import MAX_COLUMNS, MAX_RATE, MAX_REPLICAS, MAX_TYPE
 from smq_storage.topic_manifests.parser import check_change, parse_manifest, parse_resource, to_manifest
-from support.kube.manifest_cases import INVALID_MANIFESTS, SPEC_CHANGES, VALID_SPECS, InvalidManifestCase, SpecChange
+from support.kube.manifest_cases import (
+    INVALID_MANIFESTS,
+    SPEC_CHANGES,
+    VALID_SPECS,
+    InvalidManifestCase,
+    SpecChange,
+    manifest,
+)
 
 CRDS = Path(__file__).parents[3] / "crds"
 
@@ -111,3 +120,15 @@ def test_every_field_is_described(name: str) -> None:
 def _properties(name: str) -> dict[str, dict]:
     version = yaml.safe_load((CRDS / name).read_text())["spec"]["versions"][0]
     return version["schema"]["openAPIV3Schema"]["properties"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "exists"), [("Europe/Berlin", True), ("+05:30", True), ("Nowhere", False), ("+25:00", False)]
+)
+def test_a_time_zone_must_exist(zone: str, exists: bool) -> None:
+    columns = [{"name": "at", "type": f"list<timestamp[us, {zone}]>"}]
+    if exists:
+        assert parse_resource(manifest({"schema": columns})).spec.schema[0].type == columns[0]["type"]
+    else:
+        with pytest.raises(SpecRejected, match=re.escape(f"no time zone {zone!r}")):
+            parse_resource(manifest({"schema": columns}))

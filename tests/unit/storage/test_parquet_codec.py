@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from smq_core.errors import CorruptChunk, SchemaMismatch
 from smq_core.model.entities import ChunkInfo, Column, ProducerState
 from smq_core.model.lost_range import LostRange
+from smq_storage.chunks.column_types import arrow_type
 from smq_storage.chunks.parquet_codec import (
     KEY,
     TAIL_BYTES,
@@ -20,7 +21,7 @@ from smq_storage.chunks.parquet_codec import (
     footer_bytes,
     read_chunk,
 )
-from smq_storage.chunks.schemas import TIMESTAMP, arrow_type, chunk_schema, message_schema
+from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema, message_schema
 
 INFO = ChunkInfo("flights-0", first=100, rows=3, writer="incarnation", nonce="n1")
 COLUMNS = (Column("tailnum", "string"), Column("delay", "float64", nullable=True))

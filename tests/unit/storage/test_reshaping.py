@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from smq_core.model.entities import Column
+from smq_storage.chunks.column_types import arrow_type
 from smq_storage.chunks.reshaping import dropped_values, is_wider, narrow, reshape
-from smq_storage.chunks.schemas import TIMESTAMP, arrow_type, message_schema
+from smq_storage.chunks.schemas import TIMESTAMP, message_schema
 
 OLD = (Column("id", "int32"), Column("delay", "float32"), Column("note", "string", nullable=True))
 NEW = (Column("id", "int64"), Column("delay", "float64", nullable=True), Column("gate", "uint8", nullable=True))

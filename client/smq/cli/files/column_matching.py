@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.cli.files.json_rows import json_line
+from smq.cli.files.json_rows import json_line, python_rows
 from smq.producing.encoding.batch_encoder import message_times
 from smq.producing.encoding.exact_cast import InexactValue, exact_cast
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
-from smq_storage.chunks.schemas import HEADERS, RESERVED, TIMESTAMP, arrow_type
+from smq_storage.chunks.column_types import arrow_type, plain_type
+from smq_storage.chunks.schemas import HEADERS, RESERVED, TIMESTAMP
 
 MESSAGE_COLUMNS = {"timestamp": TIMESTAMP, "headers": HEADERS}
 """Columns of the message itself, beside those of the topic."""
@@ -29,7 +30,7 @@ def match_columns(table: pa.Table, columns: Sequence[Column], first_row: int = 0
     """
     problems: list[str] = []
     made: list[pa.ChunkedArray] = []
-    fields = [pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in columns]
+    fields = [pa.field(c.name, plain_type(arrow_type(c.type)), nullable=c.nullable) for c in columns]
     for field, column in zip(fields, columns, strict=True):
         if field.name not in table.column_names and not field.nullable:
             problems.append(f"  {column.name} ({column.type}): it is missing, and it may not be null")
@@ -77,7 +78,7 @@ def to_messages(table: pa.Table, key: str | None, first_row: int = 0) -> pa.Tabl
         )
     keys = _binary(table.column(key_name), key_name) if key_name else pa.nulls(table.num_rows, pa.binary())
     if "value" not in table.column_names:
-        values = pa.array([json_line(row) for row in table.to_pylist()], pa.binary())
+        values = pa.array([json_line(row) for row in python_rows(table)], pa.binary())
         return pa.table({"key": keys, "value": values})
     made = {"key": keys, "value": _binary(table.column("value"), "value")}
     for name in MESSAGE_COLUMNS:

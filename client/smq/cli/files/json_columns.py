@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from datetime import date
 from decimal import Decimal
-from typing import Any
+from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
@@ -25,31 +23,30 @@ from smq.cli.files.json_fields import (
     LineDecoder,
     from_base64,
     headers_of,
-    in_utc,
     lines,
     micros,
     optional_columns,
-    time_from_text,
     time_of,
-    to_bytes,
 )
 from smq.cli.files.json_rows import BASE64
+from smq.cli.files.json_values import from_json, has_bytes
 from smq.producing.encoding.exact_cast import InexactValue, kind_of
 from smq.producing.encoding.row_values import RowConverter
+from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
-from smq_storage.chunks.schemas import arrow_type
+from smq_storage.chunks.column_types import arrow_type, plain_type
 
 _DECODER = LineDecoder(Decimal, float)
 _READ_AS_TEXT = ("date", "time")
-_MAX_INTEGER_DIGITS = 20
-_SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
 
 
 class TypedLines:
     """Reads blocks of lines: all at once with Arrow if they have only columns, else line by line."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
-        self._schema = pa.schema([pa.field(c.name, arrow_type(c.type), nullable=c.nullable) for c in columns])
+        self._schema = pa.schema(
+            [pa.field(c.name, plain_type(arrow_type(c.type)), nullable=c.nullable) for c in columns]
+        )
         self._read_as = pa.schema(
             [(f.name, pa.string() if kind_of(f.type) in _READ_AS_TEXT else f.type) for f in self._schema]
         )
@@ -87,23 +84,45 @@ class TypedLines:
 
 def _arrow_reads(type_: pa.DataType) -> bool:
     """Whether Arrow reads what :class:`_Rows` reads, and refuses what it refuses."""
-    if pa.types.is_list(type_):
-        return kind_of(type_.value_type) not in ("float", *_READ_AS_TEXT) and _arrow_reads(type_.value_type)
-    return True
+    match kind_of(type_):
+        case "list":
+            return kind_of(type_.value_type) not in ("float", *_READ_AS_TEXT) and _arrow_reads(type_.value_type)
+        case "struct" | "map" | "time of day":
+            return False
+        case "time" | "zoned time":
+            return type_ in (pa.timestamp("us"), pa.timestamp("us", "UTC"))
+    return not pa.types.is_decimal256(type_)
+
+
+def column_of_cells(cells: pa.ChunkedArray, field: pa.Field, first_row: int) -> pa.Array:
+    """A column from cells of text: decimals as they are, and JSON of what has values inside.
+
+    ``first_row`` is the number of the first row, for errors. Raises SchemaMismatch with the row.
+    """
+    is_json = pa.types.is_nested(field.type)
+    rows = _Rows(pa.schema([field]))
+    for number, cell in enumerate(cells.to_pylist(), first_row):
+        try:
+            found = _DECODER.decode(cell) if is_json and cell is not None else cell
+            rows.add_row({field.name: from_json(field.name, found, field.type)})
+        except InvalidField as problem:
+            where = "" if str(problem).startswith("column") else f"column {field.name}: "
+            raise SchemaMismatch(f"row {number:,}: {where}{problem}") from None
+    return rows.table().column(0)
 
 
 class _Rows:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._converter = RowConverter(schema)
-        self._types = {field.name: (field.type, kind_of(field.type)) for field in schema}
+        self._types = {field.name: field.type for field in schema}
         self._rows: list[tuple[object, ...]] = []
         self._headers: list[Headers | None] = []
         self._times: list[int | None] = []
         self._base64 = {
             field.name + BASE64: field.name
             for field in schema
-            if kind_of(_item_type(field.type)) == "bytes" and field.name + BASE64 not in schema.names
+            if has_bytes(field.type) and field.name + BASE64 not in schema.names
         }
 
     def table(self) -> pa.Table:
@@ -120,81 +139,26 @@ class _Rows:
         headers = at = None
         for name, value in found.items():
             if name in self._types:
-                values[name] = _from_json(name, value, *self._types[name])
+                values[name] = from_json(name, value, self._types[name])
             elif name in self._base64:
                 if self._base64[name] in found:
                     raise InvalidField(f"it has {self._base64[name]} and {name}; one of them is enough")
-                values[self._base64[name]] = _from_base64(name, value)
+                column = self._base64[name]
+                values[column] = from_json(name, value, self._types[column], partial(from_base64, name))
             elif name == "headers":
                 headers = headers_of(value)
             elif name == "timestamp":
                 at = micros(time_of(name, value))
             elif name not in POSITION_FIELDS:
                 raise InvalidField(f"the topic has no column {name}; it has {', '.join(self._schema.names)}")
+        self.add_row(values, headers, at)
+
+    def add_row(self, values: dict[str, object], headers: Headers | None = None, at: int | None = None) -> None:
+        """Raises InvalidField."""
         try:
             row, _ = self._converter.convert(values)
         except InexactValue as problem:
-            raise InvalidField(problem.reason) from None
+            raise InvalidField(problem.located()) from None
         self._rows.append(row)
         self._headers.append(headers)
         self._times.append(at)
-
-
-def _item_type(type_: pa.DataType) -> pa.DataType:
-    return _item_type(type_.value_type) if pa.types.is_list(type_) else type_
-
-
-def _from_base64(name: str, value: Any) -> object:
-    return [_from_base64(name, item) for item in value] if isinstance(value, list) else from_base64(name, value)
-
-
-def _from_json(name: str, value: Any, target: pa.DataType, kind: str) -> object:
-    """The value as Python has it. What JSON has no type for is text, or a number that is read as the column's type."""
-    match kind:
-        case "list" if isinstance(value, list):
-            item, item_kind = target.value_type, kind_of(target.value_type)
-            return [_from_json(name, it, item, item_kind) for it in value]
-        case "float" if isinstance(value, int | Decimal) and not isinstance(value, bool):
-            return _nearest_float(name, value, target)
-        case "float" if value in _SPECIAL_FLOATS:
-            return float(value)
-        case "decimal" if isinstance(value, str):
-            return _decimal(name, value)
-        case "bytes" if isinstance(value, str):
-            return to_bytes(value)
-        case "date" if isinstance(value, str):
-            return _date(name, value)
-        case "time" if value is not None:
-            return time_from_text(name, value)
-        case "zoned time" if value is not None:
-            return in_utc(time_from_text(name, value))
-        case "decimal":
-            return value
-        case "integer" if isinstance(value, Decimal) and value == value.to_integral_value():
-            return int(value) if value.adjusted() < _MAX_INTEGER_DIGITS else value
-    return float(value) if isinstance(value, Decimal) else value
-
-
-def _nearest_float(name: str, value: int | Decimal, target: pa.DataType) -> float:
-    try:
-        with np.errstate(over="raise"):
-            found = float(np.float32(float(value))) if target == pa.float32() else float(value)
-        if not np.isinf(found):
-            return found
-    except (OverflowError, FloatingPointError):
-        pass
-    raise InvalidField(f"column {name}: {value} is out of the range of {target}")
-
-
-def _decimal(name: str, value: str) -> Decimal:
-    try:
-        return Decimal(value)
-    except ArithmeticError:
-        raise InvalidField(f"column {name}: {value!r} is no decimal number") from None
-
-
-def _date(name: str, value: str) -> date:
-    try:
-        return date.fromisoformat(value)
-    except ValueError:
-        raise InvalidField(f"column {name}: {value!r} is no date such as 2024-05-01") from None

@@ -13,10 +13,34 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from smq_core.errors import InvalidRequest
+from smq_storage.chunks.column_types import with_leaves
 
 BASE64 = "_base64"
 """What the name of a field ends in whose bytes are base64."""
+
+
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows as Python objects, with text for times that have nanoseconds, because Python has none."""
+
+    def has_nanos(type_: pa.DataType) -> bool:
+        return bool(pa.types.is_timestamp(type_) or pa.types.is_time(type_)) and type_.unit == "ns"
+
+    def in_utc(leaf: pa.DataType) -> pa.DataType:
+        return pa.timestamp("ns", "UTC") if has_nanos(leaf) and getattr(leaf, "tz", None) is not None else leaf
+
+    def text(leaf: pa.DataType) -> pa.DataType:
+        return pa.string() if has_nanos(leaf) else leaf
+
+    for number, field in enumerate(table.schema):
+        shown = with_leaves(field.type, text)
+        if shown != field.type:
+            column = table.column(number).cast(with_leaves(field.type, in_utc)).cast(shown)
+            table = table.set_column(number, field.name, column)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
@@ -54,7 +78,7 @@ def iso(at: datetime | date) -> str:
 
 def _is_text(value: Any) -> bool:
     """Whether all bytes in the value, except those of structs, are UTF-8."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return all(_is_text(item) for item in value)
     if not isinstance(value, bytes):
         return True
@@ -75,11 +99,19 @@ def _plain(value: Any, of_bytes: Any) -> Any:
             return iso(value)
         case Decimal() | time() | timedelta():
             return str(value)
-        case list():
+        case [tuple(), *_] if _is_object(value):
+            return {key: _plain(item, of_bytes) for key, item in value}
+        case list() | tuple():
             return [_plain(item, of_bytes) for item in value]
         case dict():
             return json_object(value)
     return value
+
+
+def _is_object(pairs: list[tuple[Any, Any]]) -> bool:
+    """Whether an object of JSON can have the pairs of a map."""
+    keys = [key for key, _ in pairs]
+    return all(isinstance(key, str) for key in keys) and len(set(keys)) == len(keys)
 
 
 def _text(value: bytes) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq.cli.files.formats import OutputFormat
-from smq.cli.files.json_rows import iso, json_line
+from smq.cli.files.json_rows import iso, json_line, python_rows
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED
 
@@ -63,7 +63,7 @@ class _LineSink(Sink):
     def write(self, rows: pa.Table, segment: str, first_offset: int) -> None:
         where = with_offsets(rows, segment, first_offset) if self._meta else rows
         shown = shown_columns(where, self._meta)
-        self.stream.write(b"".join(self._line(row) + b"\n" for row in shown.to_pylist()))
+        self.stream.write(b"".join(self._line(row) + b"\n" for row in python_rows(shown)))
         self.stream.flush()
 
 

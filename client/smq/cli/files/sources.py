@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 
 from smq.cli.files.column_matching import MESSAGE_COLUMNS
 from smq.cli.files.formats import InputFormat
-from smq.cli.files.json_columns import TypedLines
+from smq.cli.files.json_columns import TypedLines, column_of_cells
 from smq.cli.files.json_messages import read_messages
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
-from smq_storage.chunks.schemas import arrow_type
+from smq_storage.chunks.column_types import arrow_type, plain_type
 
 BATCH_ROWS = 64 * 1024
 BLOCK_BYTES = 4 * 1024 * 1024
@@ -94,7 +94,10 @@ def _json(source: IO[bytes], columns: Sequence[Column], key: str | None) -> Iter
 
 
 def _csv(source: IO[bytes], columns: Sequence[Column]) -> Iterator[pa.Table]:
-    types = {c.name: arrow_type(c.type) for c in columns}
+    fields = [pa.field(c.name, plain_type(arrow_type(c.type))) for c in columns]
+    as_text = [f for f in fields if pa.types.is_nested(f.type) or pa.types.is_decimal256(f.type)]  # Arrow reads none
+    types = {f.name: pa.string() if f in as_text else f.type for f in fields}
+    first_row = 1
     try:
         reader = pacsv.open_csv(
             source,
@@ -102,7 +105,13 @@ def _csv(source: IO[bytes], columns: Sequence[Column]) -> Iterator[pa.Table]:
             convert_options=pacsv.ConvertOptions(column_types=types, strings_can_be_null=True),
         )
         for batch in reader:
-            yield pa.Table.from_batches([batch])
+            table = pa.Table.from_batches([batch])
+            for field in as_text:
+                if (at := table.schema.get_field_index(field.name)) >= 0:
+                    column = column_of_cells(table.column(at), field, first_row)
+                    table = table.set_column(at, field.name, column)
+            first_row += table.num_rows
+            yield table
     except pa.ArrowInvalid as error:
         raise _csv_mismatch(error, source) from None
 

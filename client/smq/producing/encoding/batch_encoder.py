@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,18 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq.producing.encoding.exact_cast import InexactValue, exact_cast, may_fit, type_does_not_fit
+from smq.producing.encoding.frames import Table
 from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, partitions
-from smq.producing.encoding.row_values import RowConverter, no_such_columns
+from smq.producing.encoding.row_checks import Row
+from smq.producing.encoding.row_values import RowConverter, column_maker, no_such_columns
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
 from smq_core.model.entities import Topic, TopicSchema
+from smq_storage.chunks.column_types import declared_type, plain_type
 from smq_storage.chunks.parquet_codec import message_schema
 from smq_storage.chunks.schemas import TIMESTAMP
 from smq_storage.uploads.large_values import HEADER, has_reserved_header
 
 SYSTEM_COLUMNS = ("partition", "appended")
 """Columns of consumed tables that a producer fills anew, so that a table that was read can be written unchanged."""
-
-Table: TypeAlias = pa.Table | pa.RecordBatch
 
 
 class BatchEncoder:
@@ -39,8 +39,13 @@ class BatchEncoder:
         wanted = ", ".join(f"{f.name} {f.type}{'' if f.nullable else ' not null'}" for f in list(self.schema)[1:])
         self.expected = wanted
         body = [field for field in self.schema if field.name not in ("partition", "timestamp", "headers")]
-        self.body_schema = pa.schema(body)
-        """The topic's own columns."""
+        self.body_schema = pa.schema([pa.field(f.name, plain_type(declared_type(f)), f.nullable) for f in body])
+        """The topic's own columns, with the types by which values are checked. Some are stored as another type."""
+        self.body_names = self.body_schema.names
+        self._checked_body = {field.name: field.type for field in self.body_schema}
+        self._stored_types = {field.name: field.type for field in self.schema}
+        self._column_makers = [column_maker(type_, self._stored_types[n]) for n, type_ in self._checked_body.items()]
+        self._checked_types = self._stored_types | self._checked_body
         self.rows = RowConverter(self.body_schema, version.dropped)
 
     def check(self, table: Table, key: object = None) -> tuple[Table, str | None]:
@@ -48,8 +53,6 @@ class BatchEncoder:
 
         Raises SchemaMismatch, InvalidRequest.
         """
-        if not isinstance(table, (pa.Table, pa.RecordBatch)):
-            raise InvalidRequest(f"write needs a pyarrow Table or RecordBatch, not {type(table).__name__}")
         if len(set(table.schema.names)) != len(table.schema.names):
             raise self.mismatch("the table has duplicate column names: " + ", ".join(table.schema.names))
         table = table.drop_columns([n for n in SYSTEM_COLUMNS if n in table.schema.names])
@@ -57,7 +60,7 @@ class BatchEncoder:
         names = table.schema.names
         unknown = [n for n in names if n not in self._body_columns]
         if unknown:
-            raise self.mismatch(no_such_columns(unknown, self.dropped))
+            raise self.mismatch(no_such_columns(unknown, self.dropped, self._body_columns))
         for field in self.schema:
             if field.name in ("partition", "timestamp"):
                 continue
@@ -88,7 +91,7 @@ class BatchEncoder:
                 continue  # ``check`` has looked at the type of a key
             if name == "timestamp" and (pa.types.is_integer(source) or pa.types.is_timestamp(source)):
                 continue
-            target = self.schema.field(name).type
+            target = self._checked_types[name]
             if not may_fit(source, target):
                 raise self.mismatch(f"column {name}: {type_does_not_fit(source, target)}")
 
@@ -107,15 +110,15 @@ class BatchEncoder:
             column = table.column(name)
             if name != key_column or self.typed:
                 try:
-                    column = (
-                        message_times(column)
-                        if name == "timestamp"
-                        else exact_cast(column, self.schema.field(name).type)
-                    )
+                    column = message_times(column) if name == "timestamp" else self._exact_column(column, name)
                 except InexactValue as problem:
                     raise self.mismatch(f"column {name}, row {problem.row}: {problem.reason}") from None
             columns.append(column)
         return type(table).from_arrays(columns, names=table.schema.names)
+
+    def _exact_column(self, column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array | pa.ChunkedArray:
+        """The column as it is stored. Raises InexactValue."""
+        return exact_cast(exact_cast(column, self._checked_types[name]), self._stored_types[name])
 
     def _untyped_key(self, table: Table, key: object) -> tuple[Table, str | None]:
         names = table.schema.names
@@ -154,10 +157,13 @@ class BatchEncoder:
         return InvalidRequest(f"the table has no column {key!r} for the key; it has: " + ", ".join(names))
 
     def mismatch(self, what: str) -> SchemaMismatch:
-        """The error for a value that does not fit the topic."""
-        return SchemaMismatch(
-            f"{what}; {self.topic.name} expects: {self.expected}", expected=self.expected, topic=self.topic.name
-        )
+        """The error for a value that does not fit. Its message has no list of all columns: a topic may have 400."""
+        return SchemaMismatch(f"{self.topic.name}: {what}", expected=self.expected, topic=self.topic.name)
+
+    def columns_of(self, rows: Sequence[Row]) -> list[pa.Array]:
+        """The topic's own columns of rows that :attr:`rows` has converted, as they are stored. At least one row."""
+        columns = zip(*rows, strict=True)
+        return [make(values) for make, values in zip(self._column_makers, columns, strict=True)]
 
     def encode(
         self, part: pa.RecordBatch, key_column: str | None, now: int, keyless: KeylessPartitioner
@@ -165,21 +171,23 @@ class BatchEncoder:
         """Returns the wire batch of a part of a checked table, and the partitions of its rows."""
         keys = canonical_bytes(part.column(key_column)) if key_column is not None else None
         row_partitions = partitions(keys, part.num_rows, self.topic.spec.partitions, keyless.next())
+        # Arrow makes an object of each field and name whenever it is asked for them, which cost milliseconds a batch.
+        given = dict(zip(part.schema.names, part.columns, strict=True))
         columns = []
-        for field in self.schema:
-            if field.name == "partition":
+        for name, type_ in self._stored_types.items():
+            if name == "partition":
                 columns.append(pa.array(row_partitions))
-            elif field.name == key_column and not self.typed:
+            elif name == key_column and not self.typed:
                 columns.append(keys)
-            elif field.name in part.schema.names:
-                column = part.column(field.name)
-                if field.name == "timestamp" and column.null_count:
+            elif name in given:
+                column = given[name]
+                if name == "timestamp" and column.null_count:
                     column = column.fill_null(pa.scalar(now, TIMESTAMP))
                 columns.append(column)
-            elif field.name == "timestamp":
+            elif name == "timestamp":
                 columns.append(pa.repeat(pa.scalar(now, TIMESTAMP), part.num_rows))
             else:
-                columns.append(pa.nulls(part.num_rows, field.type))
+                columns.append(pa.nulls(part.num_rows, type_))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), row_partitions
 
 

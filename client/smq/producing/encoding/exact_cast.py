@@ -6,12 +6,15 @@ column                     takes
 bool                       bool
 integers                   integers, floats and decimals whose value is a whole number in range
 floats                     floats and integers whose value the type represents exactly (a NaN stays a NaN)
-decimal128                 decimals and integers that fit its precision and scale
+decimal128, decimal256     decimals and integers that fit its precision and scale
 string, binary             text and bytes respectively, never the other
 date32                     dates
-timestamp[us]              times without a zone, of any unit, if they are whole microseconds
-timestamp[us, UTC]         times with a zone, of any unit, if they are whole microseconds
+timestamp[unit]            times without a zone, of any unit, if they are whole units of the column, in range
+timestamp[unit, zone]      times with a zone, whichever, under the same condition; they keep the instant
+time32, time64             times of day under the same condition
 list                       lists whose items fit
+struct                     structs with no other fields, whose values fit; a field that is missing is null
+map                        maps, and lists of structs with the fields key and value, whose keys and values fit
 =========================  ============================================================================================
 
 A null fits every column that may be null. Text is not a number, a bool is not an integer, and nothing is rounded.
@@ -19,6 +22,7 @@ A null fits every column that may be null. Text is not a number, a bool is not a
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
@@ -43,7 +47,6 @@ _LISTS = (
     pa.types.is_fixed_size_list,
     pa.types.is_list_view,
     pa.types.is_large_list_view,
-    pa.types.is_map,
 )
 _KINDS = (
     ("bool", pa.types.is_boolean),
@@ -56,9 +59,17 @@ _KINDS = (
     ("time", lambda t: pa.types.is_timestamp(t) and t.tz is None),
     ("zoned time", pa.types.is_timestamp),
     ("list", lambda t: any(f(t) for f in _LISTS)),
+    ("time of day", pa.types.is_time),
     ("struct", pa.types.is_struct),
+    ("map", pa.types.is_map),
 )
-_ACCEPTED = {"integer": {"float", "decimal"}, "float": {"integer"}, "decimal": {"integer"}}
+_ACCEPTED = {
+    "integer": {"float", "decimal"},
+    "float": {"integer"},
+    "decimal": {"integer"},
+    "list": {"map"},
+    "map": {"list"},
+}
 """The kinds that a kind takes beside its own."""
 
 _ADVICE = {
@@ -66,6 +77,8 @@ _ADVICE = {
     ("bytes", "text"): "bytes are not text; decode them first",
     ("time", "zoned time"): "it has no time zone; give it one first",
     ("zoned time", "time"): "it has a time zone; remove it first",
+    ("time", "time of day"): "take its time() first",
+    ("zoned time", "time of day"): "take its time() first",
     ("time", "date"): "a time is not a date",
     ("zoned time", "date"): "a time is not a date",
     ("bool", "integer"): "a bool is not a number",
@@ -77,13 +90,33 @@ _ADVICE = {
 }
 
 
-class InexactValue(Exception):
-    """A value does not fit a column's type. ``row`` is its index, ``reason`` says what does not fit and why."""
+_INSIDE = {
+    ("list", "list"): "an item does not fit",
+    ("map", "list"): "an item does not fit",
+    ("map", "map"): "a key or a value does not fit",
+    ("list", "map"): "its items must have the fields key and value, no key may be null, and each must fit",
+    ("struct", "struct"): "a field does not fit, or it has one that the column does not have",
+}
+"""Why a value with values inside does not fit."""
 
-    def __init__(self, reason: str, row: int = 0) -> None:
+
+class InexactValue(Exception):
+    """A value does not fit a column's type.
+
+    ``reason`` says what does not fit and why, ``row`` is the value's index, and ``column`` its column, where known.
+    """
+
+    def __init__(self, reason: str, row: int = 0, column: str | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.row = row
+        self.column = column
+
+    def located(self, row: int | None = None) -> str:
+        """The reason, after the column and, if it is given, the row."""
+        found = [f"column {self.column}"] if self.column is not None else []
+        found += [f"row {row}"] if row is not None else []
+        return f"{', '.join(found)}: {self.reason}" if found else self.reason
 
 
 def exact_cast(column: Column, target: pa.DataType) -> Column:
@@ -115,10 +148,10 @@ def show_scalar(value: pa.Scalar) -> str:
     """The value as errors quote it; times as text, because Python has no nanoseconds."""
     if pa.types.is_temporal(value.type):
         return str(value)
-    try:
-        return show(value.as_py())
-    except ValueError:
-        return show(str(value))
+    for text in (lambda: show(value.as_py()), lambda: show(str(value))):
+        with suppress(ValueError):
+            return text()
+    return f"a {value.type}"  # of text that is not valid Unicode
 
 
 def decoded_type(type_: pa.DataType) -> pa.DataType:
@@ -150,8 +183,8 @@ def type_does_not_fit(source: pa.DataType, target: pa.DataType) -> str:
 
 def _advice(source: pa.DataType, target: pa.DataType) -> str:
     pair = kind_of(source), kind_of(target)
-    if pair == ("list", "list"):
-        return "an item does not fit"
+    if pair in _INSIDE:
+        return _INSIDE[pair]
     if pair[0] != pair[1] and pair[0] not in _ACCEPTED.get(pair[1], ()):
         return _ADVICE.get(pair, f"{pair[0]} is not {pair[1]}")
     return _ADVICE.get(pair, "the value would change")
@@ -182,6 +215,8 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     try:
         if wanted == "list":
             return _cast_list(array, target)
+        if wanted == "map":
+            return _cast_map(array, target)
         if wanted == "struct":
             return _cast_struct(array, target)
         if wanted == "float":
@@ -223,27 +258,50 @@ def _require(holds: pa.BooleanArray) -> None:
 
 
 def _cast_list(array: pa.Array, target: pa.DataType) -> pa.Array:
+    array = _as_list(array)
+    items = _cast(array.flatten(), target.value_type)
+    return pa.ListArray.from_arrays(_offsets(array), items, type=target, mask=_nulls(array))
+
+
+def _cast_map(array: pa.Array, target: pa.DataType) -> pa.Array:
+    array = _as_list(array)
+    entries = array.flatten()
+    if not pa.types.is_struct(entries.type) or sorted(f.name for f in entries.type) != ["key", "value"]:
+        raise _CastFailed
+    children = dict(zip([f.name for f in entries.type], entries.flatten(), strict=True))
+    if children["key"].null_count:
+        raise _CastFailed
+    keys, items = _cast(children["key"], target.key_type), _cast(children["value"], target.item_type)
+    return pa.MapArray.from_arrays(_offsets(array), keys, items, type=target, mask=_nulls(array))
+
+
+def _as_list(array: pa.Array) -> pa.ListArray:
     source = array.type
     if pa.types.is_map(source):
-        entries = pa.struct([("key", source.key_type), ("value", source.item_type)])
-        array = array.cast(pa.list_(entries))
-    elif not pa.types.is_list(source):
-        array = array.cast(pa.list_(source.value_type))
-    items = _cast(array.flatten(), target.value_type)
+        return array.cast(pa.list_(pa.struct([("key", source.key_type), ("value", source.item_type)])))
+    return array if pa.types.is_list(source) else array.cast(pa.list_(source.value_type))
+
+
+def _offsets(array: pa.ListArray) -> pa.Array:
+    """Where each list begins in ``array.flatten()``, which has nothing of those that are null."""
     lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    mask = array.is_null() if array.null_count else None
-    return pa.ListArray.from_arrays(pa.array(offsets), items, type=target, mask=mask)
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+
+
+def _nulls(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
 
 
 def _cast_struct(array: pa.Array, target: pa.DataType) -> pa.Array:
     names = [field.name for field in array.type]
-    wanted = [field.name for field in target]
-    if sorted(names) != sorted(wanted):
+    if len(set(names)) < len(names) or not {field.name for field in target}.issuperset(names):
         raise _CastFailed
     children = dict(zip(names, array.flatten(), strict=True))
-    made = [_cast(children[field.name], field.type) for field in target]
-    return pa.StructArray.from_arrays(made, fields=list(target), mask=array.is_null() if array.null_count else None)
+    made = [
+        _cast(children[field.name], field.type) if field.name in children else pa.nulls(len(array), field.type)
+        for field in target
+    ]
+    return pa.StructArray.from_arrays(made, fields=list(target), mask=_nulls(array))
 
 
 def _first_that_fails(column: pa.Array | pa.ChunkedArray, target: pa.DataType) -> int:

@@ -464,7 +464,7 @@ def test_a_type_that_does_not_fit_is_found_before_anything_is_uploaded(
     typed: TopicInMemory, producer: Producer, tmp_path: Path, bad: pa.Table, what: str
 ) -> None:
     good = parquet(tmp_path / "good.parquet", NUMBERS)
-    with pytest.raises(SchemaMismatch, match=rf"^\S*bad\.parquet: {what}") as raised:
+    with pytest.raises(SchemaMismatch, match=rf"^\S*bad\.parquet: default/\S+: {what}") as raised:
         producer.publish_files([good, parquet(tmp_path / "bad.parquet", bad)])
     assert raised.value.expected and uploads(typed) == []
 

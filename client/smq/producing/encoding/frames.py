@@ -1,0 +1,65 @@
+"""Tables of other libraries: pandas, Polars, DuckDB, and whatever else has the Arrow PyCapsule interface.
+
+None of these libraries is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from smq_core.errors import InvalidRequest
+
+Table: TypeAlias = pa.Table | pa.RecordBatch
+
+
+class ArrowStream(Protocol):
+    """Several batches, such as a frame of pandas or Polars, a relation of DuckDB, or a pyarrow RecordBatchReader."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class ArrowArray(Protocol):
+    """One batch."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> object: ...
+
+
+TableLike: TypeAlias = Table | ArrowStream | ArrowArray
+
+
+def is_table_like(value: object) -> bool:
+    """Whether a value has the Arrow PyCapsule interface."""
+    return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
+
+
+def as_table(data: object) -> Table:
+    """The rows as a pyarrow table. Copies only what the other library must convert.
+
+    The index of a pandas frame is a column if it has a name, and is left out otherwise. Raises InvalidRequest.
+    """
+    if isinstance(data, (pa.Table, pa.RecordBatch)):
+        return data
+    if not is_table_like(data):
+        raise InvalidRequest(
+            f"a table must be a pyarrow Table, a frame of pandas or Polars, or another object with the Arrow PyCapsule "
+            f"interface, not {type(data).__name__}"
+        )
+    try:
+        table = pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidRequest(f"the {type(data).__name__} cannot become an Arrow table: {_first_line(error)}") from None
+    return _without_unnamed_index(table).replace_schema_metadata()
+
+
+def _without_unnamed_index(table: pa.Table) -> pa.Table:
+    metadata = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    index = [str(name) for name in metadata.get("index_columns", ())]  # a range is an object, and no column
+    unnamed = [name for name in table.schema.names if name in index and name.startswith("__index_level_")]
+    return table.drop_columns(unnamed)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

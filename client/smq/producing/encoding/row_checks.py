@@ -1,0 +1,82 @@
+"""Compiles a schema to one Python function that checks a row, because a call for each value would cost the most of it.
+
+The function leaves values of a column's plain Python type that certainly fit as they are. For all others it calls the
+column's conversion (:mod:`smq.producing.encoding.value_conversion`), which decides. So it is faster than the
+conversions, but never more lenient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+import pyarrow as pa
+
+from smq.producing.encoding.exact_cast import kind_of
+from smq.producing.encoding.value_conversion import VARIABLE_SIZE, Convert, integer_range, is_micros, size
+
+Row = tuple[object, ...]
+
+RowCheck = Callable[[Row], tuple[Row, int]]
+"""Returns the row as the batch will hold it, and how many bytes its text, bytes and nested values have."""
+
+
+def compile_row_check(fields: Sequence[pa.Field], conversions: Sequence[Convert]) -> RowCheck:
+    """The check of rows with these columns. It raises what the conversions raise."""
+    unpacked = "".join(f"v{number}, " for number in range(len(fields)))
+    lines = ["def check(row):", f"    {unpacked}= row", "    size = 0"]
+    for number, field in enumerate(fields):
+        lines += _lines_of_column(f"v{number}", f"convert{number}", field)
+    lines.append(f"    return ({unpacked}), size")
+    scope: dict[str, Any] = {"size_of": size, "date": date, "datetime": datetime, "time": time, "UTC": UTC}
+    scope |= {f"convert{number}": convert for number, convert in enumerate(conversions)}
+    # The text has numbers and what is in this module. Names of columns, which a user chooses, are not in it.
+    exec("\n".join(lines), scope)
+    check: RowCheck = scope["check"]
+    return check
+
+
+def _lines_of_column(name: str, convert: str, field: pa.Field) -> list[str]:
+    fits = _certain_fit(name, field.type)
+    conditions = [f"not ({fits})"] if fits else []
+    if field.nullable:
+        conditions.append(f"{name} is not None")
+    converted = [f"    if {' and '.join(conditions) or True}:", f"        {name} = {convert}({name})"]
+    match kind_of(field.type):
+        case "text":
+            return [
+                f"    if type({name}) is str and {name}.isascii():",
+                f"        size += len({name})",
+                f"    elif {name} is not None:" if field.nullable else "    else:",
+                f"        {name} = {convert}({name})",
+                f"        size += size_of({name})",
+            ]
+        case "bytes":
+            return [*converted, f"    if {name} is not None:", f"        size += len({name})"]
+        case kind if kind in VARIABLE_SIZE:
+            return [*converted, f"    if {name} is not None:", f"        size += size_of({name})"]
+    return converted
+
+
+def _certain_fit(name: str, type_: pa.DataType) -> str | None:
+    """A condition under which the value of that name fits as it is, if there is one that is cheap."""
+    match kind_of(type_):
+        case "bool":
+            return f"type({name}) is bool"
+        case "integer":
+            low, high = integer_range(type_)
+            return f"type({name}) is int and {low} <= {name} <= {high}"
+        case "float" if type_ == pa.float64():
+            return f"type({name}) is float"
+        case "bytes":
+            return f"type({name}) is bytes"
+        case "date":
+            return f"type({name}) is date"
+        case "zoned time" if is_micros(type_):
+            return f"type({name}) is datetime and {name}.tzinfo is UTC"
+        case "time" if is_micros(type_):
+            return f"type({name}) is datetime and {name}.tzinfo is None"
+        case "time of day" if is_micros(type_):
+            return f"type({name}) is time and {name}.tzinfo is None"
+    return None

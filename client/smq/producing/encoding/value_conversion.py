@@ -1,0 +1,277 @@
+"""Conversions of single values, by the same rules as columns of tables.
+
+What is not of the plain Python type of its column goes through Arrow and
+:func:`smq.producing.encoding.exact_cast.exact_cast`, so that both ways have one rule.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
+from decimal import Context, Decimal, Inexact, InvalidOperation
+
+import numpy as np
+import pyarrow as pa
+
+from smq.producing.encoding.exact_cast import InexactValue, does_not_fit, exact_cast, kind_of, show
+from smq.producing.encoding.nested_conversion import nested_conversion
+from smq.producing.encoding.time_conversion import time_in_units
+from smq_storage.chunks.column_types import with_leaves
+
+Convert = Callable[[object], object]
+"""Returns the value as the batch will hold it. Raises InexactValue."""
+
+VARIABLE_SIZE = ("text", "bytes", "list", "struct", "map")
+"""Kinds of values whose bytes :func:`size` counts."""
+
+_OFFSET_BYTES = 4
+_TIMES = ("time", "zoned time", "time of day")
+_NUMBERS = "biuf"
+"""Bools, integers and floats among numpy's kinds of types."""
+
+
+def converter_of_column(field: pa.Field) -> Convert:
+    """The conversion of a column's values, of None only where it may not be null. Its errors name the column."""
+    convert = converter(field.type)
+
+    def convert_column(value: object) -> object:
+        try:
+            if value is None:
+                raise InexactValue("it may not be null")
+            return convert(value)
+        except InexactValue as problem:
+            raise InexactValue(problem.reason, problem.row, field.name) from None
+
+    return convert_column
+
+
+def is_micros(type_: pa.DataType) -> bool:
+    """Whether a type of times has Python's own unit."""
+    return bool(type_.unit == "us")
+
+
+def integer_range(type_: pa.DataType) -> tuple[int, int]:
+    """The lowest and the highest value of a type of integers."""
+    bits = type_.bit_width
+    if pa.types.is_unsigned_integer(type_):
+        return 0, (1 << bits) - 1
+    return -(1 << bits - 1), (1 << bits - 1) - 1
+
+
+def width(type_: pa.DataType) -> int:
+    """About how many bytes each value takes beside what :func:`size` counts."""
+    if pa.types.is_struct(type_):
+        return sum(width(field.type) for field in type_)
+    return _OFFSET_BYTES if kind_of(type_) in VARIABLE_SIZE else -(-type_.bit_width // 8)
+
+
+def size(value: object) -> int:
+    """The bytes of a converted value's text, bytes, items and fields."""
+    match value:
+        case str():
+            return len(value) if value.isascii() else len(value.encode())
+        case bytes():
+            return len(value)
+        case list() | tuple():
+            return sum(size(item) + 2 * _OFFSET_BYTES for item in value)
+        case dict():
+            return sum(size(item) + 2 * _OFFSET_BYTES for item in value.values())
+        case Decimal():
+            return 24  # beside the eight of each item
+    return 0
+
+
+def converter(target: pa.DataType) -> Convert:
+    """The conversion of values that are not null."""
+    match kind_of(target):
+        case "integer":
+            return _integer(target)
+        case "float":
+            return _float64(target) if target == pa.float64() else _float32(target)
+        case "text":
+            return _text(target)
+        case "bytes":
+            return _bytes(target)
+        case "zoned time" | "time" | "time of day" if not is_micros(target):
+            return time_in_units(target, _by_arrow)
+        case "zoned time":
+            return _zoned_time(target)
+        case "time":
+            return _naive_time(target)
+        case "time of day":
+            return _time_of_day(target)
+        case "decimal":
+            return _decimal(target)
+        case "list" | "struct" | "map":
+            return nested_conversion(target, converter, _by_arrow)
+        case "bool":
+            return _plain(target, bool)
+        case "date":
+            return _plain(target, date)
+    return lambda value: _by_arrow(value, target)
+
+
+def _by_arrow(value: object, target: pa.DataType) -> object:
+    """Converts a value of any type that Arrow knows, such as numpy's and pandas' scalars."""
+    if getattr(value, "nanosecond", 0):  # of pandas.Timestamp, which Arrow takes for a datetime
+        raise InexactValue(f"{show(value)} does not fit {target}: the value would change")
+    if isinstance(value, time) and value.tzinfo is not None:
+        raise InexactValue(f"{show(value)} does not fit {target}: a time of day has no time zone")
+    plain = _plain_value(value)
+    if plain is not None:
+        return converter(target)(plain)
+    try:
+        array = pa.array([value])
+        array.validate(full=True)  # Arrow makes text of bytes that are beside text in one list
+    except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
+        raise _unknown(value, target) from None
+    if array.null_count:
+        raise _unknown(value, target)
+    try:
+        found = exact_cast(array, target)
+    except InexactValue:
+        if isinstance(value, Decimal | pa.Scalar):
+            raise
+        raise InexactValue(does_not_fit(show(value), array.type, target)) from None
+    # Python has no nanoseconds, so these become whole numbers.
+    units = with_leaves(target, lambda leaf: pa.int64() if _in_nanos(leaf) else leaf)
+    if kind_of(target) in _TIMES and not is_micros(target):
+        return found[0].value
+    return found.cast(units)[0].as_py() if units != target else found[0].as_py()
+
+
+def _in_nanos(type_: pa.DataType) -> bool:
+    return kind_of(type_) in _TIMES and bool(type_.unit == "ns")
+
+
+def _plain_value(value: object) -> object:
+    """The same value of Python's own type, if it is a number of numpy or a time of pandas; else None.
+
+    Much cheaper than an array for each value.
+    """
+    if isinstance(value, np.generic):
+        plain = value.item() if value.dtype.kind in _NUMBERS else None
+        return plain if type(plain) in (bool, int, float) else None  # a long double has no such type
+    if type(value) is not datetime and isinstance(value, datetime):
+        as_plain = getattr(value, "to_pydatetime", None)
+        return as_plain() if as_plain is not None and value == value else None  # a NaT is not equal to itself
+    return None
+
+
+def _unknown(value: object, target: pa.DataType) -> InexactValue:
+    return InexactValue(f"{show(value)} ({type(value).__name__}) does not fit {target}")
+
+
+def _plain(target: pa.DataType, type_: type) -> Convert:
+    return lambda value: value if type(value) is type_ else _by_arrow(value, target)
+
+
+def _integer(target: pa.DataType) -> Convert:
+    low, high = integer_range(target)
+
+    def convert(value: object) -> object:
+        if type(value) is int:
+            if low <= value <= high:
+                return value
+            raise InexactValue(f"{show(value)} does not fit {target}: it is not in {low} to {high}")
+        return _by_arrow(value, target)
+
+    return convert
+
+
+def _float64(target: pa.DataType) -> Convert:
+    def convert(value: object) -> object:
+        if type(value) is float:
+            return value
+        return _integer_as_float(value, target) if type(value) is int else _by_arrow(value, target)
+
+    return convert
+
+
+def _float32(target: pa.DataType) -> Convert:
+    single = struct.Struct("f")
+
+    def convert(value: object) -> object:
+        if type(value) is int:
+            value = _integer_as_float(value, target)
+        if type(value) is not float:
+            return _by_arrow(value, target)
+        try:
+            if single.unpack(single.pack(value))[0] == value or value != value:
+                return value
+        except OverflowError:
+            pass
+        raise InexactValue(does_not_fit(show(value), pa.float64(), target))
+
+    return convert
+
+
+def _integer_as_float(value: int, target: pa.DataType) -> float:
+    # The range is that of tables, whose integers have at most 64 bits.
+    if -(1 << 63) <= value < 1 << 64 and (found := float(value)) == value:
+        return found
+    raise InexactValue(f"{show(value)} does not fit {target}: the value would change")
+
+
+def _text(target: pa.DataType) -> Convert:
+    def convert(value: object) -> object:
+        if type(value) is not str:
+            return _by_arrow(value, target)
+        if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise InexactValue(f"{show(value)} does not fit {target}: it is not valid Unicode") from None
+        return value
+
+    return convert
+
+
+def _bytes(target: pa.DataType) -> Convert:
+    def convert(value: object) -> object:
+        if type(value) is bytes:
+            return value
+        return bytes(value) if isinstance(value, bytearray | memoryview) else _by_arrow(value, target)
+
+    return convert
+
+
+def _zoned_time(target: pa.DataType) -> Convert:
+    def convert(value: object) -> object:
+        if type(value) is datetime:
+            if value.tzinfo is UTC:
+                return value
+            if value.utcoffset() is not None:
+                try:
+                    return value.astimezone(UTC)
+                except OverflowError:
+                    raise _unknown(value, target) from None
+        return _by_arrow(value, target)
+
+    return convert
+
+
+def _naive_time(target: pa.DataType) -> Convert:
+    return lambda value: value if type(value) is datetime and value.tzinfo is None else _by_arrow(value, target)
+
+
+def _time_of_day(target: pa.DataType) -> Convert:
+    return lambda value: value if type(value) is time and value.tzinfo is None else _by_arrow(value, target)
+
+
+def _decimal(target: pa.DataType) -> Convert:
+    unit = Decimal((0, (1,), -target.scale))
+    exact = Context(prec=target.precision, traps=[Inexact, InvalidOperation])
+
+    def convert(value: object) -> object:
+        if type(value) is int:
+            value = Decimal(value)  # Arrow infers no type for integers of more than 63 bits
+        if type(value) is Decimal and value.is_finite():
+            try:
+                return value.quantize(unit, None, exact)
+            except (Inexact, InvalidOperation):
+                pass
+        return _by_arrow(value, target)
+
+    return convert

@@ -1,0 +1,124 @@
+"""Broken rules of rows with a schema: what ``send`` and ``write`` store, and what readers get."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+ROW_CHECKS = "client/smq/producing/encoding/row_checks.py"
+ROW_VALUES = "client/smq/producing/encoding/row_values.py"
+CONVERSION = "client/smq/producing/encoding/value_conversion.py"
+TEST_RULE = "tests/property/test_send_and_write.py::test_both_store_the_very_value_or_both_refuse_it"
+TEST_VALUES = "tests/unit/client/test_exact_values.py"
+TEST_SEND_MANY = "tests/unit/client/test_send_many.py"
+
+MUTATIONS = (
+    Mutation(
+        "take_an_integer_of_any_size",
+        "The compiled check takes no integer that its column cannot hold.",
+        ROW_CHECKS,
+        "type({name}) is int and {low} <= {name} <= {high}",
+        "type({name}) is int",
+        (f"{TEST_VALUES}::test_a_message_with_a_value_that_does_not_fit_is_refused",),
+    ),
+    Mutation(
+        "take_a_time_of_any_zone_as_it_is",
+        "A time without a zone is no time in UTC.",
+        ROW_CHECKS,
+        "is datetime and {name}.tzinfo is UTC",
+        "is datetime",
+        (TEST_RULE,),
+    ),
+    Mutation(
+        "round_decimals",
+        "A decimal is stored exactly or refused.",
+        CONVERSION,
+        "traps=[Inexact, InvalidOperation]",
+        "traps=[InvalidOperation]",
+        (TEST_RULE,),
+    ),
+    Mutation(
+        "ignore_columns_that_the_topic_does_not_have",
+        "A row with an unknown column is refused.",
+        ROW_VALUES,
+        "if not self._known.issuperset(value):",
+        "if False:",
+        (f"{TEST_VALUES}::test_a_message_with_a_value_that_does_not_fit_is_refused",),
+    ),
+    Mutation(
+        "forget_the_row_of_a_wrong_value",
+        "An error of many rows says which row is wrong.",
+        "client/smq/producing/batch_builder.py",
+        "problem.located(row)",
+        "problem.located()",
+        (f"{TEST_SEND_MANY}::test_an_error_names_the_column_the_value_and_the_row",),
+    ),
+    # ---- frames and messages
+    Mutation(
+        "publish_the_index_of_a_frame_that_was_filtered",
+        "An index of pandas without a name is no column.",
+        "client/smq/producing/encoding/frames.py",
+        "return table.drop_columns(unnamed)",
+        "return table",
+        ("tests/unit/client/test_frames.py::test_only_a_named_index_of_pandas_is_a_column",),
+    ),
+    Mutation(
+        "count_offsets_anew_in_each_part_of_a_batch",
+        "A message has its own offset.",
+        "client/smq/batch.py",
+        ".to_pylist(), start)",
+        ".to_pylist())",
+        ("tests/unit/client/test_batch.py::test_offsets_go_on_beyond_the_rows_that_are_python_objects_at_once",),
+    ),
+    Mutation(
+        "show_errors_under_the_module_that_has_them",
+        "A traceback names an error as the program catches it.",
+        "client/smq/__init__.py",
+        'getattr(_errors, _name).__module__ = "smq"',
+        "pass",
+        ("tests/unit/client/test_public_surface.py::test_errors_show_the_name_by_which_a_program_catches_them",),
+    ),
+    # ---- types of columns
+    Mutation(
+        "give_readers_the_stored_types",
+        "Readers get the types that the topic declares.",
+        "storage/smq_storage/chunks/column_types.py",
+        "columns = [column.cast(field.type) for column, field in zip(rows.columns, fields, strict=True)]",
+        "return rows",
+        (
+            "tests/unit/storage/test_schemas.py::"
+            "test_readers_get_the_declared_types_of_columns_that_are_stored_as_others",
+        ),
+    ),
+    Mutation(
+        "cut_off_what_is_below_a_unit",
+        "A time is a whole number of its column's unit.",
+        "client/smq/producing/encoding/time_conversion.py",
+        "if rest or not isinstance(units, int)",
+        "if not isinstance(units, int)",
+        (TEST_RULE,),
+    ),
+    Mutation(
+        "drop_fields_that_a_struct_does_not_have",
+        "A value with a field that the struct does not have is refused.",
+        "client/smq/producing/encoding/nested_conversion.py",
+        "if unknown:",
+        "if False:",
+        (TEST_RULE,),
+    ),
+    Mutation(
+        "accept_a_time_zone_that_does_not_exist",
+        "A Topic with an unknown time zone is refused.",
+        "storage/smq_storage/topic_manifests/fields.py",
+        "        _check_zone(zone)",
+        "        pass",
+        ("tests/unit/storage/test_manifest_table.py::test_a_time_zone_must_exist",),
+    ),
+    Mutation(
+        "show_nanoseconds_as_python_has_them",
+        "JSON lines have all digits of a time.",
+        "client/smq/cli/files/json_rows.py",
+        "if shown != field.type:",
+        "if False:",
+        ("tests/unit/cli/test_json_columns.py::test_nanoseconds_are_written_as_text_and_read_again",),
+    ),
+)
