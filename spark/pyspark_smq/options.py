@@ -14,6 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from pyspark_smq.errors import InvalidOption, nearest
+from smq_core.model.entities import SECOND, Micros
+from smq_core.model.units import parse_duration
+from smq_storage.catalog.reader_pins import MIN_LIFETIME
+from smq_storage.tables.pinned_reads import DEFAULT_LIFETIME
 
 if TYPE_CHECKING:
     import smq
@@ -107,6 +111,8 @@ class ReadOptions:
     max_partition_bytes: int = DEFAULT_PARTITION_BYTES
     files_only: bool = False
     push_filters: bool = False
+    pin_lifetime: Micros = DEFAULT_LIFETIME
+    """How long the read's own pin lives without a running task."""
     pin: str | None = None
     """The id of the pin that keeps the files, if whoever planned the read has one."""
 
@@ -115,12 +121,14 @@ class ReadOptions:
         """Raises InvalidOption."""
         given = _Given(options, (*_CONNECTION, *_SHARED, *_BATCH_ONLY), "a batch read", _STREAM_ONLY | _WRITE_ONLY)
         given.refuse_together("ranges", "startingPosition", "startingTimestamp", "endingPosition", "endingTimestamp")
+        given.refuse_together("pin", "pinLifetime")
         return ReadOptions(
             _connection(given),
             **_shared(given),
             end=_bound(given, "ending", "latest"),
             ranges=given.take("ranges", _ranges, None),
             push_filters=given.take("pushFilters", _boolean, False),
+            pin_lifetime=given.take("pinLifetime", _lifetime, DEFAULT_LIFETIME),
             pin=given.text("pin"),
         )
 
@@ -200,7 +208,7 @@ _SHARED = (
     "maxPartitionBytes",
     "filesOnly",
 )
-_BATCH_ONLY = ("endingPosition", "endingTimestamp", "ranges", "pushFilters", "pin")
+_BATCH_ONLY = ("endingPosition", "endingTimestamp", "ranges", "pushFilters", "pin", "pinLifetime")
 _STREAM_ONLY = {"maxRowsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger"}
 _WRITE_ONLY = {"txnAppId", "txnVersion", "timeout"}
 
@@ -388,6 +396,13 @@ def _positive(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise ValueError("it must be a whole number, 1 or more")
     return int(text)
+
+
+def _lifetime(text: str) -> Micros:
+    found = parse_duration(text)
+    if found < MIN_LIFETIME:
+        raise ValueError(f"it must be {MIN_LIFETIME // SECOND} seconds or longer")
+    return found
 
 
 def _seconds(text: str) -> float:

@@ -11,6 +11,11 @@ PINS = "spark/pyspark_smq/table/pins.py"
 SIZES = "spark/pyspark_smq/planning/partition_sizes.py"
 SHARED_PIN = "spark/pyspark_smq/planning/shared_pin.py"
 PARTITION = "spark/pyspark_smq/source/partition_reader.py"
+STREAM_TASKS = "spark/pyspark_smq/planning/stream_tasks.py"
+STREAM_PLAN = "spark/pyspark_smq/planning/stream_plan.py"
+STREAM_POSITIONS = "spark/pyspark_smq/planning/stream_positions.py"
+WANTED = "spark/pyspark_smq/planning/wanted.py"
+CODEC = "storage/smq_storage/chunks/parquet_codec.py"
 FILTERS = "spark/pyspark_smq/source/pushed_filters.py"
 TESTS = "tests/unit/spark"
 
@@ -147,5 +152,87 @@ MUTATIONS = (
         "        if self._pin_id is not None:\n            self._renew(self._pin_id)\n        raise error\n",
         "        raise error\n",
         (f"{TESTS}/test_shared_pin.py::test_an_ended_pin_is_the_reason_for_what_is_gone",),
+    ),
+    Mutation(
+        "renew_pins_later_than_they_live",
+        "A task renews its pin within each third of the lifetime that the read chose.",
+        SHARED_PIN,
+        "self._renew_after = lifetime / SECOND / 3",
+        "self._renew_after = DEFAULT_LIFETIME / SECOND / 3",
+        (f"{TESTS}/test_shared_pin.py::test_a_task_renews_it_within_each_third_of_its_lifetime",),
+    ),
+    Mutation(
+        "leave_out_files_with_the_first_message_that_is_wanted",
+        "A file whose last message is at the start of the wanted time is read.",
+        WANTED,
+        "self.start is not None and largest is not None and largest < self.start",
+        "self.start is not None and largest is not None and largest <= self.start",
+        (f"{TESTS}/test_wanted.py::test_times",),
+    ),
+    Mutation(
+        "write_chunks_without_a_page_index",
+        "A reader that wants some messages of a chunk finds their pages.",
+        CODEC,
+        "        write_page_index=True,\n",
+        "",
+        ("tests/unit/storage/test_parquet_codec.py::test_readers_find_pages_by_an_index",),
+    ),
+    # ---- sinks
+    Mutation(
+        "upload_parts_that_become_two_files",
+        "A part of a task's rows is one upload, because brokers work for each one.",
+        "spark/pyspark_smq/sink/staging.py",
+        "if collected and size + batch.nbytes > UPLOAD_BYTES:",
+        "if size >= UPLOAD_BYTES:",
+        (f"{TESTS}/test_staging.py::test_no_part_is_larger_than_an_upload",),
+    ),
+    # ---- streams
+    Mutation(
+        "put_all_segments_of_a_micro_batch_into_one_task",
+        "Segments with many messages have tasks of their own.",
+        STREAM_TASKS,
+        "if tasks and enough and rows + more <= max_rows:",
+        "if tasks and enough:",
+        (f"{TESTS}/test_stream_tasks.py::test_small_groups_share_a_task_and_large_ones_have_their_own",),
+    ),
+    Mutation(
+        "share_tasks_whatever_the_query_wants",
+        "A query gets as many tasks as it wants, if there are so many segments.",
+        STREAM_TASKS,
+        "enough = len(tasks) + len(groups) - number > (min_tasks or 1)",
+        "enough = True",
+        (f"{TESTS}/test_stream_tasks.py::test_there_are_as_many_tasks_as_are_wanted",),
+    ),
+    Mutation(
+        "poll_at_the_same_rate_while_nothing_comes",
+        "A query without new messages polls less and less often.",
+        STREAM_PLAN,
+        "time.sleep(self._idle.increase())",
+        "time.sleep(IDLE_SECONDS)",
+        (f"{TESTS}/test_stream_plan.py::test_a_query_polls_less_often_while_nothing_comes",),
+    ),
+    Mutation(
+        "stay_slow_when_messages_come_again",
+        "A query polls often again once messages come.",
+        STREAM_PLAN,
+        "        self._idle.reset()\n",
+        "",
+        (f"{TESTS}/test_stream_plan.py::test_a_query_polls_less_often_while_nothing_comes",),
+    ),
+    Mutation(
+        "continue_from_positions_of_a_deleted_topic",
+        "A checkpoint of a topic that was deleted and created again is refused.",
+        STREAM_POSITIONS,
+        "        if found.uid != location.uid:\n",
+        "        if False:\n",
+        (f"{TESTS}/test_stream_positions.py::test_a_checkpoint_of_another_topic_is_refused",),
+    ),
+    Mutation(
+        "continue_from_positions_of_another_topic",
+        "A checkpoint of another topic is refused.",
+        STREAM_POSITIONS,
+        "        if found.topic != location.topic:\n",
+        "        if False:\n",
+        (f"{TESTS}/test_stream_positions.py::test_a_checkpoint_of_another_topic_is_refused",),
     ),
 )

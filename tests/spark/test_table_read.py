@@ -14,10 +14,13 @@ import pytest
 
 import pyspark_smq
 import smq
+from smq.reading import open_topic
+from smq_core.errors import CorruptChunk
+from smq_storage.catalog import paths
 from support.data.message_ledger import BackgroundPublisher, MessageLedger
 from support.processes.local_cluster import LocalCluster
 from support.spark.topics import collected, consumed, roll, split, wait_for_files
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -222,6 +225,21 @@ def test_messages_that_are_in_no_file_yet(
     frame = read(s3a, cluster, topic)
     assert len(frame.inputFiles()) == 1
     assert collected(frame).equals(consumed(client, topic, 800))
+
+
+def test_a_damaged_file_is_named(s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+    cluster.create(topic, flush={"bytes": "4Ki", "interval": "100ms"})
+    with client.producer(topic) as producer:
+        MessageLedger().send(producer, 100)
+        producer.flush(HANG_GUARD)
+    wait_for_files(client, topic, 100)
+    at, store = open_topic(topic, leader=cluster.address).location, cluster.store.open()
+    chunk = next(it.path for it in store.list(paths.topic_folder(at.topic, at.uid)) if paths.first_offset(it.path) == 0)
+    store.put(chunk, bytes(store.get(chunk).data)[:-100] + b"?" * 100)
+    with pytest.raises(CorruptChunk, match=chunk):
+        read(s3a, cluster, topic)
+    with pytest.raises(Exception, match=chunk):
+        s3a.read.format("smq").options(topic=topic, leader=cluster.address).load().collect()
 
 
 def test_files_are_pinned_until_release(

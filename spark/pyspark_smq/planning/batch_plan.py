@@ -14,6 +14,7 @@ from pyspark_smq.planning.partition_sizes import divide
 from pyspark_smq.planning.range_partition import RangePartition, planned_ranges
 from pyspark_smq.planning.range_sizes import sized_ranges
 from pyspark_smq.planning.shared_pin import check_pin, pinned_reads
+from pyspark_smq.planning.shared_stores import shared_store
 from pyspark_smq.planning.wanted import TimeBounds, Wanted
 from pyspark_smq.spark_types import check_schema
 from smq.reading import OpenedTopic, StateLoader, TopicLocation, TopicState, open_topic
@@ -42,7 +43,7 @@ def plan_batch(options: ReadOptions, opened: OpenedTopic, wanted: Wanted = EVERY
     Unavailable, StoreDenied, UnknownTopic.
     """
     appended = TimeBounds(micros_of(options.start), micros_of(options.end))
-    store = opened.location.open_store()
+    store = shared_store(opened.location)
     with ExitStack() as on_failure:
         state, pin = _state(options, opened.location, store, on_failure)
         ranges = _ranges(options, state)
@@ -60,6 +61,7 @@ def plan_batch(options: ReadOptions, opened: OpenedTopic, wanted: Wanted = EVERY
             pin,
             pin is not None and options.pin is None,
             appended,
+            options.pin_lifetime,
         )
         for part in divided
     ]
@@ -74,7 +76,7 @@ def _state(
             check_pin(store, location, options.pin)
             return loader.load(), options.pin
         try:
-            pinned = pinned_reads(store).begin(location.topic, location.uid, OWNER)
+            pinned = pinned_reads(store).begin(location.topic, location.uid, OWNER, options.pin_lifetime)
         except StoreDenied as error:
             state = loader.load()  # raises if it may not read either
             log.warning("the files are read without a pin, so that retention may remove them: %s", error.message)

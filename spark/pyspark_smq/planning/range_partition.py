@@ -10,8 +10,9 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_smq.planning.wanted import TimeBounds
 from smq.reading import TopicLocation, TopicState
-from smq_core.model.entities import Replica
+from smq_core.model.entities import Micros, Replica
 from smq_core.reading.segment_ranges import SegmentRange
+from smq_storage.tables.pinned_reads import DEFAULT_LIFETIME
 from smq_storage.tables.segment_files import StoredSegment
 
 
@@ -49,7 +50,8 @@ class RangePartition(InputPartition):
     """Ranges that one task reads one after the other.
 
     Only messages that were appended within ``appended`` are returned. ``pin`` is the id of the pin that keeps the
-    files; the task renews it if ``renews``. ``on_loss``: as of :class:`smq.reading.RangeReader`.
+    files; the task renews it if ``renews``, after each third of ``pin_lifetime``. ``on_loss``: as of
+    :class:`smq.reading.RangeReader`.
     """
 
     location: TopicLocation
@@ -58,3 +60,4 @@ class RangePartition(InputPartition):
     pin: str | None = None
     renews: bool = False
     appended: TimeBounds = field(default_factory=TimeBounds)
+    pin_lifetime: Micros = DEFAULT_LIFETIME

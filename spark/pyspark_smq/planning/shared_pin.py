@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 
 from smq.reading import TopicLocation
 from smq_core.errors import DataLost, StoreUnavailable
@@ -13,26 +14,35 @@ from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from smq_storage.tables.pinned_reads import DEFAULT_LIFETIME, PinnedReads
 
-RENEW_AFTER_SECONDS = DEFAULT_LIFETIME / SECOND / 3
-
 
 class SharedPin:
     """A task's part in keeping a pin. For one thread. It is renewed when the task begins, and then from time to time.
 
-    ``pin_id`` is None if there is no pin. With ``renews`` unset, whoever planned the read keeps it.
+    ``pin_id`` is None if there is no pin. With ``renews`` unset, whoever planned the read keeps it. ``lifetime`` is the
+    pin's, and ``clock`` monotonic, in seconds.
     """
 
-    def __init__(self, store: Store, location: TopicLocation, pin_id: str | None, renews: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        location: TopicLocation,
+        pin_id: str | None,
+        renews: bool,
+        lifetime: Micros = DEFAULT_LIFETIME,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._at = location.topic, location.uid
         self._pin_id = pin_id
         self._renews = renews
+        self._renew_after = lifetime / SECOND / 3
+        self._clock = clock
         self._renewed_at: float | None = None
 
     def keep(self) -> None:
         """Renews the pin if that is due. Raises PinExpired. A filer that is away is no reason to fail yet."""
-        now = time.monotonic()
-        due = self._renewed_at is None or now - self._renewed_at >= RENEW_AFTER_SECONDS
+        now = self._clock()
+        due = self._renewed_at is None or now - self._renewed_at >= self._renew_after
         if self._pin_id is None or not self._renews or not due:
             return
         self._renewed_at = now

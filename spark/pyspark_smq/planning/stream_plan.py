@@ -10,7 +10,9 @@ from typing import TypeVar
 from pyspark_smq.options import StreamOptions, Timestamp, micros_of
 from pyspark_smq.planning.batch_ranges import check_positions
 from pyspark_smq.planning.range_partition import RangePartition, planned_ranges
+from pyspark_smq.planning.shared_stores import shared_store
 from pyspark_smq.planning.stream_positions import StreamPositions
+from pyspark_smq.planning.stream_tasks import divide_into_tasks
 from pyspark_smq.planning.wanted import TimeBounds
 from smq.reading import OpenedTopic, StateLoader, TopicState
 from smq.transport.backoff import Backoff
@@ -24,14 +26,18 @@ log = logging.getLogger(__name__)
 JOIN_BYTES = 128 * 1024 * 1024
 """A segment joins its predecessors in one task while these have less. That is what Spark reads of files in one task."""
 
+SHARED_TASK_BYTES = 1024 * 1024
+"""Segments share a task while they have less together: a task in a Python worker takes longer than so few rows."""
+
 ASSUMED_ROW_BYTES = 1024
 """Until a sealed segment shows how large the topic's rows are."""
 
 RETRY_SECONDS = 60.0
 """So long a filer may be away before the query fails."""
 
-IDLE_SECONDS = 0.05
-"""Spark asks at once again if there is nothing new."""
+IDLE_SECONDS, MAX_IDLE_SECONDS = 0.05, 0.5
+"""Spark asks at once again if there is nothing new. Each answer takes requests to the filer and to brokers, so that a
+query waits for longer and longer while nothing comes."""
 
 T = TypeVar("T")
 
@@ -42,10 +48,11 @@ class StreamPlan:
     def __init__(self, options: StreamOptions, opened: OpenedTopic) -> None:
         self._options = options
         self._location = opened.location
-        self._loader = StateLoader(opened.location, files_only=options.files_only)
+        self._loader = StateLoader(opened.location, shared_store(opened.location), files_only=options.files_only)
         self._state: TopicState | None = None
         self._target: Mapping[str, int] | None = None
         self._reported: set[str] = set()
+        self._idle = Backoff(IDLE_SECONDS, MAX_IDLE_SECONDS)
 
     def close(self) -> None:
         self._loader.close()
@@ -94,8 +101,9 @@ class StreamPlan:
             ends = {name: min(end, self._target.get(name, 0)) for name, end in ends.items()}
         found = next_positions(state.nodes(), start.positions, ends, max_rows, max(1, JOIN_BYTES // row_bytes))
         if not micro_batch_groups(state.nodes(), start.positions, found):
-            time.sleep(IDLE_SECONDS)
+            time.sleep(self._idle.increase())
             return start
+        self._idle.reset()
         return StreamPositions.of(self._location, found)
 
     def latest(self) -> StreamPositions | None:
@@ -115,14 +123,15 @@ class StreamPlan:
         except KeyError as error:
             raise _removed(str(error.args[0]), start.positions.get(error.args[0], 0)) from None
         options = self._options
+        tasks = divide_into_tasks(groups, max(1, SHARED_TASK_BYTES // _row_bytes(state)), options.min_partitions)
         return [
             RangePartition(
                 self._location,
-                planned_ranges(state, group, options.files_only),
+                planned_ranges(state, task, options.files_only),
                 "fail" if options.fail_on_data_loss else "skip",
                 appended=TimeBounds(micros_of(options.start)),
             )
-            for group in groups
+            for task in tasks
         ]
 
     def _load(self) -> TopicState:

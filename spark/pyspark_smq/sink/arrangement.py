@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import Connection
+from pyspark_smq.planning.shared_stores import shared_store
 from pyspark_smq.spark_version import check_spark
 from smq.producing.encoding.keys import canonical_bytes, partitions
 from smq_core.model.entities import Layout
@@ -49,7 +50,7 @@ def by_segment(
     name = key if key is not None else opened.key
     if name is None or (name not in frame.columns and key is not None):
         raise InvalidOption(f"the DataFrame has no column {name!r} by which segments are chosen: give key=")
-    found = read_layout(opened.location.open_store(), opened.location.topic, opened.location.uid)
+    found = read_layout(shared_store(opened.location), opened.location.topic, opened.location.uid)
     assert found is not None, "an open topic has a layout"
     starts = range_starts(found[0])
     count = opened.topic.spec.partitions

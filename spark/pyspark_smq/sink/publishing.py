@@ -9,6 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from pyspark_smq.options import Connection
+from pyspark_smq.planning.shared_stores import shared_store
 from pyspark_smq.sink.staging import StagedRows, chunk_schema_of, to_topic_columns
 from smq import AtomicReceipt, StagedFile
 from smq_core.errors import InvalidRequest, SmqError
@@ -66,7 +67,7 @@ def _delete(uploads: Sequence[StagedFile], connection: Connection) -> None:
     from smq.reading import open_topic
 
     location = open_topic(connection.topic, **connection.arguments()).location
-    store = location.open_store()
+    store = shared_store(location)
     for file in uploads:
         store.delete(paths.uploaded_file(location.uid, file.name))
     log.info("deleted %d uploads of a write that was aborted", len(uploads))

@@ -26,7 +26,7 @@ INLINE_BYTES = 1024 * 1024
 """Fewer rows travel in the commit message. An upload, and its log entry in each segment, cost more than their bytes."""
 
 UPLOAD_BYTES = 128 * 1024 * 1024
-"""A task uploads when it has so many."""
+"""A task uploads before it has more. A larger part would become two uploads, and brokers work for each of them."""
 
 IGNORED = (SEGMENT, OFFSET)
 """Columns that say where a message was. A message that is written gets another place, also in ``partition``."""
@@ -63,7 +63,7 @@ def stage_rows(
     inline, chunk_schema = b"", chunk_schema_of(connection)
     with ExitStack() as stack:
         client: smq.Client | None = None
-        for table, is_last in _parts(batches):
+        for table, is_last in upload_parts(batches):
             if is_last and not uploads and table.nbytes < INLINE_BYTES:
                 inline = _to_ipc(table) if table.num_rows else b""
                 break
@@ -110,14 +110,14 @@ def to_topic_columns(table: pa.Table, chunk_schema: Callable[[], pa.Schema]) -> 
     return table
 
 
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, bool]]:
-    """The rows in parts of limited size, the last one with True. It may be empty."""
+def upload_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, bool]]:
+    """The rows in parts of at most ``UPLOAD_BYTES`` or one batch, the last one with True. It may be empty."""
     collected: list[pa.RecordBatch] = []
     size = 0
     schema: pa.Schema | None = None
     for batch in batches:
         schema = batch.schema
-        if size >= UPLOAD_BYTES:
+        if collected and size + batch.nbytes > UPLOAD_BYTES:
             yield pa.Table.from_batches(collected), False
             collected, size = [], 0
         collected.append(batch)

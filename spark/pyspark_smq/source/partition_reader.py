@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pyspark_smq.planning.range_partition import RangePartition
 from pyspark_smq.planning.shared_pin import SharedPin, check_pin
+from pyspark_smq.planning.shared_stores import shared_store
 from pyspark_smq.planning.wanted import TimeBounds
 from pyspark_smq.spark_types import to_spark_batches, topic_columns
 from smq.reading import RangeReader
@@ -22,11 +23,11 @@ def read_partition(partition: RangePartition, schema: pa.Schema) -> Iterator[pa.
     of no range. Raises DataLost (or PinExpired, if the pin had ended meanwhile), UnreadableSchema,
     UnknownTopic, Unavailable, StoreDenied, CorruptChunk and CorruptDocument.
     """
-    store = partition.location.open_store()
+    store = shared_store(partition.location)
     if partition.pin is not None and not partition.renews:
         # Spark plans a DataFrame once. So only a task finds out at each run whether its files are protected.
         check_pin(store, partition.location, partition.pin)
-    pin = SharedPin(store, partition.location, partition.pin, partition.renews)
+    pin = SharedPin(store, partition.location, partition.pin, partition.renews, partition.pin_lifetime)
     reader = RangeReader(partition.location, store, on_loss=partition.on_loss)
     columns = topic_columns(schema)
     if partition.appended.is_bounded and "appended" not in columns:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,26 +28,20 @@ def row_filter(wanted: Wanted, key: str | None, key_type: pa.DataType | None) ->
     """The condition, or None if all messages are wanted."""
     from pyspark.sql import functions as F
 
-    conditions = [*_time_conditions("appended", wanted.appended), *_time_conditions("timestamp", wanted.timestamp)]
+    times = [*_time_conditions("appended", wanted.appended), *_time_conditions("timestamp", wanted.timestamp)]
+    conditions = [F.expr(" AND ".join(times))] if times else []
     if key is not None and key_type is not None:
-        column = F.col(f"`{key}`")
         if wanted.key.low is not None:
-            conditions.append(column >= _literal(wanted.key.low, key_type))
+            conditions.append(F.col(f"`{key}`") >= _literal(wanted.key.low, key_type))
         if wanted.key.high is not None:
-            conditions.append(column <= _literal(wanted.key.high, key_type))
-    whole: Column | None = None
-    for condition in conditions:
-        whole = condition if whole is None else whole & condition
-    return whole
+            conditions.append(F.col(f"`{key}`") <= _literal(wanted.key.high, key_type))
+    return reduce(and_, conditions) if conditions else None
 
 
-def _time_conditions(name: str, bounds: TimeBounds) -> list[Any]:
-    from pyspark.sql import functions as F
-
-    column = F.col(name)
+def _time_conditions(name: str, bounds: TimeBounds) -> list[str]:
     return [
-        *([column >= F.timestamp_micros(F.lit(bounds.start))] if bounds.start is not None else []),
-        *([column < F.timestamp_micros(F.lit(bounds.stop))] if bounds.stop is not None else []),
+        *([f"`{name}` >= timestamp_micros({bounds.start}L)"] if bounds.start is not None else []),
+        *([f"`{name}` < timestamp_micros({bounds.stop}L)"] if bounds.stop is not None else []),
     ]
 
 

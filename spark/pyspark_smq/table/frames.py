@@ -4,12 +4,13 @@ Files are read with the columns and types that they have, and cast then: Spark's
 not all that a topic's schema may widen.
 
 Where a message is in the log is computed, not stored: a chunk's name is its first offset, and its folder the segment.
-Spark drops these expressions, like any column, from a query that does not use them.
+Spark drops these expressions, like any column, from a query that does not use them. They are SQL texts, because each
+call of a function of Spark is a round trip to the JVM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,14 @@ from pyspark_smq.table.file_plan import UploadRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
+
+FILE = "`#file`"
+"""Spark's metadata of the file that a row is from. No column of a topic has a name with such a character."""
+
+_FOLDER = f"substring_index(substring_index({FILE}.file_path, '/', -2), '/', 1)"
+"""The name of the folder that a file is in."""
 
 OFFSET_DIGITS = 20
 """Of the first offset in a chunk's name."""
@@ -35,25 +42,19 @@ def chunk_frame(
 
     ``stored`` has the columns of their version of the topic's schema, and ``schema`` those that the frame gets.
     """
-    from pyspark.sql import functions as F
-
-    files = _read(spark, root, paths, _needed(stored, schema))
-    file = files.metadataColumn("_metadata")
-    first = F.substring(file["file_name"], 1, OFFSET_DIGITS).cast("long")
-    places = {SEGMENT: _folder(file), OFFSET: first + file["row_index"]}
-    return files.select(*_columns(stored, schema, places))
+    files = _with_file(_read(spark, root, paths, _needed(stored, schema)))
+    first = f"cast(substring({FILE}.file_name, 1, {OFFSET_DIGITS}) AS bigint)"
+    return files.selectExpr(*_columns(stored, schema, {SEGMENT: _FOLDER, OFFSET: f"{first} + {FILE}.row_index"}))
 
 
 def compacted_frame(
     spark: SparkSession, root: str, paths: Sequence[str], stored: StructType, schema: StructType
 ) -> DataFrame:
     """Whole files of a compaction, which store each message's offset."""
-    from pyspark.sql import functions as F
     from pyspark.sql.types import LongType
 
-    files = _read(spark, root, paths, _needed(stored, schema).add(OFFSET, LongType()))
-    places = {SEGMENT: _folder(files.metadataColumn("_metadata")), OFFSET: F.col(OFFSET)}
-    return files.select(*_columns(stored, schema, places))
+    files = _with_file(_read(spark, root, paths, _needed(stored, schema).add(OFFSET, LongType())))
+    return files.selectExpr(*_columns(stored, schema, {SEGMENT: _FOLDER, OFFSET: f"`{OFFSET}`"}))
 
 
 def upload_frame(
@@ -62,21 +63,19 @@ def upload_frame(
     """The rows of uploads that the log refers to; others of the same files are left out."""
     from pyspark.sql import functions as F
 
-    # No column of a topic has such names.
-    file, first_row, rows, segment, first, appended = (
-        F.col(f"`#{name}`") for name in ("file", "first_row", "rows", "segment", "first", "appended")
-    )
     references = spark.createDataFrame(
         [(it.path.rpartition("/")[2], it.first_row, it.rows, it.segment, it.first, it.appended) for it in uploads],
-        "`#file` string, `#first_row` long, `#rows` long, `#segment` string, `#first` long, `#appended` long",
+        "`#name` string, `#first_row` long, `#rows` long, `#segment` string, `#first` long, `#appended` long",
     )
-    files = _read(spark, root, list(dict.fromkeys(it.path for it in uploads)), _needed(stored, schema))
-    metadata = files.metadataColumn("_metadata")
-    files = files.withColumns({"#name": metadata["file_name"], "#row": metadata["row_index"]})
-    name, row = F.col("`#name`"), F.col("`#row`")
-    in_reference = (name == file) & (row >= first_row) & (row < first_row + rows)
-    places = {SEGMENT: segment, OFFSET: first + row - first_row, "appended": F.timestamp_micros(appended)}
-    return files.join(F.broadcast(references), in_reference).select(*_columns(stored, schema, places))
+    files = _with_file(_read(spark, root, list(dict.fromkeys(it.path for it in uploads)), _needed(stored, schema)))
+    row = f"{FILE}.row_index"
+    in_reference = F.expr(f"{FILE}.file_name = `#name` AND {row} >= `#first_row` AND {row} < `#first_row` + `#rows`")
+    places = {
+        SEGMENT: "`#segment`",
+        OFFSET: f"`#first` + {row} - `#first_row`",
+        "appended": "timestamp_micros(`#appended`)",
+    }
+    return files.join(F.broadcast(references), in_reference).selectExpr(*_columns(stored, schema, places))
 
 
 def check_frame(spark: SparkSession, check: Callable[[], None], schema: StructType) -> DataFrame:
@@ -111,23 +110,19 @@ def _needed(stored: StructType, schema: StructType) -> StructType:
     return StructType([it for it in stored if it.name in names] or [StructField("partition", IntegerType())])
 
 
-def _columns(stored: StructType, schema: StructType, places: dict[str, Column]) -> list[Column]:
-    """The frame's columns. One that is not stored is null, because it is newer than the file."""
-    from pyspark.sql import functions as F
+def _with_file(files: DataFrame) -> DataFrame:
+    """The frame with the column ``FILE``: a topic may have a column ``_metadata`` of its own."""
+    return files.select("*", files.metadataColumn("_metadata").alias("#file"))
 
+
+def _columns(stored: StructType, schema: StructType, places: Mapping[str, str]) -> list[str]:
+    """The frame's columns as SQL. One that is not stored is null, because it is newer than the file."""
     known = {field.name: field.dataType for field in stored}
 
-    def column(name: str, type_: DataType) -> Column:
+    def column(name: str, type_: DataType) -> str:
         if name not in places and known.get(name) == type_:
-            return F.col(f"`{name}`")  # each call costs a round trip to the JVM
-        found = places[name] if name in places else F.col(f"`{name}`") if name in known else F.lit(None)
-        return found.cast(type_).alias(name)
+            return f"`{name}`"
+        found = places.get(name, f"`{name}`" if name in known else "NULL")
+        return f"cast({found} AS {type_.simpleString()}) AS `{name}`"
 
     return [column(field.name, field.dataType) for field in schema]
-
-
-def _folder(file: Column) -> Column:
-    """The name of the folder that a file is in."""
-    from pyspark.sql import functions as F
-
-    return F.substring_index(F.substring_index(file["file_path"], "/", -2), "/", 1)

@@ -20,6 +20,7 @@ from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import Connection, Start, timestamp_of
 from pyspark_smq.planning.batch_ranges import ranges_to_read
 from pyspark_smq.planning.shared_pin import check_pin, pinned_reads
+from pyspark_smq.planning.shared_stores import shared_store
 from pyspark_smq.planning.wanted import TimeBounds, Wanted, key_bounds, time_bounds
 from pyspark_smq.spark_types import OFFSET, SEGMENT, spark_schema
 from pyspark_smq.spark_version import check_spark
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from smq.reading import TopicLocation
+    from smq.reading import OpenedTopic, TopicLocation
     from smq_storage.object_store.store import Store
 
 SEGMENTS, REQUESTS = 8, 32
@@ -108,7 +109,7 @@ def read(
     whole = spark_schema(opened.chunk_schema, [*schema.fieldNames(), *filtered])
 
     root = configure(spark, opened.location.store)
-    store = opened.location.open_store()
+    store = shared_store(opened.location)
     owner = f"pyspark_smq.read in {spark.sparkContext.appName}"[:MAX_OWNER_LENGTH]
     pinned = pinned_reads(store).begin(opened.location.topic, opened.location.uid, owner)
     try:
@@ -116,7 +117,9 @@ def read(
             state = loader.complete(pinned.files)
         ranges = ranges_to_read(state.files, state.ends, first, last, segments, fail_on_data_loss)
         plan = _divide(store, state.segments(), ranges, opened.key, wanted)
-        frame = _frame(spark, root, plan, _versions(store, plan), whole, connection, opened.location, pinned.pin_id)
+        frame = _frame(
+            spark, root, plan, _versions(store, plan, opened), whole, connection, opened.location, pinned.pin_id
+        )
         condition = row_filter(wanted, opened.key, key_type)
         if condition is not None:
             frame = frame.where(condition)
@@ -183,22 +186,26 @@ def _frame(
     return frames.union(parts)
 
 
-def _versions(store: Store, plan: FilePlan) -> dict[int, StructType]:
+def _versions(store: Store, plan: FilePlan, opened: OpenedTopic) -> dict[int, StructType]:
     """The stored columns of each version of the topic's schema that files of the plan have.
 
-    The layout forgets versions that only sealed segments have, and every file has its own. So one file of each is read.
+    The layout forgets versions that only sealed segments have, and every file has its own. So one file of each is read,
+    but for the newest version.
     """
     one_of_each = {version: rows[0].path for version, rows in plan.uploads.items()}
     one_of_each |= {version: paths[0] for version, paths in (*plan.compacted.items(), *plan.chunks.items())}
     found = {}
     for version, path in one_of_each.items():
-        stored = decode_footer(read_tail(store, path).data).schema.to_arrow_schema()
+        if version == opened.schema.version:
+            stored = opened.chunk_schema
+        else:
+            stored = decode_footer(read_tail(store, path).data).schema.to_arrow_schema()
         found[version] = spark_schema(pa.schema([it for it in stored if it.name not in (SEGMENT, OFFSET)]))
     return found
 
 
 def _check_pin(location: TopicLocation, pin_id: str) -> None:
-    check_pin(location.open_store(), location, pin_id)
+    check_pin(shared_store(location), location, pin_id)
 
 
 def _check(columns: Sequence[str] | None, start: object, end: object, pin_for: timedelta) -> None:

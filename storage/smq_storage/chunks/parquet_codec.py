@@ -39,6 +39,7 @@ __all__ = [
     "footer_bytes",
     "info_of",
     "message_schema",
+    "page_rows",
     "read_chunk",
     "stamp",
 ]
@@ -49,6 +50,8 @@ KEY_BOUNDS = "smq.key"
 TAIL_BYTES = 64 * 1024
 ROW_GROUP_ROWS = 128 * 1024
 """A reader fetches and decodes whole row groups, so this limits what it reads without need, and its memory."""
+PAGE_BYTES = 1024 * 1024
+"""About the size of a page of the widest column, before compression."""
 _MAGIC = b"PAR1"
 
 Times: TypeAlias = int | pa.Array
@@ -78,6 +81,8 @@ def encode_chunk(
         compression_level=1,
         use_dictionary=_DICTIONARY,
         write_statistics=with_statistics,
+        write_page_index=True,
+        max_rows_per_page=page_rows(table),
     ) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
@@ -85,6 +90,16 @@ def encode_chunk(
         if bounds is not None:
             writer.add_key_value_metadata({KEY_BOUNDS: json.dumps(bounds)})
     return sink.getvalue()
+
+
+def page_rows(table: pa.Table) -> int:
+    """The most rows of a page in any column: as many as the widest column has in a page.
+
+    With the page index, a reader that wants some values of one column skips the pages of all others that do not have
+    them. Pages of a narrow column would have many times as many rows otherwise, and hardly any could be skipped.
+    """
+    widest = max((column.nbytes for column in table.columns), default=0)
+    return max(1, min(ROW_GROUP_ROWS, PAGE_BYTES * int(table.num_rows) // max(1, int(widest))))
 
 
 def columns_with_statistics(table: pa.Table, key: str) -> tuple[list[str], tuple[KeyBound, KeyBound] | None]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from smq_core.errors import CorruptChunk
-from smq_storage.chunks.parquet_codec import KEY_BOUNDS, columns_with_statistics
+from smq_storage.chunks.parquet_codec import KEY_BOUNDS, columns_with_statistics, page_rows
 
 OFFSET = "_offset"
 OFFSET_FIELD = pa.field(OFFSET, pa.int64(), nullable=False)
@@ -41,6 +41,8 @@ def encode_compacted(rows: pa.Table, segment: str, first: int, key: str) -> pa.B
         use_dictionary=[*_DICTIONARY, key] if key in table.column_names else _DICTIONARY,
         write_statistics=with_statistics,
         write_page_checksum=True,
+        write_page_index=True,
+        max_rows_per_page=page_rows(table),
     ) as writer:
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
         writer.add_key_value_metadata({REPLACES: json.dumps([segment, first, first + rows.num_rows])})

@@ -8,6 +8,8 @@ import pytest
 
 from pyspark_smq.errors import InvalidOption
 from pyspark_smq.options import MIB, Connection, ReadOptions, StreamOptions, Timestamp, WriteOptions, parse_timestamp
+from smq_core.model.entities import SECOND
+from smq_storage.tables.pinned_reads import DEFAULT_LIFETIME
 
 BASE = {"topic": "flights", "leader": "localhost:7070"}
 SEGMENT = "flights-0-64-0"
@@ -19,6 +21,8 @@ def test_defaults() -> None:
     assert read.fail_on_data_loss and stream.fail_on_data_loss
     assert read.max_partition_bytes == 128 * MIB
     assert read.columns is None and read.ranges is None and not read.push_filters and not read.files_only
+    assert read.pin_lifetime == DEFAULT_LIFETIME
+    assert ReadOptions.parse(BASE | {"pinLifetime": "2h"}).pin_lifetime == 7200 * SECOND
     assert stream.max_rows_per_trigger is None and stream.max_bytes_per_trigger is None
 
 
@@ -53,6 +57,9 @@ def test_names_are_not_case_sensitive_as_spark_hands_them_over_in_lower_case() -
         (BASE | {"startingTimestamp": "yesterday"}, "2026-01-31T12:00:00Z"),
         (BASE | {"failOnDataLoss": "yes"}, "true or false"),
         (BASE | {"minPartitions": "0"}, "1 or more"),
+        (BASE | {"pinLifetime": "soon"}, "pinLifetime is 'soon'"),
+        (BASE | {"pinLifetime": "4s"}, "5 seconds or longer"),
+        (BASE | {"pinLifetime": "1h", "pin": "mine"}, "exclude each other"),
         (BASE | {"maxPartitionBytes": "big"}, "a size like"),
         (BASE | {"columns": "a,,b"}, "names of columns"),
         (BASE | {"columns": "a,a"}, "names a column twice"),

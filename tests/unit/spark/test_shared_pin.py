@@ -9,6 +9,7 @@ import pytest
 from pyspark_smq.planning.shared_pin import SharedPin, check_pin
 from smq.reading import TopicLocation
 from smq_core.errors import DataLost, PinExpired
+from smq_core.model.entities import SECOND
 from smq_storage.catalog import reader_pins
 from smq_storage.catalog.reader_pins import end_pin, read_pin, renew_pin, renew_shared_pin
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -56,6 +57,19 @@ def test_each_task_renews_it_once_when_it_begins(shared: Shared) -> None:
         task.keep()
         assert shared.writer() == writers[-1]
     assert len(set(writers)) == 3
+
+
+def test_a_task_renews_it_within_each_third_of_its_lifetime(shared: Shared) -> None:
+    now = [0.0]
+    task = SharedPin(shared.store, shared.location, shared.id, True, 30 * SECOND, lambda: now[0])
+    task.keep()
+    first = shared.writer()
+    now[0] = 9.9
+    task.keep()
+    assert shared.writer() == first
+    now[0] = 10.0
+    task.keep()
+    assert shared.writer() != first
 
 
 def test_whoever_planned_the_read_may_keep_it_alone(shared: Shared) -> None:

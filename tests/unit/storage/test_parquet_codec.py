@@ -15,10 +15,13 @@ from smq_core.model.lost_range import LostRange
 from smq_storage.chunks.column_types import arrow_type
 from smq_storage.chunks.parquet_codec import (
     KEY,
+    PAGE_BYTES,
+    ROW_GROUP_ROWS,
     TAIL_BYTES,
     decode_info,
     encode_chunk,
     footer_bytes,
+    page_rows,
     read_chunk,
 )
 from smq_storage.chunks.schemas import TIMESTAMP, chunk_schema, message_schema
@@ -54,6 +57,19 @@ THREE = messages(
     (2, 2_000_000, None, b"", [{"key": "h", "value": b"x"}, {"key": "i", "value": None}]),
     (1, 3_000_000, b"", None, []),
 )
+
+
+def test_pages_of_all_columns_have_as_many_rows_as_those_of_the_widest_one() -> None:
+    rows = pa.table({"number": pa.array(range(64), pa.int64()), "value": [b"x" * PAGE_BYTES] * 64})
+    assert page_rows(rows) == 1
+    assert page_rows(rows.select(["number"])) == ROW_GROUP_ROWS
+    assert page_rows(rows.slice(0, 0)) >= 1
+
+
+def test_readers_find_pages_by_an_index() -> None:
+    columns = pq.ParquetFile(pa.BufferReader(encode_chunk([(THREE, 111)], INFO, chunk_schema()))).metadata.row_group(0)
+    with_statistics = [columns.column(n) for n in range(4)]  # partition, timestamp, appended, key
+    assert all(it.has_offset_index and it.has_column_index for it in with_statistics)
 
 
 def test_rows_come_back_with_the_time_they_were_appended() -> None:
