@@ -20,6 +20,7 @@ from . import (
     manifests,
     operator,
     publishes,
+    quiet_segments,
     references,
     schemas,
     spark,
@@ -32,6 +33,7 @@ from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run
 SHELLS: dict[str, Sequence[Mutation]] = {
     "storage": storage.MUTATIONS,
     "broker": broker.MUTATIONS,
+    "quiet_segments": quiet_segments.MUTATIONS,
     "operator": operator.MUTATIONS,
     "manifests": manifests.MUTATIONS,
     "references": references.MUTATIONS,
