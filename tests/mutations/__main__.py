@@ -16,6 +16,7 @@ from . import (
     broker,
     cli,
     client,
+    dashboard,
     large_values,
     manifests,
     operator,
@@ -43,6 +44,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "publishes": publishes.MUTATIONS,
     "spark": spark.MUTATIONS,
     "client": client.MUTATIONS,
+    "dashboard": dashboard.MUTATIONS,
     "cli": cli.MUTATIONS,
 }
 
