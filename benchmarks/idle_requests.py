@@ -4,8 +4,8 @@
 time over a store that counts. Nothing depends on the machine's speed. Every call of the store is one request, except
 that a listing is one for each 1,000 objects.
 
-A message in ten seconds can come just after a chunk, with it, or at random. This decides how many chunks an interval of
-ten seconds writes, so all three are shown.
+A message in ten seconds can come just after a chunk, or at random. This decides how many chunks an interval of ten
+seconds writes, so both are shown.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ Arrivals = Callable[[random.Random], Iterator[float]]
 
 ARRIVALS: dict[str, Arrivals] = {
     "each just after a chunk (10.2 s)": lambda _: repeat(10.2),
-    "with each chunk (10 s)": lambda _: repeat(10.0),
     "at random (10 s on average)": lambda dice: (dice.expovariate(0.1) for _ in repeat(None)),
 }
 
