@@ -15,6 +15,8 @@ from smq_core.errors import SmqError, StoreUnsupported
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.api.server import GrpcServer
 from smq_operator.brokers.calls import BrokerClients
+from smq_operator.dashboard.overview import Overview
+from smq_operator.dashboard.pages import DashboardPages
 from smq_operator.leader import Leader, build_leader
 from smq_operator.metrics import Metrics
 from smq_operator.platform_port import Platform
@@ -108,6 +110,18 @@ def fleet_reconciler(leader: Leader, policy: Callable[[], FleetPolicy | None]) -
     )
 
 
+def overview_of(leader: Leader) -> Overview:
+    """What the leader's page shows."""
+    return Overview(
+        leader.topics,
+        leader.registry,
+        leader.decisions,
+        leader.health,
+        leader.clock,
+        lambda: leader.readiness.not_ready_reason,
+    )
+
+
 async def run_leader(
     settings: Settings,
     make_platform: Callable[[str, Readiness, TaskRunner], Platform],
@@ -151,7 +165,8 @@ async def run_leader(
         tasks,
         leader.clock,
     )
-    http = HttpServer(lambda: readiness.not_ready_reason, metrics.exposition)
+    overview = overview_of(leader)
+    http = HttpServer(lambda: readiness.not_ready_reason, metrics.exposition, DashboardPages(overview).add_to)
     leadership_lost = platform_started = False
     shutdown = Shutdown(lambda step, error: log.error("shutdown.step_failed", step=step, exc_info=error))
     try:
@@ -162,7 +177,7 @@ async def run_leader(
             if await _run_unless_stopped(
                 stop, platform.start(leader.loop.platform_changed)
             ) and await _run_unless_stopped(stop, election.elected()):
-                supervise_leader(leader, election.background_tasks(leader))
+                supervise_leader(leader, {**election.background_tasks(leader), "dashboard": overview.run})
                 readiness.set_leading()
                 log.info("leader.ready", address=address, http=http_port, store=repr(store))
                 leadership_lost = await _run_unless_stopped(stop, election.leadership_lost())

@@ -225,6 +225,7 @@ def topic_to_pb(topic: Topic, schema: TopicSchema | None = None) -> pb.TopicInfo
         durability=spec.durability.value,
         flush_bytes=spec.flush_bytes,
         flush_interval=spec.flush_interval,
+        flush_max_interval=spec.flush_max_interval or 0,
     )
 
 
@@ -243,6 +244,7 @@ def topic_from_pb(message: pb.TopicInfo) -> Topic:
             durability=Durability(message.durability),
             flush_bytes=message.flush_bytes,
             flush_interval=message.flush_interval,
+            flush_max_interval=message.flush_max_interval or None,
         ),
     )
 

@@ -16,10 +16,12 @@ from . import (
     broker,
     cli,
     client,
+    dashboard,
     large_values,
     manifests,
     operator,
     publishes,
+    quiet_segments,
     references,
     schemas,
     shared_streams,
@@ -34,6 +36,7 @@ from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run
 SHELLS: dict[str, Sequence[Mutation]] = {
     "storage": storage.MUTATIONS,
     "broker": broker.MUTATIONS,
+    "quiet_segments": quiet_segments.MUTATIONS,
     "operator": operator.MUTATIONS,
     "manifests": manifests.MUTATIONS,
     "references": references.MUTATIONS,
@@ -44,6 +47,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "publishes": publishes.MUTATIONS,
     "spark": spark.MUTATIONS,
     "client": client.MUTATIONS,
+    "dashboard": dashboard.MUTATIONS,
     "cli": cli.MUTATIONS,
     "typed_rows": typed_rows.MUTATIONS,
 }

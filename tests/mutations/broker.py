@@ -147,8 +147,9 @@ MUTATIONS = (
         "ack_a_chunk_whose_offset_is_taken",
         "A segment acks nothing of a chunk whose offset another writer has taken.",
         FLUSHER,
-        "                machine.chunk_conflict()\n",
-        "                machine.chunk_written(chunk)\n",
+        "            self._offset_taken(hosted, result.info)\n",
+        "            with hosted as machine:\n                machine.chunk_written(chunk)\n"
+        "            self._on_chunk_taken(hosted)\n",
         (f"{TEST_FLUSHER}::test_a_taken_offset_fences_the_segment_and_acks_nothing",),
     ),
     Mutation(

@@ -13,6 +13,7 @@ from simulation import (
     mutations,
     pin_mutations,
     producer_mutations,
+    quiet_mutations,
     reference_mutations,
     schema_mutations,
     upload_mutations,
@@ -24,6 +25,7 @@ from support.sim.histories import (
     elastic_references,
     pinned_reads,
     protocol,
+    quiet,
     references,
     schema_change,
 )
@@ -35,6 +37,7 @@ RULES = [
     *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in mutations.MUTATIONS.items()),
     *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in producer_mutations.MUTATIONS.items()),
     *(pytest.param(rule, protocol.run, 400, id=name) for name, rule in journal_mutations.MUTATIONS.items()),
+    *(pytest.param(rule, quiet.run, 60, id=name) for name, rule in quiet_mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in elastic_mutations.MUTATIONS.items()),
     *(pytest.param(rule, elastic.run, 500, id=name) for name, rule in manifest_mutations.MUTATIONS.items()),
     *(pytest.param(rule, references.run, 100, id=name) for name, rule in reference_mutations.MUTATIONS.items()),

@@ -19,6 +19,11 @@ class BrokerMetrics:
         self.store_errors = Counter(
             "smq_store_errors_total", "Requests to the filer without a clear outcome.", registry=registry
         )
+        self.chain_checks = Counter(
+            "smq_chain_checks_total",
+            "Reads of a chain's end while its tail waits for more messages.",
+            registry=registry,
+        )
         self.seals = Counter("smq_segments_sealed_total", "Segments that were sealed here.", registry=registry)
         self.manifests = Counter(
             "smq_manifests_written_total", "Segment manifests written to the filer.", registry=registry

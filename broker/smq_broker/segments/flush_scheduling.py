@@ -53,6 +53,8 @@ class FlushSchedule:
         """A chunk whose PUT had no clear outcome. It is tried again under the same nonce."""
         self.burst = False
         """Full chunks wait."""
+        self.check_chain_end = False
+        """The flusher reads the chain's end although no chunk is due: see ``SegmentReplica.chain_check_due``."""
         self._machine = machine
         self._stored = stored
         self._requested_upto = 0

@@ -35,6 +35,8 @@ class Flusher:
     If the filer does not answer, the chunk is kept (``FlushSchedule.unconfirmed_chunk``) and tried again under the
     same nonce. The nonce identifies the chunk as ours if the earlier attempt turns out to have been applied.
 
+    A tail that waits longer than ``flush.interval``, because of ``flush.maxInterval``, costs one GET in each interval.
+
     ``on_chunk_taken`` is called when another writer's chunk or seal is at a segment's end.
     """
 
@@ -85,8 +87,10 @@ class Flusher:
                 if hosted.key in flush_early:
                     schedule.request_early()
                 schedule.update_burst(now_seconds, may_defer)
-                aged = bool(machine.tail) and now - machine.tail[0].appended >= machine.config.flush_interval
+                aged = machine.tail_is_aged(now)
                 due = schedule.unconfirmed_chunk is not None or (aged and not machine.chunk_in_flight)
+                schedule.check_chain_end = machine.chain_check_due(now) or schedule.check_chain_end
+                due = due or schedule.check_chain_end
                 if due and not schedule.queued and not schedule.not_before_us:
                     schedule.queued = True
                     self._queue.put(hosted)
@@ -126,13 +130,18 @@ class Flusher:
     def _flush(self, hosted: HostedSegment) -> None:
         schedule = hosted.flush_schedule
         with hosted as machine:
-            schedule.queued = False
+            check_chain_end, schedule.check_chain_end = schedule.check_chain_end, False
             pending, schedule.unconfirmed_chunk = schedule.unconfirmed_chunk, None
             if pending is None:
                 chunk = machine.next_chunk(hosted.clock.now(), force=schedule.requested)
-                if chunk is None:
-                    return
-                pending = chunk, chunk_info(hosted, chunk)
+                pending = (chunk, chunk_info(hosted, chunk)) if chunk is not None else None
+            at = machine.chain_end
+            check_chain_end = check_chain_end and pending is None and machine.state is ReplicaState.OPEN
+            schedule.queued = check_chain_end  # no chunk is written while the chain's end is read
+        if check_chain_end:
+            self._check_chain_end(hosted, at)
+        if pending is None:
+            return
         chunk, info = pending
         try:
             with self._metrics.flush_seconds.time():
@@ -152,10 +161,7 @@ class Flusher:
             hosted.log.warning("chunk.store_unavailable", first=chunk.first, error=error.message)
             return
         if isinstance(result, WriteConflict):
-            hosted.log.warning("chunk.offset_taken", first=chunk.first, writer=result.info.writer)
-            with hosted as machine:
-                machine.chunk_conflict()
-            self._on_chunk_taken(hosted)
+            self._offset_taken(hosted, result.info)
             return
         self._metrics.chunks.inc()
         hosted.files.add(result)
@@ -163,6 +169,27 @@ class Flusher:
         with hosted as machine:
             machine.chunk_written(chunk)
         trim_journal(hosted)
+
+    def _check_chain_end(self, hosted: HostedSegment, at: int) -> None:
+        """Looks where the next chunk will be. The next check is after the flush interval, also if this one fails."""
+        self._metrics.chain_checks.inc()
+        found = None
+        try:
+            found = hosted.chain.info(at)
+        except StoreUnavailable as error:
+            self._metrics.store_errors.inc()
+            hosted.log.warning("chunk.store_unavailable", first=at, error=error.message)
+        with hosted as machine:
+            hosted.flush_schedule.queued = False
+            is_open = machine.state is ReplicaState.OPEN
+        if found is not None and is_open:
+            self._offset_taken(hosted, found)
+
+    def _offset_taken(self, hosted: HostedSegment, found: ChunkInfo) -> None:
+        hosted.log.warning("chunk.offset_taken", first=found.first, writer=found.writer)
+        with hosted as machine:
+            machine.chunk_conflict()
+        self._on_chunk_taken(hosted)
 
 
 def chunk_info(hosted: HostedSegment, chunk: ChunkWrite) -> ChunkInfo:

@@ -116,6 +116,7 @@ class HostedSegment:
                 predecessors=segment.predecessors,
                 flush_bytes=topic.spec.flush_bytes,
                 flush_interval=topic.spec.flush_interval,
+                flush_max_interval=topic.spec.flush_max_interval,
                 producer_limits=producer_limits,
                 journal=journal is not None,
             )

@@ -83,9 +83,15 @@ class DevCluster:
         self._leader_args = tuple(more)
         self._listen = listen
         self.address = listen
+        self.http = "127.0.0.1:0"
         self.seaweed = SeaweedProcess(self.folder / "seaweedfs")
         self._leader: subprocess.Popen[bytes] | None = None
         self._lock: IO[str] | None = None
+
+    @property
+    def page(self) -> str:
+        """The URL of the leader's page for people."""
+        return f"http://{self.http}/"
 
     @property
     def logs(self) -> Path:
@@ -110,6 +116,7 @@ class DevCluster:
         self._lock_folder()
         self._end_leftover_processes(on_progress)
         self.address = _free_address(self._listen)
+        self.http = _free_address("127.0.0.1:0")
         if self.seaweed.pid is None:
             _report_progress(on_progress, "starting SeaweedFS")
             self.seaweed.start()
@@ -196,7 +203,8 @@ class DevCluster:
     def _start_leader(self) -> None:
         store = self.seaweed.settings()
         command = [sys.executable, "-m", "smq_operator.main", "local"]
-        command += ["--dir", str(self.folder), "--listen", self.address, "--brokers", str(self.brokers)]
+        command += ["--dir", str(self.folder), "--listen", self.address, "--http", self.http]
+        command += ["--brokers", str(self.brokers)]
         if self.max_brokers is not None:
             command += ["--max-brokers", str(self.max_brokers)]
         command += ["--filer-url", store.url, "--filer-endpoint", store.endpoint or "", *self._leader_args]

@@ -122,6 +122,8 @@ class TopicSpec:
     merge_after: Micros = 300 * SECOND
     flush_bytes: int = 32 * MIB
     flush_interval: Micros = 10 * SECOND
+    flush_max_interval: Micros | None = None
+    """How far the interval stretches for a segment with little traffic; None if it does not."""
     roll_bytes: int = 8 * 1024 * MIB
     roll_age: Micros = 24 * 3600 * SECOND
     retention_age: Micros | None = 7 * 24 * 3600 * SECOND
@@ -129,6 +131,11 @@ class TopicSpec:
     retention_keeps_unread: bool = True
     retention_abandoned_after: Micros | None = 7 * 24 * 3600 * SECOND
     delete_data: bool = False
+
+    @property
+    def longest_flush_interval(self) -> Micros:
+        """The age at which a message is written to the filer at the latest."""
+        return max(self.flush_interval, self.flush_max_interval or 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,8 +173,8 @@ class ChunkWrite:
 class ReplicaConfig:
     """The settings that never change for a segment. ``replicas`` are incarnations; the first one is the primary.
 
-    A primary forgets producers beyond ``producer_limits``. With ``journal`` an entry counts for the watermark only once
-    it is in this replica's journal.
+    ``flush_max_interval`` is as in the topic's spec. A primary forgets producers beyond ``producer_limits``. With
+    ``journal`` an entry counts for the watermark only once it is in this replica's journal.
     """
 
     segment: str
@@ -185,6 +185,7 @@ class ReplicaConfig:
     predecessors: tuple[str, ...] = ()
     flush_bytes: int = 32 * 1024 * 1024
     flush_interval: Micros = 10 * SECOND
+    flush_max_interval: Micros | None = None
     producer_limits: ProducerLimits = ProducerLimits()
     journal: bool = False
 

@@ -26,6 +26,7 @@ from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceG
 from smq_core.model.entities import Durability, Micros, SealOutcome
 from smq_core.replica.chain_producers import ChainProducers
 from smq_core.replica.chunk_planning import entries_of_next_chunk
+from smq_core.replica.flush_interval import flush_interval
 from smq_core.replica.followers import Follower
 from smq_core.replica.log_entries import (
     MAX_CHUNK_BYTES,
@@ -85,7 +86,7 @@ class SegmentReplica:
     _followers: dict[str, Follower] = field(default_factory=dict)
     _pending_acks: PendingAcks = field(default_factory=PendingAcks)
     _chunk_in_flight: ChunkWrite | None = None
-    _flush_requested_at: Micros | None = None
+    _chain_checked: Micros = 0
     _reference_ends: deque[int] = field(default_factory=deque)
     """Where the tail's entries with references end."""
     _last_appended: Micros = 0
@@ -346,7 +347,7 @@ class SegmentReplica:
             or force
             or self.has_reference_to_write
             or self.tail_bytes >= self.flush_threshold()
-            or now - self.tail[0].appended >= self.config.flush_interval
+            or self.tail_is_aged(now)
         )
         if not due:
             return None
@@ -370,6 +371,28 @@ class SegmentReplica:
         """The tail's size at which a chunk is written: ``flush_bytes``, or less if a follower's credit is small."""
         credits = [f.credit for f in self._followers.values() if f.credit is not None]
         return min([self.config.flush_bytes, *(c // 2 for c in credits)])
+
+    def tail_is_aged(self, now: Micros) -> bool:
+        """Whether the oldest message has waited for as long as a tail of this size may."""
+        if not self.tail:
+            return False
+        config = self.config
+        waits = flush_interval(self.tail_bytes, config.flush_interval, config.flush_max_interval)
+        return now - self.tail[0].appended >= waits
+
+    def chain_check_due(self, now: Micros) -> bool:
+        """True once in each flush interval for which a primary's tail waits longer than that.
+
+        Then the primary looks whether there is an object where its next chunk will be. So it notices as early as by a
+        chunk that another process seals the segment.
+        """
+        waits = self.state is ReplicaState.OPEN and self.config.is_primary and self._chunk_in_flight is None
+        if not (waits and self.tail):
+            return False
+        if now - max(self.tail[0].appended, self._chain_checked) < self.config.flush_interval:
+            return False
+        self._chain_checked = now
+        return True
 
     def chunk_written(self, chunk: ChunkWrite) -> None:
         """The chunk is certainly in the filer."""

@@ -1,4 +1,4 @@
-"""Serves /healthz and /readyz for probes and /metrics for Prometheus."""
+"""Serves /healthz and /readyz for probes, /metrics for Prometheus, and pages for people."""
 
 from __future__ import annotations
 
@@ -11,15 +11,24 @@ from smq_operator.runtime.settings import host_port
 
 
 class HttpServer:
-    """``ready`` returns why the leader is not ready, or an empty text; ``metrics`` the exposition and its type."""
+    """``ready`` returns why the leader is not ready, or an empty text; ``metrics`` the exposition and its type.
 
-    def __init__(self, ready: Callable[[], str], metrics: Callable[[], tuple[bytes, str]]) -> None:
+    ``add_pages`` adds further paths, for GET only.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], str],
+        metrics: Callable[[], tuple[bytes, str]],
+        add_pages: Callable[[web.UrlDispatcher], None] = lambda _: None,
+    ) -> None:
         self._ready = ready
         self._metrics = metrics
         application = web.Application()
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._serve_metrics)
+        add_pages(application.router)
         application.router.add_get("/{path:.*}", self._not_found)
         self._runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
 
@@ -52,4 +61,4 @@ class HttpServer:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _not_found(self, request: web.Request) -> web.Response:
-        return web.Response(text="use /healthz, /readyz or /metrics\n", status=404)
+        return web.Response(text="use / (a page for people), /healthz, /readyz or /metrics\n", status=404)

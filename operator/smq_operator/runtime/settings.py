@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     listen: str = Field(
         f"127.0.0.1:{DEFAULT_PORT}", description="host:port of the control API; port 0 takes a free one"
     )
-    http: str = Field("", description="host:port of /healthz, /readyz and /metrics; default: none")
+    http: str = Field("", description="host:port of the page for people, /healthz, /readyz and /metrics; default: none")
     advertise: str = Field("", description="host:port for brokers and clients; default: where it listens")
     filer_url: str = Field("", description="where the log is kept, such as s3://bucket/prefix; required")
     filer_endpoint: str = Field("", description="the S3 endpoint, such as http://127.0.0.1:8333")

@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from smq_core.model.entities import TopicSpec
 from smq_core.model.keyspace import MAX_PARTITIONS
-from smq_core.model.units import UNLIMITED, parse_duration, parse_size
+from smq_core.model.units import UNLIMITED, duration_text, parse_duration, parse_size
 from smq_storage.chunks.column_types import arrow_type, zones
 from smq_storage.chunks.schemas import RESERVED
 
@@ -140,6 +140,7 @@ class ScalingModel(Strict):
 class FlushModel(Strict):
     bytes: Size = _DEFAULT.flush_bytes
     interval: Duration = _DEFAULT.flush_interval
+    maxInterval: Duration | None = None
 
 
 class RollModel(Strict):
@@ -173,7 +174,7 @@ class SpecModel(Strict):
     def _fields_fit_together(self) -> Self:
         if self.segments.max > self.partitions and "max" not in self.segments.model_fields_set:
             self.segments = self.segments.model_copy(update={"max": self.partitions})
-        mistakes = [*self._segment_mistakes(), *self._schema_mistakes()]
+        mistakes = [*self._segment_mistakes(), *self._flush_mistakes(), *self._schema_mistakes()]
         if self.durability == "Replicated" and self.replicas < 2:
             mistakes.append(
                 ("replicas", "must be at least 2 with durability Replicated: write 2, or durability: Stored")
@@ -188,6 +189,13 @@ class SpecModel(Strict):
             return [("segments.min", f"must be at most segments.max, which is {high}, not {low}")]
         if high > self.partitions:
             return [("segments.max", f"must be at most partitions, which is {self.partitions}, not {high}")]
+        return []
+
+    def _flush_mistakes(self) -> list[tuple[str, str]]:
+        interval, longest = self.flush.interval, self.flush.maxInterval
+        if longest is not None and longest < interval:
+            at_least = f"must be at least flush.interval, which is {duration_text(interval)}"
+            return [("flush.maxInterval", f"{at_least}, not {duration_text(longest)}")]
         return []
 
     def _schema_mistakes(self) -> list[tuple[str, str]]:

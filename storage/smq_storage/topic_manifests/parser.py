@@ -205,6 +205,7 @@ def _spec(model: SpecModel) -> TopicSpec:
         merge_after=model.scaling.mergeAfter,
         flush_bytes=model.flush.bytes,
         flush_interval=model.flush.interval,
+        flush_max_interval=model.flush.maxInterval,
         roll_bytes=model.roll.bytes,
         roll_age=model.roll.age,
         retention_age=model.retention.age,
@@ -246,7 +247,11 @@ def _model(spec: TopicSpec) -> SpecModel:
             **build(splitAfter=duration_text(spec.split_after), mergeAfter=duration_text(spec.merge_after)),
         ),
         flush=FlushModel.model_construct(
-            **build(bytes=size_text(spec.flush_bytes), interval=duration_text(spec.flush_interval))
+            **build(
+                bytes=size_text(spec.flush_bytes),
+                interval=duration_text(spec.flush_interval),
+                maxInterval=duration_text(spec.flush_max_interval) if spec.flush_max_interval is not None else None,
+            )
         ),
         roll=RollModel.model_construct(**build(bytes=size_text(spec.roll_bytes), age=duration_text(spec.roll_age))),
         retention=retention,

@@ -113,7 +113,8 @@ VALUES: list[Any] = [
 FIELDS = [
     *("partitions", "key", "schema", "durability", "replicas", "segments", "segments.min", "segments.max", "scaling"),
     *("scaling.target", "scaling.target.messagesPerSecond", "scaling.target.bytesPerSecond", "scaling.splitAfter"),
-    *("flush", "flush.bytes", "flush.interval", "retention.age", "retention.bytes", "deletionPolicy", "nothing"),
+    *("flush", "flush.bytes", "flush.interval", "flush.maxInterval", "retention.age", "retention.bytes"),
+    *("deletionPolicy", "nothing"),
 ]
 
 

@@ -140,6 +140,7 @@ class LeaderInMemory:
         warm_up_us: int = 0,
         tasks: TaskRunner | None = None,
         readiness: Readiness | None = None,
+        cleanup: CleanupSettings | None = None,
     ) -> None:
         self.platform, self.fleet, self.store = platform, fleet, store
         self.pool = ThreadPoolExecutor(4)
@@ -156,7 +157,7 @@ class LeaderInMemory:
             tasks=self.tasks,
             owner=lambda: self.owner,
             writer_id=f"leader-{uuid.uuid4().hex[:12]}",
-            cleanup=CleanupSettings(retention_interval_us=WARM_UP),
+            cleanup=cleanup or CleanupSettings(retention_interval_us=WARM_UP),
             warm_up_us=WARM_UP,
             health_warm_up_us=warm_up_us,
             effect_runner=StoppingEffectRunner,

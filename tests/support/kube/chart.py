@@ -62,6 +62,7 @@ VALUES: dict[str, dict[str, Any]] = {
         "monitoring": {
             "serviceMonitor": {"enabled": True, "interval": "30s", "labels": {"release": "prometheus"}},
             "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
+            "dashboard": {"enabled": True},
         }
     },
     "compacted": {

@@ -99,6 +99,15 @@ TOGETHER = [
     _bad("an empty key", {"key": ""}, "", "there is none: take key out or add a schema"),
     _bad("a key that is no column", {"key": "b", "schema": [A]}, "", "is no column of schema: use"),
     _bad("a key in other case", {"key": "A", "schema": [A]}, "", "is no column of schema: use"),
+    _bad(
+        "a longest interval below the interval", {"flush": {"maxInterval": "9s"}}, "flush.maxInterval", "which is 10s"
+    ),
+    _bad(
+        "such a longest interval in parts",
+        {"flush": {"interval": "1m1ms", "maxInterval": "30s30s"}},
+        "flush.maxInterval",
+        "must be at least flush.interval, which is 1m1ms, not",
+    ),
     _bad("a column twice", {"schema": [A, A]}, "schema", "appears twice: give each", "Duplicate value"),
     _bad(
         "a column twice, of two types",
@@ -180,7 +189,7 @@ def _amounts(id: str, value: object, parser: str, api: str, *, of: str) -> list[
     fields = {
         "size": ["flush.bytes", "roll.bytes", "scaling.target.bytesPerSecond", "retention.bytes"],
         "duration": [
-            *("flush.interval", "roll.age", "scaling.splitAfter", "scaling.mergeAfter"),
+            *("flush.interval", "flush.maxInterval", "roll.age", "scaling.splitAfter", "scaling.mergeAfter"),
             *("retention.age", "retention.abandonedAfter"),
         ],
     }
@@ -275,6 +284,10 @@ VALID_SPECS: dict[str, dict[str, Any]] = {
     "small sizes": manifest({"flush": {"bytes": 1}, "roll": {"bytes": "0.001k"}, "retention": {"bytes": "1"}}),
     "large sizes": manifest({"flush": {"bytes": 10**18 - 1}, "roll": {"bytes": "888.001Pi"}}),
     "times": manifest({"flush": {"interval": "500ms"}, "roll": {"age": "1h30m"}, "retention": {"age": "0.5d"}}),
+    "a longest interval": manifest({"flush": {"maxInterval": "2m"}}),
+    "the same interval in other units": manifest({"flush": {"interval": "1d0.5h", "maxInterval": "24.5h"}}),
+    "parts of a longest interval": manifest({"flush": {"interval": "1500ms", "maxInterval": "1s500ms1us"}}),
+    "a null longest interval": manifest({"flush": {"maxInterval": None}}),
     "small times": manifest({"flush": {"interval": "1us"}, "roll": {"age": "0.001ms"}}),
     "everything": manifest(
         {
@@ -289,7 +302,7 @@ VALID_SPECS: dict[str, dict[str, Any]] = {
                 "splitAfter": "5s",
                 "mergeAfter": "5m",
             },
-            "flush": {"bytes": "32Mi", "interval": "10s"},
+            "flush": {"bytes": "32Mi", "interval": "10s", "maxInterval": "2m"},
             "roll": {"bytes": "8Gi", "age": "24h"},
             "retention": {"age": "7d", "bytes": "1Ti", "unread": "Expire", "abandonedAfter": "1d"},
             "deletionPolicy": "Delete",

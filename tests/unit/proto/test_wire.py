@@ -118,6 +118,14 @@ def test_schema_versions_go_over_the_wire() -> None:
     assert topic_from_pb(topic_to_pb(topic)) == topic
 
 
+def test_a_longest_flush_interval_goes_over_the_wire() -> None:
+    topic = Topic("default/t", "uid", TopicSpec(flush_interval=10, flush_max_interval=120))
+    info = topic_to_pb(topic)
+    assert topic_from_pb(info) == topic
+    info.ClearField("flush_max_interval")
+    assert topic_from_pb(info).spec.longest_flush_interval == 10, "a leader of the release before does not send it"
+
+
 def test_a_peer_of_the_release_before_gets_reasons_that_it_knows() -> None:
     """It would refuse the whole layout otherwise, and a history with such a segment for ever."""
     entry = SealedSegment(

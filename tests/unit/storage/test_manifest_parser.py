@@ -35,7 +35,7 @@ spec:
     target: {messagesPerSecond: 50000, bytesPerSecond: 32Mi}
     splitAfter: 5s
     mergeAfter: 5m
-  flush: {bytes: 32Mi, interval: 10s}
+  flush: {bytes: 32Mi, interval: 10s, maxInterval: 2m}
   roll: {bytes: 8Gi, age: 24h}
   retention: {age: 7d, bytes: 1Ti}
   deletionPolicy: Retain
@@ -65,6 +65,7 @@ def test_every_field_is_read() -> None:
         merge_after=300 * SECOND,
         flush_bytes=32 * MIB,
         flush_interval=10 * SECOND,
+        flush_max_interval=120 * SECOND,
         roll_bytes=8192 * MIB,
         roll_age=86_400 * SECOND,
         retention_age=7 * 86_400 * SECOND,
@@ -140,6 +141,9 @@ WRONG_SPECS = [
     ({"scaling": {"mergeAfter": "5y"}}, "spec.scaling.mergeAfter", "unknown unit 'y'"),
     ({"flush": {"bytes": "0"}}, "spec.flush.bytes", "more than 0"),
     ({"flush": {"interval": "0s"}}, "spec.flush.interval", "more than 0"),
+    ({"flush": {"maxInterval": "9s"}}, "spec.flush.maxInterval", "which is 10s, not 9s"),
+    ({"flush": {"interval": "1d", "maxInterval": "86399s"}}, "spec.flush.maxInterval", "is 1d, not 23h59m59s"),
+    ({"flush": {"maxInterval": "unlimited"}}, "spec.flush.maxInterval", "such as 5s"),
     ({"roll": {"bytes": "lots"}}, "spec.roll.bytes", "such as 32Mi"),
     ({"roll": {"age": "-1h"}}, "spec.roll.age", "such as 5s"),
     ({"retention": {"age": "0d"}}, "spec.retention.age", "more than 0"),
@@ -252,6 +256,7 @@ def specs(draw: st.DrawFn) -> TopicSpec:
     schema = draw(columns)
     partitions = draw(st.integers(1, 65_536))
     most = draw(st.integers(1, partitions))
+    interval = draw(amounts)
     return TopicSpec(
         partitions=partitions,
         key=draw(st.sampled_from([None, *(c.name for c in schema)])),
@@ -265,7 +270,8 @@ def specs(draw: st.DrawFn) -> TopicSpec:
         split_after=draw(amounts),
         merge_after=draw(amounts),
         flush_bytes=draw(amounts),
-        flush_interval=draw(amounts),
+        flush_interval=interval,
+        flush_max_interval=draw(st.none() | st.integers(interval, 2**51)),
         roll_bytes=draw(amounts),
         roll_age=draw(amounts),
         retention_age=draw(st.none() | amounts),

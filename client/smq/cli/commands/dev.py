@@ -99,6 +99,7 @@ def _print_welcome(cluster: DevCluster, folder: Path) -> None:
         f"  brokers    {cluster.brokers}, up to {cluster.max_brokers} under load",
         f"  SeaweedFS  {store.url} at {store.endpoint} (S3, no credentials)",
         f"  data       {folder}    logs {folder / 'logs'}",
+        f"  page       {cluster.page} (key space, topics, brokers and decisions, live)",
         "",
         ("In another terminal:", "bold"),
         f"  smq {options}apply -f examples/topics/events.yaml",

@@ -148,6 +148,7 @@ class SimulatedSegment:
                 predecessors=segment.predecessors,
                 flush_bytes=settings.flush_bytes,
                 flush_interval=settings.flush_interval,
+                flush_max_interval=settings.flush_max_interval,
                 producer_limits=settings.limits,
                 journal=broker.disk is not None and segment.durability is Durability.REPLICATED,
             )
@@ -222,7 +223,11 @@ class SimulatedSegment:
         unresponsive = self.broker.world.now - self.primary_seen_at > 2 * SECOND
         if not self.machine.config.is_primary and unresponsive:
             self.start_seal_search()
-        self.pump()
+        stretched = self.broker.settings.flush_max_interval is not None
+        if stretched and self.machine.chain_check_due(self.broker.clock()):
+            self.start_seal_search()
+        # Without a longest interval the interval alone makes space.
+        self.pump(flush=stretched and (self.broker.memory_share() > 0.6 or any(s.inbox for s in self.streams)))
         self.broker.checker.observed(self)
 
     def heartbeat(self) -> None:

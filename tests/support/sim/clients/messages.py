@@ -62,6 +62,7 @@ class HistorySettings:
     primary_budget: int = 6000
     flush_bytes: int = 2000
     flush_interval: int = 2_000_000
+    flush_max_interval: int | None = None
     timeout: int = 5_000_000
     limits: ProducerLimits = NO_LIMITS
 

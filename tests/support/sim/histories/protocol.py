@@ -61,6 +61,7 @@ class History:
     """So many histories have journals."""
     columns: tuple[Column, ...] = ()
     """Version 0 of the topic's schema, if it has one."""
+    flush_max_interval: int | None = None
     with_references = False
     """Whether producers publish by reference."""
     references: ReferenceScenario | None = None
@@ -112,6 +113,7 @@ class History:
             primary_budget=dice.choice([1200, 6000]),
             flush_bytes=dice.choice([600, 2000]),
             flush_interval=dice.choice([300 * MS, 2 * SECOND, 4 * SECOND]),
+            flush_max_interval=self.flush_max_interval,
             timeout=dice.choice([2, 5]) * SECOND,
             limits=self.producer_scenario.limits,
         )
