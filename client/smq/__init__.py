@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         BrokerInfo,
         Condition,
         DecisionInfo,
-        GroupInfo,
         PinInfo,
         ProblemInfo,
         SegmentInfo,
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
         StagedFile,
         TableReceipt,
     )
+    from smq.group_info import GroupInfo, GroupReset, GroupSegment
     from smq.producer import Producer
     from smq_core.errors import (
         Conflict,
@@ -98,6 +98,8 @@ __all__ = [
     "FileReceipt",
     "FilesReceipt",
     "GroupInfo",
+    "GroupReset",
+    "GroupSegment",
     "InvalidRequest",
     "MessageTooLarge",
     "NoBrokers",
@@ -136,7 +138,6 @@ _MODULES_OF_NAMES = {
         "BrokerInfo",
         "Condition",
         "DecisionInfo",
-        "GroupInfo",
         "PinInfo",
         "ProblemInfo",
         "SegmentInfo",
@@ -156,6 +157,7 @@ _MODULES_OF_NAMES = {
         "StagedFile",
         "TableReceipt",
     ),
+    "smq.group_info": ("GroupInfo", "GroupReset", "GroupSegment"),
     "smq.producer": ("Producer",),
 }
 _MODULE_OF_NAME = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names}

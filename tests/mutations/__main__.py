@@ -16,6 +16,7 @@ from . import (
     broker,
     cli,
     client,
+    groups,
     large_values,
     manifests,
     operator,
@@ -41,6 +42,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "publishes": publishes.MUTATIONS,
     "spark": spark.MUTATIONS,
     "client": client.MUTATIONS,
+    "groups": groups.MUTATIONS,
     "cli": cli.MUTATIONS,
 }
 

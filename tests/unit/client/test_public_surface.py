@@ -27,6 +27,8 @@ EXPECTED = {
     "FileReceipt",
     "FilesReceipt",
     "GroupInfo",
+    "GroupReset",
+    "GroupSegment",
     "PinInfo",
     "ProblemInfo",
     "SpecRejected",
