@@ -23,8 +23,8 @@ MUTATIONS = (
         "count_what_a_group_has_read_as_lag",
         "A segment counts as read if the group has a position in a successor.",
         LAG,
-        "        if name in read or (node.end",
-        "        if (node.end",
+        "            if name in read or name in positions:\n",
+        "            if name in read:\n",
         (f"{TEST_LAG}::test_what_is_readable_and_not_committed_counts",),
     ),
     Mutation(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
-from smq_core.model.entities import Micros
-from smq_core.reading.segment_dag import SegmentNode, ancestors
+from smq_core.model.entities import Micros, number_of
+from smq_core.reading.segment_dag import SegmentNode
 
 AppendTime = Callable[[str, int], Micros | None]
 """About when the message of a segment at an offset was appended; None if there is none yet, or it is not known."""
@@ -34,22 +35,50 @@ class GroupLag:
     age: Micros
 
 
-def segment_lags(
-    nodes: Mapping[str, SegmentNode], positions: Mapping[str, int], watermarks: Mapping[str, int]
-) -> list[SegmentLag]:
+@dataclass(frozen=True, slots=True)
+class SegmentGraph:
+    """The segment DAG, and its segments without successors, from which it is walked back."""
+
+    nodes: Mapping[str, SegmentNode]
+    newest: tuple[str, ...]
+
+    @classmethod
+    def of(cls, nodes: Mapping[str, SegmentNode]) -> SegmentGraph:
+        """One pass over all segments."""
+        followed = {name for node in nodes.values() for name in node.predecessors}
+        return cls(nodes, tuple(name for name in nodes if name not in followed))
+
+
+def segment_lags(graph: SegmentGraph, positions: Mapping[str, int], watermarks: Mapping[str, int]) -> list[SegmentLag]:
     """What the group has not read to its end, oldest segments first.
 
     ``watermarks`` has the readable ends of living segments. Ancestors of a segment with a position count as read,
-    because a group enters a segment only after it committed the ends of all predecessors.
+    because a group enters a segment only after it committed the ends of all predecessors. Only segments that are newer
+    than the oldest unread one are visited, so a group that keeps up costs little, however long the history is.
     """
-    read = ancestors(positions, lambda name: nodes[name].predecessors if name in nodes else ())
+    nodes = graph.nodes
+    waiting = [(-number_of(name), name) for name in graph.newest]
+    heapify(waiting)
+    unread = set(graph.newest)
+    """Segments that wait, and that no position says to be read so far."""
+    read: set[str] = set()
     lags = []
-    for name, node in nodes.items():
-        position = positions.get(name, 0)
-        if name in read or (node.end is not None and position >= node.end):
-            continue
-        lags.append(SegmentLag(name, position, node.end if node.end is not None else watermarks.get(name, 0)))
-    return lags
+    while unread:  # predecessors come after all their successors, because their numbers are lower
+        name = heappop(waiting)[1]
+        unread.discard(name)
+        node, position = nodes[name], positions.get(name, 0)
+        if name not in read and (node.end is None or position < node.end):
+            lags.append(SegmentLag(name, position, node.end if node.end is not None else watermarks.get(name, 0)))
+        for before in node.predecessors:
+            if before not in nodes:
+                continue  # retention removed it
+            if before not in read and before not in unread:
+                heappush(waiting, (-number_of(before), before))
+                unread.add(before)
+            if name in read or name in positions:
+                unread.discard(before)
+                read.add(before)
+    return lags[::-1]
 
 
 def total_lag(lags: Iterable[SegmentLag], appended_at: AppendTime, now: Micros) -> GroupLag:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from smq_core.errors import SmqError
 from smq_core.model.entities import Micros, Positions
 from smq_core.reading.append_times import AppendTimes, WatermarkHistory
-from smq_core.reading.group_lag import GroupLag, SegmentLag, segment_lags, total_lag
+from smq_core.reading.group_lag import GroupLag, SegmentGraph, SegmentLag, segment_lags, total_lag
 from smq_operator.api.group_coordinator import GroupCoordinator
 from smq_operator.api.idle_groups import GroupSnapshot
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -49,6 +49,10 @@ class GroupLags:
         self._groups = groups
         self._now = clock
         self._times: dict[str, AppendTimes] = {}
+        self._graphs: dict[str, tuple[object, SegmentGraph]] = {}
+        """By uid of the topic: the DAG, and the versions of layout and index that it was built from."""
+        self._lags: dict[tuple[str, str], tuple[SegmentGraph, Positions, list[SegmentLag]]] = {}
+        """By topic and group: what it was computed from, and the result."""
         self.counts: Mapping[str, int] = {}
         """How many groups each topic has."""
         self.reports: Mapping[str, list[LagReport]] = {}
@@ -77,6 +81,9 @@ class GroupLags:
             uids = {managed.topic.uid for managed in self._topics.values() if managed.topic is not None}
             self._groups.idle.keep(uids)
             self._times = {uid: times for uid, times in self._times.items() if uid in uids}
+            shown = {(topic, it.group.name) for topic, found in reports.items() for it in found}
+            self._lags = {key: lags for key, lags in self._lags.items() if key in shown}
+            self._graphs = {uid: graph for uid, graph in self._graphs.items() if uid in uids}
 
     def report(self, managed: ManagedTopic, group: GroupSnapshot) -> LagReport:
         """The lag of this group now."""
@@ -89,8 +96,33 @@ class GroupLags:
                 found = WatermarkHistory([entry.opened_at, entry.sealed_at], [0, entry.end]).time_of(offset)
             return found
 
-        lags = segment_lags(managed.nodes(), group.positions, self._watermarks(managed))
+        lags = self._unread(managed, group)
         return LagReport(group, total_lag(lags, appended_at, self._now()), lags)
+
+    def _unread(self, managed: ManagedTopic, group: GroupSnapshot) -> list[SegmentLag]:
+        """What the group has not read. While neither the DAG nor its positions change, only ends of segments do."""
+        graph, watermarks = self._graph(managed), self._watermarks(managed)
+        known = self._lags.get((managed.name, group.name))
+        if known is not None and known[0] is graph and known[1] == group.positions:
+            nodes = graph.nodes
+            lags = [
+                it if nodes[it.segment].end is not None else replace(it, end=watermarks.get(it.segment, 0))
+                for it in known[2]
+            ]
+        else:
+            lags = segment_lags(graph, group.positions, watermarks)
+        self._lags[managed.name, group.name] = graph, group.positions, lags
+        return lags
+
+    def _graph(self, managed: ManagedTopic) -> SegmentGraph:
+        reconciler, uid = managed.reconciler, managed.topic.uid if managed.topic is not None else ""
+        version = (
+            (reconciler.etag, managed.index_changes, reconciler.sealed_count()) if reconciler is not None else None
+        )
+        known = self._graphs.get(uid)
+        if known is None or known[0] != version:
+            known = self._graphs[uid] = (version, SegmentGraph.of(managed.nodes()))
+        return known[1]
 
     def _note_watermarks(self, managed: ManagedTopic) -> None:
         assert managed.topic is not None and managed.layout is not None
@@ -99,7 +131,7 @@ class GroupLags:
         for segment in managed.layout.segments:
             if segment.name in watermarks:
                 times.observe(segment.name, segment.opened_at, watermarks[segment.name], now)
-        if len(times.histories) > MAX_HISTORIES or times.histories.keys() - managed.nodes().keys():
+        if len(times.histories) > MAX_HISTORIES or times.histories.keys() - self._graph(managed).nodes.keys():
             living = [segment.name for segment in managed.layout.segments]
             times.keep({*list(managed.sealed)[-MAX_HISTORIES // 2 :], *living})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,11 +21,14 @@ def test_a_group_is_described_reset_exported_imported_and_deleted(leader: str, t
     assert sorted(read.lines) == ["one", "three", "two"]
     segment = f"{topic}-0-16-0"
 
-    listed = eventually(lambda: (found := smq("group", "list", topic, "--json", leader=leader)).code == 0 and found)
-    (entry,) = json.loads(listed.out)
+    def described() -> dict[str, Any]:
+        found: dict[str, Any] = yaml.safe_load(smq("group", "describe", topic, "g", "-o", "yaml", leader=leader).out)
+        return found["group"]
+
+    at_end = {"segment": segment, "position": 3, "end": 3, "member": ""}
+    eventually(lambda: described()["segments"] == [at_end], what="the brokers have reported how far the topic goes")
+    (entry,) = json.loads(smq("group", "list", topic, "--json", leader=leader).out)
     assert entry["group"]["lag"] == 0 and entry["group"]["positions"] == {segment: 3}
-    described = yaml.safe_load(smq("group", "describe", topic, "g", "-o", "yaml", leader=leader).out)
-    assert described["group"]["segments"][0]["position"] == 3
     wide = smq("group", "list", topic, "-o", "wide", leader=leader)
     assert wide.lines[0].endswith("COMMITTED") and wide.lines[1].endswith("ago")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +21,7 @@ from smq.cli.files.json_rows import iso, json_line
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED
 
-Offsets = int | pa.Array
+Offsets: TypeAlias = int | pa.Array
 """That of each row, or that of the first of consecutive ones."""
 
 
