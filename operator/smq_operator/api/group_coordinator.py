@@ -485,7 +485,7 @@ def _snapshot(it: LoadedGroup) -> GroupSnapshot:
     return GroupSnapshot(
         it.group.name,
         it.group.generation,
-        dict(it.group.positions),
+        dict(it.group.reader.committed()),  # as its file has them
         tuple(sorted(it.group.members)),
         it.group.assignment,
         it.committed_at,
