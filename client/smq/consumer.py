@@ -462,7 +462,7 @@ class Consumer:
 
     # ---- what to read
 
-    def _group_start(self, start: datetime | Mapping[str, int]) -> Start:
+    def _group_start(self, start: datetime | Mapping[str, int]) -> str | Mapping[str, int]:
         """Where a new group begins. The search is left out for one that has positions already."""
         request = lpb.PositionsRequest(topic=self._view.name, group=self._group or "")
         reply: lpb.GroupPositions = self._leader.call("GetPositions", request)

@@ -318,8 +318,8 @@ class GroupCoordinator:
             raise StaleGeneration(f"group {name} has no members: join first", generation=0)
         kept = found[0] if found is not None else CommittedPositions(0)
         generation = next_generation(kept.generation)
-        new_at_positions = found is None and isinstance(start, Mapping)
-        group = Group(name, generation, ReadProgress(positions=dict(start if new_at_positions else kept.positions)))
+        begin = start if found is None and isinstance(start, Mapping) else kept.positions
+        group = Group(name, generation, ReadProgress(positions=dict(begin)))
         group.update(managed.nodes(), self._now(), managed.removed_intervals)
         if found is None and start == "latest":
             group.reader.skip_to_latest()

@@ -62,7 +62,8 @@ class GroupLags:
         """Samples until it is cancelled."""
         while True:
             await asyncio.sleep(SAMPLE_INTERVAL_SECONDS)
-            counts, reports = {}, {}
+            counts: dict[str, int] = {}
+            reports: dict[str, list[LagReport]] = {}
             for managed in list(self._topics.values()):
                 if managed.topic is None or managed.layout is None or managed.deleted:
                     continue
