@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         BrokerInfo,
         Condition,
         DecisionInfo,
-        GroupInfo,
         PinInfo,
         ProblemInfo,
         SegmentInfo,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         StagedFile,
         TableReceipt,
     )
+    from smq.group_info import GroupInfo, GroupReset, GroupSegment
     from smq.producer import Producer
     from smq_core.errors import (
         Conflict,
@@ -100,6 +100,8 @@ __all__ = [
     "FileReceipt",
     "FilesReceipt",
     "GroupInfo",
+    "GroupReset",
+    "GroupSegment",
     "InvalidRequest",
     "Message",
     "MessageTooLarge",
@@ -139,7 +141,6 @@ _MODULES_OF_NAMES = {
         "BrokerInfo",
         "Condition",
         "DecisionInfo",
-        "GroupInfo",
         "PinInfo",
         "ProblemInfo",
         "SegmentInfo",
@@ -159,6 +160,7 @@ _MODULES_OF_NAMES = {
         "StagedFile",
         "TableReceipt",
     ),
+    "smq.group_info": ("GroupInfo", "GroupReset", "GroupSegment"),
     "smq.producer": ("Producer",),
 }
 _MODULE_OF_NAME = {name: module for module, names in _MODULES_OF_NAMES.items() for name in names}

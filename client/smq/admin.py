@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
 
 from smq.column_changes import ColumnChanges
+from smq.group_info import GroupInfo, GroupReset, group_info
 from smq.transport.topic_names import full_topic_name
 from smq_core.errors import InvalidRequest, UnknownSegment, UnknownTopic
 from smq_core.model.entities import Column
@@ -17,6 +19,7 @@ from smq_proto.wire import columns_to_pb, schema_from_pb
 
 if TYPE_CHECKING:
     from smq.transport.leader_client import LeaderClient
+    from smq.transport.topic_view import TopicView
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,17 +160,6 @@ class BrokerInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupInfo:
-    """One consumer group of a topic; ``positions`` are the committed ones. ``unreadable``: their file is damaged."""
-
-    name: str
-    generation: int
-    members: tuple[str, ...]
-    positions: dict[str, int] = field(default_factory=dict)
-    unreadable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class PinInfo:
     """One pin of a reader, which keeps files of removed segments. Times are in microseconds, by the filer's clock.
 
@@ -201,9 +193,10 @@ class Admin:
     ``flights-0-1024-7``); it then means the segment of this range that accepts messages.
     """
 
-    def __init__(self, leader: LeaderClient, namespace: str) -> None:
+    def __init__(self, leader: LeaderClient, namespace: str, view: Callable[[str], TopicView]) -> None:
         self._leader = leader
         self._namespace = namespace
+        self._view = view
 
     def apply(self, manifest: str) -> AppliedTopic:
         """Creates or changes a topic from a manifest in YAML or JSON. Raises SpecRejected."""
@@ -299,11 +292,61 @@ class Admin:
         return [_broker_info(b) for b in self._leader.call("ListBrokers", lpb.Empty()).brokers]
 
     def groups(self, topic: str) -> list[GroupInfo]:
-        """The consumer groups of a topic."""
+        """The consumer groups of a topic, with their lag, whether they have members or not."""
         reply = self._leader.call("ListGroups", pb.LocateRequest(topic=self._topic(topic)))
-        return [
-            GroupInfo(g.name, g.generation, tuple(g.members), dict(g.positions), g.unreadable) for g in reply.groups
-        ]
+        return [group_info(g) for g in reply.groups]
+
+    def group(self, topic: str, group: str) -> GroupInfo:
+        """One consumer group. Raises InvalidRequest if there is none of that name."""
+        found = self.groups(topic)
+        for it in found:
+            if it.name == group:
+                return it
+        raise InvalidRequest(
+            f"{self._topic(topic)} has no group {group}; it has {', '.join(it.name for it in found) or 'none'}"
+        )
+
+    def reset_group(
+        self,
+        topic: str,
+        group: str,
+        to: Literal["earliest", "latest"] | datetime | Mapping[str, int] | None = None,
+        *,
+        by: int | None = None,
+        create: bool = False,
+        dry_run: bool = False,
+    ) -> GroupReset:
+        """Sets where the group continues. It must have no members. Returns the positions before and after.
+
+        to: ``earliest``, ``latest``, a time (the first messages that were appended at or after it; UTC without a zone),
+            or positions ``{segment: next offset}``. Segments without a position are read from their beginning.
+        by: instead of ``to``, so many messages on in each segment that the group reads now, or back if it is negative;
+            at most to the segment's beginning or end.
+        create: the group may be new.
+        dry_run: only check, and return what would change.
+
+        A time and ``by`` are resolved here, from files and brokers. Raises InvalidRequest if the group has members or
+        does not exist, or if it cannot have these positions; the message says which are possible. Nothing is changed
+        then.
+        """
+        from smq.consuming.position_search import PositionSearch  # imported here, because it takes Arrow
+
+        if (to is None) == (by is None):
+            raise InvalidRequest("pass either where the group shall continue (to=), or by how many messages (by=)")
+        name = self._topic(topic)
+        with PositionSearch(self._view(name)) as search:
+            if by is not None:
+                positions = search.shifted(self.group(name, group).positions, by)
+            else:
+                assert to is not None
+                positions = search.resolve(to)
+        request = lpb.SetPositionsRequest(topic=name, group=group, positions=positions, create=create, dry_run=dry_run)
+        reply = self._leader.call("SetPositions", request)
+        return GroupReset(group, dict(reply.before), dict(reply.positions))
+
+    def delete_group(self, topic: str, group: str) -> None:
+        """Deletes a group and its positions. Raises InvalidRequest if it has members, or does not exist."""
+        self._leader.call("DeleteGroup", lpb.PositionsRequest(topic=self._topic(topic), group=group))
 
     def pins(self, topic: str) -> list[PinInfo]:
         """The pins of readers of a topic, the oldest first."""

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from smq import client as _sync
@@ -32,6 +34,7 @@ from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is
 __all__ = ["AsyncAdmin", "AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncProducer", "connect"]
 
 R = TypeVar("R")
+P = TypeVar("P")
 
 POLL_INTERVAL_SECONDS = 0.5
 """A poll without a limit runs as short polls, so that its thread becomes free when the consumer is closed."""
@@ -83,9 +86,16 @@ class AsyncClient:
         return Opening(make)
 
     def consumer(self, topic: str, **options: Any) -> Opening[AsyncConsumer]:
-        """As :meth:`smq.Client.consumer`."""
+        """As :meth:`smq.Client.consumer`. ``on_assigned`` and ``on_revoked`` may be coroutine functions.
+
+        They run on the event loop while ``poll`` waits for them.
+        """
 
         async def make() -> AsyncConsumer:
+            loop = asyncio.get_running_loop()
+            for name in ("on_assigned", "on_revoked"):
+                if options.get(name) is not None:
+                    options[name] = _on_loop(loop, options[name])
             return AsyncConsumer(await asyncio.to_thread(self._client.consumer, topic, **options))
 
         return Opening(make)
@@ -221,7 +231,7 @@ class AsyncConsumer:
         self._thread = ThreadPoolExecutor(1, "smq-aio-consumer")
         self._polling: asyncio.Future[Batch | None] | None = None
 
-    async def poll(self, timeout: float | None = None) -> Batch | None:
+    async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Batch | None:
         """As :meth:`smq.Consumer.poll`."""
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
@@ -232,7 +242,7 @@ class AsyncConsumer:
                     if deadline is None
                     else min(POLL_INTERVAL_SECONDS, max(0.0, deadline - loop.time()))
                 )
-                self._polling = loop.run_in_executor(self._thread, self._consumer.poll, left)
+                self._polling = loop.run_in_executor(self._thread, self._consumer.poll, left, max_records)
             polling = self._polling
             try:
                 batch = await asyncio.shield(polling)
@@ -249,6 +259,32 @@ class AsyncConsumer:
     async def commit(self, positions: Mapping[str, int] | None = None) -> dict[str, int]:
         """As :meth:`smq.Consumer.commit`."""
         return await asyncio.to_thread(self._consumer.commit, positions)
+
+    async def seek(self, positions: Mapping[str, int]) -> None:
+        """As :meth:`smq.Consumer.seek`."""
+        await self._between_polls(self._consumer.seek, positions)
+
+    async def seek_to_time(self, at: datetime) -> None:
+        """As :meth:`smq.Consumer.seek_to_time`."""
+        await self._between_polls(self._consumer.seek_to_time, at)
+
+    async def _between_polls(self, call: Callable[[P], None], argument: P) -> None:
+        """Runs the call in the thread that polls. The batch of a poll that was cancelled is from before, so it goes."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, call, argument)
+        self._polling = None
+
+    def pause(self, segments: Collection[str] | None = None) -> None:
+        """As :meth:`smq.Consumer.pause`."""
+        self._consumer.pause(segments)
+
+    def resume(self, segments: Collection[str] | None = None) -> None:
+        """As :meth:`smq.Consumer.resume`."""
+        self._consumer.resume(segments)
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """As :attr:`smq.Consumer.paused`."""
+        return self._consumer.paused
 
     @property
     def positions(self) -> dict[str, int]:
@@ -283,3 +319,16 @@ class AsyncConsumer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _on_loop(
+    loop: asyncio.AbstractEventLoop, call: Callable[[frozenset[str]], Any]
+) -> Callable[[frozenset[str]], None]:
+    """Calls it on the event loop, and waits for it in the calling thread."""
+
+    async def run(segments: frozenset[str]) -> None:
+        result = call(segments)
+        if inspect.isawaitable(result):
+            await result
+
+    return lambda segments: asyncio.run_coroutine_threadsafe(run(segments), loop).result()

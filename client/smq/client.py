@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
@@ -173,12 +173,17 @@ class Client:
         max_bytes: int = 16 << 20,
         prefetch_bytes: int = 64 << 20,
         large_values: Literal["eager", "lazy"] = "eager",
+        max_records: int | None = None,
+        segments: Collection[str] | None = None,
+        partitions: Collection[int] | None = None,
+        on_assigned: Callable[[frozenset[str]], object] | None = None,
+        on_revoked: Callable[[frozenset[str]], object] | None = None,
     ) -> Consumer:
         """Returns a consumer of a topic; with a ``group``, a member that shares the topic's segments with others.
 
         start: where to start: ``earliest``, ``latest``, a time (messages appended at or after it; naive means UTC), or
-            positions ``{segment: next offset}`` as in ``Batch.positions``. A group starts at ``earliest`` or
-            ``latest``, and only if it has committed nothing yet.
+            positions ``{segment: next offset}`` as in ``Batch.positions``. For a group it says where a new group
+            begins; a group that exists goes on where it is.
         on_loss: ``fail`` raises DataLost(segment, start, stop) once for each range of offsets that is gone; ``skip``
             skips the range. ``stop`` is a lower bound if ``at_least`` is set. ``certain`` is false if nobody knows
             whether any message is gone.
@@ -194,6 +199,13 @@ class Client:
             fetches them ahead like all messages; one that is gone is a loss, as in ``on_loss``. With ``lazy`` the table
             has null in their place, and ``Batch.value(row)`` fetches one. ``Batch.large_values`` says which rows these
             are.
+        max_records: how many messages one Batch has at most. None: as many as ``max_bytes`` allow.
+        segments, partitions: without a group, read only these segments, or only the segments of these partitions (slots
+            of the ring), and not what comes before or after them elsewhere.
+        on_assigned, on_revoked: for a member of a group, called by ``poll`` with the names of the segments that it
+            reads from now on, and of those that go to other members. ``on_revoked`` comes first; it may still commit
+            what was read of them, for about five seconds. ``close`` calls it, too. Segments that were read to their
+            ends leave without a call.
 
         Raises UnknownTopic, Unavailable, InvalidRequest.
         """
@@ -210,6 +222,11 @@ class Client:
             max_bytes=max_bytes,
             prefetch_bytes=prefetch_bytes,
             large_values=large_values,
+            max_records=max_records,
+            segments=segments,
+            partitions=partitions,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
         )
         self._made.append(made)
         return made
@@ -360,7 +377,7 @@ class Client:
 
     def admin(self) -> Admin:
         """Returns the admin API, which works through the leader."""
-        return Admin(self._leader, self.namespace)
+        return Admin(self._leader, self.namespace, self._view)
 
     def close(self) -> None:
         """Closes producers (which first deliver their messages), consumers and the connections. Repeatable."""

@@ -6,7 +6,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -15,12 +16,15 @@ from smq.consuming.fetcher import Fetcher, FetchPlan, join_all
 from smq.consuming.group_membership import GroupMembership
 from smq.consuming.large_values import LargeValueReader
 from smq.consuming.newest_schema import NewestSchema
+from smq.consuming.position_search import PositionSearch, micros
 from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
 from smq.consuming.reader_losses import ReaderLosses, loss_for_reader
+from smq.consuming.rebalance_events import OnRebalance, RebalanceEvents
+from smq.consuming.segment_choice import SegmentChoice
 from smq.consuming.start_positions import Start, check_start, seek_to_start
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model.entities import SealedSegment
-from smq_core.reading.segment_dag import ReadProgress, build_nodes, highest_number
+from smq_core.reading.segment_dag import ReadProgress, SegmentNode, build_nodes, highest_number
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.chunks.column_types import as_declared
 
@@ -58,8 +62,14 @@ class Consumer:
         max_bytes: int,
         prefetch_bytes: int,
         large_values: Literal["eager", "lazy"],
+        max_records: int | None = None,
+        segments: Collection[str] | None = None,
+        partitions: Collection[int] | None = None,
+        on_assigned: OnRebalance | None = None,
+        on_revoked: OnRebalance | None = None,
     ) -> None:
-        check_start(start, group)
+        check_start(start)
+        _check_max_records(max_records)
         if on_loss not in ("fail", "skip"):
             raise InvalidRequest(f'on_loss must be "fail" or "skip", not {on_loss!r}')
         if schema not in ("newest", "own"):
@@ -70,6 +80,8 @@ class Consumer:
             raise InvalidRequest("max_bytes and prefetch_bytes must be more than 0")
         if auto_commit and group is None:
             raise InvalidRequest("auto_commit needs a group")
+        if group is None and (on_assigned is not None or on_revoked is not None):
+            raise InvalidRequest("on_assigned and on_revoked need a group: without one, all segments are read")
         self._view = view
         self._leader = leader
         self._group = group
@@ -77,6 +89,10 @@ class Consumer:
         self._newest_schema = NewestSchema() if schema == "newest" else None
         self._auto_commit = auto_commit
         self._max_bytes = max_bytes
+        self._max_records = max_records
+        self._choice = SegmentChoice.of(segments, partitions, group, view.snapshot.topic.spec.partitions)
+        self._events = RebalanceEvents(on_assigned, on_revoked)
+        self._paused: set[str] = set()
         self._large_values = LargeValueReader(view)
         self._fetches_large_values = large_values == "eager"
         self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes)
@@ -96,6 +112,8 @@ class Consumer:
         self._uncommitted: dict[str, int] = {}
         self._committed: dict[str, int] = {}
         """What this member has committed. A heartbeat may bring an assignment from before that."""
+        self._assigned: dict[str, int] = {}
+        """In a group, the segments of the last assignment, with the committed positions that came with it."""
         self._processing_segment: str | None = None
         self._ordinal = random.randrange(1 << 16)
         self._stale = False
@@ -105,6 +123,7 @@ class Consumer:
         if isinstance(start, Mapping):
             view.refresh_from_store(highest_number(start))
         self._refresh()
+        self._choice.check_known(view.name, self._reader.nodes)
         self._start_time_us = (
             seek_to_start(view, self._reader, start, self._sealed.values(), self._ends) if group is None else 0
         )
@@ -120,29 +139,38 @@ class Consumer:
         if group is None:
             self._fetch_readable()
         else:
-            self._membership = GroupMembership(leader, view.name, group, str(start), self._on_assignment)
+            begin = start if isinstance(start, str) else self._group_start(start)
+            self._membership = GroupMembership(leader, view.name, group, begin, self._on_assignment)
         view.add_listener(self._on_layout_changed)
         self._monitor = threading.Thread(
             target=self._run_monitor, name=f"smq-consumer-monitor-{view.name}", daemon=True
         )
         self._monitor.start()
 
-    def poll(self, timeout: float | None = None) -> Batch | None:
+    def poll(self, timeout: float | None = None, max_records: int | None = None) -> Batch | None:
         """Returns the next batch, or None if none came within ``timeout`` seconds (None: no limit).
+
+        It has at most ``max_records`` messages (None: as the consumer's option says). Calls ``on_revoked`` and
+        ``on_assigned`` if the group's assignment has changed.
 
         Raises DataLost (``on_loss="fail"``), UnknownTopic if the topic was deleted, InvalidRequest if this is closed.
         """
+        _check_max_records(max_records)
+        max_rows = max_records if max_records is not None else self._max_records
         self._finish_last_batch()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
+            self._report_rebalance()
             with self._changed:
                 if self._closed:
                     raise InvalidRequest("the consumer is closed")
                 self._raise_next_loss()
                 waits_for_losses = self._waits_for_losses()
-                found = None if waits_for_losses else self._buffer.take(self._max_bytes)
+                found = None if waits_for_losses else self._buffer.take(self._max_bytes, max_rows)
                 if found is None:
                     self._raise_terminal_error()
+                    if self._events.pending:
+                        continue
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         return None
@@ -190,11 +218,67 @@ class Consumer:
                 self._processing_segment = None
             free = self._processing_segment is None
         self._last_commit = time.monotonic()
-        if free:
+        if free and not self._events.revocation_pending:
             self._membership.acknowledge_revocation()
         if ended:
             self._membership.heartbeat_now()  # successors may be readable now
         return committed
+
+    def seek(self, positions: Mapping[str, int]) -> None:
+        """Continues at these positions, ``{segment: next offset}``; batches that were read ahead are dropped.
+
+        Segments that are not named stay where they are, except that those before a named one count as read, and those
+        after it are read again from their beginnings. In a group only assigned segments can be named. Nothing is
+        committed by it, and commits never go back: messages that are read again after a seek are committed already, and
+        :meth:`smq.Admin.reset_group` sets a group back for all members.
+
+        Raises InvalidRequest, which says what is possible, if a segment has no such offset. Raises Unavailable.
+        """
+        check_start(positions)
+        with PositionSearch(self._view) as search:
+            search.check(positions)
+        self._seek(positions)
+
+    def seek_to_time(self, at: datetime) -> None:
+        """Continues at the first messages that were appended at or after this time (in UTC, if it has no zone).
+
+        See :meth:`seek`. After the last message, that is the end. Raises Unavailable.
+        """
+        if not isinstance(at, datetime):
+            raise InvalidRequest(f"seek_to_time takes a datetime, not {at!r}")
+        with self._changed:
+            assigned = list(self._assigned)
+        with PositionSearch(self._view, self._choice) as search:
+            if self._group is None:
+                positions = search.resolve(at)
+            else:
+                positions = {segment: search.offset_at(segment, micros(at)) for segment in assigned}
+        self._seek(positions)
+
+    def pause(self, segments: Collection[str] | None = None) -> None:
+        """Makes ``poll`` return nothing of these segments (None: all that it reads now) until :meth:`resume`.
+
+        Their messages are read ahead all the same, as far as ``prefetch_bytes`` allow. A segment that moves to another
+        member is no longer paused. Raises InvalidRequest for a segment that is not read now.
+        """
+        with self._changed:
+            chosen = self._reading(segments)
+            self._paused |= chosen
+            for segment in chosen:
+                self._buffer.pause(self._fetchers[segment])
+
+    def resume(self, segments: Collection[str] | None = None) -> None:
+        """Ends the pause of these segments (None: of all). Raises InvalidRequest for one that is not read now."""
+        with self._changed:
+            for segment in self._paused & self._fetchers.keys() if segments is None else self._reading(segments):
+                self._paused.discard(segment)
+                self._buffer.resume(self._fetchers[segment])
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The segments that are paused."""
+        with self._changed:
+            return frozenset(self._paused)
 
     @property
     def positions(self) -> dict[str, int]:
@@ -231,9 +315,14 @@ class Consumer:
         self._view.remove_listener(self._on_layout_changed)
         self._closing.set()
         if self._membership is not None:
-            if commit:
-                self._try_commit()
-            self._membership.leave()
+            try:
+                with self._changed:
+                    self._events.revoke_all()
+                self._deliver_events()
+                if commit:
+                    self._try_commit()
+            finally:
+                self._membership.leave()
         with self._changed:
             fetchers = [*self._fetchers.values(), *self._stopping_fetchers]
             self._fetchers = {}
@@ -289,7 +378,22 @@ class Consumer:
         )
         if self._auto_commit and due:
             self._try_commit()
-        self._membership.acknowledge_revocation()
+        if not self._events.revocation_pending:
+            self._membership.acknowledge_revocation()
+
+    def _report_rebalance(self) -> None:
+        """Calls the program's callbacks. It is done with revoked segments when they have returned."""
+        if self._membership is not None and self._events.pending:
+            self._deliver_events()
+            self._membership.acknowledge_revocation()
+
+    def _deliver_events(self) -> None:
+        while True:
+            with self._changed:
+                call = self._events.next()
+            if call is None:
+                return
+            call()
 
     def _raise_terminal_error(self) -> None:
         if self._membership is not None and self._membership.failure is not None:
@@ -330,12 +434,13 @@ class Consumer:
 
     def _on_segment_end(self, segment: str, end: int) -> None:
         if segment not in self._reader.nodes:
-            self._reader.update(build_nodes(self._sealed.values(), self._view.snapshot.layout))
+            self._reader.update(self._nodes())
         if segment in self._reader.nodes:
             self._reader.ended(segment, end)
         self._collect_reader_losses()
         self._reader.advance(segment, end)
         self._stop_fetcher(segment)
+        self._events.ended(segment)
         if self._membership is not None:
             self._membership.heartbeat_now()
 
@@ -358,12 +463,64 @@ class Consumer:
 
     # ---- what to read
 
+    def _group_start(self, start: datetime | Mapping[str, int]) -> str | Mapping[str, int]:
+        """Where a new group begins. The search is left out for one that has positions already."""
+        request = lpb.PositionsRequest(topic=self._view.name, group=self._group or "")
+        reply: lpb.GroupPositions = self._leader.call("GetPositions", request)
+        if reply.positions:
+            return "earliest"
+        with PositionSearch(self._view) as search:
+            return search.resolve(start)
+
+    def _seek(self, positions: Mapping[str, int]) -> None:
+        if positions.keys() - self._reader.nodes.keys():
+            self._refresh()
+        with self._changed:
+            if self._group is None:
+                self._check_chosen(positions, self._reader.nodes, "is not among those that this consumer reads")
+                self._start_time_us = 0
+                self._reader.seek(positions)
+                self._read_before_start |= {s for s in self._sealed if self._reader.is_read(s)}
+                readable = self._reader.readable()
+                for segment in [s for s in self._fetchers if s in positions or s not in readable]:
+                    self._stop_fetcher(segment)
+                self._paused &= set(readable)
+            else:
+                self._check_chosen(positions, self._assigned, "is not assigned to this member")
+                for segment, offset in positions.items():
+                    self._uncommitted.pop(segment, None)
+                    self._reader.positions[segment] = offset
+                    if segment in self._fetchers:
+                        self._stop_fetcher(segment)
+                    self._fetch(segment)
+        self._fetch_readable()
+
+    def _reading(self, segments: Collection[str] | None) -> set[str]:
+        if segments is None:
+            return set(self._fetchers)
+        if isinstance(segments, str):
+            raise InvalidRequest(f"pass the names of segments in a list, such as [{segments!r}]")
+        self._check_chosen(segments, self._fetchers, "is not read now")
+        return set(segments)
+
+    @staticmethod
+    def _check_chosen(segments: Collection[str], possible: Collection[str], problem: str) -> None:
+        wrong = [segment for segment in segments if segment not in possible]
+        if wrong:
+            raise InvalidRequest(f"{wrong[0]} {problem}; possible are: {', '.join(sorted(possible)) or 'none'}")
+
+    def _nodes(self) -> dict[str, SegmentNode]:
+        """The DAG, as far as this consumer reads it."""
+        return self._choice.among(build_nodes(self._sealed.values(), self._view.snapshot.layout))
+
     def _fetch_readable(self) -> None:
         """Without a group, starts reading the segments that may be read now."""
         if self._membership is not None or self._group is not None:
             return
         with self._changed:
             for sealed in self._sealed.values():
+                if not self._choice.has(sealed.name):
+                    continue
                 # A segment that was lost completely has nothing to fetch; one that was read may have lost more since.
                 loss = loss_for_reader(0, sealed.lost)
                 passed = sealed.name not in self._read_before_start and sealed.name not in self._fetchers
@@ -380,6 +537,8 @@ class Consumer:
             self._view, self._buffer, fetch_plan, self._max_bytes, self._ordinal, large_values
         )
         self._ordinal += 1
+        if segment in self._paused:
+            self._buffer.pause(self._fetchers[segment])
 
     def _on_assignment(self, positions: Mapping[str, int]) -> bool:
         """In a group, applies the segments that this member may read.
@@ -390,12 +549,22 @@ class Consumer:
             for segment in [s for s in self._fetchers if s not in positions]:
                 self._stale = True  # another member has it now, or retention removed it
                 self._stop_fetcher(segment)
+                self._paused.discard(segment)
+            self._events.revoked(s for s in self._assigned if s not in positions)
             for segment, position in positions.items():
-                if segment in self._fetchers and position > self._position(segment):
+                # Not beyond what this member knows, if it has gone back.
+                known = max(self._assigned.get(segment, 0), self._committed.get(segment, 0))
+                if segment in self._fetchers and position > max(self._position(segment), known):
                     self._stop_fetcher(segment)  # another member had it in between and read further
                 if segment not in self._fetchers and not self._closed and not self._is_read_to_end(segment):
                     self._reader.positions[segment] = max(position, self._committed.get(segment, 0))
                     self._fetch(segment)
+            self._assigned = dict(positions)
+            self._events.assigned(s for s in positions if s in self._fetchers)
+            if self._events.pending:
+                self._changed.notify_all()
+            if self._events.revocation_pending:
+                return True
             if self._auto_commit:
                 return any(segment not in positions for segment in self._uncommitted)
             gone = self._processing_segment is not None and self._processing_segment not in positions
@@ -482,7 +651,7 @@ class Consumer:
             if sealed_history.removed is not None:
                 raise Unavailable(f"the history of {self._view.name} is older than its layout")
             self._unknown_predecessors |= sealed_history.missing_predecessors(layout)
-        nodes = build_nodes(sealed_history.sealed.values(), layout)
+        nodes = self._choice.among(build_nodes(sealed_history.sealed.values(), layout))
         with self._changed:
             self._ends = {**{name: s.end for name, s in self._sealed.items()}, **sealed_history.ends}
             if {s.name: s.lost for s in self._sealed.values() if s.lost} != {
@@ -510,3 +679,10 @@ class Consumer:
             del self._reader.nodes[segment]
         if segment in self._fetchers:
             self._stop_fetcher(segment)
+        self._paused.discard(segment)
+        self._events.ended(segment)
+
+
+def _check_max_records(max_records: int | None) -> None:
+    if max_records is not None and max_records < 1:
+        raise InvalidRequest(f"max_records must be 1 or more, not {max_records}")

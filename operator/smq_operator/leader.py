@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from smq_operator.api.admin import AdminService
 from smq_operator.api.brokers import BrokerService
+from smq_operator.api.group_changes import GroupChanges
 from smq_operator.api.group_coordinator import GroupCoordinator
+from smq_operator.api.group_lags import GroupLags
+from smq_operator.api.group_losses import GroupLosses
 from smq_operator.api.groups import GroupService
 from smq_operator.api.publishes import PublishService
 from smq_operator.api.server import LeaderService
@@ -67,6 +70,7 @@ class Leader:
     loop: LeaderLoop
     requests: ManualRequests
     groups: GroupCoordinator
+    group_lags: GroupLags
     topic_deletions: TopicDeletionManager
     garbage_collector: GarbageCollector
     manifests: ManifestNamer
@@ -133,6 +137,7 @@ def build_leader(
     )
     losses = LossRecorder(topics, decisions, queue, store, tasks, clock, retry_policy)
     groups = GroupCoordinator(topics, sync, store, tasks, clock, retry_policy, losses.handle_positions)
+    group_lags = GroupLags(topics, groups, clock)
     topic_deletions = TopicDeletionManager(
         topics, events, registry, platform, store, sealing, tasks, warm_up, clock, retry_policy
     )
@@ -213,6 +218,7 @@ def build_leader(
         loop,
         requests,
         groups,
+        group_lags,
         topic_deletions,
         garbage_collector,
         manifests,
@@ -220,7 +226,13 @@ def build_leader(
         health,
         LeaderService(
             broker_service,
-            GroupService(readiness, topics, groups),
+            GroupService(
+                readiness,
+                groups,
+                GroupLosses(groups, store),
+                GroupChanges(groups, store, clock, retry_policy),
+                group_lags,
+            ),
             UploadService(readiness, topics, store),
             admin_service,
             publish_service,

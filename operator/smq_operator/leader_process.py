@@ -162,6 +162,7 @@ async def run_leader(
         leader.loop,
         leader.garbage_collector,
         leader.manifests,
+        leader.group_lags,
         tasks,
         leader.clock,
     )
@@ -210,6 +211,7 @@ def supervise_leader(leader: Leader, more: Mapping[str, BackgroundTask] | None =
     tasks = leader.tasks
     tasks.supervise("reconcile", leader.loop.run, restart=False)
     tasks.supervise("groups", leader.groups.run)
+    tasks.supervise("group_lags", leader.group_lags.run)
     tasks.supervise("garbage-collection", leader.garbage_collector.run)
     tasks.supervise("manifests", leader.manifests.run)
     tasks.supervise("atomic-publishes", leader.publishes.run)

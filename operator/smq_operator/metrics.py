@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector as PrometheusCollector
 
+from smq_operator.api.group_lags import GroupLags
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.manifests.namer import ManifestNamer
@@ -28,6 +29,7 @@ class _LeaderMetrics(PrometheusCollector):
         loop: LeaderLoop,
         garbage_collector: GarbageCollector,
         manifests: ManifestNamer,
+        group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
     ) -> None:
@@ -37,6 +39,7 @@ class _LeaderMetrics(PrometheusCollector):
         self._loop = loop
         self._garbage_collector = garbage_collector
         self._manifests = manifests
+        self._group_lags = group_lags
         self._tasks = tasks
         self._now = clock
 
@@ -56,6 +59,7 @@ class _LeaderMetrics(PrometheusCollector):
         yield from self._segments()
         yield from self._cleanup()
         yield from self._named_manifests()
+        yield from self._groups()
         failures = CounterMetricFamily(
             "smq_leader_task_failures", "Tasks and callbacks that failed unexpectedly.", labels=["task"]
         )
@@ -128,6 +132,25 @@ class _LeaderMetrics(PrometheusCollector):
         )
         yield from (unnamed, named, failures)
 
+    def _groups(self) -> Iterator[Metric]:
+        labels = ["topic", "group"]
+        messages = GaugeMetricFamily(
+            "smq_group_lag_messages", "Messages that the group has not committed.", labels=labels
+        )
+        seconds = GaugeMetricFamily(
+            "smq_group_lag_seconds", "About the age of the oldest of them, 0 if there is none.", labels=labels
+        )
+        members = GaugeMetricFamily("smq_group_members", "Members of the group.", labels=labels)
+        count = GaugeMetricFamily("smq_topic_groups", "Groups of the topic.", labels=["topic"])
+        for topic, reports in sorted(self._group_lags.reports.items()):
+            count.add_metric([topic], self._group_lags.counts.get(topic, 0))
+            for report in reports:
+                of_group = [topic, report.group.name]
+                messages.add_metric(of_group, report.total.messages)
+                seconds.add_metric(of_group, report.total.age / 1e6)
+                members.add_metric(of_group, len(report.group.members))
+        yield from (count, members, messages, seconds)
+
     def _segments(self) -> Iterator[Metric]:
         segments = GaugeMetricFamily("smq_topic_segments", "Segments by phase.", labels=["topic", "phase"])
         blocked = GaugeMetricFamily("smq_topic_seals_blocked", "Seals that wait for replicas.", labels=["topic"])
@@ -173,12 +196,13 @@ class Metrics:
         loop: LeaderLoop,
         garbage_collector: GarbageCollector,
         manifests: ManifestNamer,
+        group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
     ) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(
-            _LeaderMetrics(topics, registry, decisions, loop, garbage_collector, manifests, tasks, clock)
+            _LeaderMetrics(topics, registry, decisions, loop, garbage_collector, manifests, group_lags, tasks, clock)
         )
 
     def exposition(self) -> tuple[bytes, str]:

@@ -17,6 +17,7 @@ from . import (
     cli,
     client,
     dashboard,
+    groups,
     large_values,
     manifests,
     operator,
@@ -48,6 +49,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "spark": spark.MUTATIONS,
     "client": client.MUTATIONS,
     "dashboard": dashboard.MUTATIONS,
+    "groups": groups.MUTATIONS,
     "cli": cli.MUTATIONS,
     "typed_rows": typed_rows.MUTATIONS,
 }

@@ -292,7 +292,7 @@ MUTATIONS = (
         "read_on_behind_another_member",
         "A segment that another member has read further continues there.",
         CONSUMER,
-        "if segment in self._fetchers and position > self._position(segment):",
+        "if segment in self._fetchers and position > max(self._position(segment), known):",
         "if segment in self._fetchers and position < 0:",
         (f"{TEST_CONSUMER}::test_a_segment_that_another_member_read_further_continues_there",),
     ),

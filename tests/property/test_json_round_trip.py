@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from smq.cli.files.column_matching import match_columns, to_messages
 from smq.cli.files.formats import OutputFormat
-from smq.cli.files.sinks import open_sink
+from smq.cli.files.sinks import Shown, open_sink
 from smq.cli.files.sources import InputFormat, tables
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq_core.errors import InvalidRequest
@@ -70,7 +70,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def published_again(path: Path, table: pa.Table, columns: list[Column], meta: bool) -> pa.Table:
     """The table as `consume` writes it to the file, and as `publish` reads it."""
-    with open_sink(OutputFormat.JSON, path, meta) as sink:
+    with open_sink(OutputFormat.JSON, path, Shown(meta)) as sink:
         sink.write(table, "events-0-8-0", 40)
     text = path.read_bytes()
     assert text.count(b"\n") == table.num_rows
@@ -125,5 +125,5 @@ def test_rows_of_a_topic_with_a_schema(path: Path, found: list[tuple[object, ...
 def test_bytes_that_have_no_field_are_refused(path: Path) -> None:
     table = pa.table({"raw": [b"\xff"], "raw_base64": ["x"]})
 
-    with pytest.raises(InvalidRequest, match="use --format parquet"), open_sink(OutputFormat.JSON, path, False) as sink:
+    with pytest.raises(InvalidRequest, match="use --format parquet"), open_sink(OutputFormat.JSON, path) as sink:
         sink.write(table, "s", 0)

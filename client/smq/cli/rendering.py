@@ -1,4 +1,4 @@
-"""Prints lists: as aligned columns without lines for the terminal, or as JSON for programs."""
+"""Prints lists: as aligned columns without lines for the terminal, or as JSON or YAML for programs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer.core import TyperCommand
 
 Cell = str | Text
 
@@ -21,10 +23,24 @@ _VERY_WIDE = Console(width=10_000)
 
 
 class Output(StrEnum):
-    """How a list is printed."""
+    """How a list is printed. A wide table has more columns."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
+    YAML = "yaml"
+
+
+OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print it; --json is short for -o json.")]
+
+
+class ListCommand(TyperCommand):
+    """A command with ``OutputOption``, for which ``--json`` stands for ``--output json``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        options = args[: args.index("--")] if "--" in args else args
+        given = ["--output=json" if arg == "--json" else arg for arg in options]
+        return super().parse_args(ctx, given + args[len(options) :])
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], right: Sequence[str] = ()) -> Table:
@@ -37,6 +53,34 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], right: Sequen
         made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     made.width = _VERY_WIDE.measure(made).maximum
     return made
+
+
+def print_list(
+    output: Output,
+    value: Any,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    right: Sequence[str] = (),
+    wide: Sequence[str] = (),
+) -> None:
+    """Prints the rows, without the columns named in ``wide`` unless they are wanted, or else ``value``."""
+    if print_value(output, value):
+        return
+    shown = [number for number, heading in enumerate(headings) if output is Output.WIDE or heading not in wide]
+    print_table([headings[n] for n in shown], [[row[n] for n in shown] for row in rows], right=right)
+
+
+def print_value(output: Output, value: Any) -> bool:
+    """Prints dataclasses, or lists and mappings of them, as JSON or YAML. False: a table is wanted."""
+    if output is Output.JSON:
+        print_json(value)
+    elif output is Output.YAML:
+        import yaml  # imported late, because few commands need it
+
+        plain = json.loads(json.dumps(value, default=_plain))
+        print(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), end="")
+    return output in (Output.JSON, Output.YAML)
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, right: Sequence[str] = ()) -> None:

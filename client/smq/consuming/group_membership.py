@@ -40,7 +40,14 @@ class GroupMembership:
     The constructor raises the leader's error if the group is refused for good, such as InvalidRequest for its name.
     """
 
-    def __init__(self, leader: LeaderClient, topic: str, group: str, start: str, on_assignment: OnAssignment) -> None:
+    def __init__(
+        self,
+        leader: LeaderClient,
+        topic: str,
+        group: str,
+        start: str | Mapping[str, int],
+        on_assignment: OnAssignment,
+    ) -> None:
         self._leader = leader
         self._topic = topic
         self._group = group
@@ -132,7 +139,8 @@ class GroupMembership:
             topic=self._topic,
             group=self._group,
             member=self._member,
-            start=self._start,
+            start=self._start if isinstance(self._start, str) else "positions",
+            start_positions=self._start if not isinstance(self._start, str) else {},
             generation=acknowledged_generation,
         )
         try:

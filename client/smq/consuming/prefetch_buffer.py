@@ -24,6 +24,12 @@ class FetchedRows:
     def end(self) -> int:
         return self.first + int(self.table.num_rows)
 
+    def split(self, rows: int) -> tuple[FetchedRows, FetchedRows]:
+        """The first ``rows`` of more rows, and the others."""
+        nbytes = self.nbytes * rows // int(self.table.num_rows)
+        head = FetchedRows(self.table.slice(0, rows), self.first, nbytes)
+        return head, FetchedRows(self.table.slice(rows), self.first + rows, self.nbytes - nbytes)
+
 
 @dataclass(frozen=True, slots=True)
 class FetchedLoss:
@@ -73,6 +79,7 @@ class PrefetchBuffer(Generic[R]):
         self._bytes = 0
         self._queues: dict[R, deque[FetchedItem]] = {}
         self._ready: deque[R] = deque()
+        self._paused: set[R] = set()
         self.changed = threading.Condition()
 
     def open(self, reader: R) -> None:
@@ -85,7 +92,24 @@ class PrefetchBuffer(Generic[R]):
             for item in self._queues.pop(reader, ()):
                 self._bytes -= item.nbytes if isinstance(item, FetchedRows) else 0
             self._ready = deque(it for it in self._ready if it is not reader)
+            self._paused.discard(reader)
             self.changed.notify_all()
+
+    def pause(self, reader: R) -> None:
+        """From now on ``take`` returns nothing of this reader. What it has read ahead stays, and counts."""
+        with self.changed:
+            if reader in self._queues:
+                self._paused.add(reader)
+                self._ready = deque(it for it in self._ready if it is not reader)
+
+    def resume(self, reader: R) -> None:
+        """Ends ``pause``."""
+        with self.changed:
+            if reader in self._paused:
+                self._paused.discard(reader)
+                if self._queues[reader]:
+                    self._ready.append(reader)
+                self.changed.notify_all()
 
     @property
     def is_empty(self) -> bool:
@@ -103,15 +127,18 @@ class PrefetchBuffer(Generic[R]):
                 if not queue or self._bytes < self._budget or not isinstance(item, FetchedRows):
                     break
                 self.changed.wait()
-            if not queue:
+            if not queue and reader not in self._paused:
                 self._ready.append(reader)
             queue.append(item)
             self._bytes += item.nbytes if isinstance(item, FetchedRows) else 0
             self.changed.notify_all()
             return True
 
-    def take(self, max_bytes: int) -> tuple[R, FetchedItem] | None:
-        """Takes the next item, from the readers in turn; joins small ones of one reader. None: the buffer is empty."""
+    def take(self, max_bytes: int, max_rows: int | None = None) -> tuple[R, FetchedItem] | None:
+        """Takes the next item, from the readers in turn; joins small ones of one reader. None: the buffer is empty.
+
+        An item with more rows than ``max_rows`` is taken in parts.
+        """
         with self.changed:
             if not self._ready:
                 return None
@@ -119,7 +146,10 @@ class PrefetchBuffer(Generic[R]):
             queue = self._queues[reader]
             item = queue.popleft()
             if isinstance(item, FetchedRows):
-                item = self._coalesce(item, queue, max_bytes)
+                item = self._coalesce(item, queue, max_bytes, max_rows)
+                if max_rows is not None and item.table.num_rows > max_rows:
+                    item, rest = item.split(max_rows)
+                    queue.appendleft(rest)
                 self._bytes -= item.nbytes
             if queue:
                 self._ready.append(reader)
@@ -127,11 +157,16 @@ class PrefetchBuffer(Generic[R]):
             return reader, item
 
     @staticmethod
-    def _coalesce(item: FetchedRows, queue: deque[FetchedItem], max_bytes: int) -> FetchedRows:
+    def _coalesce(item: FetchedRows, queue: deque[FetchedItem], max_bytes: int, max_rows: int | None) -> FetchedRows:
         more = [item]
-        size = item.nbytes
-        while queue and isinstance(following := queue[0], FetchedRows) and size + following.nbytes <= max_bytes:
+        size, rows = item.nbytes, item.table.num_rows
+        while (
+            queue
+            and isinstance(following := queue[0], FetchedRows)
+            and size + following.nbytes <= max_bytes
+            and (max_rows is None or rows < max_rows)
+        ):
             more.append(following)
-            size += following.nbytes
+            size, rows = size + following.nbytes, rows + following.table.num_rows
             queue.popleft()
         return item if len(more) == 1 else FetchedRows(pa.concat_tables([m.table for m in more]), item.first, size)

@@ -19,7 +19,7 @@ MAX_CLOCK_SKEW = timedelta(minutes=2)
 Start = Literal["earliest", "latest"] | datetime | Mapping[str, int]
 
 
-def check_start(start: object, group: str | None) -> None:
+def check_start(start: object) -> None:
     """Raises InvalidRequest."""
     if isinstance(start, str):
         if start not in ("earliest", "latest"):
@@ -30,8 +30,6 @@ def check_start(start: object, group: str | None) -> None:
             raise InvalidRequest(f"positions must be {{segment: next offset}}, not {invalid}")
     elif not isinstance(start, datetime):
         raise InvalidRequest(f'start must be "earliest", "latest", a datetime or positions, not {start!r}')
-    if group is not None and not isinstance(start, str):
-        raise InvalidRequest('a group starts at "earliest" or "latest", and later at its committed positions')
 
 
 def seek_to_start(

@@ -156,6 +156,24 @@ class ReadProgress:
             self._implied_read |= self._ancestors((segment,))
         self.positions[segment] = max(self.positions.get(segment, 0), next_offset)
 
+    def seek(self, positions: Mapping[str, int]) -> None:
+        """Goes on, or back, to these positions, each of a known segment.
+
+        Segments before a named one count as read. Those after it are read again from their beginnings, when it was read
+        to its end. All others stay where they are.
+        """
+        for name in self._implied_read:
+            end = self.nodes[name].end if name in self.nodes else None
+            if end is not None:  # explicit, because the positions that imply it may go
+                self.positions[name] = end
+        later: set[str] = set()
+        for name in sorted(self.nodes, key=lambda it: highest_number((it,))):
+            if name not in positions and any(p in positions or p in later for p in self.nodes[name].predecessors):
+                later.add(name)
+        self.positions = {name: offset for name, offset in self.positions.items() if name not in later}
+        self.positions.update(positions)
+        self._implied_read = self._ancestors(self.positions)
+
     def is_read(self, segment: str) -> bool:
         """True if the segment and all its predecessors are read to their ends, or it was removed.
 

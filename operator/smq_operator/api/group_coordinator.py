@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import structlog
 
-from smq_core.errors import Conflict, StaleGeneration, StoreUnavailable, Unavailable, UnknownTopic
-from smq_core.model.entities import Positions, RemovedSegment, Topic
-from smq_core.model.lost_range import LostRange
-from smq_core.reading.consumer_group import Assignment, Group
+from smq_core.errors import (
+    Conflict,
+    InvalidRequest,
+    StaleGeneration,
+    StoreUnavailable,
+    Unavailable,
+    UnknownTopic,
+)
+from smq_core.model.entities import SECOND, Positions, Topic
+from smq_core.reading.consumer_group import MEMBER_TIMEOUT, Assignment, Group
 from smq_core.reading.segment_dag import ReadProgress, is_removed
 from smq_core.reconcile.retention import GroupProgress
+from smq_operator.api.group_losses import losses_before
+from smq_operator.api.idle_groups import GroupSnapshot, IdleGroups, next_generation
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -36,8 +45,6 @@ from smq_storage.object_store.store import Store
 
 log = structlog.get_logger(__name__)
 
-GENERATIONS_PER_LEADER = 1000
-"""Each leader that loads a group starts at the next thousand, so generations of two leaders never coincide."""
 WRITE_RETRY_INTERVAL_SECONDS = 0.5
 IDLE_FORGET_AFTER_US = 600_000_000
 EXPIRE_INTERVAL_SECONDS = 0.5
@@ -103,17 +110,22 @@ class GroupCoordinator:
         self._retry_policy = retry_policy
         self._groups: dict[tuple[str, str], LoadedGroup] = {}
         self._loading: dict[tuple[str, str], asyncio.Lock] = {}
+        self._serving_since: int | None = None
+        self.idle = IdleGroups(store, clock)
         self._quarantines: dict[str, DocumentQuarantine] = {}
         """By uid of the topic: the files of groups that cannot be read."""
 
     # ---- requests of members
 
-    async def join(self, topic: str, name: str, member: str, start: str, generation: int) -> tuple[str, Assignment]:
+    async def join(
+        self, topic: str, name: str, member: str, start: str | Positions, generation: int
+    ) -> tuple[str, Assignment]:
         """Adds a member (under a new name if ``member`` is empty), or takes a heartbeat.
 
+        ``start`` is where a new group begins: ``earliest``, ``latest`` or positions.
         Raises UnknownTopic, StoreUnavailable.
         """
-        managed = await self._ready_topic(topic)
+        managed = await self.ready_topic(topic)
         it = await self._current(managed, name, start, generation)
         member = member or f"{name}-{uuid.uuid4().hex[:12]}"
         new = member not in it.group.members
@@ -141,7 +153,7 @@ class GroupCoordinator:
 
         ``known_losses`` are the losses that the member's program was told; the group is not told them again.
         """
-        it = await self._current(await self._ready_topic(topic), name, None, generation)
+        it = await self._current(await self.ready_topic(topic), name, None, generation)
         if member in it.group.members:
             # It has read so far, also where the commit comes too late because the segment ended before that.
             self._on_positions(it.managed, name, positions)
@@ -157,7 +169,7 @@ class GroupCoordinator:
 
     async def positions(self, topic: str, name: str) -> Mapping[str, int]:
         """The committed positions; empty for a group that never had members."""
-        managed = await self._ready_topic(topic)
+        managed = await self.ready_topic(topic)
         it = self._groups.get((managed.name, name))
         if it is not None:
             return dict(it.group.positions)
@@ -187,63 +199,68 @@ class GroupCoordinator:
             )
         return self._quarantines[topic.uid]
 
-    async def losses_with_replicas(self, topic: str, name: str) -> list[tuple[str, LostRange]]:
-        """What was lost in segments that the group has passed, by segment, as far as the group does not know it.
+    def snapshots(self, managed: ManagedTopic) -> dict[str, GroupSnapshot]:
+        """The groups of a topic by name: those that are loaded, and the others as far as their files were read."""
+        if managed.topic is None:
+            return {}
+        found = dict(self.idle.of(managed.topic.uid))
+        for (owner, name), it in self._groups.items():
+            if owner == managed.name and it.managed is managed and it.topic.uid == managed.topic.uid:
+                found[name] = _snapshot(it)
+        return dict(sorted(found.items()))
 
-        A member that reads such a segment to its end finds the loss there; this is for members that come later.
-        """
-        managed = await self._ready_topic(topic)
-        lossy = managed.lost_ranges()
-        it = self._groups.get((managed.name, name))
-        if not lossy or it is None:  # a group that is not loaded has no members
-            return []
-        self._refresh(it, self._now())
-        losses = []
-        for name_of_segment, lost in lossy.items():
-            known_upto = it.known_losses.get(name_of_segment)
-            if it.group.reader.is_read(name_of_segment) and (known_upto is None or known_upto < lost.upto):
-                first = lost.first if known_upto is None else max(lost.first, known_upto)
-                losses.append((name_of_segment, LostRange(first, lost.upto, lost.open_ended)))
-        return losses
-
-    async def losses(self, topic: str, name: str) -> list[tuple[RemovedSegment, int, bool]]:
-        """What retention removed before the group had read it.
-
-        Each entry is the segment, the first lost offset, and whether the group has committed since.
-        """
-        managed = await self._ready_topic(topic)
-        mine = [segment for segment in managed.removed_segments.values() if name in segment.unread]
-        if not mine:
-            return []
-        it = self._groups.get((managed.name, name))
-        if it is not None:
-            committed_at, positions = it.committed_at, dict(it.group.positions)
-        else:
-            assert managed.topic is not None
-            found = await self._store.run(files.read_positions, managed.name, managed.topic.uid, name)
-            committed_at, positions = (found[0].committed_at, dict(found[0].positions)) if found else (0, {})
-        losses = []
-        for segment in mine:
-            start = max(segment.unread[name], positions.get(segment.name, 0))
-            if start < segment.end:
-                losses.append((segment, start, committed_at > segment.removed_at))
-        return losses
-
-    async def names(self, topic: str) -> list[str]:
-        """The groups of a topic: those that are loaded and those that have a file."""
-        managed = await self._ready_topic(topic)
+    async def read_snapshots(self, topic: str) -> tuple[ManagedTopic, dict[str, GroupSnapshot]]:
+        """The same after the files were read again. Raises UnknownTopic, StoreUnavailable."""
+        managed = await self.ready_topic(topic)
         assert managed.topic is not None
-        found = await self._store.run(files.list_groups, managed.name, managed.topic.uid)
-        return sorted({*found, *(name for owner, name in self._groups if owner == managed.name)})
+        await self.idle.scan(managed.topic)
+        return managed, self.snapshots(managed)
+
+    @asynccontextmanager
+    async def without_members(self, managed: ManagedTopic, name: str) -> AsyncIterator[None]:
+        """Keeps members from joining the group within the block, which may write the group's file or delete it.
+
+        The group is not loaded then. Raises InvalidRequest if it has members, Unavailable if this leader has not led
+        for long enough to know.
+        """
+        key = (managed.name, name)
+        async with self._loading.setdefault(key, asyncio.Lock()):
+            it = self._groups.get(key)
+            if it is not None and it.writer is not None and not it.writer.done():
+                await asyncio.wait([it.writer])
+                it = self._groups.get(key)
+            if it is not None:
+                self._refresh(it, self._now())
+                if it.group.members:
+                    members = ", ".join(sorted(it.group.members))
+                    raise InvalidRequest(
+                        f"group {name} of {managed.name} has members that read now ({members}), and they would commit "
+                        "over the change: stop them first, and wait until `smq group describe` shows none"
+                    )
+                self._unload(it)
+            left = MEMBER_TIMEOUT if self._serving_since is None else self._serving_since + MEMBER_TIMEOUT - self._now()
+            if it is None and left > 0:
+                raise Unavailable(
+                    f"this leader does not know yet whether group {name} has members: "
+                    f"try again in {left / SECOND:.0f} s"
+                )
+            yield
 
     def loaded(self, topic: str, name: str) -> Group | None:
         """The group if it is loaded."""
         it = self._groups.get((topic, name))
         return it.group if it is not None else None
 
+    def loaded_with_dag(self, managed: ManagedTopic, name: str) -> LoadedGroup | None:
+        """The same with the current DAG, and what the leader keeps about it."""
+        it = self._groups.get((managed.name, name))
+        if it is not None:
+            self._refresh(it, self._now())
+        return it
+
     # ---- loading
 
-    async def _ready_topic(self, topic: str) -> ManagedTopic:
+    async def ready_topic(self, topic: str) -> ManagedTopic:
         """The topic, once its layout is known."""
         managed = self._topics.topic(topic)
         if managed.topic is None:
@@ -259,7 +276,9 @@ class GroupCoordinator:
             ) from None
         return managed
 
-    async def _current(self, managed: ManagedTopic, name: str, start: str | None, generation: int) -> LoadedGroup:
+    async def _current(
+        self, managed: ManagedTopic, name: str, start: str | Positions | None, generation: int
+    ) -> LoadedGroup:
         """The group. It is loaded again if the member's generation shows that another leader served it since."""
         it = await self._loaded(managed, name, start)
         if not it.group.is_outdated_by(generation):
@@ -274,7 +293,7 @@ class GroupCoordinator:
         self._drop(it, StaleGeneration(f"group {name} was served by another leader: join again"))
         return await self._loaded(managed, name, start)
 
-    async def _loaded(self, managed: ManagedTopic, name: str, start: str | None) -> LoadedGroup:
+    async def _loaded(self, managed: ManagedTopic, name: str, start: str | Positions | None) -> LoadedGroup:
         """The group with the current DAG. ``start``: where a new group begins; None: the group must exist."""
         key = (managed.name, name)
         async with self._loading.setdefault(key, asyncio.Lock()):
@@ -291,15 +310,16 @@ class GroupCoordinator:
         self._refresh(it, now)
         return it
 
-    async def _load(self, managed: ManagedTopic, name: str, start: str | None) -> LoadedGroup:
+    async def _load(self, managed: ManagedTopic, name: str, start: str | Positions | None) -> LoadedGroup:
         assert managed.topic is not None
         topic = managed.topic
         found = await self._store.run(files.read_positions, topic.name, topic.uid, name)
         if found is None and start is None:
             raise StaleGeneration(f"group {name} has no members: join first", generation=0)
         kept = found[0] if found is not None else CommittedPositions(0)
-        generation = (kept.generation // GENERATIONS_PER_LEADER + 1) * GENERATIONS_PER_LEADER
-        group = Group(name, generation, ReadProgress(positions=dict(kept.positions)))
+        generation = next_generation(kept.generation)
+        begin = start if found is None and isinstance(start, Mapping) else kept.positions
+        group = Group(name, generation, ReadProgress(positions=dict(begin)))
         group.update(managed.nodes(), self._now(), managed.removed_intervals)
         if found is None and start == "latest":
             group.reader.skip_to_latest()
@@ -308,7 +328,8 @@ class GroupCoordinator:
         now = self._now()
         known_losses = dict(kept.known_losses) if kept.known_losses is not None else {}
         if kept.known_losses is None:
-            known_losses = _losses_before(managed, group, kept.committed_at if start != "latest" or found else now)
+            starts_later = found is None and start != "earliest"
+            known_losses = losses_before(managed, group, now if starts_later else kept.committed_at)
         mine = CommittedPositions(
             generation,
             group.reader.committed(),
@@ -343,11 +364,17 @@ class GroupCoordinator:
             it.group.update(it.managed.nodes(), now, it.managed.removed_intervals)
             it.dag_version = known
 
+    def _unload(self, it: LoadedGroup) -> None:
+        """Unloads a group without members and without anything to write. It is still known."""
+        self._drop(it, Conflict("not used"))
+        self.idle.put(it.topic.uid, _snapshot(it))
+
     def _drop(self, it: LoadedGroup, why: Exception) -> None:
         """Unloads the group; its members have to join again. A PUT in flight answers its commits when it is done."""
         key = (it.topic.name, it.group.name)
         if self._groups.get(key) is it:  # otherwise the group was loaded anew, and that one stays
             del self._groups[key]
+            self.idle.remove(it.topic.uid, it.group.name)
         waiters, it.waiters = it.waiters, []
         _resolve(waiters, why)
 
@@ -427,6 +454,8 @@ class GroupCoordinator:
 
     async def run(self) -> None:
         """Expires members, follows the DAG without requests, and unloads unused groups, until it is cancelled."""
+        if self._serving_since is None:
+            self._serving_since = self._now()
         while True:
             await asyncio.sleep(EXPIRE_INTERVAL_SECONDS)
             now = self._now()
@@ -449,7 +478,19 @@ class GroupCoordinator:
             self._write(it)
         it.had_members = members
         if not it.group.members and not it.group.pending and now - it.used_at > IDLE_FORGET_AFTER_US:
-            self._drop(it, Conflict("not used"))
+            self._unload(it)
+
+
+def _snapshot(it: LoadedGroup) -> GroupSnapshot:
+    return GroupSnapshot(
+        it.group.name,
+        it.group.generation,
+        dict(it.group.reader.committed()),  # as its file has them
+        tuple(sorted(it.group.members)),
+        it.group.assignment,
+        it.committed_at,
+        it.written_at if not it.group.members else 0,
+    )
 
 
 def _read_all(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, GroupProgress]:
@@ -467,15 +508,6 @@ def _read_all(store: Store, topic: Topic, scan: DocumentScan) -> dict[str, Group
             else:
                 states[name] = GroupProgress(name, found[0].positions, found[0].last_active_at or None)
     return states
-
-
-def _losses_before(managed: ManagedTopic, group: Group, time: int) -> dict[str, int]:
-    """The losses of segments that the group had passed before this time: a group that starts later never had them."""
-    return {
-        entry.name: entry.lost.upto
-        for entry in managed.sealed.values()
-        if entry.lost is not None and entry.sealed_at < time and group.reader.is_read(entry.name)
-    }
 
 
 def _resolve(waiters: list[asyncio.Future[None]], error: Exception | None) -> None:

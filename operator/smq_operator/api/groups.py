@@ -4,36 +4,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import structlog
-
-from smq_core.errors import CorruptDocument, InvalidRequest
+from smq_core.errors import InvalidRequest
+from smq_core.model.entities import Positions
+from smq_core.reading.position_rules import check_positions
 from smq_operator.api.errors import unary_handler
+from smq_operator.api.group_changes import GroupChanges
 from smq_operator.api.group_coordinator import GroupCoordinator
-from smq_operator.reconcile.topics.directory import TopicDirectory
+from smq_operator.api.group_lags import GroupLags, LagReport
+from smq_operator.api.group_losses import GroupLosses
 from smq_operator.runtime.readiness import Readiness
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
-log = structlog.get_logger(__name__)
-
 HEARTBEAT_MS = 1000
-START_POSITIONS = ("earliest", "latest")
+STARTS = ("earliest", "latest", "positions")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupService:
-    """Join, Leave, Commit, Positions, ListGroups."""
+    """JoinGroup, LeaveGroup, CommitPositions, GetPositions, SetPositions, DeleteGroup, ListGroups."""
 
     readiness: Readiness
-    topics: TopicDirectory
     groups: GroupCoordinator
+    losses: GroupLosses
+    changes: GroupChanges
+    lags: GroupLags
 
     @unary_handler
     async def JoinGroup(self, request: lpb.JoinGroupRequest) -> lpb.GroupAssignment:
         _require_group_name(request.group)
-        start = request.start or "earliest"
-        if start not in START_POSITIONS:
-            raise InvalidRequest(f"a group starts at {' or '.join(START_POSITIONS)}, not {start!r}")
+        start: str | Positions = request.start or "earliest"
+        if start not in STARTS:
+            raise InvalidRequest(f"a group starts at {', '.join(STARTS[:-1])} or {STARTS[-1]}, not {start!r}")
+        if start == "positions":
+            start = dict(request.start_positions)
+            managed = await self.groups.ready_topic(request.topic)
+            check_positions(managed.name, managed.nodes(), start, {}, managed.removed_intervals)
         member, assignment = await self.groups.join(
             request.topic, request.group, request.member, start, request.generation
         )
@@ -66,43 +72,61 @@ class GroupService:
     @unary_handler
     async def GetPositions(self, request: lpb.PositionsRequest) -> lpb.GroupPositions:
         _require_group_name(request.group)
-        groups = self.groups
-        lost = await groups.losses(request.topic, request.group)
+        lost = await self.losses.by_retention(request.topic, request.group)
         return lpb.GroupPositions(
-            positions=await groups.positions(request.topic, request.group),
+            positions=await self.groups.positions(request.topic, request.group),
             lost=[
                 lpb.GroupPositions.Loss(segment=segment.name, start=start, stop=segment.end, acknowledged=acknowledged)
                 for segment, start, acknowledged in lost
             ],
             lost_with_replicas=[
                 lpb.GroupPositions.Loss(segment=name, start=it.first, stop=it.upto, at_least=it.open_ended)
-                for name, it in await groups.losses_with_replicas(request.topic, request.group)
+                for name, it in await self.losses.with_replicas(request.topic, request.group)
             ],
         )
 
     @unary_handler
+    async def SetPositions(self, request: lpb.SetPositionsRequest) -> lpb.SetPositionsReply:
+        """Returns when the positions are in the filer."""
+        _require_group_name(request.group)
+        done = await self.changes.set_positions(
+            request.topic, request.group, dict(request.positions), create=request.create, dry_run=request.dry_run
+        )
+        return lpb.SetPositionsReply(before=done.before, positions=done.after, generation=done.generation)
+
+    @unary_handler
+    async def DeleteGroup(self, request: lpb.PositionsRequest) -> lpb.Empty:
+        _require_group_name(request.group)
+        await self.changes.delete(request.topic, request.group)
+        return lpb.Empty()
+
+    @unary_handler
     async def ListGroups(self, request: pb.LocateRequest) -> lpb.GroupList:
-        groups = self.groups
-        topic = self.topics.topic(request.topic).name
-        entries = []
-        for name in await groups.names(topic):
-            unreadable = False
-            try:
-                positions = await groups.positions(topic, name)
-            except CorruptDocument as error:  # the other groups are listed all the same
-                log.warning("group.positions_unreadable", topic=topic, group=name, message=error.message)
-                positions, unreadable = {}, True
-            served = groups.loaded(topic, name)
-            entries.append(
-                lpb.GroupList.Group(
-                    name=name,
-                    generation=served.generation if served is not None else 0,
-                    members=sorted(served.members) if served is not None else (),
-                    positions=positions,
-                    unreadable=unreadable,
-                )
+        """The groups as the filer has them now. One whose file cannot be read does not hide the others."""
+        managed, groups = await self.groups.read_snapshots(request.topic)
+        return lpb.GroupList(groups=[_group_message(self.lags.report(managed, group)) for group in groups.values()])
+
+
+def _group_message(report: LagReport) -> lpb.GroupList.Group:
+    group, owners = report.group, report.group.owners
+    made = lpb.GroupList.Group(
+        name=group.name,
+        generation=group.generation,
+        members=group.members,
+        positions=group.positions,
+        unreadable=group.unreadable,
+        committed_at=group.committed_at,
+        last_active_at=group.last_active_at,
+    )
+    if not group.unreadable:
+        made.lag, made.lag_seconds = report.total.messages, report.total.age / 1e6
+        made.segments.extend(
+            lpb.GroupList.SegmentLag(
+                segment=it.segment, position=it.position, end=it.end, member=owners.get(it.segment, "")
             )
-        return lpb.GroupList(groups=entries)
+            for it in report.segments
+        )
+    return made
 
 
 def _require_group_name(group: str) -> None:

@@ -127,18 +127,27 @@ class SignUploadsReply(_message.Message):
     def __init__(self, uploads: _Optional[_Iterable[_Union[SignUploadsReply.Upload, _Mapping]]] = ...) -> None: ...
 
 class JoinGroupRequest(_message.Message):
-    __slots__ = ("topic", "group", "member", "start", "generation")
+    __slots__ = ("topic", "group", "member", "start", "generation", "start_positions")
+    class StartPositionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    START_POSITIONS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     member: str
     start: str
     generation: int
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
+    start_positions: _containers.ScalarMap[str, int]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[str] = ..., generation: _Optional[int] = ..., start_positions: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class GroupAssignment(_message.Message):
     __slots__ = ("member", "generation", "positions", "heartbeat_ms")
@@ -237,6 +246,51 @@ class GroupPositions(_message.Message):
     lost_with_replicas: _containers.RepeatedCompositeFieldContainer[GroupPositions.Loss]
     def __init__(self, positions: _Optional[_Mapping[str, int]] = ..., lost: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ..., lost_with_replicas: _Optional[_Iterable[_Union[GroupPositions.Loss, _Mapping]]] = ...) -> None: ...
 
+class SetPositionsRequest(_message.Message):
+    __slots__ = ("topic", "group", "positions", "create", "dry_run")
+    class PositionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    group: str
+    positions: _containers.ScalarMap[str, int]
+    create: bool
+    dry_run: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., positions: _Optional[_Mapping[str, int]] = ..., create: _Optional[bool] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class SetPositionsReply(_message.Message):
+    __slots__ = ("before", "positions", "generation")
+    class BeforeEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class PositionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    before: _containers.ScalarMap[str, int]
+    positions: _containers.ScalarMap[str, int]
+    generation: int
+    def __init__(self, before: _Optional[_Mapping[str, int]] = ..., positions: _Optional[_Mapping[str, int]] = ..., generation: _Optional[int] = ...) -> None: ...
+
 class ClaimAppRequest(_message.Message):
     __slots__ = ("topic", "app", "owner", "one_off")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -297,7 +351,7 @@ class AppReply(_message.Message):
 class GroupList(_message.Message):
     __slots__ = ("groups",)
     class Group(_message.Message):
-        __slots__ = ("name", "generation", "members", "positions", "unreadable")
+        __slots__ = ("name", "generation", "members", "positions", "unreadable", "lag", "lag_seconds", "segments", "committed_at", "last_active_at")
         class PositionsEntry(_message.Message):
             __slots__ = ("key", "value")
             KEY_FIELD_NUMBER: _ClassVar[int]
@@ -310,12 +364,33 @@ class GroupList(_message.Message):
         MEMBERS_FIELD_NUMBER: _ClassVar[int]
         POSITIONS_FIELD_NUMBER: _ClassVar[int]
         UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+        LAG_FIELD_NUMBER: _ClassVar[int]
+        LAG_SECONDS_FIELD_NUMBER: _ClassVar[int]
+        SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+        COMMITTED_AT_FIELD_NUMBER: _ClassVar[int]
+        LAST_ACTIVE_AT_FIELD_NUMBER: _ClassVar[int]
         name: str
         generation: int
         members: _containers.RepeatedScalarFieldContainer[str]
         positions: _containers.ScalarMap[str, int]
         unreadable: bool
-        def __init__(self, name: _Optional[str] = ..., generation: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., positions: _Optional[_Mapping[str, int]] = ..., unreadable: _Optional[bool] = ...) -> None: ...
+        lag: int
+        lag_seconds: float
+        segments: _containers.RepeatedCompositeFieldContainer[GroupList.SegmentLag]
+        committed_at: int
+        last_active_at: int
+        def __init__(self, name: _Optional[str] = ..., generation: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., positions: _Optional[_Mapping[str, int]] = ..., unreadable: _Optional[bool] = ..., lag: _Optional[int] = ..., lag_seconds: _Optional[float] = ..., segments: _Optional[_Iterable[_Union[GroupList.SegmentLag, _Mapping]]] = ..., committed_at: _Optional[int] = ..., last_active_at: _Optional[int] = ...) -> None: ...
+    class SegmentLag(_message.Message):
+        __slots__ = ("segment", "position", "end", "member")
+        SEGMENT_FIELD_NUMBER: _ClassVar[int]
+        POSITION_FIELD_NUMBER: _ClassVar[int]
+        END_FIELD_NUMBER: _ClassVar[int]
+        MEMBER_FIELD_NUMBER: _ClassVar[int]
+        segment: str
+        position: int
+        end: int
+        member: str
+        def __init__(self, segment: _Optional[str] = ..., position: _Optional[int] = ..., end: _Optional[int] = ..., member: _Optional[str] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[GroupList.Group]
     def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ...) -> None: ...

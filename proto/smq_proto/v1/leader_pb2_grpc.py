@@ -85,6 +85,16 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.GroupPositions.FromString,
                 _registered_method=True)
+        self.SetPositions = channel.unary_unary(
+                '/smq.v1.Leader/SetPositions',
+                request_serializer=smq_dot_v1_dot_leader__pb2.SetPositionsRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.SetPositionsReply.FromString,
+                _registered_method=True)
+        self.DeleteGroup = channel.unary_unary(
+                '/smq.v1.Leader/DeleteGroup',
+                request_serializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
+                _registered_method=True)
         self.ClaimApp = channel.unary_unary(
                 '/smq.v1.Leader/ClaimApp',
                 request_serializer=smq_dot_v1_dot_leader__pb2.ClaimAppRequest.SerializeToString,
@@ -224,6 +234,20 @@ class LeaderServicer:
 
     def GetPositions(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPositions(self, request, context):
+        """of a group without members
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGroup(self, request, context):
+        """the same
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -373,6 +397,16 @@ def add_LeaderServicer_to_server(servicer, server):
                     servicer.GetPositions,
                     request_deserializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.GroupPositions.SerializeToString,
+            ),
+            'SetPositions': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPositions,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.SetPositionsRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.SetPositionsReply.SerializeToString,
+            ),
+            'DeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroup,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.PositionsRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
             'ClaimApp': grpc.unary_unary_rpc_method_handler(
                     servicer.ClaimApp,
@@ -715,6 +749,60 @@ class Leader:
             '/smq.v1.Leader/GetPositions',
             smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.GroupPositions.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPositions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/SetPositions',
+            smq_dot_v1_dot_leader__pb2.SetPositionsRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.SetPositionsReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/DeleteGroup',
+            smq_dot_v1_dot_leader__pb2.PositionsRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from smq.batch import Batch
 from smq.cli.app import app
-from smq.cli.commands.consume import _write_messages
+from smq.cli.commands.consume import _write_messages, parse_start
 from smq.cli.files.formats import OutputFormat
-from smq.cli.files.sinks import Sink, open_sink
+from smq.cli.files.sinks import Shown, Sink, open_sink
+from smq.cli.times import parse_time
+from smq_core.errors import InvalidRequest
 from support.in_memory.topic import rows_of
 
 SEGMENT = "events-0-8-0"
@@ -56,7 +61,7 @@ def consume(consumer: FakeConsumer, sink: Sink, limit: int | None = None, commit
 def test_a_parquet_file_is_whole_before_its_messages_are_committed(tmp_path: Path) -> None:
     file = tmp_path / "out.parquet"
     consumer = FakeConsumer(file, 3)
-    assert consume(consumer, open_sink(OutputFormat.PARQUET, file, False)) == 9
+    assert consume(consumer, open_sink(OutputFormat.PARQUET, file)) == 9
     assert consumer.commits == [({SEGMENT: 9, "other-0-8-1": 7}, 9)]
 
 
@@ -64,7 +69,7 @@ def test_a_parquet_file_is_whole_before_its_messages_are_committed(tmp_path: Pat
 def test_lines_are_in_the_file_before_their_batch_is_committed(tmp_path: Path, output_format: OutputFormat) -> None:
     file = tmp_path / "out.txt"
     consumer = FakeConsumer(file, 2)
-    consume(consumer, open_sink(output_format, file, False))
+    consume(consumer, open_sink(output_format, file))
     assert consumer.commits == [({SEGMENT: 3, "other-0-8-1": 7}, 3), ({SEGMENT: 6, "other-0-8-1": 7}, 6)]
 
 
@@ -72,7 +77,7 @@ def test_lines_are_in_the_file_before_their_batch_is_committed(tmp_path: Path, o
 def test_only_the_messages_that_were_written_are_committed(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     consumer = FakeConsumer(file, 2)
-    assert consume(consumer, open_sink(OutputFormat(file.suffix[1:]), file, False), limit=4) == 4
+    assert consume(consumer, open_sink(OutputFormat(file.suffix[1:]), file), limit=4) == 4
     assert consumer.commits[-1] == ({SEGMENT: 4, "other-0-8-1": 7}, 4)
 
 
@@ -80,7 +85,7 @@ def test_only_the_messages_that_were_written_are_committed(tmp_path: Path, name:
 def test_what_could_not_be_written_is_not_committed(tmp_path: Path, output_format: OutputFormat) -> None:
     file = tmp_path / "out"
     consumer = FakeConsumer(file, 2)
-    sink = open_sink(output_format, file, False)
+    sink = open_sink(output_format, file)
     sink.stream.close()
     sink.stream = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
     with pytest.raises(OSError, match="No space"):
@@ -95,7 +100,7 @@ def test_a_parquet_file_that_was_given_up_is_not_committed(tmp_path: Path) -> No
     def interrupted(_: float) -> Batch | None:
         raise KeyboardInterrupt
 
-    sink = open_sink(OutputFormat.PARQUET, file, False)
+    sink = open_sink(OutputFormat.PARQUET, file)
     poll = consumer.poll
     consumer.poll = lambda timeout: poll(timeout) if len(consumer._left) > 1 else interrupted(timeout)  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
@@ -106,8 +111,52 @@ def test_a_parquet_file_that_was_given_up_is_not_committed(tmp_path: Path) -> No
 def test_without_a_group_nothing_is_committed(tmp_path: Path) -> None:
     for name in ("out.parquet", "out.json"):
         consumer = FakeConsumer(tmp_path / name, 2)
-        consume(consumer, open_sink(OutputFormat(name[4:]), tmp_path / name, False), commits=False)
+        consume(consumer, open_sink(OutputFormat(name[4:]), tmp_path / name), commits=False)
         assert consumer.commits == []
+
+
+def test_only_messages_of_the_partition_are_written_with_their_own_offsets(tmp_path: Path) -> None:
+    class OfPartitions(FakeConsumer):
+        def poll(self, timeout: float) -> Batch | None:
+            batch = super().poll(timeout)
+            if batch is None:
+                return None
+            table = batch.table.set_column(0, "partition", pa.array([3, 5, 5], pa.int32()))
+            return Batch(table, batch.segment, batch.first_offset, batch.positions)
+
+    file = tmp_path / "out.json"
+    any_consumer: Any = OfPartitions(file, 2)
+    sink = open_sink(OutputFormat.JSON, file, Shown(meta=True))
+    assert _write_messages(any_consumer, sink, 3, 0.0, commits=True, partition=5) == 3
+    assert [json.loads(line)["_offset"] for line in file.read_text().splitlines()] == [1, 2, 4]
+    assert any_consumer.commits[-1][0][SEGMENT] == 5, "what was not written is not committed"
+
+
+@pytest.mark.parametrize(
+    ("text", "segments", "start"),
+    [
+        ("earliest", None, "earliest"),
+        ("2024-05-01", None, datetime(2024, 5, 1, tzinfo=UTC)),
+        ("2024-05-01T12:00", None, datetime(2024, 5, 1, 12, tzinfo=UTC)),
+        ("2024-05-01T12:00:00+02:00", None, datetime(2024, 5, 1, 10, tzinfo=UTC)),
+        ("flights-0-1024-0:500", None, {"flights-0-1024-0": 500}),
+        ("f-0-4-1:5, f-4-8-2:0", None, {"f-0-4-1": 5, "f-4-8-2": 0}),
+        ("120", ["f-0-4-1"], {"f-0-4-1": 120}),
+    ],
+)
+def test_a_start_is_a_word_a_time_or_positions(text: str, segments: list[str] | None, start: object) -> None:
+    assert parse_start(text, segments) == start
+
+
+def test_a_start_may_be_a_while_ago() -> None:
+    now = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    assert parse_time("-1h30m", "--from", now) == datetime(2024, 5, 1, 10, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "-5", "-1y", "120", "f-0-4-1:x", "f-0-4-1:1,f-0-4-1:2", "f-0-4-1:1,x"])
+def test_a_start_that_is_none_of_these_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"--from (takes|names)"):
+        parse_start(text, None)
 
 
 def test_a_parquet_file_cannot_have_the_columns_of_several_schemas(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from smq.cli.files.sinks import OutputFormat, open_sink
+from smq.cli.files.formats import OutputFormat
+from smq.cli.files.sinks import Shown, open_sink
+from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
 
@@ -41,9 +46,9 @@ def typed() -> pa.Table:
     )
 
 
-def written(tmp_path: Path, form: OutputFormat, table: pa.Table, meta: bool = False) -> bytes:
+def written(tmp_path: Path, form: OutputFormat, table: pa.Table, meta: bool = False, **shown: Any) -> bytes:
     path = tmp_path / "out"
-    with open_sink(form, path, meta) as sink:
+    with open_sink(form, path, Shown(meta, **shown)) as sink:
         sink.write(table, "events-0-8-0", 40)
     return path.read_bytes()
 
@@ -54,6 +59,73 @@ def test_text_is_the_value_and_nothing_else(tmp_path: Path) -> None:
 
 def test_text_of_a_topic_with_a_schema_has_its_columns_between_tabs(tmp_path: Path) -> None:
     assert written(tmp_path, OutputFormat.TEXT, typed()) == b"a\t\t2023-11-14T22:13:20.000Z\n"
+
+
+WITH_HEADERS = [[{"key": "a", "value": b"b"}, {"key": "c", "value": None}], None]
+
+
+def test_text_has_the_key_and_the_headers_on_request(tmp_path: Path) -> None:
+    table = rows([b"one", b"two"], WITH_HEADERS)
+    assert written(tmp_path, OutputFormat.TEXT, table, key_delimiter=": ") == b"k: one\nk: two\n"
+    assert written(tmp_path, OutputFormat.TEXT, table, headers=True) == b"a:b,c:\tone\n\ttwo\n"
+    both = written(tmp_path, OutputFormat.TEXT, table, headers=True, key_delimiter="=")
+    assert both == b"a:b,c:\tk=one\n\tk=two\n"
+    with pytest.raises(InvalidRequest, match="for messages without a schema"):
+        written(tmp_path, OutputFormat.TEXT, typed(), key_delimiter=":")
+
+
+def test_csv_is_read_back_as_it_was(tmp_path: Path) -> None:
+    table = rows([b"one", None, b"", b'a "quoted", text\nof two lines'])
+    assert list(csv.DictReader(io.StringIO(written(tmp_path, OutputFormat.CSV, table).decode(), newline=""))) == [
+        {"key": "k", "value": "one"},
+        {"key": "k", "value": ""},
+        {"key": "k", "value": ""},
+        {"key": "k", "value": 'a "quoted", text\nof two lines'},
+    ]
+    assert b'"k",\n"k",""\n' in written(tmp_path, OutputFormat.CSV, table), "null is not an empty text"
+
+
+def test_csv_has_headers_and_where_a_message_is_on_request(tmp_path: Path) -> None:
+    table = rows([b"one", b"two"], WITH_HEADERS)
+    with_headers = written(tmp_path, OutputFormat.CSV, table, headers=True).decode()
+    found = list(csv.DictReader(io.StringIO(with_headers)))
+    assert json.loads(found[0]["headers"]) == [{"key": "a", "value": "b"}, {"key": "c", "value": None}]
+    assert found[1]["headers"] == ""
+    placed = list(csv.DictReader(io.StringIO(written(tmp_path, OutputFormat.CSV, table, meta=True).decode())))
+    assert [(it["_segment"], it["_offset"], it["partition"]) for it in placed] == [
+        ("events-0-8-0", "40", "3"),
+        ("events-0-8-0", "41", "3"),
+    ]
+
+
+def test_csv_has_one_line_of_names_and_the_same_columns_throughout(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    with open_sink(OutputFormat.CSV, path) as sink:
+        sink.write(rows([b"one"], WITH_HEADERS[:1]), "s", 0)
+        sink.write(rows([b"two"]), "s", 1)
+        assert path.read_text() == '"key","value"\n"k","one"\n"k","two"\n', "each write is flushed"
+        with pytest.raises(InvalidRequest, match="the topic's schema has changed"):
+            sink.write(typed(), "s", 2)
+
+
+def test_bytes_that_are_no_text_are_refused_in_csv(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="column value has bytes that are not text"):
+        written(tmp_path, OutputFormat.CSV, rows([b"\xff"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("x.csv", OutputFormat.CSV),
+        ("x.PARQUET", OutputFormat.PARQUET),
+        ("x.jsonl", OutputFormat.JSON),
+        ("x.json", OutputFormat.JSON),
+        ("x.txt", OutputFormat.TEXT),
+        ("x", OutputFormat.TEXT),
+    ],
+)
+def test_the_name_of_a_file_says_its_format(name: str, form: OutputFormat) -> None:
+    assert OutputFormat.of_file(name) is form
 
 
 def test_json_has_the_messages_own_columns(tmp_path: Path) -> None:
@@ -118,7 +190,7 @@ def test_meta_adds_where_a_message_is(tmp_path: Path) -> None:
 
 def test_parquet_is_whole_when_it_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "out.parquet"
-    with open_sink(OutputFormat.PARQUET, path, False) as sink:
+    with open_sink(OutputFormat.PARQUET, path) as sink:
         sink.write(rows([b"one"]), "s", 0)
         sink.write(rows([b"two"]), "s", 1)
         assert not sink.flushed
@@ -128,4 +200,4 @@ def test_parquet_is_whole_when_it_is_closed(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(OSError):
-        open_sink(OutputFormat.JSON, tmp_path / "no" / "where", False)
+        open_sink(OutputFormat.JSON, tmp_path / "no" / "where")

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
-from rich.text import Text
+import json
+from dataclasses import dataclass
+from typing import Any
 
-from smq.cli.rendering import print_table
+import pytest
+import typer
+import yaml
+from rich.text import Text
+from typer.testing import CliRunner
+
+from smq.cli.app import app
+from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, print_table
 
 
 def test_columns_stand_below_their_headings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,3 +38,50 @@ def test_a_list_without_rows_has_its_headings(capsys: pytest.CaptureFixture[str]
     print_table(["A", "B"], [])
 
     assert capsys.readouterr().out == "A   B\n"
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    counts: dict[str, int]
+
+
+def printed(output: Output, capsys: pytest.CaptureFixture[str]) -> str:
+    print_list(output, [Row("a", {"b": 1})], ["NAME", "COUNT", "MORE"], [("a", "1", "x")], wide=["MORE"])
+    return capsys.readouterr().out
+
+
+def test_a_wide_table_has_more_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(Output.TABLE, capsys) == "NAME   COUNT\na      1\n"
+    assert printed(Output.WIDE, capsys) == "NAME   COUNT   MORE\na      1       x\n"
+
+
+def test_a_list_is_printed_whole_as_json_and_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = [{"name": "a", "counts": {"b": 1}}]
+    assert json.loads(printed(Output.JSON, capsys)) == plain
+    assert yaml.safe_load(printed(Output.YAML, capsys)) == plain
+
+
+def test_json_is_short_for_output_json() -> None:
+    made = typer.Typer()
+    seen: list[tuple[Output, list[str]]] = []
+
+    @made.command(cls=ListCommand)
+    def show(names: list[str], output: OutputOption = Output.TABLE) -> None:
+        seen.append((output, names))
+
+    for line in (["a", "--json"], ["--json", "a"], ["a"], ["-o", "yaml", "--", "--json"]):
+        assert CliRunner().invoke(made, line).exit_code == 0
+    assert seen == [(Output.JSON, ["a"]), (Output.JSON, ["a"]), (Output.TABLE, ["a"]), (Output.YAML, ["--json"])]
+
+
+def test_every_command_that_prints_a_list_understands_json() -> None:
+    commands: list[Any] = [typer.main.get_command(app)]
+    with_output = []
+    while commands:
+        command = commands.pop()
+        commands += getattr(command, "commands", {}).values()
+        if any("--output" in option.opts for option in command.params):
+            with_output.append(command)
+    assert len(with_output) >= 9
+    assert [it.name for it in with_output if not isinstance(it, ListCommand)] == []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from smq.consumer import Consumer
 from smq.consuming import group_membership
 from smq.consuming.fetcher import FetchPlan
 from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
+from smq.consuming.segment_choice import ALL_SEGMENTS, SegmentChoice
 from smq_core.errors import CorruptChunk, DataLost, InvalidRequest, StaleGeneration, Unavailable, UnknownTopic
 from smq_core.model.entities import Segment
 from smq_proto.v1 import leader_pb2 as lpb
@@ -50,7 +52,34 @@ class FakeFetcher:
     def join(self, timeout: float) -> None: ...
 
 
+class FakeSearch:
+    """Finds the positions that the test gives the bench; refuses offsets of 100 and more."""
+
+    def __init__(self, bench: Bench, choice: SegmentChoice) -> None:
+        self._bench, self._choice = bench, choice
+
+    def __enter__(self) -> FakeSearch:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def check(self, positions: Mapping[str, int]) -> None:
+        if any(offset >= 100 for offset in positions.values()):
+            raise InvalidRequest("0 to 99 are possible")
+
+    def resolve(self, to: object) -> dict[str, int]:
+        self._bench.searches += 1
+        return {name: offset for name, offset in self._bench.found.items() if self._choice.has(name)}
+
+    def offset_at(self, segment: str, at: int) -> int:
+        return self._bench.found[segment]
+
+
 class Bench:
+    found: Mapping[str, int] = {}
+    """Where a search for a time ends."""
+    searches = 0
+
     def __init__(self) -> None:
         self.topic = TopicInMemory()
         self.first = self.topic.first
@@ -63,6 +92,9 @@ class Bench:
     def make_fetcher(self, view: object, buffer: PrefetchBuffer[Any], plan: FetchPlan, *_: object) -> FakeFetcher:
         self.fetchers.append(FakeFetcher(plan, buffer))
         return self.fetchers[-1]
+
+    def search(self, view: object, choice: SegmentChoice = ALL_SEGMENTS) -> FakeSearch:
+        return FakeSearch(self, choice)
 
     def open(self, group: str | None = None, **options: Any) -> Consumer:
         settings = {"start": "earliest", "on_loss": "fail", "schema": "newest", "auto_commit": False, "max_bytes": 1000}
@@ -120,6 +152,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
     monkeypatch.setattr(Consumer, "_on_assignment", counted)
     monkeypatch.setattr(smq.consumer, "Fetcher", made.make_fetcher)
+    monkeypatch.setattr(smq.consumer, "PositionSearch", made.search)
     monkeypatch.setattr(smq.consumer, "MONITOR_INTERVAL_SECONDS", 0.002)
     monkeypatch.setattr(smq.consumer, "REFRESH_RETRY_SECONDS", 0.002)
     monkeypatch.setattr(group_membership, "RETRY_AFTER_SECONDS", 0.001)
@@ -250,7 +283,170 @@ def test_a_consumer_that_is_closed_holds_nothing_and_returns_nothing(bench: Benc
     assert consumer._buffer._bytes == 0 and not bench.fetchers[0].rows(2, 1)
 
 
+# ---- other positions, pauses, parts of a topic
+
+
+def test_a_seek_drops_what_was_read_ahead_and_reads_from_there(bench: Bench) -> None:
+    consumer = bench.open(start={bench.first.name: 5})
+    bench.fetchers[0].rows(5, 3)
+    consumer.seek({bench.first.name: 2})
+    assert bench.plans() == [(bench.first.name, 5), (bench.first.name, 2)]
+    assert not bench.fetchers[0].alive and offsets(consumer) is None
+    bench.fetchers[1].rows(2, 1)
+    assert offsets(consumer) == (2, 3) and consumer.positions == {bench.first.name: 3}
+
+
+def test_a_seek_before_a_split_reads_the_successors_again_after_it(bench: Bench) -> None:
+    low, high = bench.child(1, 0, 4, bench.first), bench.child(2, 4, PARTITIONS, bench.first)
+    bench.topic.seal(bench.first, 3, low, high)
+    consumer = bench.open(start={low.name: 5, high.name: 6})
+    assert consumer.assignment == {low.name, high.name}
+    consumer.seek({bench.first.name: 1})
+    assert consumer.assignment == {bench.first.name}
+    bench.fetchers[-1].rows(1, 2)
+    bench.fetchers[-1].put(SegmentEnd(3))
+    assert offsets(consumer) == (1, 3) and offsets(consumer) is None
+    assert bench.plans()[-2:] == [(low.name, 0), (high.name, 0)]
+
+
+def test_a_seek_to_where_no_reader_can_be_changes_nothing(bench: Bench) -> None:
+    consumer = bench.open()
+    bench.fetchers[0].rows(0, 3)
+    with pytest.raises(InvalidRequest, match="0 to 99 are possible"):
+        consumer.seek({bench.first.name: 100})
+    with pytest.raises(InvalidRequest, match=f"possible are: {bench.first.name}"):
+        consumer.seek({f"t-0-{PARTITIONS}-9": 1})
+    with pytest.raises(InvalidRequest, match="next offset"):
+        consumer.seek({bench.first.name: -1})
+    assert offsets(consumer) == (0, 3) and len(bench.fetchers) == 1
+
+
+def test_a_seek_to_a_time_reads_from_what_was_appended_since(bench: Bench) -> None:
+    consumer = bench.open(start={bench.first.name: 5})
+    bench.found = {bench.first.name: 7}
+    consumer.seek_to_time(datetime(2024, 1, 1, tzinfo=UTC))
+    assert bench.plans()[-1] == (bench.first.name, 7)
+
+
+def test_nothing_of_a_paused_segment_is_returned_until_it_is_resumed(bench: Bench) -> None:
+    other = bench.topic.segment(1, 4, PARTITIONS)
+    first = bench.topic.segment(2, 0, 4)
+    bench.topic.set_layout([first, other])
+    consumer = bench.open()
+    by_name = {f.segment: f for f in bench.fetchers}
+    by_name[first.name].rows(0, 3)
+    consumer.pause([first.name])
+    by_name[first.name].rows(3, 3)
+    by_name[other.name].rows(0, 1)
+    assert offsets(consumer) == (0, 1) and offsets(consumer) is None
+    assert consumer.paused == {first.name}
+    consumer.seek({first.name: 2})
+    bench.fetchers[-1].rows(2, 3)
+    assert offsets(consumer) is None, "a seek does not end a pause"
+    consumer.resume()
+    assert offsets(consumer) == (2, 5) and consumer.paused == frozenset()
+    with pytest.raises(InvalidRequest, match="is not read now; possible are"):
+        consumer.pause(["x-0-4-9"])
+
+
+def test_a_batch_has_at_most_so_many_messages(bench: Bench) -> None:
+    consumer = bench.open(max_records=4)
+    bench.fetchers[0].rows(0, 3)
+    bench.fetchers[0].rows(3, 7)
+    assert [offsets(consumer) for _ in range(3)] == [(0, 4), (4, 8), (8, 10)]
+    bench.fetchers[0].rows(10, 3)
+    batch = consumer.poll(0, max_records=1)
+    assert batch is not None and len(batch) == 1 and batch.positions == {bench.first.name: 11}
+    for invalid in (0, -1):
+        with pytest.raises(InvalidRequest, match="max_records"):
+            consumer.poll(0, max_records=invalid)
+
+
+def test_only_the_chosen_segments_are_read(bench: Bench) -> None:
+    low, high = bench.child(1, 0, 4, bench.first), bench.child(2, 4, PARTITIONS, bench.first)
+    bench.topic.seal(bench.first, 3, low, high)
+    assert bench.open(segments=[high.name]).assignment == {high.name}
+    of_slot = bench.open(partitions=[1])
+    assert of_slot.assignment == {bench.first.name}
+    bench.fetchers[-1].put(SegmentEnd(3))
+    bench.fetchers[-1].rows(0, 3)
+    assert offsets(of_slot) is None and of_slot.assignment == {low.name}
+    for options, message in (
+        ({"segments": ["t-0-8-9"]}, "has no segment t-0-8-9; it has"),
+        ({"partitions": [PARTITIONS]}, f"from 0 to {PARTITIONS - 1}"),
+        ({"partitions": [1], "group": "g"}, "a group reads all segments"),
+    ):
+        with pytest.raises(InvalidRequest, match=message):
+            bench.open(**options)  # type: ignore[arg-type]
+
+
 # ---- in a group
+
+
+def test_a_new_group_begins_where_its_first_member_says(bench: Bench) -> None:
+    bench.found, bench.leader.positions = {bench.first.name: 4}, {}
+    bench.open("g", start=datetime(2024, 1, 1, tzinfo=UTC))
+    first = bench.leader.requests("JoinGroup")[0]
+    assert (first.start, dict(first.start_positions)) == ("positions", {bench.first.name: 4})
+
+
+def test_no_place_is_searched_for_a_group_that_has_positions(bench: Bench) -> None:
+    bench.open("g", start=datetime(2024, 1, 1, tzinfo=UTC))
+    assert bench.searches == 0 and bench.leader.requests("JoinGroup")[0].start == "earliest"
+
+
+def test_a_member_that_goes_back_is_not_moved_on_by_its_next_heartbeat(bench: Bench) -> None:
+    bench.leader.positions = {bench.first.name: 8}
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(8, 3)
+    assert offsets(consumer) == (8, 11)
+    consumer.seek({bench.first.name: 2})
+    bench.heartbeat(consumer)
+    assert bench.plans() == [(bench.first.name, 8), (bench.first.name, 2)]
+    assert consumer.commit() == {}, "nothing was returned since"
+    bench.fetchers[1].rows(2, 3)
+    assert offsets(consumer) == (2, 5)
+    bench.leader.positions = {bench.first.name: 20}
+    bench.heartbeat(consumer)
+    assert bench.plans()[-1] == (bench.first.name, 20), "another member has read further"
+    with pytest.raises(InvalidRequest, match="is not assigned to this member; possible are"):
+        consumer.seek({"t-0-4-9": 1})
+
+
+def test_the_program_learns_of_its_segments_when_it_polls(bench: Bench) -> None:
+    other = bench.topic.segment(1, 4, PARTITIONS)
+    calls: list[tuple[str, frozenset[str]]] = []
+    consumer = bench.open(
+        "g", on_assigned=lambda it: calls.append(("+", it)), on_revoked=lambda it: calls.append(("-", it))
+    )
+    assert calls == [], "not in the thread of the heartbeats"
+    assert offsets(consumer) is None
+    bench.assign(consumer, {other.name: 0})
+    bench.heartbeat(consumer)
+    assert offsets(consumer) is None
+    consumer.close()
+    one, two = frozenset([bench.first.name]), frozenset([other.name])
+    assert calls == [("+", one), ("-", one), ("+", two), ("-", two)]
+
+
+def test_a_revoked_segment_can_be_committed_before_another_member_gets_it(bench: Bench) -> None:
+    consumer: Consumer
+    consumer = bench.open("g", on_revoked=lambda _: consumer.commit())
+    assert offsets(consumer) is None
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3) and offsets(consumer) is None, "it is done with the batch"
+    bench.assign(consumer, {})
+    bench.heartbeat(consumer)
+    assert bench.leader.acknowledged() == 1, "the program does not know yet"
+    bench.heartbeat_at_once(consumer)
+    assert offsets(consumer) is None
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    assert bench.order()[:2] == ["CommitPositions", "JoinGroup"]
+
+
+def test_callbacks_without_a_group_are_refused(bench: Bench) -> None:
+    with pytest.raises(InvalidRequest, match="need a group"):
+        bench.open(on_assigned=print)
 
 
 def test_a_segment_whose_batch_is_still_worked_on_is_not_given_up(bench: Bench) -> None:

@@ -29,6 +29,8 @@ EXPECTED = {
     "FileReceipt",
     "FilesReceipt",
     "GroupInfo",
+    "GroupReset",
+    "GroupSegment",
     "PinInfo",
     "ProblemInfo",
     "SpecRejected",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smq.cli.commands.segments import DONE_TIMEOUT_SECONDS, WaitOption
-from smq.cli.commands.topics import OutputOption
-from smq.cli.rendering import Output, print_json, print_table, state
+from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, state
 from smq.cli.session import CommandFailed, client, command, out
 from smq_core.model.units import format_size
 
@@ -19,16 +18,16 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Brokers: list, drain.")
 
 
-@app.command("list")
+@app.command("list", cls=ListCommand)
 @command
 def list_brokers(output: OutputOption = Output.TABLE) -> None:
     """List the brokers, with their segments and memory."""
     with client() as connected:
         brokers = connected.admin().brokers()
-    if output is Output.JSON:
-        return print_json(brokers)
-    print_table(
-        ["NAME", "STATE", "PRIMARY", "FOLLOWER", "TAIL", "MEMORY", "ADDRESS"],
+    print_list(
+        output,
+        brokers,
+        ["NAME", "STATE", "PRIMARY", "FOLLOWER", "TAIL", "MEMORY", "ADDRESS", "INCARNATION"],
         [
             (
                 b.name,
@@ -38,10 +37,12 @@ def list_brokers(output: OutputOption = Output.TABLE) -> None:
                 format_size(b.tail_bytes),
                 format_size(b.memory_limit),
                 b.address,
+                b.incarnation,
             )
             for b in sorted(brokers, key=lambda b: (b.state == "gone", b.name))
         ],
         right=["PRIMARY", "FOLLOWER", "TAIL", "MEMORY"],
+        wide=["INCARNATION"],
     )
 
 

@@ -1,10 +1,10 @@
-"""`smq consume`: messages of a topic to stdout or into a Parquet file."""
+"""`smq consume`: messages of a topic to stdout or into a file."""
 
 from __future__ import annotations
 
 import functools
+import re
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +14,17 @@ from smq.cli import formatting
 from smq.cli.commands.topics import TopicName
 from smq.cli.files.formats import Columns, OutputFormat
 from smq.cli.session import client, command, end_on_sigterm, print_note
+from smq.cli.times import parse_positions, parse_time
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from smq import Consumer
+    import pyarrow as pa
+
+    from smq import Batch, Consumer
     from smq.cli.files.sinks import Sink
 
+POSITION = re.compile(r"-\d+-\d+-\d+:[^:]*$")
+"""A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end."""
 IDLE_HINT_SECONDS = 3.0  # after so long without a message, a hint is printed
 
 
@@ -31,18 +36,38 @@ def consume(
     ] = None,
     from_: Annotated[
         str,
-        typer.Option("--from", metavar="earliest|latest|TIME", help="Where to start; TIME such as 2024-05-01T12:00Z."),
+        typer.Option(
+            "--from",
+            metavar="earliest|latest|TIME|POSITION",
+            help="Where to start. TIME is 2024-05-01T12:00Z (in UTC without a zone), or -1h for an hour ago. POSITION "
+            "is SEGMENT:OFFSET, several separated by commas, or only the offset with --segment. With --group it says "
+            "where a new group begins.",
+        ),
     ] = "latest",
     output_format: Annotated[
-        OutputFormat, typer.Option("--format", "-f", help="How to write messages.")
-    ] = OutputFormat.TEXT,
+        OutputFormat | None,
+        typer.Option("--format", "-f", help="How to write messages.", show_default="by the name of --to, or text"),
+    ] = None,
     max_: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this many messages.")] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0, help="Stop after this many seconds without a message.")
     ] = None,
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")] = None,
+    segment: Annotated[
+        list[str] | None, typer.Option("--segment", metavar="SEGMENT", help="Read only this segment; may be repeated.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", metavar="N", help="Print only messages of this slot of the hash ring.")
+    ] = None,
     meta: Annotated[
         bool, typer.Option("--meta", help="Add segment, offset, partition and times to each message.")
+    ] = False,
+    key_delimiter: Annotated[
+        str | None,
+        typer.Option("--key-delimiter", metavar="TEXT", help="In text, print the key and TEXT before the value."),
+    ] = None,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="In text and CSV, print the headers too; JSON and Parquet have them.")
     ] = False,
     schema: Annotated[
         Columns,
@@ -56,22 +81,40 @@ def consume(
 
     With --group, printed messages are committed, and the next member continues after them.
     """
-    from smq.cli.files.sinks import open_sink  # imported late: it loads Arrow, which other commands do not need
+    from smq.cli.files.sinks import Shown, open_sink  # imported late: it loads Arrow, which other commands do not need
 
     end_on_sigterm()
-    start = _parse_start(from_)
-    if schema is Columns.OWN and output_format is OutputFormat.PARQUET:
-        raise InvalidRequest("a Parquet file has one schema: leave out --schema own, or use --format json")
+    start = parse_start(from_, segment)
+    if output_format is None:
+        output_format = OutputFormat.of_file(to.name) if to is not None else OutputFormat.TEXT
+    if key_delimiter is not None and output_format is not OutputFormat.TEXT:
+        raise InvalidRequest(f"--key-delimiter is for text; {output_format.value} has the key as a field")
+    if schema is Columns.OWN and output_format in (OutputFormat.PARQUET, OutputFormat.CSV):
+        kind = "a Parquet file" if output_format is OutputFormat.PARQUET else "CSV"
+        raise InvalidRequest(f"{kind} has one schema: leave out --schema own, or use --format json")
     with client() as connected:
-        sink = open_sink(output_format, to, meta)
-        with connected.consumer(topic, group=group, start=start, schema=schema.value) as consumer:
-            count = _write_messages(consumer, sink, max_, timeout, commits=group is not None)
+        sink = open_sink(output_format, to, Shown(meta, headers, key_delimiter))
+        with connected.consumer(
+            topic,
+            group=group,
+            start=start,
+            schema=schema.value,
+            segments=segment or None,
+            partitions=None if partition is None else [partition],
+        ) as consumer:
+            count = _write_messages(consumer, sink, max_, timeout, commits=group is not None, partition=partition)
     if to is not None:
         print_note(f"{formatting.plural(count, 'message')} in {to}")
 
 
 def _write_messages(
-    consumer: Consumer, sink: Sink, max_messages: int | None, timeout: float | None, *, commits: bool
+    consumer: Consumer,
+    sink: Sink,
+    max_messages: int | None,
+    timeout: float | None,
+    *,
+    commits: bool,
+    partition: int | None = None,
 ) -> int:
     """Returns the number of messages written. Only what was written and flushed is committed."""
     count = 0
@@ -85,16 +128,32 @@ def _write_messages(
                 if not count:
                     _print_idle_hint()
                 continue
-            rows = batch.table if max_messages is None else batch.table.slice(0, max_messages - count)
-            sink.write(rows, batch.segment, batch.first_offset)
+            left = None if max_messages is None else max_messages - count
+            rows, offsets, next_offset = _chosen(batch, left, partition)
+            if rows.num_rows:
+                sink.write(rows, batch.segment, offsets)
             count += rows.num_rows
-            positions |= dict(batch.positions) | {batch.segment: batch.first_offset + rows.num_rows}
+            positions |= dict(batch.positions) | {batch.segment: next_offset}
             if commits and sink.flushed:
                 consumer.commit(positions)
     # A Parquet file is readable only when it is complete, so its messages are committed only now.
     if commits and positions and not sink.flushed:
         consumer.commit(positions)
     return count
+
+
+def _chosen(batch: Batch, left: int | None, partition: int | None) -> tuple[pa.Table, int | pa.Array, int]:
+    """The rows to write, at most ``left``, their offsets, and the offset up to which the batch is done then."""
+    if partition is None:
+        rows = batch.table.slice(0, left)
+        return rows, batch.first_offset, batch.first_offset + rows.num_rows
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.indices_nonzero(pc.equal(batch.table["partition"], partition)).cast(pa.int64())
+    chosen = found.slice(0, left)
+    done = batch.first_offset + chosen[-1].as_py() + 1 if len(chosen) < len(found) else batch.next_offset
+    return batch.table.take(chosen), pc.add(chosen, batch.first_offset), done
 
 
 @functools.cache
@@ -104,12 +163,18 @@ def _print_idle_hint() -> None:
         print_note("waiting for new messages; --from earliest starts with the old ones, Ctrl-C stops")
 
 
-def _parse_start(text: str) -> Any:
+def parse_start(text: str, segments: list[str] | None) -> Any:
+    """The start of a consumer for the text of ``--from``. Raises InvalidRequest."""
     if text in ("earliest", "latest"):
         return text
+    if text.isdecimal() and segments:
+        return {segment: int(text) for segment in segments}
+    if POSITION.search(text.split(",")[0]):
+        return parse_positions([text], "--from")
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
+        return parse_time(text, "--from")
+    except InvalidRequest:
         raise InvalidRequest(
-            f"--from takes earliest, latest or a time such as 2024-05-01T12:00:00Z, not {text!r}"
+            "--from takes earliest, latest, a time such as 2024-05-01T12:00:00Z or -1h (an hour ago), or a position "
+            f"such as flights-0-1024-0:500, not {text!r}"
         ) from None

@@ -2,42 +2,233 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.commands.segments import watermarks
-from smq.cli.commands.topics import OutputOption
-from smq.cli.lag import lag
-from smq.cli.rendering import Output, print_json, print_table
-from smq.cli.session import client, command
+from smq.cli.commands.topics import TopicName, confirm
+from smq.cli.rendering import ListCommand, Output, OutputOption, print_json, print_list, print_table, print_value
+from smq.cli.session import CommandFailed, client, command, out, print_note
+from smq.cli.times import parse_positions, parse_time
+from smq_core.errors import InvalidRequest
 
-app = typer.Typer(no_args_is_help=True, help="Consumer groups: list.")
+if TYPE_CHECKING:
+    from smq import GroupInfo, GroupReset
+
+app = typer.Typer(no_args_is_help=True, help="Consumer groups: list, describe, reset, delete, export, import.")
+
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="A consumer group of the topic.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 
-@app.command("list")
+@app.command("list", cls=ListCommand)
 @command
 def list_groups(
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only groups of this topic.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List consumer groups, with their members and how many messages they have not committed yet."""
+    """List consumer groups: members, messages that they have not committed yet, and the age of the oldest of these."""
     with client() as connected:
         admin = connected.admin()
         topics = [admin.topic(topic)] if topic else admin.topics()
         found = [(t.name, group) for t in topics for group in admin.groups(t.name)]
-        if output is Output.JSON:
-            return print_json([{"topic": name, "group": group} for name, group in found])
-        ends = watermarks(admin)
-        rows = [
+    now = time.time_ns() // 1000
+    print_list(
+        output,
+        [{"topic": name, "group": group} for name, group in found],
+        ["TOPIC", "GROUP", "MEMBERS", "GENERATION", "LAG", "OLDEST", "COMMITTED"],
+        [
             (
                 formatting.topic(name),
                 group.name,
                 str(len(group.members)),
                 str(group.generation),
-                "unreadable" if group.unreadable else f"{lag(admin.segments(name, all=True), group.positions, ends):,}",
+                _lag(group),
+                _oldest(group),
+                _ago(group.committed_at, now),
             )
             for name, group in found
-        ]
-    print_table(["TOPIC", "GROUP", "MEMBERS", "GENERATION", "LAG"], rows, right=["MEMBERS", "GENERATION", "LAG"])
+        ],
+        right=["MEMBERS", "GENERATION", "LAG", "OLDEST"],
+        wide=["COMMITTED"],
+    )
+
+
+@app.command(cls=ListCommand)
+@command
+def describe(topic: TopicName, group: GroupName, output: OutputOption = Output.TABLE) -> None:
+    """Show one group: its members, and its position and lag in each segment that it has not read to its end."""
+    with client() as connected:
+        admin = connected.admin()
+        name = admin.topic(topic).name
+        found = admin.group(topic, group)
+    if print_value(output, {"topic": name, "group": found}):
+        return
+    now = time.time_ns() // 1000
+    details = {
+        "Name": found.name,
+        "Topic": formatting.topic(name),
+        "State": "active" if found.members else "no members",
+        "Generation": str(found.generation),
+        "Lag": f"{_lag(found)}{f', the oldest {_oldest(found)} old' if found.lag else ''}",
+        "Committed": _ago(found.committed_at, now),
+        "Active": "now" if found.members else _ago(found.last_active_at, now),
+    }
+    for heading, text in details.items():
+        out.print(Text.assemble((f"{heading + ':':<13}", "bold"), text))
+    out.print()
+    print_table(
+        ["SEGMENT", "POSITION", "END", "LAG", "MEMBER"],
+        [(it.segment, f"{it.position:,}", f"{it.end:,}", f"{it.lag:,}", it.member or "–") for it in found.segments],
+        right=["POSITION", "END", "LAG"],
+    )
+
+
+@app.command(cls=ListCommand)
+@command
+def reset(
+    topic: TopicName,
+    group: GroupName,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the oldest messages that there are.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="After the newest message.")] = False,
+    to_time: Annotated[
+        str | None,
+        typer.Option(
+            "--to-time", metavar="TIME", help="To the first message since TIME: 2024-05-01T12:00Z, or -1h: an hour ago."
+        ),
+    ] = None,
+    to_position: Annotated[
+        list[str] | None,
+        typer.Option("--to-position", metavar="SEGMENT:OFFSET", help="To these positions; may be repeated."),
+    ] = None,
+    by: Annotated[
+        int | None,
+        typer.Option("--by", metavar="N", help="N messages on in each segment that it reads now, or back: --by -100."),
+    ] = None,
+    dry_run: DryRun = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Set where a group continues. Refused while it has members, which would commit over it."""
+    given = [to_earliest, to_latest, to_time is not None, bool(to_position), by is not None]
+    if sum(given) != 1:
+        raise InvalidRequest(
+            "say where the group shall continue by one of --to-earliest, --to-latest, --to-time, --to-position, --by"
+        )
+    to: Any = "earliest" if to_earliest else "latest" if to_latest else None
+    if to_time is not None:
+        to = parse_time(to_time, "--to-time")
+    elif to_position:
+        to = parse_positions(to_position, "--to-position")
+    with client() as connected:
+        done = connected.admin().reset_group(topic, group, to, by=by, dry_run=dry_run)
+    _print_reset(done, output, dry_run)
+
+
+@app.command()
+@command
+def delete(
+    topic: TopicName, group: GroupName, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
+) -> None:
+    """Delete a group and its positions. Refused while it has members."""
+    with client() as connected:
+        admin = connected.admin()
+        found = admin.group(topic, group)
+        if not yes and not confirm(f"Delete group {found.name} of topic {topic}, with its positions?"):
+            raise CommandFailed("nothing was deleted")
+        admin.delete_group(topic, group)
+    out.print(f"group {group} of topic {topic} deleted")
+
+
+@app.command()
+@command
+def export(topic: TopicName, group: GroupName) -> None:
+    """Print the positions of a group as JSON, which `smq group import` sets again."""
+    with client() as connected:
+        admin = connected.admin()
+        of, found = admin.topic(topic), admin.group(topic, group)
+    if found.unreadable:
+        raise CommandFailed(f"the positions of group {group} cannot be read; `smq topic list` shows why")
+    print_json({"topic": of.name, "uid": of.uid, "group": found.name, "positions": found.positions})
+
+
+@app.command("import", cls=ListCommand)
+@command
+def import_(
+    topic: TopicName,
+    group: GroupName,
+    file: Annotated[
+        str, typer.Option("--from", metavar="FILE|-", help="What `smq group export` has printed; - is stdin.")
+    ] = "-",
+    dry_run: DryRun = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Set the positions of a group, which may be new, to exported ones. Refused while it has members."""
+    exported = _read_export(file)
+    with client() as connected:
+        admin = connected.admin()
+        of = admin.topic(topic)
+        if exported.get("uid", of.uid) != of.uid:
+            raise InvalidRequest(
+                f"{file}: the positions are of a topic {exported.get('topic')} with the uid {exported['uid']}, but "
+                f"{of.name} has {of.uid}: it is another topic, or was deleted and made anew"
+            )
+        done = admin.reset_group(topic, group, exported["positions"], create=True, dry_run=dry_run)
+    _print_reset(done, output, dry_run)
+
+
+def _read_export(file: str) -> dict[str, Any]:
+    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    try:
+        found = json.loads(text)
+        positions = found["positions"]
+        valid = all(isinstance(s, str) and type(o) is int and o >= 0 for s, o in positions.items())
+    except (ValueError, TypeError, KeyError, AttributeError):
+        valid = False
+    if not valid:
+        raise InvalidRequest(
+            f"{file} is not what `smq group export` prints: a JSON object with positions, {{segment: next offset}}"
+        )
+    return dict(found)
+
+
+def _print_reset(done: GroupReset, output: Output, dry_run: bool) -> None:
+    print_list(
+        output,
+        done,
+        ["SEGMENT", "BEFORE", "AFTER"],
+        [
+            (segment, _position(done.before, segment), _position(done.positions, segment))
+            for segment in sorted({*done.before, *done.positions}, key=lambda s: int(s.rpartition("-")[2]))
+        ],
+        right=["BEFORE", "AFTER"],
+    )
+    if output in (Output.TABLE, Output.WIDE):
+        if not done.positions:
+            print_note("the group begins at the oldest messages")
+        print_note("nothing was changed (--dry-run)" if dry_run else f"group {done.group} continues there")
+
+
+def _position(positions: dict[str, int], segment: str) -> str:
+    return f"{positions[segment]:,}" if segment in positions else "–"
+
+
+def _lag(group: GroupInfo) -> str:
+    if group.unreadable:
+        return "unreadable"
+    return f"{group.lag:,}" if group.lag is not None else "–"
+
+
+def _oldest(group: GroupInfo) -> str:
+    if not group.lag or group.lag_seconds is None:
+        return "–"
+    return formatting.age(0, round(group.lag_seconds * 1e6))
+
+
+def _ago(at: int, now: int) -> str:
+    return f"{formatting.age(at, now)} ago" if at else "–"

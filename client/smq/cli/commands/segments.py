@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smq.cli import formatting
-from smq.cli.commands.topics import OutputOption, TopicName
-from smq.cli.rendering import Output, phase, print_json, print_table
+from smq.cli.commands.topics import TopicName
+from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list
 from smq.cli.session import CommandFailed, client, command, out
 from smq_core.errors import UnknownSegment
+from smq_core.model.units import format_size
 
 if TYPE_CHECKING:
     from smq import Admin, SegmentInfo, TopicInfo
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Segments: list, split, merge, move, roll, accept-loss.")
 
 DONE_TIMEOUT_SECONDS = 30.0
+_WIDE = ["BYTES", "DURABILITY", "SCHEMA", "SEALED AT"]
 
 SegmentName = Annotated[
     str, typer.Argument(metavar="SEGMENT", help="A segment. The number may be left out for the open one of a range.")
@@ -27,7 +29,7 @@ SegmentName = Annotated[
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
 
 
-@app.command("list")
+@app.command("list", cls=ListCommand)
 @command
 def list_segments(
     topic: TopicName,
@@ -39,11 +41,11 @@ def list_segments(
         admin = connected.admin()
         segments = admin.segments(topic, all=all_)
         ends = watermarks(admin)
-    if output is Output.JSON:
-        return print_json(segments)
     now = time.time_ns() // 1000
-    print_table(
-        ["NAME", "RANGE", "PHASE", "BROKERS", "OFFSETS", "OPENED", "FROM", "SEALED", "AGE"],
+    print_list(
+        output,
+        segments,
+        ["NAME", "RANGE", "PHASE", "BROKERS", "OFFSETS", "OPENED", "FROM", "SEALED", "AGE", *_WIDE],
         [
             (
                 s.name,
@@ -55,9 +57,15 @@ def list_segments(
                 " ".join(f"#{name.rsplit('-', 1)[1]}" for name in s.predecessors) or "–",
                 s.sealed_because or "–",
                 formatting.age(s.opened_at, now),
+                format_size(s.bytes) if s.end is not None else "–",
+                s.durability,
+                str(s.schema_version),
+                formatting.iso(s.sealed_at) if s.sealed_at else "–",
             )
             for s in segments
         ],
+        right=["BYTES"],
+        wide=_WIDE,
     )
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
 from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.rendering import Output, phase, print_json, print_table, yes
-from smq.cli.session import CommandFailed, client, command, out, print_note
-from smq_core.errors import InvalidRequest, SpecRejected
+from smq.cli.files.manifest_files import read_manifests
+from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list, print_table, print_value, yes
+from smq.cli.session import CommandFailed, client, command, out, print_error, print_note
+from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from smq import AlteredTopic, TopicInfo
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, pins, alter, delete, pause, resume.")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")]
-OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print it.")]
 
 
 @command
@@ -31,15 +29,26 @@ def apply(
         list[str], typer.Option("-f", "--filename", metavar="FILE|-", help="A topic manifest file; - is stdin.")
     ],
 ) -> None:
-    """Create or change topics from manifests, as kubectl apply does."""
-    manifests = [document for file in files for document in _documents(file)]
+    """Create or change topics from manifests, as kubectl apply does.
+
+    Nothing is applied if a file is not YAML. A manifest that is refused does not keep the others from being applied.
+    """
+    manifests = [manifest for file in files for manifest in read_manifests(file)]
+    refused = False
     with client() as connected:
         for manifest in manifests:
-            applied = connected.admin().apply(manifest)
-            out.print(f"topic {formatting.topic(applied.topic)} {applied.result}")
+            try:
+                applied = connected.admin().apply(manifest.text)
+            except InvalidRequest as error:
+                print_error(manifest.locate(error.message))
+                refused = True
+            else:
+                out.print(f"topic {formatting.topic(applied.topic)} {applied.result}")
+    if refused:
+        raise typer.Exit(1)
 
 
-@app.command("list")
+@app.command("list", cls=ListCommand)
 @command
 def list_topics(output: OutputOption = Output.TABLE) -> None:
     """List all topics."""
@@ -47,25 +56,31 @@ def list_topics(output: OutputOption = Output.TABLE) -> None:
         topics, problems = connected.admin().topics(), connected.admin().problems()
     for problem in problems:
         print_note(f"problem: {problem.where}: {problem.message}")
-    if output is Output.JSON:
-        return print_json(topics)
-    print_table(
-        ["NAME", "PARTITIONS", "SEGMENTS", "RATE", "READY"],
+    print_list(
+        output,
+        topics,
+        ["NAME", "PARTITIONS", "SEGMENTS", "SEALED", "RATE", "READY", "DURABILITY", "KEY", "SCHEMA", "UID"],
         [
             (
                 formatting.topic(t.name),
                 str(t.partitions),
                 str(len(t.segments)),
+                str(t.sealed_segments),
                 formatting.rate(t.messages_per_second, t.bytes_per_second),
                 _ready(t),
+                t.durability,
+                t.key or "–",
+                f"version {t.schema_version}" if t.schema else "–",
+                t.uid,
             )
             for t in topics
         ],
-        right=["PARTITIONS", "SEGMENTS"],
+        right=["PARTITIONS", "SEGMENTS", "SEALED"],
+        wide=["SEALED", "DURABILITY", "KEY", "SCHEMA", "UID"],
     )
 
 
-@app.command()
+@app.command(cls=ListCommand)
 @command
 def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
     """Show one topic: columns, conditions, segments and the leader's last decisions about it."""
@@ -73,8 +88,8 @@ def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
         admin = connected.admin()
         found = admin.topic(topic)
         decisions = [d for d in admin.decisions() if d.topic == found.name]
-    if output is Output.JSON:
-        return print_json({"topic": found, "decisions": decisions})
+    if print_value(output, {"topic": found, "decisions": decisions}):
+        return
     _print_details(found)
     if found.schema:
         _print_heading(f"Columns (schema version {found.schema_version})")
@@ -112,15 +127,15 @@ def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
         )
 
 
-@app.command()
+@app.command(cls=ListCommand)
 @command
 def pins(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
     """List the pins of readers: which jobs keep files that retention removed, and for how long."""
     with client() as connected:
         found = connected.admin().pins(topic)
-    if output is Output.JSON:
-        return print_json(found)
-    print_table(
+    print_list(
+        output,
+        found,
         ["ID", "OWNER", "AGE", "EXPIRES IN"],
         [
             (
@@ -134,11 +149,11 @@ def pins(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
         right=["AGE", "EXPIRES IN"],
     )
     for pin in found:
-        if pin.problem:
+        if pin.problem and output in (Output.TABLE, Output.WIDE):
             print_note(f"problem: {pin.problem}; it keeps all files until it is too old, so delete it if nobody reads")
 
 
-@app.command()
+@app.command(cls=ListCommand)
 @command
 def alter(
     topic: TopicName,
@@ -177,13 +192,13 @@ def alter(
         done = admin.alter_topic(topic, **changes, preview=True)  # type: ignore[arg-type]
         name = formatting.topic(done.topic)
         if not dry_run and done.changes:
-            if output is Output.TABLE:
+            if output in (Output.TABLE, Output.WIDE):
                 _print_changes(done)
-            if not yes and not _confirm(f"Change topic {name}?"):
+            if not yes and not confirm(f"Change topic {name}?"):
                 raise CommandFailed("nothing was changed")
             done = admin.alter_topic(topic, **changes)  # type: ignore[arg-type]
-    if output is Output.JSON:
-        return print_json(done)
+    if print_value(output, done):
+        return
     if dry_run:
         _print_changes(done)
     elif done.changes:
@@ -216,7 +231,7 @@ def delete(topic: TopicName, yes: Annotated[bool, typer.Option("--yes", "-y", he
     """Delete a topic. Its deletionPolicy decides about its files: Retain (default) or Delete."""
     with client() as connected:
         found = connected.admin().topic(topic)
-        if not yes and not _confirm(f"Delete topic {formatting.topic(found.name)}?"):
+        if not yes and not confirm(f"Delete topic {formatting.topic(found.name)}?"):
             raise CommandFailed("nothing was deleted")
         connected.admin().delete(topic)
     out.print(f"topic {formatting.topic(found.name)} deleted")
@@ -244,19 +259,7 @@ def _ready(t: TopicInfo) -> Text:
     return yes(t.ready) + Text(", autoscaling paused", style="yellow") if t.paused else yes(t.ready)
 
 
-def _documents(file: str) -> list[str]:
-    """Returns the manifests of one file, each as its own text; a single one exactly as written."""
-    text = sys.stdin.read() if file == "-" else Path(file).read_text()
-    try:
-        documents = [d for d in yaml.safe_load_all(text) if d is not None]
-    except yaml.YAMLError as error:
-        raise SpecRejected(f"{file} is not YAML: {error}") from None
-    if len(documents) <= 1:
-        return [text]
-    return [yaml.safe_dump(d, sort_keys=False) for d in documents]
-
-
-def _confirm(question: str) -> bool:
+def confirm(question: str) -> bool:
     if not sys.stdin.isatty():
         raise CommandFailed("there is no terminal for the question; add --yes")
     return typer.confirm(question)

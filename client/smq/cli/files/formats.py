@@ -10,7 +10,16 @@ class OutputFormat(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    CSV = "csv"
     PARQUET = "parquet"
+
+    @classmethod
+    def of_file(cls, name: str) -> OutputFormat:
+        """The format that the end of a file's name says; text for any other."""
+        suffix = name.lower().partition(".")[2].rpartition(".")[2]
+        if suffix in ("jsonl", "ndjson"):
+            return cls.JSON
+        return cls(suffix) if suffix in ("json", "csv", "parquet") else cls.TEXT
 
 
 class Columns(StrEnum):

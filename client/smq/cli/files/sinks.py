@@ -1,4 +1,4 @@
-"""The outputs of `smq consume`: text, JSON lines, or one Parquet file."""
+"""The outputs of `smq consume`: text, JSON lines, CSV, or one Parquet file."""
 
 from __future__ import annotations
 
@@ -6,17 +6,39 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.json_rows import iso, json_line, python_rows
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED
+
+Offsets: TypeAlias = int | pa.Array
+"""That of each row, or that of the first of consecutive ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a message is written beside its value or columns.
+
+    ``meta``: where and when it was appended. ``headers``: its headers, in text and CSV; JSON and Parquet have them
+    always. ``key_delimiter``: in text, its key and this before the value.
+    """
+
+    meta: bool = False
+    headers: bool = False
+    key_delimiter: str | None = None
+
+
+DEFAULT = Shown()
 
 
 class Sink:
@@ -27,7 +49,7 @@ class Sink:
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
 
-    def write(self, rows: pa.Table, segment: str, first_offset: int) -> None:
+    def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -41,7 +63,7 @@ class Sink:
         self.close()
 
 
-def open_sink(output_format: OutputFormat, to: Path | None, meta: bool) -> Sink:
+def open_sink(output_format: OutputFormat, to: Path | None, shown: Shown = DEFAULT) -> Sink:
     """Raises InvalidRequest if a terminal would get Parquet, OSError if the file cannot be written."""
     if output_format is OutputFormat.PARQUET and to is None and sys.stdout.isatty():
         raise InvalidRequest("Parquet cannot be printed to a terminal; add --to FILE.parquet")
@@ -50,34 +72,63 @@ def open_sink(output_format: OutputFormat, to: Path | None, meta: bool) -> Sink:
         to.open("wb") if to is not None else io.BufferedWriter(io.FileIO(sys.stdout.fileno(), "wb", closefd=False))
     )
     if output_format is OutputFormat.PARQUET:
-        return _ParquetSink(stream, meta)
-    return _LineSink(stream, json_line if output_format is OutputFormat.JSON else _text_line, meta)
+        return _ParquetSink(stream, shown)
+    if output_format is OutputFormat.CSV:
+        return _CsvSink(stream, shown)
+    return _LineSink(stream, json_line if output_format is OutputFormat.JSON else _text_line(shown), shown)
 
 
 class _LineSink(Sink):
-    def __init__(self, stream: IO[bytes], line: Callable[[dict[str, Any]], bytes], meta: bool) -> None:
+    def __init__(self, stream: IO[bytes], line: Callable[[dict[str, Any]], bytes], shown: Shown) -> None:
         super().__init__(stream)
         self._line = line
-        self._meta = meta
+        self._meta = shown.meta
 
-    def write(self, rows: pa.Table, segment: str, first_offset: int) -> None:
-        where = with_offsets(rows, segment, first_offset) if self._meta else rows
+    def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
+        where = with_offsets(rows, segment, offsets) if self._meta else rows
         shown = shown_columns(where, self._meta)
         self.stream.write(b"".join(self._line(row) + b"\n" for row in python_rows(shown)))
+        self.stream.flush()
+
+
+class _CsvSink(Sink):
+    """Null is an empty field, and an empty text is quoted. Lists and mappings, and so headers, are JSON."""
+
+    def __init__(self, stream: IO[bytes], shown: Shown) -> None:
+        super().__init__(stream)
+        self._shown = shown
+        self._columns: list[str] = []
+
+    def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
+        if self._shown.meta:
+            rows = with_offsets(rows, segment, offsets)
+        else:
+            hidden = {name for name in RESERVED if name != "headers" or not self._shown.headers}
+            rows = rows.drop_columns([name for name in rows.column_names if name in hidden])
+        if self._columns and rows.column_names != self._columns:
+            raise InvalidRequest(
+                "the topic's schema has changed, and a CSV file has the same columns on all lines: it has the messages "
+                "before the change. Run the command again with another file, or without --schema own"
+            )
+        texts = pa.table({name: _csv_column(name, rows[name]) for name in rows.column_names})
+        written = pa.BufferOutputStream()
+        pacsv.write_csv(texts, written, pacsv.WriteOptions(include_header=not self._columns))
+        self._columns = rows.column_names
+        self.stream.write(written.getvalue())
         self.stream.flush()
 
 
 class _ParquetSink(Sink):
     flushed = False
 
-    def __init__(self, stream: IO[bytes], meta: bool) -> None:
+    def __init__(self, stream: IO[bytes], shown: Shown) -> None:
         super().__init__(stream)
-        self._meta = meta
+        self._meta = shown.meta
         self._writer: pq.ParquetWriter | None = None
 
-    def write(self, rows: pa.Table, segment: str, first_offset: int) -> None:
+    def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
         if self._meta:
-            rows = with_offsets(rows, segment, first_offset)
+            rows = with_offsets(rows, segment, offsets)
         if self._writer is None:
             self._writer = pq.ParquetWriter(self.stream, rows.schema, compression="zstd")
         if not rows.schema.equals(self._writer.schema):
@@ -94,9 +145,10 @@ class _ParquetSink(Sink):
         super().close()
 
 
-def with_offsets(rows: pa.Table, segment: str, first_offset: int) -> pa.Table:
+def with_offsets(rows: pa.Table, segment: str, offsets: Offsets) -> pa.Table:
     """Adds the segment and the offset of each row as first columns."""
-    offsets = pa.array(range(first_offset, first_offset + rows.num_rows), pa.int64())
+    if isinstance(offsets, int):
+        offsets = pa.array(range(offsets, offsets + rows.num_rows), pa.int64())
     names = pa.repeat(segment, rows.num_rows)
     return rows.add_column(0, "_offset", offsets).add_column(0, "_segment", names)
 
@@ -111,11 +163,46 @@ def shown_columns(rows: pa.Table, meta: bool) -> pa.Table:
     return rows.drop_columns([name for name in rows.column_names if name in hidden])
 
 
-def _text_line(row: dict[str, Any]) -> bytes:
-    """Only the value; with a schema or ``--meta``, the columns separated by tabs."""
-    if set(row) <= {"key", "value", "headers"} and "value" in row:
-        return row["value"] or b""
-    return b"\t".join(_text(value) for value in row.values())
+def _text_line(shown: Shown) -> Callable[[dict[str, Any]], bytes]:
+    """Writes only the value; with a schema or ``--meta``, the columns separated by tabs."""
+    delimiter = shown.key_delimiter.encode() if shown.key_delimiter is not None else None
+
+    def line(row: dict[str, Any]) -> bytes:
+        if not (set(row) <= {"key", "value", "headers"} and "value" in row):
+            if delimiter is not None:
+                raise InvalidRequest("--key-delimiter is for messages without a schema and without --meta")
+            if not shown.meta and shown.headers:
+                row = {"headers": None, **row}
+            return b"\t".join(_text(value) for value in row.values())
+        headers = _text_headers(row.get("headers")) + b"\t" if shown.headers else b""
+        key = (row["key"] or b"") + delimiter if delimiter is not None else b""
+        return headers + key + (row["value"] or b"")
+
+    return line
+
+
+def _text_headers(headers: list[dict[str, Any]] | None) -> bytes:
+    """As kafka-console-consumer prints them: ``name:value,name:value``."""
+    return b",".join(it["key"].encode() + b":" + (it["value"] or b"") for it in headers or ())
+
+
+def _in_csv(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, default=_in_json, ensure_ascii=False)
+
+
+def _csv_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """The column as CSV can have it. Raises InvalidRequest for bytes that are not text."""
+    kind = column.type
+    try:
+        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+            return pc.cast(column.cast(pa.binary()), pa.string())
+        if pa.types.is_nested(kind):
+            return pa.array([_in_csv(value) for value in column.to_pylist()], pa.string())
+    except pa.ArrowInvalid:
+        raise InvalidRequest(
+            f"column {name} has bytes that are not text, which CSV cannot have: use --format json or parquet"
+        ) from None
+    return column
 
 
 def _text(value: Any) -> bytes:

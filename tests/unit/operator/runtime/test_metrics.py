@@ -25,6 +25,8 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     leader = LeaderInMemory(platform, fleet, store)
     async with running_leader(leader):
         await wait_until(lambda: leader.decisions.recent and leader.garbage_collector.filer_clock.skew_us is not None)
+        await leader.groups.join("default/t", "g", "a", "earliest", 0)
+        await wait_until(lambda: leader.parts.group_lags.reports.get("default/t"))
         leader.tasks.record_failure("cleanup", ValueError("broken"))
         leader.tasks.problems.quarantine("_deleted/u.json", "damaged")
         text = (
@@ -35,6 +37,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
                 leader.loop,
                 leader.garbage_collector,
                 leader.parts.manifests,
+                leader.parts.group_lags,
                 leader.tasks,
                 leader.parts.clock,
             )
@@ -45,6 +48,9 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     documented = set(re.findall(r"^\| `(smq_\w+)`", DOCS.read_text().split("## Leader")[1], re.MULTILINE))
     assert served == documented
     assert 'smq_leader_brokers{state="alive"} 2.0' in text
+    assert 'smq_group_lag_messages{group="g",topic="default/t"} 0.0' in text
+    assert 'smq_group_members{group="g",topic="default/t"} 1.0' in text
+    assert 'smq_topic_groups{topic="default/t"} 1.0' in text
     assert 'smq_topic_segments{phase="open",topic="default/t"} 1.0' in text
     assert 'smq_leader_decisions_total{action="create",topic="default/t"} 1.0' in text
     assert 'smq_leader_task_failures_total{task="cleanup"} 1.0' in text

@@ -1,4 +1,4 @@
-"""The lag of a group, and the segment that a short name means."""
+"""The segment that a short name means, and the text of a loss."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from smq import SegmentInfo, TopicInfo
 from smq.cli.commands.segments import find_segments, format_loss
-from smq.cli.lag import lag
 from smq_core.errors import UnknownSegment
 
 
@@ -44,22 +43,6 @@ DAG = [
     segment("f-0-4-1", after=("f-0-8-0",)),
     segment("f-4-8-2", after=("f-0-8-0",)),
 ]
-ENDS = {"f-0-4-1": 10, "f-4-8-2": 20}
-
-
-@pytest.mark.parametrize(
-    ("positions", "behind"),
-    [
-        ({}, 130),
-        ({"f-0-8-0": 40}, 90),
-        ({"f-0-8-0": 100}, 30),
-        ({"f-0-4-1": 10}, 20),
-        ({"f-0-4-1": 10, "f-4-8-2": 15}, 5),
-        ({"f-0-4-1": 99, "f-4-8-2": 20}, 0),
-    ],
-)
-def test_what_is_readable_and_not_committed_counts(positions: dict[str, int], behind: int) -> None:
-    assert lag(DAG, positions, ENDS) == behind
 
 
 def test_a_segment_may_be_named_without_its_number() -> None:

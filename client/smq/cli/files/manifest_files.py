@@ -1,0 +1,69 @@
+"""Topic manifest files as `smq apply` reads them: one manifest after the other, and the line of each field."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from smq_core.errors import SpecRejected
+
+_FIELD = re.compile(r"(?:apiVersion|kind|metadata|spec)[\w.\-/\[\]]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestInFile:
+    """One manifest of a file; ``text`` is YAML of it alone."""
+
+    file: str
+    text: str
+    node: yaml.Node | None
+
+    def locate(self, message: str) -> str:
+        """The message of an error with file and line before each of its lines.
+
+        The line is that of the field with which a line of the message begins, or of its nearest part that is there.
+        """
+        return "\n".join(f"{self.file}:{self._line_of(line)}: {line}" for line in message.splitlines())
+
+    def _line_of(self, message: str) -> int:
+        found = _FIELD.match(message)
+        node = self.node
+        line = node.start_mark.line if node is not None else 0
+        for part in re.findall(r"[^.\[\]]+", found.group()) if found is not None else ():
+            if isinstance(node, yaml.MappingNode):
+                entry = next(((k, v) for k, v in node.value if k.value == part), None)
+                if entry is None:
+                    break
+                line, node = entry[0].start_mark.line, entry[1]
+            elif isinstance(node, yaml.SequenceNode) and part.isdecimal() and int(part) < len(node.value):
+                node = node.value[int(part)]
+                line = node.start_mark.line
+            else:
+                break
+        return line + 1
+
+
+def read_manifests(file: str) -> list[ManifestInFile]:
+    """The manifests of a file, or of stdin for ``-``; a single one exactly as it is written.
+
+    Raises SpecRejected with file and line if it is not YAML, OSError.
+    """
+    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    name = "stdin" if file == "-" else file
+    try:
+        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        documents = list(yaml.safe_load_all(text))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"{mark.line + 1}: " if mark is not None else " "
+        raise SpecRejected(f"{name}:{line}not YAML: {' '.join(filter(None, (error.context, error.problem)))}") from None
+    except yaml.YAMLError as error:
+        raise SpecRejected(f"{name}: not YAML: {error}") from None
+    found = [(node, document) for node, document in zip(nodes, documents, strict=True) if document is not None]
+    if len(found) <= 1:
+        return [ManifestInFile(name, text, found[0][0] if found else None)]
+    return [ManifestInFile(name, yaml.safe_dump(document, sort_keys=False), node) for node, document in found]

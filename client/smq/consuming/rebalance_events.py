@@ -1,0 +1,61 @@
+"""Reports to a member's program which segments it was assigned and which were revoked, in the thread that polls."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+OnRebalance = Callable[[frozenset[str]], object]
+"""Takes names of segments. What it raises comes out of ``poll``."""
+
+
+class RebalanceEvents:
+    """What was not reported to the program yet, in order. Not safe from threads."""
+
+    def __init__(self, on_assigned: OnRebalance | None, on_revoked: OnRebalance | None) -> None:
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._events: deque[tuple[OnRebalance, frozenset[str]]] = deque()
+        self._held: set[str] = set()
+        """The segments that it holds, once everything is reported."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is anything to report."""
+        return bool(self._events)
+
+    @property
+    def revocation_pending(self) -> bool:
+        """Whether a revoked segment is not reported yet, which it may want to commit before another member gets it."""
+        return any(call is self._on_revoked for call, _ in self._events)
+
+    def assigned(self, segments: Iterable[str]) -> None:
+        """The member reads these from now on."""
+        new = frozenset(segments) - self._held
+        self._held |= new
+        self._add(self._on_assigned, new)
+
+    def revoked(self, segments: Iterable[str]) -> None:
+        """Others are to read these."""
+        gone = frozenset(segments) & self._held
+        self._held -= gone
+        self._add(self._on_revoked, gone)
+
+    def ended(self, segment: str) -> None:
+        """The segment was read to its end, or retention removed it. The program learns that by its successors."""
+        self._held.discard(segment)
+
+    def revoke_all(self) -> None:
+        """The member leaves the group."""
+        self.revoked(frozenset(self._held))
+
+    def next(self) -> Callable[[], object] | None:
+        """Takes the next call, which is to be made without a lock."""
+        if not self._events:
+            return None
+        call, segments = self._events.popleft()
+        return lambda: call(segments)
+
+    def _add(self, call: OnRebalance | None, segments: frozenset[str]) -> None:
+        if call is not None and segments:
+            self._events.append((call, segments))

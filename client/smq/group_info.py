@@ -1,0 +1,72 @@
+"""What the admin API says of consumer groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from smq_proto.v1 import leader_pb2 as lpb
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSegment:
+    """A segment that a group has not read to its end: the messages ``position .. end - 1`` are not committed.
+
+    ``member`` is to whom it is assigned; empty if to nobody.
+    """
+
+    segment: str
+    position: int
+    end: int
+    member: str = ""
+
+    @property
+    def lag(self) -> int:
+        """How many messages these are."""
+        return max(0, self.end - self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """One consumer group of a topic; ``positions`` are the committed ones. ``unreadable``: their file is damaged.
+
+    ``lag`` is the number of messages that the group has not committed, ``lag_seconds`` about the age of the oldest of
+    them; both are None if they are not known. They are as of the brokers' last reports, which come each second.
+    ``segments`` has those that it has not read to their ends, the oldest first. ``committed_at`` and ``last_active_at``
+    (when it last had a member) are in microseconds; 0 if that is unknown, or it has members now.
+    """
+
+    name: str
+    generation: int
+    members: tuple[str, ...]
+    positions: dict[str, int] = field(default_factory=dict)
+    unreadable: bool = False
+    lag: int | None = None
+    lag_seconds: float | None = None
+    segments: tuple[GroupSegment, ...] = ()
+    committed_at: int = 0
+    last_active_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReset:
+    """A change of a group's positions. ``before`` is empty for a group that is new, or that had no positions."""
+
+    group: str
+    before: dict[str, int]
+    positions: dict[str, int]
+
+
+def group_info(g: lpb.GroupList.Group) -> GroupInfo:
+    """The group as the leader reports it."""
+    return GroupInfo(
+        g.name,
+        g.generation,
+        tuple(g.members),
+        dict(g.positions),
+        g.unreadable,
+        g.lag if g.HasField("lag") else None,
+        g.lag_seconds if g.HasField("lag_seconds") else None,
+        tuple(GroupSegment(s.segment, s.position, s.end, s.member) for s in g.segments),
+        g.committed_at,
+        g.last_active_at,
+    )

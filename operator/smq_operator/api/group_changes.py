@@ -1,0 +1,125 @@
+"""Changes of groups by administrators: positions are set, and groups are deleted, only while nobody reads for them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from smq_core.errors import Conflict, InvalidRequest
+from smq_core.model.entities import Micros, Positions, Topic
+from smq_core.reading.consumer_group import Group
+from smq_core.reading.position_rules import check_positions
+from smq_core.reading.segment_dag import ReadProgress
+from smq_operator.api.group_coordinator import GroupCoordinator
+from smq_operator.api.group_losses import losses_before
+from smq_operator.api.idle_groups import GroupSnapshot, next_generation
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.runtime.store_pool import StorePool
+from smq_storage.catalog import group_positions as files
+from smq_storage.catalog import paths
+from smq_storage.catalog.group_positions import CommittedPositions
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.object_store.store import Store
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PositionChange:
+    """``before`` is None if the group is new."""
+
+    before: Positions | None
+    after: Positions
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChanges:
+    """Use it on the event loop."""
+
+    groups: GroupCoordinator
+    store: StorePool
+    clock: Callable[[], Micros]
+    retry_policy: RetryPolicy
+
+    async def set_positions(
+        self, topic: str, name: str, positions: Positions, *, create: bool, dry_run: bool
+    ) -> PositionChange:
+        """Sets the positions of a group, or creates it there with ``create``. A dry run only checks.
+
+        Raises InvalidRequest if the group has members, does not exist or cannot have these positions; Conflict if
+        another leader changes it; Unavailable.
+        """
+        managed = await self.groups.ready_topic(topic)
+        assert managed.topic is not None
+        check_positions(managed.name, managed.nodes(), positions, {}, managed.removed_intervals)
+        async with self.groups.without_members(managed, name):
+            found = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
+            if found is None and not create:
+                raise _no_such_group(managed.name, name)
+            before = dict(found[0].positions) if found is not None else None
+            stored = found[0] if found is not None else CommittedPositions(0)
+            if dry_run:
+                return PositionChange(before, positions, stored.generation)
+            mine = self._changed(managed, name, positions, stored)
+            etag = found[1] if found is not None else None
+            await self._put(managed.topic, name, mine, etag)
+            self.groups.idle.put(managed.topic.uid, _snapshot_of(name, mine))
+            log.info("group.positions_set", topic=managed.name, group=name, generation=mine.generation, new=not found)
+            return PositionChange(before, mine.positions, mine.generation)
+
+    async def delete(self, topic: str, name: str) -> None:
+        """Deletes a group with its positions. Raises as ``set_positions``."""
+        managed = await self.groups.ready_topic(topic)
+        assert managed.topic is not None
+        async with self.groups.without_members(managed, name):
+            found = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
+            if found is None:
+                raise _no_such_group(managed.name, name)
+            # This write fails if another leader serves the group by now, so that its members keep their positions.
+            mine = self._changed(managed, name, found[0].positions, found[0])
+            await self._put(managed.topic, name, mine, found[1])
+            await self.store.run(Store.delete, paths.group(managed.name, managed.topic.uid, name))
+            self.groups.idle.remove(managed.topic.uid, name)
+            log.info("group.deleted", topic=managed.name, group=name)
+
+    def _changed(
+        self, managed: ManagedTopic, name: str, positions: Positions, stored: CommittedPositions
+    ) -> CommittedPositions:
+        now = self.clock()
+        group = Group(name, 0, ReadProgress(positions=dict(positions)))
+        group.update(managed.nodes(), now, managed.removed_intervals)
+        # What the group has passed by now counts as known, also where it was set beyond messages that are lost.
+        known = losses_before(managed, group, now) | dict(stored.known_losses or {})
+        return CommittedPositions(
+            next_generation(stored.generation),
+            dict(positions),
+            uuid.uuid4().hex,
+            committed_at=now,
+            last_active_at=now,
+            known_losses=known,
+        )
+
+    async def _put(self, topic: Topic, name: str, mine: CommittedPositions, etag: str | None) -> None:
+        try:
+            await self.store.run(files.put_positions, topic.name, topic.uid, name, mine, etag, self.retry_policy)
+        except Conflict:
+            self.groups.idle.remove(topic.uid, name)
+            raise Conflict(f"group {name} is being used through another leader: try again") from None
+
+
+def _snapshot_of(name: str, written: CommittedPositions) -> GroupSnapshot:
+    return GroupSnapshot(
+        name,
+        next_generation(written.generation),
+        dict(written.positions),
+        committed_at=written.committed_at,
+        last_active_at=written.last_active_at,
+    )
+
+
+def _no_such_group(topic: str, name: str) -> InvalidRequest:
+    return InvalidRequest(f"{topic} has no group {name}; `smq group list {topic.removeprefix('default/')}` shows them")
