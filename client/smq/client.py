@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
@@ -45,12 +46,13 @@ def connect(
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
     uploads: UploadMode = "auto",
+    on_wait: Callable[[str], None] | None = None,
 ) -> Client:
     """Returns a client of the leader at ``host:port[,host:port...]``. It opens no connection before it needs one.
 
     leader: addresses of which any may be the leader; the client finds it. None means the environment's SMQ_LEADER. If
         neither is set, the client can only read, directly from the files at ``filer_url``.
-    timeout: seconds, for each call to the leader.
+    timeout: seconds, for each call to the leader, and until a new producer or consumer has located its topic.
     via: ``host:port`` of a broker's relay, for a client outside the cluster; None means the environment's SMQ_VIA. All
         connections to the leader, the brokers and an ``http://`` filer go through the relay. The leader's address is
         not needed then.
@@ -60,6 +62,7 @@ def connect(
     uploads: how producers write what they publish by reference. "direct" uses this client's credentials for the filer.
         "presigned" needs none: for each file the leader signs a URL that is good for this file alone. "auto" is
         "presigned" if the filer needs credentials and this client has none, else "direct".
+    on_wait: called with a text for a person when the leader has not answered for a second: what is waited for, and why.
 
     Raises InvalidRequest if there is neither a leader nor a filer, or an option is wrong.
     """
@@ -84,6 +87,7 @@ def connect(
         credentials=target.credentials,
         dialer=target.dialer,
         uploads=uploads,
+        on_wait=on_wait,
     )
 
 
@@ -100,10 +104,11 @@ class Client:
         credentials: tuple[str | None, str | None] = (None, None),
         dialer: Dialer = DIRECT,
         uploads: UploadMode = "auto",
+        on_wait: Callable[[str], None] | None = None,
     ) -> None:
         self.namespace = namespace
         self._uploads = uploads
-        self._leader = LeaderClient(addresses, timeout=timeout, dialer=dialer)
+        self._leader = LeaderClient(addresses, timeout=timeout, dialer=dialer, on_wait=on_wait)
         self._dialer = dialer
         self._settings = store
         self._credentials = credentials
@@ -347,6 +352,17 @@ class Client:
         store, spec = view.store(), view.snapshot.topic.spec
         key = spec.key if spec.schema else "key"
         return compact_topic(store, view.name, view.snapshot.topic.uid, key, merge_here(store), target_bytes)
+
+    def check_filer(self, topic: str, timeout: float = 2.0) -> None:
+        """Reads a small file of the topic, to find out whether the filer answers.
+
+        Raises StoreUnavailable, with the cause, after a few times ``timeout`` seconds at most; UnknownTopic,
+        Unavailable.
+        """
+        from smq_storage.catalog.topics import read_current_topic
+
+        view = self._view(topic)
+        read_current_topic(replace(view.store_settings, timeout=timeout).open(), view.name)
 
     def admin(self) -> Admin:
         """Returns the admin API, which works through the leader."""

@@ -11,7 +11,26 @@ TEST_OUTPUT = "tests/unit/cli/test_output_formats.py"
 MESSAGES = "client/smq/cli/files/json_messages.py"
 TEST_MESSAGES = "tests/unit/cli/test_json_messages.py"
 
+WAITING = "client/smq/cli/waiting.py"
+TEST_WAITING = "tests/unit/cli/test_waiting.py"
+
 MUTATIONS = (
+    Mutation(
+        "wait_without_a_cause",
+        "A consumer that waits says that it is the filer.",
+        WAITING,
+        "        client.check_filer(topic)\n",
+        "        pass\n",
+        (f"{TEST_WAITING}::test_a_consumer_says_that_it_is_the_filer",),
+    ),
+    Mutation(
+        "poll_without_end",
+        "A poll ends after its timeout.",
+        WAITING,
+        "if batch is not None or (deadline is not None and time.monotonic() >= deadline):",
+        "if batch is not None or (deadline is not None and time.monotonic() >= deadline + 10):",
+        (f"{TEST_WAITING}::test_a_poll_ends_after_its_timeout",),
+    ),
     Mutation(
         "commit_before_the_file_is_whole",
         "A Parquet file is readable only when it is complete, so its messages are committed only then.",

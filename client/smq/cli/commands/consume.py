@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,13 +13,12 @@ from smq.cli import formatting
 from smq.cli.commands.topics import TopicName
 from smq.cli.files.formats import Columns, OutputFormat
 from smq.cli.session import client, command, end_on_sigterm, print_note
+from smq.cli.waiting import MessageWait
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from smq import Consumer
+    from smq import Batch, Consumer
     from smq.cli.files.sinks import Sink
-
-IDLE_HINT_SECONDS = 3.0  # after so long without a message, a hint is printed
 
 
 @command
@@ -65,26 +63,29 @@ def consume(
     with client() as connected:
         sink = open_sink(output_format, to, meta)
         with connected.consumer(topic, group=group, start=start, schema=schema.value) as consumer:
-            count = _write_messages(consumer, sink, max_, timeout, commits=group is not None)
+            waits = MessageWait(connected, topic)
+            count = _write_messages(consumer, sink, max_, timeout, commits=group is not None, poll=waits.poll)
     if to is not None:
         print_note(f"{formatting.plural(count, 'message')} in {to}")
 
 
 def _write_messages(
-    consumer: Consumer, sink: Sink, max_messages: int | None, timeout: float | None, *, commits: bool
+    consumer: Consumer,
+    sink: Sink,
+    max_messages: int | None,
+    timeout: float | None,
+    *,
+    commits: bool,
+    poll: Callable[[Consumer, float | None], Batch | None],
 ) -> int:
     """Returns the number of messages written. Only what was written and flushed is committed."""
     count = 0
     positions: dict[str, int] = {}
     with sink:
         while max_messages is None or count < max_messages:
-            batch = consumer.poll(timeout if timeout is not None else IDLE_HINT_SECONDS)
+            batch = poll(consumer, timeout)
             if batch is None:
-                if timeout is not None:
-                    break
-                if not count:
-                    _print_idle_hint()
-                continue
+                break
             rows = batch.table if max_messages is None else batch.table.slice(0, max_messages - count)
             sink.write(rows, batch.segment, batch.first_offset)
             count += rows.num_rows
@@ -95,13 +96,6 @@ def _write_messages(
     if commits and positions and not sink.flushed:
         consumer.commit(positions)
     return count
-
-
-@functools.cache
-def _print_idle_hint() -> None:
-    """Prints the hint once."""
-    if sys.stderr.isatty():
-        print_note("waiting for new messages; --from earliest starts with the old ones, Ctrl-C stops")
 
 
 def _parse_start(text: str) -> Any:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
 from rich.text import Text
 
 from smq.cli import formatting
@@ -19,7 +18,7 @@ from smq_core.errors import InvalidRequest, SpecRejected
 if TYPE_CHECKING:
     from smq import AlteredTopic, TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, pins, alter, delete, pause, resume.")
+app = typer.Typer(no_args_is_help=True, help="Topics: create, list, describe, alter, delete, and more.")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")]
 OutputOption = Annotated[Output, typer.Option("-o", "--output", help="How to print it.")]
@@ -246,6 +245,8 @@ def _ready(t: TopicInfo) -> Text:
 
 def _documents(file: str) -> list[str]:
     """Returns the manifests of one file, each as its own text; a single one exactly as written."""
+    import yaml  # imported late, like all that most commands do not need
+
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
     try:
         documents = [d for d in yaml.safe_load_all(text) if d is not None]
