@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from smq.batch import Batch
     from smq.client import Client, connect
     from smq.consumer import Consumer
+    from smq.data_files import DataFile, DataFiles
     from smq.delivery import (
         AtomicReceipt,
         Delivery,
@@ -90,6 +91,8 @@ __all__ = [
     "Condition",
     "Conflict",
     "Consumer",
+    "DataFile",
+    "DataFiles",
     "DataLost",
     "DecisionInfo",
     "Delivery",
@@ -146,6 +149,7 @@ _MODULES_OF_NAMES = {
     "smq.batch": ("Batch",),
     "smq.client": ("Client", "connect"),
     "smq.consumer": ("Consumer",),
+    "smq.data_files": ("DataFile", "DataFiles"),
     "smq.delivery": (
         "AtomicReceipt",
         "Delivery",

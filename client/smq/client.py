@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from smq.consumer import Consumer
+    from smq.data_files import DataFiles
     from smq.delivery import AtomicReceipt, StagedFile
     from smq.producer import Producer
     from smq.producing.atomic_publisher import AtomicPublisher
@@ -338,6 +339,27 @@ class Client:
 
         view = self._view(topic)
         return TopicFiles(view.store(), view.name, rows=rows)
+
+    def files(self, topic: str, *, since: datetime | None = None) -> DataFiles:
+        """Returns the Parquet files in which each message of a topic is once, for tools that read such files.
+
+        Messages that only brokers hold are in no file yet; ``flush.interval`` says how long that takes. It needs no
+        broker.
+
+        since: leaves out files all of whose messages were appended before that time (naive means UTC). The others have
+            older messages, too.
+
+        Raises UnknownTopic, Unavailable, DataLost if retention removes a segment meanwhile, CorruptChunk,
+        CorruptDocument.
+        """
+        from smq.data_files import DataFile, DataFiles
+        from smq_storage.tables.topic_file_list import list_files
+
+        view = self._view(topic)
+        store, uid = view.store(), view.snapshot.topic.uid
+        at = 0 if since is None else int(since.replace(tzinfo=since.tzinfo or UTC).timestamp() * 1_000_000)
+        found = [DataFile.of(listed, store.url) for listed in list_files(store, view.name, uid, at)]
+        return DataFiles(view.name, uid, found, view.store_settings)
 
     def compact(self, topic: str, *, target_bytes: int = 32 << 20) -> Iterator[CompactedSegment]:
         """Merges the small files of sealed segments into files of about ``target_bytes``, sorted by key.

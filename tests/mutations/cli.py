@@ -13,6 +13,8 @@ TEST_MESSAGES = "tests/unit/cli/test_json_messages.py"
 
 WAITING = "client/smq/cli/waiting.py"
 TEST_WAITING = "tests/unit/cli/test_waiting.py"
+FILES = "client/smq/data_files.py"
+TEST_FILES = "tests/unit/client/test_data_files.py"
 
 MUTATIONS = (
     Mutation(
@@ -30,6 +32,22 @@ MUTATIONS = (
         "if batch is not None or (deadline is not None and time.monotonic() >= deadline):",
         "if batch is not None or (deadline is not None and time.monotonic() >= deadline + 10):",
         (f"{TEST_WAITING}::test_a_poll_ends_after_its_timeout",),
+    ),
+    Mutation(
+        "whole_uploads_in_the_query",
+        "Of an upload the query reads only the rows that the log refers to.",
+        FILES,
+        '"  AND m.file_row_number < f.first_row + f.row_count"',
+        '"  AND m.file_row_number < f.first_row + f.row_count + 1"',
+        (f"{TEST_FILES}::test_the_query_reads_a_part_of_an_upload",),
+    ),
+    Mutation(
+        "partial_uploads_as_a_dataset",
+        "A dataset cannot leave rows of an upload out, so it is refused.",
+        FILES,
+        "        self._check_whole_files()\n",
+        "",
+        (f"{TEST_FILES}::test_a_part_of_an_upload_is_no_dataset",),
     ),
     Mutation(
         "commit_before_the_file_is_whole",

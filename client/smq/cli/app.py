@@ -10,6 +10,7 @@ from smq.cli.commands import brokers, dev, examples, groups, segments, topics
 from smq.cli.commands.compact import compact
 from smq.cli.commands.consume import consume
 from smq.cli.commands.create import create
+from smq.cli.commands.files import files
 from smq.cli.commands.publish import publish
 from smq.cli.commands.spark import spark
 from smq.cli.commands.top import top
@@ -34,6 +35,7 @@ app.add_typer(topics.app, name="topic")
 app.add_typer(segments.app, name="segment")
 app.command()(publish)
 app.command()(consume)
+app.command()(files)
 app.add_typer(brokers.app, name="broker")
 app.add_typer(groups.app, name="group")
 app.command()(top)

@@ -19,6 +19,8 @@ EXPECTED = {
     "Condition",
     "Conflict",
     "Consumer",
+    "DataFile",
+    "DataFiles",
     "DataLost",
     "DecisionInfo",
     "Delivery",
