@@ -13,6 +13,8 @@ TEST_MESSAGES = "tests/unit/cli/test_json_messages.py"
 
 WAITING = "client/smq/cli/waiting.py"
 TEST_WAITING = "tests/unit/cli/test_waiting.py"
+PLUGIN = "client/smq/cli/kubectl_plugin.py"
+TEST_PLUGIN = "tests/unit/cli/test_kubectl_plugin.py"
 FILES = "client/smq/data_files.py"
 TEST_FILES = "tests/unit/client/test_data_files.py"
 
@@ -32,6 +34,14 @@ MUTATIONS = (
         "if batch is not None or (deadline is not None and time.monotonic() >= deadline):",
         "if batch is not None or (deadline is not None and time.monotonic() >= deadline + 10):",
         (f"{TEST_WAITING}::test_a_poll_ends_after_its_timeout",),
+    ),
+    Mutation(
+        "forward_to_the_leader_only",
+        "kubectl smq prefers the relay, which reaches brokers and filer too.",
+        PLUGIN,
+        "return max(ports, key=lambda port: port.relay)",
+        "return min(ports, key=lambda port: port.relay)",
+        (f"{TEST_PLUGIN}::test_a_relay_is_preferred_because_it_reaches_brokers_and_filer",),
     ),
     Mutation(
         "whole_uploads_in_the_query",
