@@ -35,7 +35,8 @@ CHAOS_PACKAGES = iproute2 nftables util-linux
 SPARK_PACKAGES = openjdk-17-jre-headless maven
 
 .PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench bench-spark chaos e2e \
-	chaos-packages spark-packages spark-jars cluster-packages cluster-build pins clean
+	chaos-packages spark-packages spark-jars cluster-packages cluster-build pins clean \
+	reference reference-check docs
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,7 +59,7 @@ gen-check: $(STAMP) ## fail if the generated stubs differ from the .proto files
 	$(PY) tools/gen.py --check
 
 lint: $(STAMP) ## ruff, mypy, import layers, retired words, generated files; all of them, even if one fails
-	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports lint-vocabulary gen-check
+	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports lint-vocabulary gen-check reference-check
 
 lint-ruff: $(STAMP)
 	$(VENV)/bin/ruff check .
@@ -123,6 +124,16 @@ cluster-packages: ## install the Debian packages that nodes of Kubernetes and tr
 
 cluster-build: $(STAMP) ## build Kubernetes for tests, once, in some minutes (needs Go)
 	$(PY) -m tests.e2e.cluster build
+
+reference: $(STAMP) ## generate docs/reference from the code
+	$(PY) tools/reference.py
+
+reference-check: $(STAMP)
+	$(PY) tools/reference.py --check
+
+docs: reference-check ## build the documentation as a site in build/site; broken links are errors
+	@$(PY) -c 'import mkdocs, mkdocstrings' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(PY) -m mkdocs build --strict
 
 pins: $(STAMP) ## pin what goes into the images (requirements/); UPGRADE=--upgrade takes newer versions
 	$(PY) -m pip install --quiet --disable-pip-version-check uv
