@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import smq
 from tools.reference import ROOT, TARGET, declared_metrics, manifest_page, pages
 from tools.site_links import DOCS, without_outside_links
 
@@ -61,6 +62,23 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_the_readme_links_to_what_is_there() -> None:
     for target in re.findall(r"\]\(((?!http)[^)#]+)", (ROOT / "README.md").read_text()):
         assert (ROOT / target).exists(), target
+
+
+def test_the_first_page_shows_what_the_readme_runs() -> None:
+    def commands(path: Path) -> list[str]:
+        return [line.partition(" #")[0].rstrip() for line in path.read_text().splitlines() if line.startswith("$ ")]
+
+    shown = [command for command in commands(DOCS / "index.md") if not command.startswith("$ pip")]
+    run = commands(ROOT / "README.md")
+    assert shown and [command for command in run if command in shown] == shown
+
+
+def test_every_public_name_is_in_the_reference_of_python() -> None:
+    page = (TARGET / "python.md").read_text()
+    for module, names in smq._MODULES_OF_NAMES.items():
+        for name in names:
+            assert f"::: {module}\n" in page or f"::: {module}.{name}\n" in page, f"{module}.{name}"
+    assert "::: smq.aio\n" in page and "::: smq_core.errors\n" in page
 
 
 def test_the_troubleshooting_quotes_messages_of_the_code() -> None:
