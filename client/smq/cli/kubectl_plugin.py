@@ -113,7 +113,8 @@ def _find(kubectl: Sequence[str], namespace: str | None, release: str | None) ->
     words += [f"--namespace={namespace}"] if namespace else []
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise PluginFailed(done.stderr.strip() or f"kubectl ended with exit code {done.returncode}")
+        # kubectl logs its attempts before it says what went wrong.
+        raise PluginFailed((done.stderr.strip() or f"kubectl ended with exit code {done.returncode}").splitlines()[-1])
     return choose(json.loads(done.stdout)["items"], release)
 
 

@@ -22,7 +22,7 @@ def example(
     manifests = example_manifests()
     if name is None:
         for known, text in manifests.items():
-            out.print(f"{known:<12}{text.splitlines()[0].lstrip('# ')}")
+            out.print(f"{known:<12}{text.splitlines()[0].lstrip('# ').partition(' `')[0]}")
         return
     if name not in manifests:
         raise InvalidRequest(f"there is no example {name}; there are {', '.join(manifests)}")
