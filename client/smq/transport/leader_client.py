@@ -154,8 +154,8 @@ class LeaderClient:
         if channel is None:
             return False
         try:
-            actions = channel.unary_stream(_LIST_BROKER_ACTIONS)(b"", timeout=_BROKER_CHECK_SECONDS)
-            return any(b"seal" in action for action in actions)
+            list_actions: Any = channel.unary_stream(_LIST_BROKER_ACTIONS)
+            return any(b"seal" in action for action in list_actions(b"", timeout=_BROKER_CHECK_SECONDS))
         except grpc.RpcError:
             return False
 

@@ -87,9 +87,9 @@ async def wait_until_written(managed: ManagedTopic, request: ManualRequest) -> N
                 await managed.wait_for_change()
     except TimeoutError:
         problem = managed.filer_problem
-        why = f"the filer does not answer ({problem})" if problem else "no broker is available for it"
+        cause = f"the filer does not answer ({problem})" if problem else "no broker is available for it"
         raise Unavailable(
-            f"the {request.action} of {names} is pending: {why}. It continues when that is resolved. Repeat the "
+            f"the {request.action} of {names} is pending: {cause}. It continues when that is resolved. Repeat the "
             "command if the leader changes"
         ) from None
     if managed.reconciler is not reconciler or managed.deleted:
