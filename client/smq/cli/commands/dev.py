@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from smq.cli.dev_cluster import DevCluster
 
 
-app = typer.Typer(
-    invoke_without_command=True, no_args_is_help=False, context_settings={"allow_interspersed_args": True}
-)
+app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
 
 Folder = Annotated[Path, typer.Option("--dir", help="The folder of the data, which stays after this command.")]
 DEFAULT_FOLDER = Path(".smq")
@@ -66,6 +64,8 @@ def dev(
     end of any process, but not a power failure, because nothing waits for the disk.
     """
     if context.invoked_subcommand is not None:
+        if folder != DEFAULT_FOLDER:
+            raise typer.BadParameter(f"write --dir after `{context.invoked_subcommand}`, whose option it is")
         return
     broker_limit = 2 * brokers if max_brokers is None else max_brokers
     if broker_limit < brokers:
