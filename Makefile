@@ -13,6 +13,9 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 
+# uv installs faster, where it is there. Where it fails, pip does it, which has settings that uv does not read.
+UV ?= $(shell command -v uv 2>/dev/null)
+
 # Every platform's hashes; versions stay as they are unless UPGRADE is --upgrade.
 PINS = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header $(UPGRADE)
 
@@ -32,18 +35,21 @@ CHAOS_PACKAGES = iproute2 nftables util-linux
 SPARK_PACKAGES = openjdk-17-jre-headless maven
 
 .PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench bench-spark chaos e2e \
-	chaos-packages spark-packages spark-jars cluster-packages cluster-build pins clean
+	chaos-packages spark-packages spark-jars cluster-packages cluster-build pins clean \
+	reference reference-check docs
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(STAMP) ## create .venv with everything for development
+venv: $(STAMP) ## create .venv with everything for development (about 1.7 GB, two minutes)
 
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt install python3 python3-venv" >&2; exit 1; }
 	@$(PY) -m pip --version >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || \
 		{ echo "could not create $(VENV); on Debian: apt install python3-venv" >&2; exit 1; }
-	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@echo "installing everything for development into $(VENV): about 1.7 GB (Spark is a third of it), two minutes or so"
+	@{ test -n "$(UV)" && $(UV) pip install --quiet --python $(PY) -e '.[dev]'; } || \
+		$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 gen: $(STAMP) ## generate the protobuf stubs
@@ -53,7 +59,7 @@ gen-check: $(STAMP) ## fail if the generated stubs differ from the .proto files
 	$(PY) tools/gen.py --check
 
 lint: $(STAMP) ## ruff, mypy, import layers, retired words, generated files; all of them, even if one fails
-	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports lint-vocabulary gen-check
+	@$(MAKE) --keep-going lint-ruff lint-format lint-types lint-imports lint-vocabulary gen-check reference-check
 
 lint-ruff: $(STAMP)
 	$(VENV)/bin/ruff check .
@@ -118,6 +124,16 @@ cluster-packages: ## install the Debian packages that nodes of Kubernetes and tr
 
 cluster-build: $(STAMP) ## build Kubernetes for tests, once, in some minutes (needs Go)
 	$(PY) -m tests.e2e.cluster build
+
+reference: $(STAMP) ## generate docs/reference from the code
+	$(PY) tools/reference.py
+
+reference-check: $(STAMP)
+	$(PY) tools/reference.py --check
+
+docs: reference-check ## build the documentation as a site in build/site; broken links are errors
+	@$(PY) -c 'import mkdocs, mkdocstrings' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	$(PY) -m mkdocs build --strict
 
 pins: $(STAMP) ## pin what goes into the images (requirements/); UPGRADE=--upgrade takes newer versions
 	$(PY) -m pip install --quiet --disable-pip-version-check uv

@@ -7,6 +7,7 @@ import os
 
 from smq_broker.runtime import import_blocker
 from smq_storage.process import allocator
+from smq_storage.process.extras import needs_extra
 
 
 def main() -> None:
@@ -18,8 +19,8 @@ def main() -> None:
     # Arrow's own pools return the memory of each encoded chunk to the system, and the next chunk causes page faults.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     # Imported here, because the import blocker must be installed before.
-    from smq_broker.process import run
-
+    with needs_extra("smq-broker", "broker"):
+        from smq_broker.process import run
     run()
 
 

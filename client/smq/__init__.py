@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from smq.batch import Batch, Message
     from smq.client import Client, connect
     from smq.consumer import Consumer
+    from smq.data_files import DataFile, DataFiles
     from smq.delivery import (
         AtomicReceipt,
         Delivery,
@@ -92,6 +93,8 @@ __all__ = [
     "Condition",
     "Conflict",
     "Consumer",
+    "DataFile",
+    "DataFiles",
     "DataLost",
     "DecisionInfo",
     "Delivery",
@@ -150,6 +153,7 @@ _MODULES_OF_NAMES = {
     "smq.batch": ("Batch", "Message"),
     "smq.client": ("Client", "connect"),
     "smq.consumer": ("Consumer",),
+    "smq.data_files": ("DataFile", "DataFiles"),
     "smq.delivery": (
         "AtomicReceipt",
         "Delivery",

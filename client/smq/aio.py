@@ -27,6 +27,7 @@ from smq import client as _sync
 from smq.admin import Admin
 from smq.batch import Batch
 from smq.consumer import Consumer
+from smq.data_files import DataFiles
 from smq.delivery import AtomicReceipt, Delivery, FilesReceipt, Receipt, StagedFile, TableReceipt
 from smq.producer import Headers, Producer
 from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is_table_like
@@ -111,6 +112,10 @@ class AsyncClient:
     async def stage(self, topic: str, **options: Any) -> list[StagedFile]:
         """As :meth:`smq.Client.stage`."""
         return await asyncio.to_thread(self._client.stage, topic, **options)
+
+    async def files(self, topic: str, **options: Any) -> DataFiles:
+        """As :meth:`smq.Client.files`."""
+        return await asyncio.to_thread(self._client.files, topic, **options)
 
     def admin(self) -> AsyncAdmin:
         """The methods of :class:`smq.Admin`, each to be awaited."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Literal
 
@@ -20,11 +21,12 @@ from smq_core.errors import InvalidRequest
 # Arrow, Flight and the store are imported on first use, because administration needs none of them.
 if TYPE_CHECKING:
     from smq.consumer import Consumer
+    from smq.data_files import DataFiles
     from smq.delivery import AtomicReceipt, StagedFile
     from smq.producer import Producer
     from smq.producing.atomic_publisher import AtomicPublisher
     from smq.producing.encoding.frames import TableLike
-    from smq.producing.runtime.producer_runtime import ProducerRuntime
+    from smq.producing.producer_runtime import ProducerRuntime
     from smq.producing.uploads.reference_publisher import ReferencePublisher
     from smq.producing.uploads.uploaded_rows import UploadedFile
     from smq.transport.topic_view import TopicView
@@ -45,12 +47,13 @@ def connect(
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
     uploads: UploadMode = "auto",
+    on_wait: Callable[[str], None] | None = None,
 ) -> Client:
     """Returns a client of the leader at ``host:port[,host:port...]``. It opens no connection before it needs one.
 
     leader: addresses of which any may be the leader; the client finds it. None means the environment's SMQ_LEADER. If
         neither is set, the client can only read, directly from the files at ``filer_url``.
-    timeout: seconds, for each call to the leader.
+    timeout: seconds, for each call to the leader, and until a new producer or consumer has located its topic.
     via: ``host:port`` of a broker's relay, for a client outside the cluster; None means the environment's SMQ_VIA. All
         connections to the leader, the brokers and an ``http://`` filer go through the relay. The leader's address is
         not needed then.
@@ -60,6 +63,7 @@ def connect(
     uploads: how producers write what they publish by reference. "direct" uses this client's credentials for the filer.
         "presigned" needs none: for each file the leader signs a URL that is good for this file alone. "auto" is
         "presigned" if the filer needs credentials and this client has none, else "direct".
+    on_wait: called with a text for a person when the leader has not answered for a second: what is waited for, and why.
 
     Raises InvalidRequest if there is neither a leader nor a filer, or an option is wrong.
     """
@@ -84,6 +88,7 @@ def connect(
         credentials=target.credentials,
         dialer=target.dialer,
         uploads=uploads,
+        on_wait=on_wait,
     )
 
 
@@ -100,10 +105,11 @@ class Client:
         credentials: tuple[str | None, str | None] = (None, None),
         dialer: Dialer = DIRECT,
         uploads: UploadMode = "auto",
+        on_wait: Callable[[str], None] | None = None,
     ) -> None:
         self.namespace = namespace
         self._uploads = uploads
-        self._leader = LeaderClient(addresses, timeout=timeout, dialer=dialer)
+        self._leader = LeaderClient(addresses, timeout=timeout, dialer=dialer, on_wait=on_wait)
         self._dialer = dialer
         self._settings = store
         self._credentials = credentials
@@ -334,7 +340,7 @@ class Client:
         return self._atomic_publisher().stage(self._view(topic), _upload(table, files, key), timeout)
 
     def _producer_runtime(self) -> ProducerRuntime:
-        from smq.producing.runtime.producer_runtime import ProducerRuntime
+        from smq.producing.producer_runtime import ProducerRuntime
 
         with self._lock:
             if self._runtime is None:
@@ -361,6 +367,27 @@ class Client:
         view = self._view(topic)
         return TopicFiles(view.store(), view.name, rows=rows)
 
+    def files(self, topic: str, *, since: datetime | None = None) -> DataFiles:
+        """Returns the Parquet files in which each message of a topic is once, for tools that read such files.
+
+        Messages that only brokers hold are in no file yet; ``flush.interval`` says how long that takes. It needs no
+        broker.
+
+        since: leaves out files all of whose messages were appended before that time (naive means UTC). The others have
+            older messages, too.
+
+        Raises UnknownTopic, Unavailable, DataLost if retention removes a segment meanwhile, CorruptChunk,
+        CorruptDocument.
+        """
+        from smq.data_files import DataFile, DataFiles
+        from smq_storage.tables.topic_file_list import list_files
+
+        view = self._view(topic)
+        store, uid = view.store(), view.snapshot.topic.uid
+        at = 0 if since is None else int(since.replace(tzinfo=since.tzinfo or UTC).timestamp() * 1_000_000)
+        found = [DataFile.of(listed, store.url) for listed in list_files(store, view.name, uid, at)]
+        return DataFiles(view.name, uid, found, view.store_settings)
+
     def compact(self, topic: str, *, target_bytes: int = 32 << 20) -> Iterator[CompactedSegment]:
         """Merges the small files of sealed segments into files of about ``target_bytes``, sorted by key.
 
@@ -374,6 +401,17 @@ class Client:
         store, spec = view.store(), view.snapshot.topic.spec
         key = spec.key if spec.schema else "key"
         return compact_topic(store, view.name, view.snapshot.topic.uid, key, merge_here(store), target_bytes)
+
+    def check_filer(self, topic: str, timeout: float = 2.0) -> None:
+        """Reads a small file of the topic, to find out whether the filer answers.
+
+        Raises StoreUnavailable, with the cause, after a few times ``timeout`` seconds at most; UnknownTopic,
+        Unavailable.
+        """
+        from smq_storage.catalog.topics import read_current_topic
+
+        view = self._view(topic)
+        read_current_topic(replace(view.store_settings, timeout=timeout).open(), view.name)
 
     def admin(self) -> Admin:
         """Returns the admin API, which works through the leader."""

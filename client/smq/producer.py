@@ -42,7 +42,7 @@ from smq.transport.schema_versions import SchemaVersions
 from smq_core.errors import InvalidRequest, SmqError
 
 if TYPE_CHECKING:
-    from smq.producing.runtime.producer_runtime import ProducerRuntime
+    from smq.producing.producer_runtime import ProducerRuntime
     from smq.transport.topic_view import TopicSnapshot, TopicView
 
 CLAIM_TIMEOUT_SECONDS = 30.0

@@ -7,12 +7,15 @@ import sys
 from collections.abc import Sequence
 
 from smq_core.errors import InvalidRequest, SmqError
-from smq_operator.kube.settings import KubeSettings
-from smq_operator.leader_process import LeaderFailed, LeadershipLost
-from smq_operator.local import run as local
-from smq_operator.local.settings import LocalSettings
-from smq_operator.runtime import log
-from smq_operator.runtime.settings import add_flags, settings_from
+from smq_storage.process.extras import needs_extra
+
+with needs_extra("smq-operator", "operator"):
+    from smq_operator.kube.settings import KubeSettings
+    from smq_operator.leader_process import LeaderFailed, LeadershipLost
+    from smq_operator.local import run as local
+    from smq_operator.local.settings import LocalSettings
+    from smq_operator.runtime import log
+    from smq_operator.runtime.settings import add_flags, settings_from
 
 EXIT_LEADERSHIP_LOST = 1
 """Exit code after another process took over the leadership: restart it, and it stands by."""

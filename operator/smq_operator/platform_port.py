@@ -100,6 +100,13 @@ class Platform(Protocol):
         """
         ...
 
+    def restart_broker(self, name: str) -> None:
+        """Replaces the process of this broker by a new one, after it has drained.
+
+        Raises InvalidRequest if the platform leaves that to the user, and says how.
+        """
+        ...
+
     def termination_proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
         """The proof that this incarnation has ended, or None. That it is unreachable proves nothing.
 

@@ -11,6 +11,7 @@ import pyarrow.flight as fl
 from google.protobuf.message import DecodeError, Message
 
 from smq_core.errors import InvalidRequest, SmqError, Unavailable, Unreachable
+from smq_proto.connection_failures import cause_of
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, error_to_pb
 
@@ -27,7 +28,7 @@ def from_flight(error: BaseException) -> SmqError:
     info = getattr(error, "extra_info", None)
     reason = str(error).splitlines()[0][:300]
     if not info:
-        return Unreachable(f"the broker did not answer: {reason}")
+        return Unreachable(f"the broker did not answer: {cause_of(reason)}")
     try:
         return error_from_pb(pb.Error.FromString(info))
     except DecodeError:

@@ -11,7 +11,54 @@ TEST_OUTPUT = "tests/unit/cli/test_output_formats.py"
 MESSAGES = "client/smq/cli/files/json_messages.py"
 TEST_MESSAGES = "tests/unit/cli/test_json_messages.py"
 
+WAITING = "client/smq/cli/waiting.py"
+TEST_WAITING = "tests/unit/cli/test_waiting.py"
+PLUGIN = "client/smq/cli/kubectl_plugin.py"
+TEST_PLUGIN = "tests/unit/cli/test_kubectl_plugin.py"
+FILES = "client/smq/data_files.py"
+TEST_FILES = "tests/unit/client/test_data_files.py"
+
 MUTATIONS = (
+    Mutation(
+        "wait_without_a_cause",
+        "A consumer that waits says that it is the filer.",
+        WAITING,
+        "        client.check_filer(topic)\n",
+        "        pass\n",
+        (f"{TEST_WAITING}::test_a_consumer_says_that_it_is_the_filer",),
+    ),
+    Mutation(
+        "poll_without_end",
+        "A poll ends after its timeout.",
+        WAITING,
+        "if batch is not None or (deadline is not None and time.monotonic() >= deadline):",
+        "if batch is not None or (deadline is not None and time.monotonic() >= deadline + 10):",
+        (f"{TEST_WAITING}::test_a_poll_ends_after_its_timeout",),
+    ),
+    Mutation(
+        "forward_to_the_leader_only",
+        "kubectl smq prefers the relay, which reaches brokers and filer too.",
+        PLUGIN,
+        "return max(ports, key=lambda port: port.relay)",
+        "return min(ports, key=lambda port: port.relay)",
+        (f"{TEST_PLUGIN}::test_a_relay_is_preferred_because_it_reaches_brokers_and_filer",),
+    ),
+    Mutation(
+        "whole_uploads_in_the_query",
+        "Of an upload the query reads only the rows that the log refers to.",
+        FILES,
+        '"  AND m.file_row_number < f.first_row + f.row_count"',
+        '"  AND m.file_row_number < f.first_row + f.row_count + 1"',
+        (f"{TEST_FILES}::test_the_query_reads_a_part_of_an_upload",),
+    ),
+    Mutation(
+        "partial_uploads_as_a_dataset",
+        "A dataset cannot leave rows of an upload out, so it is refused.",
+        FILES,
+        "        self._check_whole_files()\n",
+        "",
+        (f"{TEST_FILES}::test_a_part_of_an_upload_is_no_dataset",),
+    ),
     Mutation(
         "commit_before_the_file_is_whole",
         "A Parquet file is readable only when it is complete, so its messages are committed only then.",

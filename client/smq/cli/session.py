@@ -6,14 +6,16 @@ Exit codes: 0 done; 1 refused or failed, with a message on stderr; 2 the command
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 from rich.console import Console
@@ -34,8 +36,17 @@ FilerUrl = Annotated[
 FilerEndpoint = Annotated[str | None, typer.Option(envvar="SMQ_FILER_ENDPOINT", metavar="URL", help="The S3 endpoint.")]
 FilerRegion = Annotated[str | None, typer.Option(envvar="SMQ_FILER_REGION", metavar="REGION", help="The S3 region.")]
 
+LeaderTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", min=0.1, metavar="SECONDS", help="The longest to wait for the leader.", show_default="10"
+    ),
+]
+
 DEFAULT_LEADER_ADDRESS = "127.0.0.1:7070"
 CONNECT_TIMEOUT_SECONDS = 3.0
+"""For the first connection, over all addresses together."""
+LEADER_TIMEOUT_SECONDS = 10.0
 
 out = Console(highlight=False, markup=False, soft_wrap=True)
 err = Console(highlight=False, markup=False, soft_wrap=True, stderr=True)
@@ -47,12 +58,14 @@ class CommandFailed(Exception):
 
 _leader: list[str] = []
 _via: list[str] = []
+_timeout: list[float] = []
 
 
-def set_leader(address: str | None, via: str | None = None) -> None:
-    """Remembers ``--leader`` and ``--via`` for the rest of this process."""
+def set_leader(address: str | None, via: str | None = None, timeout: float | None = None) -> None:
+    """Remembers ``--leader``, ``--via`` and ``--timeout`` for the rest of this process."""
     _leader[:] = [address] if address else []
     _via[:] = [via] if via else []
+    _timeout[:] = [timeout] if timeout is not None else []
 
 
 def leader_address() -> str:
@@ -65,18 +78,25 @@ def relay_address() -> str | None:
     return next(iter(_via), None)
 
 
+def leader_timeout() -> float:
+    """From ``--timeout``, in seconds."""
+    return next(iter(_timeout), LEADER_TIMEOUT_SECONDS)
+
+
 def _connect() -> Client:
     import smq  # imported late: Arrow and gRPC take half a second, which `smq --help` does not need
 
+    options: dict[str, Any] = {"timeout": leader_timeout(), "on_wait": print_wait}
     if _via:
         _check_reachable(_via[0], "relay", "`--via` or SMQ_VIA is the address of the brokers' external Service")
-        return smq.connect(next(iter(_leader), None), via=_via[0])
+        return smq.connect(next(iter(_leader), None), via=_via[0], **options)
     address = leader_address()
-    made = smq.connect(address)
+    made = smq.connect(address, **options)
     _check_reachable(
         address,
         "leader",
-        "Start one with `smq dev`, or give its address: smq --leader host:port …, or SMQ_LEADER=host:port",
+        "Give the address of another one: smq --leader host:port …, or SMQ_LEADER=host:port",
+        "; is `smq dev` running?",
     )
     return made
 
@@ -99,12 +119,18 @@ def filer_client(url: str | None, endpoint: str | None, region: str | None) -> I
 
     leader = next(iter(_leader), None)
     with smq.connect(
-        leader, via=next(iter(_via), None), filer_url=url, filer_endpoint=endpoint, filer_region=region
+        leader,
+        via=next(iter(_via), None),
+        filer_url=url,
+        filer_endpoint=endpoint,
+        filer_region=region,
+        timeout=leader_timeout(),
+        on_wait=print_wait,
     ) as made:
         yield made
 
 
-def command(function: Callable[P, None]) -> Callable[P, None]:
+def reported(function: Callable[P, None]) -> Callable[P, None]:
     """Turns the errors of a command into a message and an exit code."""
 
     @functools.wraps(function)
@@ -126,6 +152,26 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
+def command(function: Callable[P, None]) -> Callable[..., None]:
+    """As :func:`reported`, for a command that calls the leader: it has ``--timeout``, unless it declares its own."""
+    run = reported(function)
+    signature = inspect.signature(function, eval_str=True)
+    if "timeout" in signature.parameters:
+        return run
+
+    @functools.wraps(function)
+    def run_with_timeout(*args: Any, timeout: float | None = None, **kwargs: Any) -> None:
+        if timeout is not None:
+            _timeout[:] = [timeout]
+        run(*args, **kwargs)
+
+    option = inspect.Parameter("timeout", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=LeaderTimeout)
+    run_with_timeout.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), option]
+    )
+    return run_with_timeout
+
+
 def say(text: object = "") -> None:
     """Prints progress to stdout. If nobody can read it any more, the program goes on."""
     write_if_possible(lambda: out.print(text), sys.stdout)
@@ -141,6 +187,12 @@ def print_note(message: str) -> None:
     write_if_possible(lambda: err.print(Text(message, style="dim")), sys.stderr)
 
 
+@functools.cache
+def print_wait(message: str) -> None:
+    """Prints what is waited for. Each text appears once."""
+    print_note(message)
+
+
 def end_on_sigterm() -> None:
     """Makes SIGTERM unwind the stack as Ctrl-C does, so that producers deliver and consumers leave their group."""
 
@@ -150,14 +202,29 @@ def end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def _check_reachable(addresses: str, who: str, advice: str) -> None:
-    """Raises Unavailable at once if the connection is refused, because the library would keep retrying."""
-    causes = []
+def _check_reachable(addresses: str, who: str, advice: str, question: str = "") -> None:
+    """Raises Unavailable at once if the connection is refused, because the library would keep retrying.
+
+    It takes CONNECT_TIMEOUT_SECONDS at most (less with a shorter ``--timeout``), however many addresses there are.
+    """
+    causes: list[str] = []
+    deadline = time.monotonic() + min(CONNECT_TIMEOUT_SECONDS, leader_timeout())
     for address in addresses.split(","):
         host, _, port = address.strip().rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_SECONDS).close()
-            return
-        except OSError as error:
-            causes.append(error.strerror or str(error))
-    raise Unavailable(f"no {who} answers at {addresses} ({', '.join(dict.fromkeys(causes))}).\n{advice}")
+            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        except (OSError, OverflowError) as error:
+            causes.append(getattr(error, "strerror", None) or str(error))
+            continue
+        for family, kind, protocol, _, end in found:
+            try:
+                with socket.socket(family, kind, protocol) as probe:
+                    probe.settimeout(max(0.01, deadline - time.monotonic()))
+                    probe.connect(end)
+                return
+            except TimeoutError:
+                causes.append("no answer in time")
+            except OSError as error:
+                causes.append(error.strerror or str(error))
+    why = ", ".join(dict.fromkeys(cause[:1].lower() + cause[1:] for cause in causes))
+    raise Unavailable(f"no {who} at {addresses}: {why}{question}\n{advice}")

@@ -25,7 +25,7 @@ from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
 from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment
 from smq.producing.producer_monitor import ProducerMonitor
-from smq.producing.runtime.producer_runtime import ProducerRuntime
+from smq.producing.producer_runtime import ProducerRuntime
 from smq.producing.streams.segment_sender import ProducerStream, SegmentSender, StreamRunner
 from smq.producing.streams.segment_stream import SegmentStream
 from smq.producing.streams.stream_thread import StreamThread

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from smq.transport.dialer import DIRECT, Dialer
-from smq_core.errors import NotLeader, SmqError, Unavailable, Unreachable
+from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, Unreachable
+from smq_proto.connection_failures import cause_of
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2_grpc
-from smq_proto.wire import error_from_pb
 
 ERROR_TRAILER = "smq-error-bin"
 RETRY_INTERVAL_SECONDS = 0.1
+REPORT_WAIT_AFTER_SECONDS = 1.0
+"""A call that has no answer after so long reports what it waits for."""
+_LIST_BROKER_ACTIONS = "/arrow.flight.protocol.FlightService/ListActions"
+_BROKER_CHECK_SECONDS = 1.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", 64 << 20),
     # Short limits, so that a leader that comes back is found at once and not after gRPC's own backoff.
@@ -28,11 +32,22 @@ _OPTIONS = (
 
 
 class LeaderClient:
-    """Safe from many threads. Addresses are ``host:port``; the one that answered last is tried first."""
+    """Safe from many threads. Addresses are ``host:port``; the one that answered last is tried first.
 
-    def __init__(self, addresses: list[str], *, timeout: float = 10.0, dialer: Dialer = DIRECT) -> None:
+    ``on_wait`` is called with a text for a person when a call has waited for REPORT_WAIT_AFTER_SECONDS.
+    """
+
+    def __init__(
+        self,
+        addresses: list[str],
+        *,
+        timeout: float = 10.0,
+        dialer: Dialer = DIRECT,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
         self._addresses = list(addresses)
-        self._timeout = timeout
+        self.timeout = timeout
+        self.on_wait = on_wait
         self._dialer = dialer
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
@@ -49,7 +64,8 @@ class LeaderClient:
 
         Raises Unavailable if no leader answers within that time, or the leader's error.
         """
-        deadline = time.monotonic() + (timeout if timeout is not None else self._timeout)
+        began = time.monotonic()
+        deadline = began + (timeout if timeout is not None else self.timeout)
         tried: set[str] = set()
         leader_error: Unavailable | None = None
         while True:
@@ -58,9 +74,9 @@ class LeaderClient:
             # An address that hangs must not use up the time of the others.
             attempt_timeout = left if len(self._addresses) == 1 else max(0.05, left / 2)
             try:
-                return getattr(self._stub(address), method)(request, timeout=attempt_timeout)
+                return self._attempt(address, method, request, attempt_timeout)
             except grpc.RpcError as error:
-                failure = _error_from_rpc(error, address)
+                failure = self._error_from_rpc(error, address)
             if not isinstance(failure, Unavailable):
                 raise failure
             if isinstance(failure, (NotLeader, Unreachable)):
@@ -72,9 +88,10 @@ class LeaderClient:
             if leader_error is not None and time.monotonic() >= deadline:
                 raise leader_error
             if time.monotonic() >= deadline or self._closed:
-                raise Unavailable(
-                    f"no leader answered at {', '.join(sorted(tried | set(self._addresses)))}: {failure.message}"
-                )
+                where = ", ".join(sorted(tried | set(self._addresses)))
+                raise Unavailable(f"no leader answered at {where}: {failure.message.removeprefix(f'{address}: ')}")
+            if self.on_wait is not None and time.monotonic() - began >= REPORT_WAIT_AFTER_SECONDS:
+                self.on_wait(describe_wait(failure))
             # Wait only when every address has been tried.
             if self._current_address() in tried:
                 tried.clear()
@@ -109,6 +126,39 @@ class LeaderClient:
                 at = self._addresses.index(failed) if failed in self._addresses else -1
                 self._current = self._addresses[(at + 1) % len(self._addresses)]
 
+    def _attempt(self, address: str, method: str, request: Any, timeout: float) -> Any:
+        call = getattr(self._stub(address), method)
+        if self.on_wait is None:
+            return call(request, timeout=timeout)
+        reply = call.future(request, timeout=timeout)
+        try:
+            return reply.result(min(timeout, REPORT_WAIT_AFTER_SECONDS))
+        except grpc.FutureTimeoutError:
+            if timeout > REPORT_WAIT_AFTER_SECONDS:
+                self.on_wait(f"waiting for an answer of {address}")
+            return reply.result()
+
+    def _error_from_rpc(self, error: grpc.RpcError, address: str) -> SmqError:
+        """As the function; also recognises a broker, whose address is a common mistake."""
+        if error.code() == grpc.StatusCode.UNIMPLEMENTED and self._is_broker(address):
+            return InvalidRequest(
+                f"{address} is the address of a broker, not of the leader; `smq dev` listens at 127.0.0.1:7070, and on "
+                "Kubernetes the leader is the Service of the operator, port 7070"
+            )
+        return _error_from_rpc(error, address)
+
+    def _is_broker(self, address: str) -> bool:
+        """Whether Arrow Flight is spoken there, and actions of brokers are offered."""
+        with self._lock:
+            channel = self._channels.get(address)
+        if channel is None:
+            return False
+        try:
+            list_actions: Any = channel.unary_stream(_LIST_BROKER_ACTIONS)
+            return any(b"seal" in action for action in list_actions(b"", timeout=_BROKER_CHECK_SECONDS))
+        except grpc.RpcError:
+            return False
+
     def _stub(self, address: str) -> Any:
         with self._lock:
             if self._closed:
@@ -132,7 +182,7 @@ class LayoutWatch:
         try:
             yield from self._stream
         except grpc.RpcError as error:
-            failure = _error_from_rpc(error, self._address)
+            failure = self._client._error_from_rpc(error, self._address)
             if isinstance(failure, Unavailable):
                 self._client._advance_from(self._address, failure)
             raise failure from None
@@ -142,17 +192,26 @@ class LayoutWatch:
         self._stream.cancel()
 
 
+def describe_wait(failure: SmqError) -> str:
+    """For a person: why the leader has not carried out a call yet, which is tried again."""
+    if isinstance(failure, Unreachable):
+        return f"no leader at {failure.message}; it is tried again"
+    return f"waiting for the leader: {failure.message}"
+
+
 def _error_from_rpc(error: grpc.RpcError, address: str) -> SmqError:
     """The SmqError in a failed call's trailers, which the leader sent; Unreachable if nothing answered."""
     for name, value in getattr(error, "trailing_metadata", lambda: None)() or ():
         if name == ERROR_TRAILER:
+            from smq_proto.wire import error_from_pb  # imported late: calls that succeed do not need it
+
             try:
                 return error_from_pb(pb.Error.FromString(value))
             except DecodeError:
                 continue
     code, details = error.code(), error.details()  # type: ignore[attr-defined]
     if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
-        return Unreachable(f"{address} did not answer ({code.name.lower()}: {details})")
+        return Unreachable(f"{address}: {cause_of(f'{code.name}: {details}')}")
     if code == grpc.StatusCode.UNIMPLEMENTED:
         return SmqError(f"the leader at {address} is of an earlier version, which does not have this call: upgrade it")
-    return SmqError(f"{address} answered {code.name}: {details}")
+    return SmqError(f"the leader at {address} answered with an error: {cause_of(details or code.name)}")

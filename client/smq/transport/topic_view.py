@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import IO
 
 from smq.transport.dialer import DIRECT, Dialer
-from smq.transport.leader_client import LayoutWatch, LeaderClient
+from smq.transport.leader_client import REPORT_WAIT_AFTER_SECONDS, LayoutWatch, LeaderClient, describe_wait
 from smq.transport.upload_modes import UploadMode
-from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable, UnknownTopic
+from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable, UnknownTopic, Unreachable
 from smq_core.model.entities import Layout, SealedSegment, Topic
 from smq_core.model.interval_set import EMPTY, IntervalSet
 from smq_core.reading.segment_dag import missing_predecessors
@@ -29,7 +29,6 @@ from smq_storage.object_store.store import CREDENTIALS_OPTION, REQUIRED, Store, 
 
 log = logging.getLogger(__name__)
 
-FIRST_SNAPSHOT_TIMEOUT_SECONDS = 10.0
 RETRY_INTERVAL_SECONDS = 0.2
 DELETED_AFTER_SECONDS = 3.0
 LOCATE_TIMEOUT_SECONDS = 0.5
@@ -79,16 +78,37 @@ class TopicView:
 
     # ---- for producers and consumers
 
-    def wait_for_snapshot(self, timeout: float = FIRST_SNAPSHOT_TIMEOUT_SECONDS) -> TopicSnapshot:
-        """Waits for the first snapshot and returns it. Raises UnknownTopic, Unavailable."""
+    def wait_for_snapshot(self, timeout: float | None = None) -> TopicSnapshot:
+        """Waits for the first snapshot, as long as for a call to the leader, and returns it.
+
+        Raises UnknownTopic, Unavailable.
+        """
+        timeout = timeout if timeout is not None else self._leader.timeout
+        if not self._wait_for_snapshot(min(timeout, REPORT_WAIT_AFTER_SECONDS)):
+            self._report_wait()
+            self._wait_for_snapshot(timeout - REPORT_WAIT_AFTER_SECONDS)
         with self._changed:
-            self._changed.wait_for(lambda: self._snapshot or _is_final(self._failure), timeout)
             if self._snapshot is not None:
                 return self._snapshot
             failure = self._failure
+        if isinstance(failure, Unreachable):
+            raise Unavailable(f"no leader answered at {failure.message}")
         if failure is not None:
             raise failure
         raise Unavailable(f"no leader or broker located {self.name} within {timeout} s. Check that the leader is up")
+
+    def _wait_for_snapshot(self, seconds: float) -> bool:
+        """Whether there is a snapshot, or an error that stays."""
+        with self._changed:
+            return bool(self._changed.wait_for(lambda: self._snapshot or _is_final(self._failure), max(0.0, seconds)))
+
+    def _report_wait(self) -> None:
+        if self._leader.on_wait is None:
+            return
+        failure = self._failure
+        self._leader.on_wait(
+            f"waiting for the leader to locate topic {self.name}" if failure is None else describe_wait(failure)
+        )
 
     @property
     def snapshot(self) -> TopicSnapshot:

@@ -14,7 +14,7 @@ from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.schema_changes import alter_topic
 from smq_operator.brokers.calls import BrokerCalls
-from smq_operator.brokers.registry import BrokerRegistry
+from smq_operator.brokers.registry import Broker, BrokerRegistry
 from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
 from smq_operator.platform_port import Platform
@@ -60,7 +60,7 @@ SMQ = Commands(
 
 @dataclass(frozen=True, slots=True)
 class AdminService:
-    """ApplyTopic, AlterTopic, DeleteTopic, PauseTopic, the lists, ChangeSegments, DrainBroker, AcceptLoss.
+    """ApplyTopic, AlterTopic, DeleteTopic, PauseTopic, the lists, ChangeSegments, Drain- and UndrainBroker, AcceptLoss.
 
     ``max_pin_age`` is in microseconds.
     """
@@ -220,10 +220,7 @@ class AdminService:
 
     @unary_handler
     async def DrainBroker(self, request: lpb.DrainBrokerRequest) -> lpb.Empty:
-        living = [b for b in self.registry.named(request.broker) if b.terminated is None]
-        if not living:
-            known = ", ".join(sorted({b.replica.broker for b in self.registry.alive(self.clock())})) or "none"
-            raise InvalidRequest(f"there is no broker {request.broker} (known brokers: {known})")
+        living = self._living(request.broker)
         others = [b for b in self.registry.alive(self.clock()) if b not in living and not b.draining]
         if not others:
             raise NoBrokers(
@@ -241,6 +238,23 @@ class AdminService:
                 log.warning("broker.drain_failed", broker=request.broker, message=error.message)
         self.queue.enqueue()
         return lpb.Empty()
+
+    @unary_handler
+    async def UndrainBroker(self, request: lpb.DrainBrokerRequest) -> lpb.Empty:
+        """A process that has begun to drain never takes segments again, so it is replaced by a new one."""
+        if not any(broker.draining for broker in self._living(request.broker)):
+            raise InvalidRequest(f"broker {request.broker} does not drain: `smq broker list` shows the state of each")
+        self.platform.restart_broker(request.broker)
+        log.info("broker.undrain", broker=request.broker)
+        return lpb.Empty()
+
+    def _living(self, name: str) -> list[Broker]:
+        """The processes of this name that may run. Raises InvalidRequest if there is none."""
+        living = [b for b in self.registry.named(name) if b.terminated is None]
+        if not living:
+            known = ", ".join(sorted({b.replica.broker for b in self.registry.alive(self.clock())})) or "none"
+            raise InvalidRequest(f"there is no broker {name} (known brokers: {known})")
+        return living
 
     @unary_handler
     async def AcceptLoss(self, request: lpb.SegmentRequest) -> lpb.Empty:

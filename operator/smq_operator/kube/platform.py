@@ -194,6 +194,12 @@ class KubePlatform:
             self._requested_replicas.get(pool.name, pool.desired_count) for pool in map(pool_of, self._deployments())
         )
 
+    def restart_broker(self, name: str) -> None:
+        raise InvalidRequest(
+            f"on Kubernetes delete the broker's Pod, and its Deployment starts a new one: kubectl delete pod {name} "
+            f"--namespace {self._settings.home}"
+        )
+
     def scale_brokers(self, count: int, stop_first: str | None = None) -> None:
         pools = [pool_of(deployment) for deployment in self._deployments()]
         pod = self._cache.pods.get((self._settings.home, stop_first)) if stop_first else None

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import structlog
 
+from smq_core.errors import InvalidRequest
 from smq_operator.local.broker_records import BrokerRecord, read_records
 from smq_operator.local.journals import BrokerJournals
 from smq_operator.local.pids import find_by_environment, open_pidfd, start_time
@@ -160,6 +161,13 @@ class BrokerProcesses:
                 desired = self._children[name] = _BrokerProcess(BrokerRecord(name, ""))
             if desired.pidfd is None and desired.restart is None:
                 self._start(desired)
+
+    def restart(self, name: str) -> None:
+        """Ends the process of this broker in order; what watches it starts the next one. Raises InvalidRequest."""
+        child = self._children.get(name)
+        if child is None or not child.desired:
+            raise InvalidRequest(f"broker {name} should not run: the number of brokers follows the load")
+        self._request_termination(child)
 
     def _start(self, child: _BrokerProcess) -> None:
         child.restart = None

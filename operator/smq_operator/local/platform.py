@@ -127,6 +127,9 @@ class LocalPlatform:
         self._count, self._names = count, kept
         self._processes.set_desired(kept)
 
+    def restart_broker(self, name: str) -> None:
+        self._processes.restart(name)
+
     def termination_proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
         return self._processes.termination_proof(incarnation)
 

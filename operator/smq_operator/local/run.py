@@ -12,6 +12,7 @@ from smq_operator.local.folder import FolderLock, folder_id
 from smq_operator.local.settings import LocalSettings
 from smq_operator.local.watermarks import WatermarkRecorder
 from smq_operator.runtime import clock
+from smq_storage.process.extras import needs_extra
 
 
 class LocalLeadership(Standalone):
@@ -36,7 +37,8 @@ def run(settings: LocalSettings) -> None:
     lock = FolderLock(folder)
     lock.acquire()
     environment = settings.store.to_env()
-    from smq_operator.local.platform import LocalPlatform  # needs the extra `local`, which the image lacks
+    with needs_extra("smq-operator local", "local"):  # the image lacks it
+        from smq_operator.local.platform import LocalPlatform
 
     election = LocalLeadership(folder_id(folder), settings)
     asyncio.run(

@@ -19,6 +19,7 @@ from smq_core.errors import (
     NotHosted,
     Overloaded,
     SmqError,
+    StoreUnavailable,
     WrongIncarnation,
 )
 from smq_core.model.entities import Layout, Micros, Reason, SealedSegment, SealOutcome, Segment, Topic
@@ -129,8 +130,10 @@ class EffectRunner:
             reconciler.layout_put_failed(self._now())
         except Exception as error:
             self._log_failure("layout.put", reconciler.topic, error)
+            managed.layout_write_failure = error.message if isinstance(error, StoreUnavailable) else ""
             reconciler.layout_put_failed(self._now(), unclear=True)
         else:
+            managed.layout_write_failure = ""
             reconciler.layout_put(effect.layout, etag)
         finally:
             managed.pending_layout = None

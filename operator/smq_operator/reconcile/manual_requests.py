@@ -77,7 +77,7 @@ class ManualRequests:
 async def wait_until_written(managed: ManagedTopic, request: ManualRequest) -> None:
     """Returns when the layout contains the request, so that any later leader carries it out too.
 
-    Raises InvalidRequest if it can no longer be done, and Unavailable if it is not written in time.
+    Raises InvalidRequest if it can no longer be done, and Unavailable, with the cause, if it is not written in time.
     """
     reconciler, names = managed.reconciler, ", ".join(request.segments)
     assert reconciler is not None
@@ -86,9 +86,11 @@ async def wait_until_written(managed: ManagedTopic, request: ManualRequest) -> N
             while managed.reconciler is reconciler and reconciler.is_pending(request) and not managed.deleted:
                 await managed.wait_for_change()
     except TimeoutError:
+        problem = managed.filer_problem
+        cause = f"the filer does not answer ({problem})" if problem else "no broker is available for it"
         raise Unavailable(
-            f"the {request.action} of {names} is pending: no broker is available for it, or the filer does not "
-            "respond. It continues when that is resolved. Repeat the command if the leader changes"
+            f"the {request.action} of {names} is pending: {cause}. It continues when that is resolved. Repeat the "
+            "command if the leader changes"
         ) from None
     if managed.reconciler is not reconciler or managed.deleted:
         raise Unavailable(

@@ -160,6 +160,11 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_leader__pb2.DrainBrokerRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
+        self.UndrainBroker = channel.unary_unary(
+                '/smq.v1.Leader/UndrainBroker',
+                request_serializer=smq_dot_v1_dot_leader__pb2.DrainBrokerRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
+                _registered_method=True)
         self.AcceptLoss = channel.unary_unary(
                 '/smq.v1.Leader/AcceptLoss',
                 request_serializer=smq_dot_v1_dot_leader__pb2.SegmentRequest.SerializeToString,
@@ -339,6 +344,13 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UndrainBroker(self, request, context):
+        """replaces the process of a drained broker, in local mode
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def AcceptLoss(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -470,6 +482,11 @@ def add_LeaderServicer_to_server(servicer, server):
             ),
             'DrainBroker': grpc.unary_unary_rpc_method_handler(
                     servicer.DrainBroker,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.DrainBrokerRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
+            ),
+            'UndrainBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndrainBroker,
                     request_deserializer=smq_dot_v1_dot_leader__pb2.DrainBrokerRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
@@ -1152,6 +1169,33 @@ class Leader:
             request,
             target,
             '/smq.v1.Leader/DrainBroker',
+            smq_dot_v1_dot_leader__pb2.DrainBrokerRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndrainBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/UndrainBroker',
             smq_dot_v1_dot_leader__pb2.DrainBrokerRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,

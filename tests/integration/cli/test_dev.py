@@ -81,11 +81,34 @@ def test_it_stops_everything_that_it_started_and_leaves_the_data(start: Start) -
 
 def test_what_to_type_next_works_as_it_is_printed(dev: DevProcess) -> None:
     typed = [line.strip() for line in dev.output.splitlines() if "smq --leader" in line]
-    assert [line.split(dev.leader)[1].split()[0] for line in typed] == ["apply", "publish", "consume", "top"]
+    assert [line.split(dev.leader)[1].split()[0] for line in typed] == ["topic", "publish", "consume", "top"]
 
     for line in typed[:3]:
         ran = smq(*line.removeprefix("echo hello | smq ").removeprefix("smq ").split(), stdin="hello\n")
         assert ran.code == 0 and ran.out, (line, ran)
+
+
+def test_one_in_the_background_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    folder = str(tmp_path / "data")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+
+        ran = smq("dev", "--detach", "--dir", folder, "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+
+    assert ran.code == 1 and "Address already in use" in ran.err and "Traceback" not in ran.err
+    assert not processes(tmp_path)
+    assert smq("dev", "status", "--dir", folder).code == 1
+    stopped = smq("dev", "stop", "--dir", folder)
+    assert (stopped.code, stopped.out) == (0, f"no `smq dev` runs on {folder}\n")
+
+
+def test_its_state_is_shown_and_another_one_in_the_background_is_refused(dev: DevProcess) -> None:
+    shown = smq("dev", "status", "--dir", str(dev.folder))
+    assert shown.code == 0 and shown.lines[0] == f"running (process {dev.process.pid})" and dev.leader in shown.out
+
+    ran = smq("dev", "--detach", "--dir", str(dev.folder), "--listen", "127.0.0.1:0")
+    assert ran.code == 1 and f"already (process {dev.process.pid}, leader {dev.leader})" in ran.err
 
 
 def test_a_second_one_on_the_same_folder_is_refused_and_disturbs_nothing(dev: DevProcess) -> None:

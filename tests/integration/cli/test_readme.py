@@ -1,8 +1,8 @@
 """Every console block of README.md runs as written, with the output that is shown there.
 
-Bash runs the lines `$ command`, all commands of a block in one shell. The lines below a command are its output: digits
-may differ, and `…` matches anything to the end of the line. For `make` targets the test only checks that they exist,
-because they take minutes and other tests run them.
+Bash reads the lines `$ command` of a block from its input, as when they are pasted. The lines below a command are its
+output: digits may differ, and `…` matches anything to the end of the line. For `make` targets the test only checks that
+they exist, because they take minutes and other tests run them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 REPOSITORY = Path(__file__).resolve().parents[3]
 README = (REPOSITORY / "README.md").read_text()
 MARK = "=== end of command"
+ANALYSE = 'sed -i "s/\\$SMQ_LEADER/$SMQ_LEADER/" analyst.py && python analyst.py'
+"""The block for analysts, on the flights of the block before it."""
 
 
 def console_blocks(text: str) -> list[list[tuple[str, list[str]]]]:
@@ -65,8 +67,14 @@ def test_the_command_line_block_runs_and_says_what_is_written(tmp_path: Path) ->
     scripts = Path(sys.executable).parent
     (tmp_path / ".venv").symlink_to(scripts.parent)
 
-    outputs = run_in_one_shell([wait_when_needed(command) for command, _ in block], tmp_path)
+    (tmp_path / "analyst.py").write_text(python_blocks()[1].replace("localhost:7070", "$SMQ_LEADER"))
+    commands = [command for command, _ in block]
+    assert commands[-1].startswith("smq dev stop")
+    *outputs, analysed, stopped = paste([*commands[:-1], ANALYSE, commands[-1]], tmp_path)
+    outputs.append(stopped)
 
+    assert "UA" in analysed and "58665" in analysed.replace(",", ""), analysed
+    assert len(outputs) == len(block), outputs
     for (command, expected), output in zip(block, outputs, strict=True):
         assert "smq: " not in output and "Traceback" not in output, (command, output)
         lines = output.splitlines()
@@ -74,8 +82,12 @@ def test_the_command_line_block_runs_and_says_what_is_written(tmp_path: Path) ->
             assert any(matches(line, found) for found in lines), (command, line, output)
 
 
+def python_blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
 def test_the_python_block_runs(leader: str, tmp_path: Path) -> None:
-    (code,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    code, _ = python_blocks()
     program = tmp_path / "readme.py"
     program.write_text(code.replace("localhost:7070", leader))
     assert smq("apply", "-f", str(REPOSITORY / "examples/topics/events.yaml"), leader=leader).code == 0
@@ -92,27 +104,23 @@ def test_the_python_block_runs(leader: str, tmp_path: Path) -> None:
     assert "b'payload'" in printed and "Traceback" not in printed
 
 
-def wait_when_needed(command: str) -> str:
-    """Makes `smq dev` wait until it is ready, as a user would, and use a free port, as 7070 may be in use."""
-    if command.startswith("smq dev"):
-        port = free_port()
-        started = (
-            command.split("#")[0]
-            .replace("smq dev", f"smq dev --listen 127.0.0.1:{port}")
-            .replace("&", "> dev.log 2>&1 &")
+def paste(commands: list[str], folder: Path) -> list[str]:
+    """The output of each command. Another port than the default takes the place of it, which may be in use."""
+    address = f"127.0.0.1:{free_port()}"
+    ports = {"SMQ_DEV_LISTEN": address, "SMQ_LEADER": address}
+    lines = "".join(f"{command}\necho '{MARK}'\n" for command in commands)
+    try:
+        done = subprocess.run(
+            ["bash", "-s"],
+            input=lines,
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=540,
+            env=environment() | ports,
+            check=False,
         )
-        ready = "for i in $(seq 3000); do grep -q 'Ctrl-C stops' dev.log && break; sleep 0.1; done; cat dev.log"
-        return f"export SMQ_LEADER=127.0.0.1:{port}\n{started}\n{ready}"
-    if command.startswith("kill"):
-        return f"{command.split('#')[0]}\nwait"
-    return command
-
-
-def run_in_one_shell(commands: list[str], folder: Path) -> list[str]:
-    """The output of each. Job control is on, so that `%1` is the first job in the background."""
-    script = "set -m\n" + "".join(f"{{\n{command}\n}} 2>&1\necho '{MARK}'\n" for command in commands)
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=540, env=environment(), check=False
-    )
-    assert "no leader" not in done.stdout, done.stdout
+    finally:
+        smq("dev", "stop", "--dir", str(folder / ".smq"))  # after a failure
     return done.stdout.split(f"{MARK}\n")[:-1]

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from smq.producer import Producer
-from smq.producing.runtime.producer_runtime import ProducerRuntime
+from smq.producing.producer_runtime import ProducerRuntime
 from smq.transport.dialer import DIRECT
 from smq.transport.topic_view import TopicSnapshot, TopicView
 from smq_core.model import layout_transitions as layouts

@@ -12,7 +12,7 @@ import smq.producer
 from smq.producer import Producer
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.partitioning import SubBatch
-from smq.producing.runtime.producer_runtime import ProducerRuntime
+from smq.producing.producer_runtime import ProducerRuntime
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.errors import Overloaded
 from smq_core.model.entities import Layout, Topic, TopicSpec

@@ -45,6 +45,7 @@ class FakePlatform:
         self.ended: dict[str, str] = {}
         """Incarnations that have ended, but whose journals may come back."""
         self.count = brokers
+        self.restarted: list[str] = []
 
     async def start(self, changed: Callable[[], None]) -> None: ...
 
@@ -83,6 +84,9 @@ class FakePlatform:
 
     def scale_brokers(self, count: int, stop_first: str | None = None) -> None:
         self.count = count
+
+    def restart_broker(self, name: str) -> None:
+        self.restarted.append(name)
 
     def termination_proof(self, incarnation: str, reporting: bool = False) -> TerminationProof | None:
         if incarnation in self.terminated:

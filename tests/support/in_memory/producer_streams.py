@@ -12,7 +12,7 @@ import pytest
 
 from smq.producer import Producer
 from smq.producing import engine
-from smq.producing.runtime.producer_runtime import ProducerRuntime
+from smq.producing.producer_runtime import ProducerRuntime
 from smq_core.model.entities import Segment
 from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb

@@ -38,10 +38,15 @@ class CommandResult:
 
 
 def environment(leader: str | None = None) -> dict[str, str]:
-    """This process's environment without variables that point `smq` to a developer's cluster."""
+    """This process's environment without variables that point `smq` to a developer's cluster.
+
+    A busy machine takes longer to answer than a user wants to wait.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SMQ_", "AWS_"))}
     return (
-        kept | {"PYTHONUNBUFFERED": "1", "TERM": "dumb", "COLUMNS": "200"} | ({"SMQ_LEADER": leader} if leader else {})
+        kept
+        | {"PYTHONUNBUFFERED": "1", "TERM": "dumb", "COLUMNS": "200", "SMQ_TIMEOUT": str(HANG_GUARD)}
+        | ({"SMQ_LEADER": leader} if leader else {})
     )
 
 

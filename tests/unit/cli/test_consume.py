@@ -55,7 +55,9 @@ def messages_in(file: Path) -> int:
 
 def consume(consumer: FakeConsumer, sink: Sink, limit: int | None = None, commits: bool = True) -> int:
     any_consumer: Any = consumer
-    return _write_messages(any_consumer, sink, limit, 0.0, commits=commits)
+    return _write_messages(
+        any_consumer, sink, limit, 0.0, commits=commits, poll=lambda it, timeout: it.poll(timeout or 0.0)
+    )
 
 
 def test_a_parquet_file_is_whole_before_its_messages_are_committed(tmp_path: Path) -> None:

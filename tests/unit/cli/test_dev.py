@@ -17,9 +17,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from smq.cli import dev_cluster, session
+from smq.cli import dev_cluster, dev_processes, session
 from smq.cli.app import app
 from smq.cli.dev_cluster import DevCluster, StopIncomplete
+from smq.cli.dev_status import DevRecord
 from smq_core.errors import Unavailable
 from smq_storage.process.ports import free_ports
 from smq_storage.process.shutdown import Shutdown, write_if_possible
@@ -55,6 +56,19 @@ class RecordedCluster:
         on_progress("starting the leader")
 
     def wait_ready(self) -> None: ...
+
+    def record(self) -> DevRecord:
+        return DevRecord(
+            1,
+            1.0,
+            self.address,
+            self.brokers,
+            self.max_brokers,
+            "s3://smq",
+            "http://127.0.0.1:1",
+            "http://127.0.0.1:2/",
+            True,
+        )
 
     def stop(self, on_progress: Callable[[str], None]) -> None:
         on_progress("stopping the leader")
@@ -185,7 +199,7 @@ SLEEPER = "import time; print('started', flush=True)\nwhile True: time.sleep(1)"
 def leftover_broker(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that a killed leader left behind."""
     (tmp_path / "brokers").mkdir()
-    environment = {**os.environ, dev_cluster.INCARNATION_VARIABLE: "i-1"}
+    environment = {**os.environ, dev_processes.INCARNATION_VARIABLE: "i-1"}
     process = subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline()
     record = {"name": "broker-1", "incarnation": "i-1", "pid": process.pid}

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+import pyarrow.flight as fl
 import pytest
 
+from smq.transport import leader_client
 from smq.transport.leader_client import ERROR_TRAILER, LeaderClient
 from smq_core.errors import InvalidRequest, NoBrokers, NotLeader, SmqError, Unavailable, UnknownTopic
 from smq_proto.v1 import data_pb2 as pb
@@ -110,6 +112,47 @@ def test_a_leader_of_an_earlier_version_is_named() -> None:
     ):
         LeaderClient([address]).call("SignUploads", lpb.SignUploadsRequest(), HANG_GUARD)
     assert not raised.value.retry
+
+
+class BrokerLikeServer(fl.FlightServerBase):
+    """Offers an action as brokers do."""
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:
+        return [("seal", "SealRequest -> SealReply")]
+
+
+@pytest.mark.parametrize("watch", [False, True])
+def test_a_brokers_address_is_recognised(watch: bool) -> None:
+    with BrokerLikeServer("grpc://127.0.0.1:0") as server:
+        link = LeaderClient([f"127.0.0.1:{server.port}"])
+        with pytest.raises(InvalidRequest, match="the address of a broker, not of the leader"):
+            if watch:
+                next(iter(link.watch(pb.LocateRequest())))
+            called(link)
+
+
+def test_a_call_that_waits_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_client, "REPORT_WAIT_AFTER_SECONDS", 0.0)
+    leader = FakeLeaderService("leader")
+    waits: list[str] = []
+
+    def on_wait(text: str) -> None:
+        waits.append(text)
+        leader.hang.set()  # it answers only now
+
+    with serving(leader) as address:
+        leader.hang.clear()
+        link = LeaderClient([address], on_wait=on_wait)
+        assert called(link) == "leader"
+        assert waits == [f"waiting for an answer of {address}"]
+
+
+def test_a_leader_that_is_away_is_named_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_client, "REPORT_WAIT_AFTER_SECONDS", 0.0)
+    waits: set[str] = set()
+    with pytest.raises(Unavailable, match=r"^no leader answered at 127\.0\.0\.1:1: connection refused$"):
+        called(LeaderClient(["127.0.0.1:1"], on_wait=waits.add), timeout=2.0)
+    assert "no leader at 127.0.0.1:1: connection refused; it is tried again" in waits
 
 
 def test_the_leaders_reason_to_wait_is_reported_after_a_timeout() -> None:

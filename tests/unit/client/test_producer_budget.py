@@ -14,7 +14,7 @@ from smq.producing import producer_monitor
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.engine import ProducerEngine
 from smq.producing.partitioning import SubBatch
-from smq.producing.runtime.producer_runtime import ProducerRuntime
+from smq.producing.producer_runtime import ProducerRuntime
 from smq_core.errors import DeliveryTimeout, InvalidRequest, Overloaded
 from smq_core.producing.send_queue import SendQueue
 from smq_proto.v1 import data_pb2 as pb

@@ -21,6 +21,8 @@ EXPECTED = {
     "Condition",
     "Conflict",
     "Consumer",
+    "DataFile",
+    "DataFiles",
     "DataLost",
     "DecisionInfo",
     "Delivery",

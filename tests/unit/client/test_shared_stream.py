@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from smq.producer import Producer
-from smq.producing.runtime.producer_runtime import ProducerRuntime
+from smq.producing.producer_runtime import ProducerRuntime
 from smq.producing.streams import shared_stream, shared_streams
 from smq_core.errors import InvalidRequest, NotHosted, SmqError
 from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec

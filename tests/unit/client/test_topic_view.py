@@ -29,6 +29,8 @@ class PlayedLeader:
     """Its watch gives what the test puts into ``replies``; an error ends the watch."""
 
     is_configured = True
+    timeout = HANG_GUARD
+    on_wait = None
 
     def __init__(self) -> None:
         self.replies: queue.SimpleQueue[pb.LocateReply | SmqError | None] = queue.SimpleQueue()
@@ -188,4 +190,12 @@ def test_requests_of_uploads_may_take_as_long_as_a_producer_waits(monkeypatch: p
     watched = Watched(StoreSettings("memory://", timeout=1.0))
     found = [watched.view.open_upload_store(), *map(watched.view.open_upload_store, (5.0, 600.0))]
     assert found == [topic_view.UPLOAD_TIMEOUT_SECONDS, topic_view.UPLOAD_TIMEOUT_SECONDS, 600.0]
+    watched.view.close()
+
+
+def test_the_first_snapshot_is_awaited_as_long_as_an_answer_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlayedLeader, "timeout", 0.01)
+    watched = Watched()
+    with pytest.raises(Unavailable, match=r"within 0\.01 s"):
+        watched.view.wait_for_snapshot()
     watched.view.close()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smq.cli.commands.segments import DONE_TIMEOUT_SECONDS, WaitOption
+from smq.cli.commands.segments import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout
 from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, state
-from smq.cli.session import CommandFailed, client, command, out
+from smq.cli.session import client, command, out
+from smq.cli.waiting import wait_until
 from smq_core.model.units import format_size
 
 if TYPE_CHECKING:
     from smq import Admin
 
-app = typer.Typer(no_args_is_help=True, help="Brokers: list, drain.")
+app = typer.Typer(no_args_is_help=True, help="Brokers: list, drain, undrain.")
 
 
 @app.command("list", cls=ListCommand)
@@ -46,24 +46,54 @@ def list_brokers(output: OutputOption = Output.TABLE) -> None:
     )
 
 
+BrokerName = Annotated[str, typer.Argument(metavar="BROKER")]
+
+
 @app.command()
 @command
-def drain(broker: Annotated[str, typer.Argument(metavar="BROKER")], wait: WaitOption = True) -> None:
-    """Move every segment away from a broker."""
+def drain(broker: BrokerName, wait: WaitOption = True, timeout: WaitTimeout = DONE_TIMEOUT_SECONDS) -> None:
+    """Move every segment away from a broker. `smq broker undrain` brings it back."""
     with client() as connected:
         admin = connected.admin()
         admin.drain(broker)
         if not wait:
             out.print(f"broker {broker}: draining; `smq broker list` shows what it still hosts")
             return
-        deadline = time.monotonic() + DONE_TIMEOUT_SECONDS
-        while remaining := _segments_on(admin, broker):
-            if time.monotonic() > deadline:
-                raise CommandFailed(
-                    f"{broker} drains, but after {DONE_TIMEOUT_SECONDS:.0f} s it still hosts {', '.join(remaining)}"
-                )
-            time.sleep(0.1)
+        wait_until(
+            lambda: None if _segments_on(admin, broker) else True,
+            f"the segments of {broker} to move to other brokers",
+            timeout,
+            lambda: (
+                f"{broker} drains, but after {timeout:.0f} s it still hosts {', '.join(_segments_on(admin, broker))}"
+            ),
+        )
     out.print(f"broker {broker}: drained; it hosts no segments")
+
+
+@app.command()
+@command
+def undrain(broker: BrokerName, wait: WaitOption = True, timeout: WaitTimeout = DONE_TIMEOUT_SECONDS) -> None:
+    """Bring a drained broker of `smq dev` back: its process is replaced by a new one, which takes segments again.
+
+    On Kubernetes delete the Pod of the broker: its Deployment starts a new one.
+    """
+    with client() as connected:
+        admin = connected.admin()
+        admin.undrain(broker)
+        if not wait:
+            out.print(f"broker {broker}: restarting; `smq broker list` shows when it is alive")
+            return
+        wait_until(
+            lambda: True if _is_alive(admin, broker) else None,
+            f"a new process of {broker}",
+            timeout,
+            lambda: f"{broker} has no new process after {timeout:.0f} s; see its log, and `smq broker list`",
+        )
+    out.print(f"broker {broker}: alive; it takes segments again")
+
+
+def _is_alive(admin: Admin, broker: str) -> bool:
+    return any(b.name == broker and b.state == "alive" for b in admin.brokers())
 
 
 def _segments_on(admin: Admin, broker: str) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from smq.cli.commands.topics import TopicName
 from smq.cli.files.formats import Columns, OutputFormat
 from smq.cli.session import client, command, end_on_sigterm, print_note
 from smq.cli.times import parse_positions, parse_time
+from smq.cli.waiting import MessageWait
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 POSITION = re.compile(r"-\d+-\d+-\d+:[^:]*$")
 """A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end."""
-IDLE_HINT_SECONDS = 3.0  # after so long without a message, a hint is printed
 
 
 @command
@@ -102,7 +101,8 @@ def consume(
             segments=segment or None,
             partitions=None if partition is None else [partition],
         ) as consumer:
-            count = _write_messages(consumer, sink, max_, timeout, commits=group is not None, partition=partition)
+            poll = MessageWait(connected, topic).poll
+            count = _write_messages(consumer, sink, max_, timeout, poll, commits=group is not None, partition=partition)
     if to is not None:
         print_note(f"{formatting.plural(count, 'message')} in {to}")
 
@@ -112,6 +112,7 @@ def _write_messages(
     sink: Sink,
     max_messages: int | None,
     timeout: float | None,
+    poll: Callable[[Consumer, float | None], Batch | None],
     *,
     commits: bool,
     partition: int | None = None,
@@ -121,13 +122,9 @@ def _write_messages(
     positions: dict[str, int] = {}
     with sink:
         while max_messages is None or count < max_messages:
-            batch = consumer.poll(timeout if timeout is not None else IDLE_HINT_SECONDS)
+            batch = poll(consumer, timeout)
             if batch is None:
-                if timeout is not None:
-                    break
-                if not count:
-                    _print_idle_hint()
-                continue
+                break
             left = None if max_messages is None else max_messages - count
             rows, offsets, next_offset = _chosen(batch, left, partition)
             if rows.num_rows:
@@ -154,13 +151,6 @@ def _chosen(batch: Batch, left: int | None, partition: int | None) -> tuple[pa.T
     chosen = found.slice(0, left)
     done = batch.first_offset + chosen[-1].as_py() + 1 if len(chosen) < len(found) else batch.next_offset
     return batch.table.take(chosen), pc.add(chosen, batch.first_offset), done
-
-
-@functools.cache
-def _print_idle_hint() -> None:
-    """Prints the hint once."""
-    if sys.stderr.isatty():
-        print_note("waiting for new messages; --from earliest starts with the old ones, Ctrl-C stops")
 
 
 def parse_start(text: str, segments: list[str] | None) -> Any:

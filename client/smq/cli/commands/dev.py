@@ -1,9 +1,10 @@
-"""`smq dev`: runs everything on this machine, in the foreground."""
+"""`smq dev`: runs everything on this machine, in the foreground or in the background."""
 
 from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,8 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.session import CommandFailed, command, say
+from smq.cli.dev_status import DevRecord
+from smq.cli.session import DEFAULT_LEADER_ADDRESS, CommandFailed, out, reported, say
 from smq_core.errors import SmqError
 from smq_storage.process.shutdown import stop_signals
 
@@ -20,39 +22,104 @@ if TYPE_CHECKING:
     from smq.cli.dev_cluster import DevCluster
 
 
+app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+
+Folder = Annotated[Path, typer.Option("--dir", help="The folder of the data, which stays after this command.")]
+DEFAULT_FOLDER = Path(".smq")
+READY_TIMEOUT_SECONDS = 120.0
+
+
 class _Stopped(BaseException):
     """Raised by Ctrl-C, SIGTERM or SIGHUP, even during the start."""
 
 
-@command
+@app.callback()
+@reported
 def dev(
-    folder: Annotated[
-        Path, typer.Option("--dir", help="The folder of the data, which stays after this command.")
-    ] = Path(".smq"),
+    context: typer.Context,
+    folder: Folder = DEFAULT_FOLDER,
     brokers: Annotated[int, typer.Option(min=1, help="The least number of brokers.")] = 3,
     max_brokers: Annotated[
         int | None, typer.Option(min=1, help="The most brokers that the load may start.", show_default="twice as many")
     ] = None,
     listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="The address on which the leader listens.")
-    ] = "127.0.0.1:7070",
+        str, typer.Option(metavar="HOST:PORT", envvar="SMQ_DEV_LISTEN", help="The address of the leader.")
+    ] = DEFAULT_LEADER_ADDRESS,
     no_journal: Annotated[
         bool,
         typer.Option(
             "--no-journal", help="Do not keep in the folder what brokers would lose if all were killed at once."
         ),
     ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Run in the background, and return when it is ready.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="With --detach, the longest to wait until it is ready.")
+    ] = READY_TIMEOUT_SECONDS,
 ) -> None:
     """Run SeaweedFS, a leader and brokers on this machine until Ctrl-C. The data stays for the next time.
 
-    What was acked survives the end of any process, but not a power failure, because nothing waits for the disk.
+    With --detach it runs on until `smq dev stop`; `smq dev status` shows whether it runs. What was acked survives the
+    end of any process, but not a power failure, because nothing waits for the disk.
     """
-    from smq.cli.dev_cluster import DevCluster
-
+    if context.invoked_subcommand is not None:
+        if folder != DEFAULT_FOLDER:
+            raise typer.BadParameter(f"write --dir after `{context.invoked_subcommand}`, whose option it is")
+        return
     broker_limit = 2 * brokers if max_brokers is None else max_brokers
     if broker_limit < brokers:
         raise typer.BadParameter(f"--max-brokers {broker_limit} is below --brokers {brokers}")
-    more = ("--no-journal",) if no_journal else ()
+    if detach:
+        from smq.cli.dev_background import start_in_background
+
+        arguments = ["--brokers", str(brokers), "--max-brokers", str(broker_limit), "--listen", listen]
+        record = start_in_background(folder, [*arguments, *(["--no-journal"] if no_journal else [])], timeout)
+        _print_welcome(record, folder, "`smq dev stop` stops everything; the data stays. Decisions are in logs/dev.log")
+        return
+    _run_in_foreground(folder, brokers, broker_limit, listen, ("--no-journal",) if no_journal else ())
+
+
+@app.command()
+@reported
+def status(folder: Folder = DEFAULT_FOLDER) -> None:
+    """Show whether a `smq dev` runs on the folder, and where its leader is. Exit code 1 if none runs."""
+    from smq.cli.dev_cluster import check_installed, find_running
+
+    check_installed()
+    running = find_running(folder)
+    if running is None:
+        raise CommandFailed(f"no `smq dev` runs on {folder}; start one with `smq dev --detach{_dir_option(folder)}`")
+    record, process = running
+    out.print(f"{'running' if record.ready else 'starting'} (process {process.pid})")
+    for line in _where(record, folder):
+        out.print(line)
+
+
+@app.command()
+@reported
+def stop(
+    folder: Folder = DEFAULT_FOLDER,
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="The longest to wait until everything has stopped.")
+    ] = 90.0,
+) -> None:
+    """Stop the `smq dev` that runs on the folder, as Ctrl-C does: everything in order. The data stays."""
+    from smq.cli.dev_background import stop_in_background
+    from smq.cli.dev_cluster import check_installed, find_running
+
+    check_installed()
+    running = find_running(folder)
+    if running is None:
+        out.print(f"no `smq dev` runs on {folder}")
+        return
+    stop_in_background(folder, running[1], timeout)
+    out.print(f"stopped; the data is in {folder}")
+
+
+def _run_in_foreground(folder: Path, brokers: int, broker_limit: int, listen: str, more: Sequence[str]) -> None:
+    from smq.cli.dev_cluster import DevCluster
+
     cluster = DevCluster(folder, listen=listen, brokers=brokers, max_brokers=broker_limit, more=more)
     stopping = _StopRequest()
     for number in stop_signals():
@@ -60,7 +127,9 @@ def dev(
     try:
         cluster.start(_print_progress)
         cluster.wait_ready()
-        _print_welcome(cluster, folder)
+        _print_welcome(
+            cluster.record(), folder, "Ctrl-C stops everything; the data stays. Decisions of the leader from now on:"
+        )
         _print_decisions(cluster, stopping)
     except _Stopped:
         pass
@@ -90,28 +159,37 @@ def _print_progress(text: str) -> None:
     say(Text(text, style="dim"))
 
 
-def _print_welcome(cluster: DevCluster, folder: Path) -> None:
-    options = "" if cluster.address == "127.0.0.1:7070" else f"--leader {cluster.address} "
-    store = cluster.seaweed.settings()
+def _print_welcome(record: DevRecord, folder: Path, end: str) -> None:
+    options = "" if record.leader == DEFAULT_LEADER_ADDRESS else f"--leader {record.leader} "
     lines = [
         ("SeaweedMQ is ready", "bold green"),
-        f"  leader     {cluster.address}",
-        f"  brokers    {cluster.brokers}, up to {cluster.max_brokers} under load",
-        f"  SeaweedFS  {store.url} at {store.endpoint} (S3, no credentials)",
-        f"  data       {folder}    logs {folder / 'logs'}",
-        f"  page       {cluster.page} (key space, topics, brokers and decisions, live)",
+        *_where(record, folder),
         "",
-        ("In another terminal:", "bold"),
-        f"  smq {options}apply -f examples/topics/events.yaml",
+        ("Try it:" if "stop`" in end else "In another terminal:", "bold"),
+        f"  smq {options}topic create events",
         f"  echo hello | smq {options}publish events",
         f"  smq {options}consume events --from earliest --max 1",
         f"  smq {options}top",
         "",
-        ("Ctrl-C stops everything; the data stays. Decisions of the leader from now on:", "dim"),
+        (end, "dim"),
     ]
     say()
     for line in lines:
         say(Text(*line) if isinstance(line, tuple) else line)
+
+
+def _where(record: DevRecord, folder: Path) -> list[str]:
+    return [
+        f"  leader     {record.leader}",
+        f"  brokers    {record.brokers}, up to {record.max_brokers} under load",
+        f"  SeaweedFS  {record.filer_url} at {record.filer_endpoint} (S3, no credentials)",
+        f"  data       {folder}    logs {folder / 'logs'}",
+        f"  page       {record.page} (key space, topics, brokers and decisions, live)",
+    ]
+
+
+def _dir_option(folder: Path) -> str:
+    return "" if folder == DEFAULT_FOLDER else f" --dir {folder}"
 
 
 def _print_decisions(cluster: DevCluster, stopping: _StopRequest) -> None:

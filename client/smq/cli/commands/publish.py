@@ -15,12 +15,12 @@ from smq.cli.commands.topics import TopicName
 from smq.cli.files.formats import InputFormat
 from smq.cli.session import client, command, end_on_sigterm, err, out, print_note
 from smq_core.errors import InvalidRequest, SmqError
-from smq_core.model.entities import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from smq import Delivery, Producer, TopicInfo
+    from smq_core.model.entities import Column
 
 
 @command
@@ -58,10 +58,8 @@ def publish(
     if by_reference or files:
         _publish_files(topic, files or [], from_, key, input_, by_reference)
         return
-    from smq.cli.files.sources import (
-        format_of,
-        tables,
-    )  # imported late: it loads Arrow, which other commands do not need
+    from smq.cli.files.sources import format_of, tables  # imported late: Arrow, which other commands do not need
+    from smq_core.model.entities import Column
 
     end_on_sigterm()
     started_at = time.monotonic()

@@ -12,6 +12,7 @@ from smq.cli import formatting
 from smq.cli.commands.topics import TopicName
 from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list
 from smq.cli.session import CommandFailed, client, command, out
+from smq.cli.waiting import cause_of_wait, wait_until
 from smq_core.errors import UnknownSegment
 from smq_core.model.units import format_size
 
@@ -27,6 +28,9 @@ SegmentName = Annotated[
     str, typer.Argument(metavar="SEGMENT", help="A segment. The number may be left out for the open one of a range.")
 ]
 WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
+WaitTimeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="The longest to wait until it is done.")
+]
 
 
 @app.command("list", cls=ListCommand)
@@ -78,9 +82,10 @@ def split(
         typer.Option("--at", metavar="PARTITION", help="The partition at which to split; may be repeated."),
     ] = None,
     wait: WaitOption = True,
+    timeout: WaitTimeout = DONE_TIMEOUT_SECONDS,
 ) -> None:
     """Split a segment in the middle, or at the given partitions."""
-    _submit_and_wait([segment], lambda admin, topic, names: admin.split(topic, names[0], at or ()), wait)
+    _submit_and_wait([segment], lambda admin, topic, names: admin.split(topic, names[0], at or ()), wait, timeout)
 
 
 @app.command()
@@ -90,25 +95,26 @@ def merge(
         list[str], typer.Argument(metavar="SEGMENT SEGMENT…", help="Neighbouring segments of one topic.")
     ],
     wait: WaitOption = True,
+    timeout: WaitTimeout = DONE_TIMEOUT_SECONDS,
 ) -> None:
     """Merge neighbouring segments into one."""
     if len(segments) < 2:
         raise typer.BadParameter("a merge needs two or more neighbouring segments")
-    _submit_and_wait(segments, lambda admin, topic, names: admin.merge(topic, names), wait)
+    _submit_and_wait(segments, lambda admin, topic, names: admin.merge(topic, names), wait, timeout)
 
 
 @app.command()
 @command
-def move(segment: SegmentName, wait: WaitOption = True) -> None:
+def move(segment: SegmentName, wait: WaitOption = True, timeout: WaitTimeout = DONE_TIMEOUT_SECONDS) -> None:
     """Move a segment: continue its range on other brokers."""
-    _submit_and_wait([segment], lambda admin, topic, names: admin.move(topic, names[0]), wait)
+    _submit_and_wait([segment], lambda admin, topic, names: admin.move(topic, names[0]), wait, timeout)
 
 
 @app.command()
 @command
-def roll(segment: SegmentName, wait: WaitOption = True) -> None:
+def roll(segment: SegmentName, wait: WaitOption = True, timeout: WaitTimeout = DONE_TIMEOUT_SECONDS) -> None:
     """Seal a segment and continue its range in a new one."""
-    _submit_and_wait([segment], lambda admin, topic, names: admin.roll(topic, names[0]), wait)
+    _submit_and_wait([segment], lambda admin, topic, names: admin.roll(topic, names[0]), wait, timeout)
 
 
 @app.command()
@@ -181,7 +187,9 @@ def _find_segment(topics: Sequence[TopicInfo], name: str) -> tuple[str, str]:
     )
 
 
-def _submit_and_wait(names: Sequence[str], submit_request: Callable[[Admin, str, list[str]], None], wait: bool) -> None:
+def _submit_and_wait(
+    names: Sequence[str], submit_request: Callable[[Admin, str, list[str]], None], wait: bool, timeout: float
+) -> None:
     with client() as connected:
         admin = connected.admin()
         topic, full = find_segments(admin.topics(), names)
@@ -191,21 +199,20 @@ def _submit_and_wait(names: Sequence[str], submit_request: Callable[[Admin, str,
                 f"requested: {', '.join(full)}; `smq segment list {formatting.topic(topic)}` shows when it is done"
             )
             return
-        successors = _wait_for_successors(admin, topic, full)
+        successors = wait_until(
+            lambda: _open_successors(admin, topic, full),
+            f"the leader to seal {', '.join(full)} and to open successors",
+            timeout,
+            lambda: (
+                f"{', '.join(full)}: requested, but not done after {timeout:.0f} s. "
+                + (cause_of_wait(connected, topic) or f"The leader continues; see `smq topic describe {topic}`")
+            ),
+        )
     out.print(f"{', '.join(full)} sealed; {', '.join(successors)} open")
 
 
-def _wait_for_successors(admin: Admin, topic: str, names: Sequence[str]) -> list[str]:
-    """Returns the open successors. Raises CommandFailed if they do not exist in time."""
-    deadline = time.monotonic() + DONE_TIMEOUT_SECONDS
-    while time.monotonic() < deadline:
-        living = admin.segments(topic)
-        if not any(s.name in names for s in living):
-            opened = [s.name for s in admin.segments(topic, all=True) if set(names) & set(s.predecessors)]
-            return opened
-        time.sleep(0.1)
-    blocked = [c.message for c in admin.topic(topic).conditions if c.type == "SealBlocked" and c.is_true]
-    raise CommandFailed(
-        f"{', '.join(names)}: requested, but not done after {DONE_TIMEOUT_SECONDS:.0f} s. "
-        + (blocked[0] if blocked else f"The leader continues; see `smq topic describe {formatting.topic(topic)}`")
-    )
+def _open_successors(admin: Admin, topic: str, names: Sequence[str]) -> list[str] | None:
+    """The open successors, or None while the segments are not sealed."""
+    if any(s.name in names for s in admin.segments(topic)):
+        return None
+    return [s.name for s in admin.segments(topic, all=True) if set(names) & set(s.predecessors)]

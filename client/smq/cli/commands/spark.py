@@ -12,14 +12,14 @@ from typing import Annotated
 
 import typer
 
-from smq.cli.session import command, leader_address, relay_address
+from smq.cli.session import leader_address, relay_address, reported
 from smq_core.errors import InvalidRequest, Unavailable
 
 PACKAGE = "pyspark_smq.jobs"
 NO_JOBS = ("arguments", "late_rows")
 
 
-@command
+@reported
 def spark(
     context: typer.Context,
     job: Annotated[str, typer.Argument(metavar="JOB", help="compact, backfill, verify, flights-hourly, ...")],

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group
-from rich.live import Live
 from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.dashboard import ClusterSnapshot, SegmentRates, render, take_snapshot
 from smq.cli.session import client, command, end_on_sigterm, leader_address, out
 from smq_core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from smq.cli.dashboard import ClusterSnapshot, SegmentRates
 
 PIPE_WIDTH = 160
 
@@ -25,6 +26,10 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one view and exit, as without a terminal.")] = False,
 ) -> None:
     """Show keyspace, segments, brokers, rates and the leader's last decisions live. Ctrl-C stops."""
+    from rich.live import Live  # imported late, like all that other commands do not need
+
+    from smq.cli.dashboard import SegmentRates, take_snapshot
+
     end_on_sigterm()
     rates = SegmentRates()
     with client() as connected:
@@ -55,6 +60,8 @@ def top(
 
 
 def _render_frame(snapshot: ClusterSnapshot, rates: SegmentRates, failure: str | None) -> Group:
+    from smq.cli.dashboard import render
+
     alive = sum(b.state != "gone" for b in snapshot.brokers)
     head = Text.assemble(
         ("SeaweedMQ ", "bold"),

@@ -18,7 +18,7 @@ from smq_core.errors import InvalidRequest
 if TYPE_CHECKING:
     from smq import AlteredTopic, TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="Topics: list, describe, pins, alter, delete, pause, resume.")
+app = typer.Typer(no_args_is_help=True, help="Topics: create, list, describe, alter, delete, and more.")
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")]
 

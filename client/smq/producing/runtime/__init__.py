@@ -1,1 +1,1 @@
-"""What the producers of one client share: timers, background work, and streams to brokers."""
+"""Threads that the producers of one client share: timers, and work in the background."""

@@ -62,6 +62,8 @@ class ManagedTopic:
     """Etag of the layout and number of index changes at the last announcement."""
     pending_layout: Layout | None = None
     """The layout that is being written; the work that it assigns counts already."""
+    layout_write_failure: str = ""
+    """Why the last write of the layout failed because of the filer; empty after one that succeeded."""
     counted_layout: Layout | None = None
     """The layout whose assigned work is counted now."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -89,6 +91,13 @@ class ManagedTopic:
     def rejection(self) -> str | None:
         """Why the desired state, or a part of it, is not followed."""
         return self.problem or (self.reconciler.schema_problem if self.reconciler is not None else None)
+
+    @property
+    def filer_problem(self) -> str:
+        """What of the filer a change of the layout waits for; empty if it waits for something else."""
+        if self.layout_write_failure:
+            return self.layout_write_failure
+        return "it has not answered the write of the layout yet" if self.pending_layout is not None else ""
 
     @property
     def is_stable(self) -> bool:

@@ -128,6 +128,20 @@ async def test_the_last_broker_is_not_drained() -> None:
 
 
 @virtual_time
+async def test_only_a_broker_that_drains_is_brought_back() -> None:
+    async with open_two_segments() as two_segments:
+        request = lpb.DrainBrokerRequest(broker="b1")
+        with pytest.raises(RpcAborted, match="b1 does not drain"):
+            await two_segments.leader.call("UndrainBroker", request)
+        await two_segments.leader.call("DrainBroker", request)
+        await two_segments.leader.call("UndrainBroker", request)
+        assert two_segments.leader.platform.restarted == ["b1"]
+        with pytest.raises(RpcAborted, match="no broker nobody"):
+            await two_segments.leader.call("UndrainBroker", lpb.DrainBrokerRequest(broker="nobody"))
+        await wait_until(two_segments.open)
+
+
+@virtual_time
 async def test_the_last_broker_that_is_not_draining_is_not_drained_even_when_it_is_empty() -> None:
     async with open_two_segments() as two_segments:
         for name in ("b0", "b1"):

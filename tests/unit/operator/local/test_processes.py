@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from smq_core.errors import InvalidRequest
 from smq_operator.local import broker_processes, pids
 from smq_operator.local.broker_processes import (
     FOLDER_VARIABLE,
@@ -83,6 +84,21 @@ async def test_a_killed_process_is_proved_dead_and_started_again_under_its_name(
     new = local_brokers.record()
     assert new.incarnation != old.incarnation and new.terminated == [old.incarnation]
     assert processes.termination_proof(new.incarnation) is None
+    await processes.stop(HANG_GUARD)
+
+
+async def test_a_restarted_broker_ends_in_order_and_gets_a_new_process(tmp_path: Path):
+    local_brokers = LocalBrokers(tmp_path)
+    processes = local_brokers.processes()
+    processes.set_desired(["b"])
+    await wait_until(local_brokers.started)
+    old = local_brokers.record().incarnation
+    processes.restart("b")
+    await wait_until(lambda: local_brokers.started(2))
+    assert local_brokers.terms(old) == 1 and processes.termination_proof(old) is not None
+    assert processes.current_incarnation("b") not in (None, old)
+    with pytest.raises(InvalidRequest, match="should not run"):
+        processes.restart("nobody")
     await processes.stop(HANG_GUARD)
 
 

@@ -6,8 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import pytest
+
+from smq_core.errors import StoreStateUnknown, Unavailable
 from smq_core.model.entities import Layout
-from smq_core.reconcile.effects import ReadLayout
+from smq_core.reconcile.effects import PutLayout, ReadLayout
+from smq_core.reconcile.seal_planner import ManualRequest
+from smq_operator.reconcile.manual_requests import wait_until_written
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_storage.catalog import paths
 from smq_storage.object_store.json_codec import to_json
@@ -71,3 +76,24 @@ async def test_an_index_that_is_behind_its_layout_is_not_taken():
         newer = replace(known, version=known.version + 1, next_number=2, segments=(successor,), writer="another leader")
         overwrite(leader.store, newer)
         assert await read_layout(leader, managed) is known, "the index does not have the predecessor yet"
+
+
+class FailingStore:
+    """A filer that does not answer writes of layouts."""
+
+    async def run(self, *_: object) -> str:
+        raise StoreStateUnknown("no clear answer from s3://smq")
+
+
+@virtual_time
+async def test_a_manual_request_that_waits_for_the_filer_says_so(monkeypatch: pytest.MonkeyPatch):
+    async with topic_with_layout() as (leader, managed, known):
+        assert managed.reconciler is not None
+        wanted = ManualRequest("roll", (known.segments[0].name,))
+        managed.reconciler.submit_request(wanted)
+        with pytest.raises(Unavailable, match="pending: no broker is available"):
+            await wait_until_written(managed, wanted)
+        monkeypatch.setattr(leader.effects, "_store", FailingStore())
+        await leader.effects.run(managed, managed.reconciler, PutLayout(known, None))
+        with pytest.raises(Unavailable, match=r"the filer does not answer \(no clear answer from s3://smq"):
+            await wait_until_written(managed, wanted)

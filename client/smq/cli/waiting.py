@@ -1,0 +1,89 @@
+"""Waits of commands. After a second each says what it waits for, and why that does not come if it can be found out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from smq.cli import formatting
+from smq.cli.session import CommandFailed, print_wait
+from smq_core.errors import SmqError
+
+if TYPE_CHECKING:
+    from smq import Batch, Client, Consumer
+
+T = TypeVar("T")
+
+NOTE_AFTER_SECONDS = 1.0
+POLL_SECONDS = 0.1
+CHECK_AGAIN_SECONDS = 10.0
+"""After so long without a message the cause is looked for again."""
+
+
+def wait_until(found: Callable[[], T | None], what: str, timeout: float, on_timeout: Callable[[], str]) -> T:
+    """Calls ``found`` until it returns something, and returns that.
+
+    After NOTE_AFTER_SECONDS it prints ``waiting for <what>``. Raises CommandFailed with the text of ``on_timeout``.
+    """
+    began = time.monotonic()
+    while (result := found()) is None:
+        waited = time.monotonic() - began
+        if waited >= timeout:
+            raise CommandFailed(on_timeout())
+        if waited >= NOTE_AFTER_SECONDS:
+            print_wait(f"waiting for {what}")
+        time.sleep(POLL_SECONDS)
+    return result
+
+
+class MessageWait:
+    """Polls a consumer. When no message comes for a second, it says so, and why if something is wrong."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+        self._checked_at = 0.0
+        self._check: threading.Thread | None = None
+
+    def poll(self, consumer: Consumer, timeout: float | None) -> Batch | None:
+        """The next batch, or None if none came within ``timeout`` seconds (None: no limit)."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = NOTE_AFTER_SECONDS if deadline is None else deadline - time.monotonic()
+            batch = consumer.poll(max(0.0, min(left, NOTE_AFTER_SECONDS)))
+            if batch is not None or (deadline is not None and time.monotonic() >= deadline):
+                return batch
+            print_wait(f"waiting for messages of {self._topic}…")
+            self._look_for_the_cause()
+
+    def _look_for_the_cause(self) -> None:
+        """In a thread of its own, because a filer that is away takes seconds to be given up."""
+        now = time.monotonic()
+        if self._checked_at and now - self._checked_at < CHECK_AGAIN_SECONDS:
+            return
+        if self._check is not None and self._check.is_alive():
+            return
+        self._checked_at = now
+        self._check = threading.Thread(target=self._print_cause, name="smq-wait-cause", daemon=True)
+        self._check.start()
+
+    def _print_cause(self) -> None:
+        if cause := cause_of_wait(self._client, self._topic):
+            print_wait(cause)
+
+
+def cause_of_wait(client: Client, topic: str) -> str:
+    """Why messages of a topic may not come: the filer, or a segment that cannot be sealed; empty if all is well."""
+    try:
+        client.check_filer(topic)
+    except SmqError as error:
+        cause = error.message.partition(" for '")[0]  # without the file's name and how long the request took
+        return f"waiting for the filer: {cause}. Until it answers, only the newest messages can be read"
+    try:
+        conditions = client.admin().topic(topic).conditions
+    except SmqError as error:
+        return error.message
+    blocked = [c.message for c in conditions if c.type == "SealBlocked" and c.is_true]
+    return f"{formatting.topic(topic)}: {blocked[0]}" if blocked else ""
