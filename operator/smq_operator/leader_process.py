@@ -12,10 +12,11 @@ from typing import Any, Protocol, TypeAlias
 import structlog
 
 from smq_core.errors import SmqError, StoreUnsupported
+from smq_core.model.entities import SECOND
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.api.server import GrpcServer
 from smq_operator.brokers.calls import BrokerClients
-from smq_operator.dashboard.overview import Overview
+from smq_operator.dashboard.overview import Overview, ShownLag
 from smq_operator.dashboard.pages import DashboardPages
 from smq_operator.leader import Leader, build_leader
 from smq_operator.metrics import Metrics
@@ -119,6 +120,10 @@ def overview_of(leader: Leader) -> Overview:
         leader.health,
         leader.clock,
         lambda: leader.readiness.not_ready_reason,
+        lambda topic: [
+            ShownLag(it.group.name, it.total.messages, it.total.age / SECOND)
+            for it in leader.group_lags.reports.get(topic, ())
+        ],
     )
 
 

@@ -114,6 +114,14 @@ MUTATIONS = (
         (f"{TEST_LINK}::test_small_batches_wait_for_the_answer_and_go_out_as_one_message",),
     ),
     Mutation(
+        "forget_what_cannot_be_sent_at_once",
+        "What the thread that appended it cannot send after all is sent by the thread of the link.",
+        LINK,
+        "                    if self._send_next():\n                        return\n",
+        "                    self._send_next()\n                    return\n",
+        (f"{TEST_LINK}::test_what_cannot_be_sent_at_once_after_all_is_sent_by_the_link",),
+    ),
+    Mutation(
         "hold_large_batches",
         "Many bytes are replicated at once, even if a message is unanswered.",
         "core/smq_core/replica/segment_replica.py",

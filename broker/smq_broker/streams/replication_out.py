@@ -121,12 +121,13 @@ class FollowerLink:
         with self._writing:
             if self._writer is not None:
                 try:
-                    self._send_next()
-                    return
+                    if self._send_next():
+                        return
                 except (pa.ArrowException, OSError) as error:
                     self._write_error = error
         with self._hosted.lock:
-            self._hosted.replication_pending.notify_all()  # the stream has ended, or has to
+            # The stream has ended, or has to, or another message was sent meanwhile and this one waits for its answer.
+            self._hosted.replication_pending.notify_all()
 
     # ---- connecting
 

@@ -33,7 +33,7 @@ GOOD_IF_TRUE = ("Ready", "Balanced")
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLag:
+class ShownLag:
     """How far one group is behind. ``seconds`` is about the age of its oldest unread message."""
 
     group: str
@@ -41,11 +41,11 @@ class GroupLag:
     seconds: float
 
 
-LagsOf: TypeAlias = Callable[[str], Iterable[GroupLag]]
+LagsOf: TypeAlias = Callable[[str], Iterable[ShownLag]]
 """The lags of a topic's groups."""
 
 
-def _no_lags(_: str) -> Iterable[GroupLag]:
+def _no_lags(_: str) -> Iterable[ShownLag]:
     return ()
 
 

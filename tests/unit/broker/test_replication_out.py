@@ -254,3 +254,21 @@ def test_whoever_appends_may_send_if_nothing_is_unanswered(primary: LinkedPrimar
     primary.link.send_now()
     assert next_entries(stream) == (0, 1)
     assert not primary.link.can_send_now()
+
+
+def test_what_cannot_be_sent_at_once_after_all_is_sent_by_the_link(
+    primary: LinkedPrimary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread was between taking a message and counting it as sent when this one asked."""
+    monkeypatch.setattr(replication_out, "HEARTBEAT", 3600.0)
+    stream = primary.connect()
+    primary.append()
+    assert next_entries(stream) == (0, 1)
+    eventually(lambda: not primary.hosted.machine.pending_replication("f"))
+    monkeypatch.setattr(primary.link, "can_send_now", lambda: True)
+    with primary.hosted as machine:
+        id_ = BatchId("p", 1, 1, "one")
+        machine.append(primary, IncomingBatch(id_, 1, 1000, 0, 0, Payload(rows([b"v"]))), 0)
+        primary.hosted.links_to_send_now()
+    primary.link.send_now()
+    assert next_entries(stream) == (1, 1), "after the hold, without an answer"

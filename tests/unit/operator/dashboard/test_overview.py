@@ -9,7 +9,7 @@ import urllib.request
 from typing import Any
 
 from smq_operator.dashboard.history import KeyspaceHistory
-from smq_operator.dashboard.overview import GroupLag, Overview
+from smq_operator.dashboard.overview import ShownLag, Overview
 from smq_operator.dashboard.pages import DashboardPages
 from smq_operator.leader_process import overview_of
 from smq_operator.runtime.http_server import HttpServer
@@ -93,7 +93,7 @@ async def test_lags_of_groups_are_shown_with_their_topic() -> None:
         parts.health,
         parts.clock,
         lambda: "",
-        lambda topic: [GroupLag("report", 7, 1.5)] if topic == "default/t" else [],
+        lambda topic: [ShownLag("report", 7, 1.5)] if topic == "default/t" else [],
     )
     async with running_leader(leader):
         await all_stable(leader)
