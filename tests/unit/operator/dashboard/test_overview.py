@@ -9,7 +9,7 @@ import urllib.request
 from typing import Any
 
 from smq_operator.dashboard.history import KeyspaceHistory
-from smq_operator.dashboard.overview import ShownLag, Overview
+from smq_operator.dashboard.overview import Overview, ShownLag
 from smq_operator.dashboard.pages import DashboardPages
 from smq_operator.leader_process import overview_of
 from smq_operator.runtime.http_server import HttpServer
