@@ -74,8 +74,8 @@ MUTATIONS = (
         "commit_lines_that_are_not_flushed",
         "Lines are in the file before their batch is committed.",
         SINKS,
-        "for row in shown.to_pylist()))\n        self.stream.flush()\n",
-        "for row in shown.to_pylist()))\n",
+        "for row in python_rows(shown)))\n        self.stream.flush()\n",
+        "for row in python_rows(shown)))\n",
         (f"{TEST_CONSUME}::test_lines_are_in_the_file_before_their_batch_is_committed",),
     ),
     Mutation(

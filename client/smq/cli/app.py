@@ -15,6 +15,7 @@ from smq.cli.commands.publish import publish
 from smq.cli.commands.spark import spark
 from smq.cli.commands.top import top
 from smq.cli.commands.verify import verify
+from smq.cli.rendering import ListCommand
 from smq.cli.session import out, set_leader
 
 app = typer.Typer(
@@ -35,7 +36,7 @@ app.add_typer(topics.app, name="topic")
 app.add_typer(segments.app, name="segment")
 app.command()(publish)
 app.command()(consume)
-app.command()(files)
+app.command(cls=ListCommand)(files)
 app.add_typer(brokers.app, name="broker")
 app.add_typer(groups.app, name="group")
 app.command()(top)

@@ -129,7 +129,8 @@ def test_only_messages_of_the_partition_are_written_with_their_own_offsets(tmp_p
     file = tmp_path / "out.json"
     any_consumer: Any = OfPartitions(file, 2)
     sink = open_sink(OutputFormat.JSON, file, Shown(meta=True))
-    assert _write_messages(any_consumer, sink, 3, 0.0, commits=True, partition=5) == 3
+    poll = lambda it, timeout: it.poll(timeout or 0.0)  # noqa: E731
+    assert _write_messages(any_consumer, sink, 3, 0.0, poll, commits=True, partition=5) == 3
     assert [json.loads(line)["_offset"] for line in file.read_text().splitlines()] == [1, 2, 4]
     assert any_consumer.commits[-1][0][SEGMENT] == 5, "what was not written is not committed"
 

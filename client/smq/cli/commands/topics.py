@@ -10,7 +10,6 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.files.manifest_files import read_manifests
 from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list, print_table, print_value, yes
 from smq.cli.session import CommandFailed, client, command, out, print_error, print_note
 from smq_core.errors import InvalidRequest
@@ -33,6 +32,8 @@ def apply(
 
     Nothing is applied if a file is not YAML. A manifest that is refused does not keep the others from being applied.
     """
+    from smq.cli.files.manifest_files import read_manifests  # imported late: it loads YAML
+
     manifests = [manifest for file in files for manifest in read_manifests(file)]
     refused = False
     with client() as connected:
