@@ -76,7 +76,7 @@ class SharedStream:
         self._sessions: dict[int, SharedSession] = {}
         self._ready: list[SharedSession] = []
         self._unacked: dict[int, int] = {}
-        """Sessions that had batches in the last message, and the last sequence of each that is not acked."""
+        """Sessions in the last message that have no reply yet, and the last sequence of each; -1 if it only opened."""
         self._sent_at = 0.0
         self._hold_ends = False
         """Whether the timers will end the hold."""
@@ -176,8 +176,10 @@ class SharedStream:
                 finished = self._send(ready, MAX_DIRECT_BYTES)
         except SmqError as error:
             log.debug("write to %s failed: %s", self.primary.broker, error.message)
-            with self._wake:
-                self._broken = True
+            self._break()
+        except Exception:
+            log.exception("a message to %s could not be sent", self.primary.broker)
+            self._break()
         finally:
             self._writing.release()
             with self._wake:
@@ -185,6 +187,11 @@ class SharedStream:
                     self._wake.notify()
         for session in finished:
             session.finish(None, as_planned=True)
+
+    def _break(self) -> None:
+        """Lets the stream's own thread end it: what was taken but not written is sent again on the next one."""
+        with self._wake:
+            self._broken = True
 
     def _take_ready(self) -> list[SharedSession]:
         ready, self._ready = self._ready, []
@@ -278,10 +285,11 @@ class SharedStream:
             assert isinstance(sent.sub_batch, SubBatch) and isinstance(sent.sub_batch.batch, pa.RecordBatch)
             rows.append(sent.sub_batch.batch)
             message.sub_batches.add(session=session.number, sequence=sent.sequence, rows=sent.sub_batch.batch.num_rows)
+        with self._wake:
+            self._sent_at = time.monotonic()
+            self._unacked.update({it.session: -1 for it in message.opens})
+            self._unacked.update({session.number: sent.sequence for session, sent in batches})
         if rows:
-            with self._wake:
-                self._sent_at = time.monotonic()
-                self._unacked.update({session.number: sent.sequence for session, sent in batches})
             joined = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
             writer.write_with_metadata(joined, message.SerializeToString())
         elif message.opens or message.closes:
