@@ -84,7 +84,7 @@ class SharedStream:
         self._broken = False
         self._channel: FlightChannel | None = None
         self._error: SmqError | None = None
-        """The broker's last word."""
+        """Why the broker has ended the stream."""
         self._has_answered = False
         self._last_reply_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"smq-sender-{primary.broker}", daemon=True)

@@ -21,7 +21,7 @@ IDLE_SECONDS = 10.0
 
 
 class StreamThread:
-    """Opens the stream, sends until it ends, and tells the sender. The caller holds the producer's lock."""
+    """Opens the stream, sends until it ends, and reports its end. Whoever makes it holds the producer's lock."""
 
     def __init__(self, producer: SenderPort, sender: SegmentSender, stream: SegmentStream) -> None:
         self.stream = stream
