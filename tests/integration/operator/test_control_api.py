@@ -78,7 +78,7 @@ REFUSED = [
         "JoinGroup",
         lpb.JoinGroupRequest(topic="t", group="g", start="middle"),
         errors.InvalidRequest,
-        "earliest or latest",
+        "earliest, latest or positions",
     ),
     (
         "CommitPositions",
