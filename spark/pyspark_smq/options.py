@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from pyspark_smq.errors import InvalidOption, nearest
 from smq_core.model.entities import SECOND, Micros
 from smq_core.model.units import parse_duration
+from smq_core.reading.reader_pins import DEFAULT_LIFETIME, MIN_LIFETIME
 
 if TYPE_CHECKING:
     import smq
 
 MIB = 1024 * 1024
-DEFAULT_LIFETIME = 600 * SECOND
-MIN_LIFETIME = 5 * SECOND
 DEFAULT_PARTITION_BYTES = 128 * MIB
 """As Spark's own ``spark.sql.files.maxPartitionBytes``."""
 DEFAULT_PUBLISH_TIMEOUT_SECONDS = 120.0

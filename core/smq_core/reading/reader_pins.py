@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from smq_core.model.entities import Micros
+from smq_core.model.entities import SECOND, Micros
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains
+
+DEFAULT_LIFETIME: Micros = 600 * SECOND
+MIN_LIFETIME: Micros = 5 * SECOND
+"""The filer's times are whole seconds, so a much shorter lifetime would be none."""
 
 
 @dataclass(frozen=True, slots=True)

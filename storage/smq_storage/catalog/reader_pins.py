@@ -16,7 +16,7 @@ from dataclasses import replace
 from smq_core.errors import Conflict, InvalidRequest, PinExpired
 from smq_core.model.entities import SECOND, Micros
 from smq_core.model.interval_set import EMPTY, IntervalSet
-from smq_core.reading.reader_pins import ReaderPin, StoredPin
+from smq_core.reading.reader_pins import MIN_LIFETIME, ReaderPin, StoredPin
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import from_json
@@ -24,8 +24,6 @@ from smq_storage.object_store.json_documents import write_document
 from smq_storage.object_store.store import ObjectMissing, Store
 
 DEFAULT_RETRY_POLICY = RetryPolicy()
-MIN_LIFETIME = 5 * SECOND
-"""The filer's times are whole seconds, so a much shorter lifetime would be none."""
 MAX_OWNER_LENGTH = 200
 MAX_BYTES = 1024 * 1024
 FOR_EVER: Micros = 1 << 60

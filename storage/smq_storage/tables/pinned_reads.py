@@ -23,8 +23,9 @@ from types import TracebackType
 import pyarrow as pa
 
 from smq_core.errors import DataLost, StoreUnavailable, UnknownTopic
-from smq_core.model.entities import SECOND, Layout, Micros
+from smq_core.model.entities import Layout, Micros
 from smq_core.model.interval_set import EMPTY, IntervalSet, union
+from smq_core.reading.reader_pins import DEFAULT_LIFETIME
 from smq_core.reading.segment_dag import index_is_stale, layout_is_stale
 from smq_storage.catalog import layouts, sealed_index
 from smq_storage.catalog.reader_pins import create_pin, delete_pin, renew_pin
@@ -34,7 +35,6 @@ from smq_storage.object_store.store import Store
 from smq_storage.tables.range_reader import read_range
 from smq_storage.tables.segment_files import StoredSegment
 
-DEFAULT_LIFETIME: Micros = 600 * SECOND
 REREAD_SECONDS = 0.05
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
