@@ -139,7 +139,9 @@ def broker(monkeypatch: pytest.MonkeyPatch, driven_streams: None) -> PlayedBroke
         return SimpleNamespace(client=played.client, abort=abort, close=lambda: None)
 
     monkeypatch.setattr(shared_stream.FlightChannel, "open", staticmethod(connect))
-    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
+    # What is sent while sessions open may go out as one message or as several: no test but the one that names it waits for
+    # the acks of the message before.
+    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 0.001)
     monkeypatch.setattr(shared_stream, "UNRESPONSIVE_AFTER_SECONDS", 3600.0)
     return played
 
@@ -164,7 +166,10 @@ def test_producers_share_a_stream_and_each_gets_its_own_acks(client: Client, bro
     assert broker.streams.empty() and not DrivenStream.opened_streams
 
 
-def test_what_comes_before_the_acks_of_a_message_goes_out_as_one(client: Client, broker: PlayedBroker) -> None:
+def test_what_comes_before_the_acks_of_a_message_goes_out_as_one(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
     producers = [client.producer() for _ in range(5)]
     producers[0].send(b"first")
     served = broker.accept()
@@ -182,10 +187,7 @@ def test_what_comes_before_the_acks_of_a_message_goes_out_as_one(client: Client,
     assert {session for session, _ in served.next_batches(4)} == {2, 3, 4, 5}
 
 
-def test_a_message_does_not_wait_for_acks_for_ever(
-    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 0.001)
+def test_a_message_does_not_wait_for_acks_for_ever(client: Client, broker: PlayedBroker) -> None:
     producer = client.producer()
     producer.send(b"first")
     served = broker.accept()
@@ -236,10 +238,7 @@ def test_a_broker_of_the_version_before_gets_a_stream_for_each_segment(client: C
     assert producer._engine.failure is None
 
 
-def test_a_large_batch_gets_a_stream_of_its_own_and_keeps_its_place(
-    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 0.001)
+def test_a_large_batch_gets_a_stream_of_its_own_and_keeps_its_place(client: Client, broker: PlayedBroker) -> None:
     producer = client.producer()
     producer.send(b"small")
     served = broker.accept()
