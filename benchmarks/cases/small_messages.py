@@ -37,16 +37,14 @@ def fan_in_figures(rows: list[Mapping[str, Any]], meter: Mapping[str, float]) ->
     return found
 
 
-def fan_in(
-    producers: int, processes: int, rate: float, linger: float, cluster: BenchmarkCluster, scale: Scale
+def send_from_many(
+    cluster: BenchmarkCluster, topic: str, producers: int, processes: int, rate: float, linger: float, seconds: float
 ) -> Measurement:
-    """``rate`` is that of all producers together, in messages a second."""
-    topic = cluster.topic(SEGMENTS)
+    """``rate`` is that of all producers together, in messages a second, for so many seconds after a warm-up."""
     words: tuple[Any, ...] = ("--producers", producers // processes, "--rate", rate / processes, "--linger", linger)
-    count = int(rate * scale.of(20, 8) / processes)
     with tempfile.TemporaryDirectory() as folder:
         go = Path(folder) / "go"
-        words += ("--count", count, "--go", go)
+        words += ("--count", int(rate * seconds / processes), "--go", go)
         loads = [many("fan_in", cluster, topic, *words) for _ in range(processes)]
         for load in loads:
             load.started()
@@ -55,6 +53,44 @@ def fan_in(
             rows = [load.result() for load in loads]
     row = meter.row(sum(load.cpu for load in loads))
     return Measurement(fan_in_figures(rows, row), row)
+
+
+def fan_in(
+    producers: int, processes: int, rate: float, linger: float, cluster: BenchmarkCluster, scale: Scale
+) -> Measurement:
+    return send_from_many(cluster, cluster.topic(SEGMENTS), producers, processes, rate, linger, scale.of(20, 8))
+
+
+def overload(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
+    """Twice the highest rate that has a p99 of at most 100 ms; rates rise by half each time."""
+    topic = cluster.topic(SEGMENTS)
+    before, leader = _open_segments(cluster, topic), cluster.groups()["leader"]
+    rate, highest, best = 2000.0, 0.0, 0.0
+    while rate < 200_000:
+        found = send_from_many(cluster, topic, 100, 8, rate, 0.005, scale.of(10, 4)).figures
+        best = max(best, found["per_s"])
+        if found["p99_ms"] > 100:
+            break
+        highest = rate
+        rate *= 1.5
+    highest = highest or 1000.0
+    over = send_from_many(cluster, topic, 100, 8, 2 * highest, 0.005, scale.of(20, 8))
+    found = over.figures
+    best = max(best, found["per_s"])
+    figures = {
+        "highest_per_s": highest,
+        "share": found["per_s"] / best * 100,
+        "p50_ms": found["p50_ms"],
+        "max_ms": found["max_ms"],
+        "failed": found["failed"],
+        "changed_segments": float(len(before ^ _open_segments(cluster, topic))),
+        "new_leaders": float(leader != cluster.groups()["leader"]),
+    }
+    return Measurement(figures, over.meter)
+
+
+def _open_segments(cluster: BenchmarkCluster, topic: str) -> set[str]:
+    return {segment.name for segment in cluster.client.admin().segments(topic) if segment.phase == "open"}
 
 
 def idle_clients(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
@@ -81,19 +117,30 @@ def idle_clients(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
 
 
 def fan_out(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
-    """100 consumers in 8 processes at the tail, 1,000 messages a second."""
-    topic = cluster.topic(SEGMENTS)
-    processes, seconds = 8, scale.of(20, 8)
-    counts = [13] * 4 + [12] * 4
-    loads = [
-        many("tail", cluster, topic, "--consumers", count, "--seconds", seconds + 4, "--rate", 0) for count in counts
-    ]
-    for load in loads:
-        load.started()
-    assert len(loads) == processes
-    with Meter(cluster.groups) as meter:
-        writer = many("timed", cluster, topic, "--rate", 1000, "--count", 1000 * (seconds + 1))
-        results = [load.result() for load in loads]
+    """100 consumers in 8 processes at the tail, each of which gets every message, 1,000 messages a second."""
+    return _deliver(cluster, cluster.topic(SEGMENTS), [13] * 4 + [12] * 4, scale.of(20, 8))
+
+
+def group_of_50(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
+    """A group of 50 members in 5 processes over 50 segments, 1,000 messages a second."""
+    return _deliver(cluster, cluster.topic(50), [10] * 5, scale.of(20, 8), "--group", "workers")
+
+
+def _deliver(cluster: BenchmarkCluster, topic: str, consumers: list[int], seconds: int, *words: object) -> Measurement:
+    """So many consumers in each process. What is sent while they begin does not count."""
+    warm_up = 6
+    with tempfile.TemporaryDirectory() as folder:
+        go = Path(folder) / "go"
+        words += ("--seconds", seconds, "--go", go)
+        loads = [many("tail", cluster, topic, "--consumers", count, *words) for count in consumers]
+        for load in loads:
+            load.started()
+        writer = many("timed", cluster, topic, "--rate", 1000, "--count", 1000 * (seconds + warm_up + 2))
+        writer.started()
+        time.sleep(warm_up)
+        with Meter(cluster.groups) as meter:
+            go.touch()
+            results = [load.result() for load in loads]
     writer.result()
     row = meter.row(sum(load.cpu for load in loads))
     delivered = sum(sum(it["received"]) for it in results)
@@ -109,6 +156,13 @@ def fan_out(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     return Measurement(figures, row)
 
 
+FAN_OUT_FIGURES = (
+    Figure("worst_p99_ms", "slowest consumer's p99 ms", 150.0, higher=False),
+    Figure("p50_ms", "p50 ms", higher=False),
+    Figure("client_cpu_ms", "client CPU ms a delivery", higher=False),
+    Figure("broker_cpu_ms", "brokers' CPU ms a delivery", higher=False),
+    Figure("least_received", "fewest messages of a consumer"),
+)
 FAN_IN_FIGURES = (
     Figure("p50_ms", "p50 ms", higher=False),
     Figure("p99_ms", "p99 ms", 25.0, higher=False),
@@ -135,17 +189,21 @@ CASES = (
     fan_in_case("fan-in-8", 100, 8, 1000.0),
     fan_in_case("fan-in-5k", 100, 8, 5000.0),
     fan_in_case("fan-in-1", 1, 1, 1000.0, 0.0),
+    Case("fan-out", "100 consumers in 8 processes at the tail, 1,000 messages/s of 200 B", FAN_OUT_FIGURES, fan_out),
+    Case("group-of-50", "50 members over 50 segments, 1,000 messages/s of 200 B", FAN_OUT_FIGURES, group_of_50),
     Case(
-        "fan-out",
-        "100 consumers in 8 processes at the tail, 1,000 messages/s of 200 B",
+        "overload",
+        "100 producers in 8 processes, twice the highest rate that has a p99 of 100 ms",
         (
-            Figure("worst_p99_ms", "slowest consumer's p99 ms", 150.0, higher=False),
-            Figure("p50_ms", "p50 ms", higher=False),
-            Figure("client_cpu_ms", "client CPU ms a delivery", higher=False),
-            Figure("broker_cpu_ms", "brokers' CPU ms a delivery", higher=False),
-            Figure("least_received", "fewest messages of a consumer"),
+            Figure("highest_per_s", "highest messages/s with p99 <= 100 ms"),
+            Figure("share", "throughput at twice that, % of the best", 80.0),
+            Figure("p50_ms", "p50 ms there", higher=False),
+            Figure("max_ms", "longest ms there", 60_000.0, higher=False),
+            Figure("failed", "failed", 0.0, higher=False),
+            Figure("changed_segments", "segments that were replaced", 0.0, higher=False),
+            Figure("new_leaders", "new leaders", 0.0, higher=False),
         ),
-        fan_out,
+        overload,
     ),
     Case(
         "idle-clients",

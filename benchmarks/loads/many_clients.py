@@ -98,14 +98,18 @@ def idle(client: smq.Client, args: argparse.Namespace) -> Row:
 
 
 def tail(client: smq.Client, args: argparse.Namespace) -> Row:
-    """Consumers that each read all messages: ``p99_ms`` of each, from the time in the value to ``poll``'s return."""
-    stop = threading.Event()
+    """Consumers at the tail, all in one group or each for itself: ``p99_ms`` of each, from the time in the value to
+    ``poll``'s return, for so many seconds after the harness says go.
+    """
+    stop, counting = threading.Event(), threading.Event()
     taken: list[list[float]] = [[] for _ in range(args.consumers)]
 
     def read(number: int, consumer: smq.Consumer) -> None:
         while not stop.is_set():
             batch = consumer.poll(0.5)
             if batch is None:
+                continue
+            if not counting.is_set():
                 continue
             now = time.monotonic()
             for value in batch.table["value"].to_pylist():
@@ -120,6 +124,8 @@ def tail(client: smq.Client, args: argparse.Namespace) -> Row:
         for thread in threads:
             thread.start()
         print("started", flush=True)
+        wait_for_go(args.go)
+        counting.set()
         spent = time.process_time()
         time.sleep(args.seconds)
         cpu = time.process_time() - spent
@@ -128,7 +134,7 @@ def tail(client: smq.Client, args: argparse.Namespace) -> Row:
             thread.join(30)
         active = threading.active_count()
     received = [len(one) for one in taken]
-    ranked = [sorted(one[len(one) // 5 :]) for one in taken]
+    ranked = [sorted(one) for one in taken]
     return {
         "cpu_s": cpu,
         "seconds": args.seconds,

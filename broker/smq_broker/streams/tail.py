@@ -12,6 +12,7 @@ import pyarrow as pa
 from smq_broker.segments.batches import MAX_MESSAGE_BYTES
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_broker.segments.payloads import rows_as_batch
+from smq_broker.streams.delivery_pacing import PacedReader
 from smq_core.errors import InvalidRequest
 from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.log_entries import Entry
@@ -24,7 +25,9 @@ HEARTBEAT = 1.0
 Frame = tuple[pa.RecordBatch, bytes]
 
 
-def tail_frames(hosted: HostedSegment, position: int, context: Any, *, references: bool = False) -> Iterator[Frame]:
+def tail_frames(
+    hosted: HostedSegment, position: int, context: Any, pace: PacedReader, *, references: bool = False
+) -> Iterator[Frame]:
     """Batches with their ``TailBatch``; a heartbeat each second; the last frame says ``sealed`` or ``trimmed_to``.
 
     A reference comes alone, without rows. Raises InvalidRequest before the first one if the reader does not read
@@ -32,21 +35,17 @@ def tail_frames(hosted: HostedSegment, position: int, context: Any, *, reference
     """
     last_frame = 0.0
     while not context.is_cancelled():
-        with hosted.lock:
-            entries, last = _read_available(hosted, position)
-            wait = last_frame + HEARTBEAT - time.monotonic()
-            if not entries and last is None and wait > 0:
-                # Each change of the watermark ends the wait. The timeout is for the check whether the reader is gone.
-                hosted.changed.wait(min(CLIENT_CHECK_SECONDS, wait))
-                entries, last = _read_available(hosted, position)
-            watermark = hosted.machine.watermark
-        if not entries and last is None and time.monotonic() < last_frame + HEARTBEAT:
+        entries, last = _wait_for_frame(hosted, position, last_frame + HEARTBEAT, pace)
+        watermark = hosted.machine.watermark
+        now = time.monotonic()
+        if not entries and last is None and now < last_frame + HEARTBEAT:
             continue
-        last_frame = time.monotonic()
+        last_frame = now
         if last is not None:
             yield hosted.wire.empty, last.SerializeToString()
             return
         if not entries:
+            pace.pause()
             yield hosted.wire.empty, pb.TailBatch(first_offset=position, watermark=watermark).SerializeToString()
             continue
         if entries[0].batch.reference is not None and not references:
@@ -56,7 +55,28 @@ def tail_frames(hosted: HostedSegment, position: int, context: Any, *, reference
             )
         batch, header = _batch(hosted, entries, position, watermark)
         position = entries[-1].end
+        pace.sent(now)
         yield batch, header.SerializeToString()
+
+
+def _wait_for_frame(
+    hosted: HostedSegment, position: int, heartbeat_at: float, pace: PacedReader
+) -> tuple[Sequence[Entry], pb.TailBatch | None]:
+    """What to send next. Nothing if a heartbeat is due, or if it should be checked whether the reader is gone."""
+    with hosted.lock:
+        entries, last = _read_available(hosted, position)
+        wait = heartbeat_at - time.monotonic()
+        if not entries and last is None and wait > 0:
+            # Each change of the watermark ends the wait.
+            hosted.changed.wait(min(CLIENT_CHECK_SECONDS, wait))
+            entries, last = _read_available(hosted, position)
+    hold = pace.hold_seconds(time.monotonic(), sum(entry.batch.nbytes for entry in entries)) if entries else 0.0
+    if hold > 0:
+        # New messages do not end this wait: every one of them would wake every reader.
+        hosted.fenced.wait(hold)
+        with hosted.lock:
+            entries, last = _read_available(hosted, position)
+    return entries, last
 
 
 def _read_available(hosted: HostedSegment, position: int) -> tuple[Sequence[Entry], pb.TailBatch | None]:

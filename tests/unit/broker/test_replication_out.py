@@ -230,6 +230,7 @@ def test_small_batches_wait_for_the_answer_and_go_out_as_one_message(
     assert next_entries(stream) == (0, 1)
     for _ in range(3):
         primary.append()
+        primary.link.send_now()  # looks at once, as the link's thread will
     assert not primary.link.can_send_now()
     reply(stream, 1)
     assert next_entries(stream) == (1, 3)
@@ -264,7 +265,7 @@ def test_what_cannot_be_sent_at_once_after_all_is_sent_by_the_link(
     stream = primary.connect()
     primary.append()
     assert next_entries(stream) == (0, 1)
-    eventually(lambda: not primary.hosted.machine.pending_replication("f"))
+    eventually(lambda: primary.link.idle, "now only a notification wakes the link's thread")
     monkeypatch.setattr(primary.link, "can_send_now", lambda: True)
     with primary.hosted as machine:
         id_ = BatchId("p", 1, 1, "one")

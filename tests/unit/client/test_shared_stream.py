@@ -139,8 +139,8 @@ def broker(monkeypatch: pytest.MonkeyPatch, driven_streams: None) -> PlayedBroke
         return SimpleNamespace(client=played.client, abort=abort, close=lambda: None)
 
     monkeypatch.setattr(shared_stream.FlightChannel, "open", staticmethod(connect))
-    # What is sent while sessions open may go out as one message or as several: no test but the one that names it waits for
-    # the acks of the message before.
+    # What is sent while sessions open may be one message or several. Only the test that names it waits for the acks of
+    # the message before.
     monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 0.001)
     monkeypatch.setattr(shared_stream, "UNRESPONSIVE_AFTER_SECONDS", 3600.0)
     return played
