@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     )
     from smq.group_info import GroupInfo, GroupReset, GroupSegment
     from smq.producer import Producer
+    from smq.topics_consumer import TopicsConsumer
     from smq_core.errors import (
         Conflict,
         DataLost,
@@ -129,6 +130,7 @@ __all__ = [
     "StoreUnavailable",
     "TableReceipt",
     "TopicInfo",
+    "TopicsConsumer",
     "Unavailable",
     "UnknownSegment",
     "UnknownTopic",
@@ -153,6 +155,7 @@ _MODULES_OF_NAMES = {
     "smq.batch": ("Batch", "Message"),
     "smq.client": ("Client", "connect"),
     "smq.consumer": ("Consumer",),
+    "smq.topics_consumer": ("TopicsConsumer",),
     "smq.data_files": ("DataFile", "DataFiles"),
     "smq.delivery": (
         "AtomicReceipt",

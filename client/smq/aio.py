@@ -18,10 +18,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, overload
 
 from smq import client as _sync
 from smq.admin import Admin
@@ -31,8 +32,17 @@ from smq.data_files import DataFiles
 from smq.delivery import AtomicReceipt, Delivery, FilesReceipt, Receipt, StagedFile, TableReceipt
 from smq.producer import Headers, Producer
 from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is_table_like
+from smq.topics_consumer import TopicsConsumer
 
-__all__ = ["AsyncAdmin", "AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncProducer", "connect"]
+__all__ = [
+    "AsyncAdmin",
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncDelivery",
+    "AsyncProducer",
+    "AsyncTopicsConsumer",
+    "connect",
+]
 
 R = TypeVar("R")
 P = TypeVar("P")
@@ -46,6 +56,7 @@ class _Closable(Protocol):
 
 
 C = TypeVar("C", bound=_Closable)
+CONSUMER = TypeVar("CONSUMER", Consumer, TopicsConsumer)
 
 
 def connect(leader: str | None = None, **options: Any) -> AsyncClient:
@@ -93,11 +104,16 @@ class AsyncClient:
         """
 
         async def make() -> AsyncConsumer:
-            loop = asyncio.get_running_loop()
-            for name in ("on_assigned", "on_revoked"):
-                if options.get(name) is not None:
-                    options[name] = _on_loop(loop, options[name])
-            return AsyncConsumer(await asyncio.to_thread(self._client.consumer, topic, **options))
+            return AsyncConsumer(await asyncio.to_thread(self._client.consumer, topic, **_with_callbacks(options)))
+
+        return Opening(make)
+
+    def topics_consumer(self, topics: Sequence[str] | re.Pattern[str], **options: Any) -> Opening[AsyncTopicsConsumer]:
+        """As :meth:`smq.Client.topics_consumer`. ``on_assigned`` and ``on_revoked`` are as for :meth:`consumer`."""
+
+        async def make() -> AsyncTopicsConsumer:
+            with_callbacks = _with_callbacks(options)
+            return AsyncTopicsConsumer(await asyncio.to_thread(self._client.topics_consumer, topics, **with_callbacks))
 
         return Opening(make)
 
@@ -228,11 +244,11 @@ class AsyncProducer:
         await self.close()
 
 
-class AsyncConsumer:
-    """As :class:`smq.Consumer`. A cancelled poll loses no batch, because the next poll returns it."""
+class _AsyncPolling(Generic[CONSUMER]):
+    """What consumers of one and of several topics have in common."""
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
+    def __init__(self, consumer: CONSUMER) -> None:
+        self._consumer: CONSUMER = consumer
         self._thread = ThreadPoolExecutor(1, "smq-aio-consumer")
         self._polling: asyncio.Future[Batch | None] | None = None
 
@@ -260,6 +276,34 @@ class AsyncConsumer:
             self._polling = None
             if batch is not None or (deadline is not None and loop.time() >= deadline):
                 return batch
+
+    def at_end(self) -> bool:
+        """As :meth:`smq.Consumer.at_end`."""
+        return self._consumer.at_end()
+
+    async def close(self) -> None:
+        """As :meth:`smq.Consumer.close`."""
+        await asyncio.to_thread(self._consumer.close)
+        self._thread.shutdown(wait=False)
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self._batches()
+
+    async def _batches(self) -> AsyncIterator[Batch]:
+        while not self._consumer.closed:
+            batch = await self.poll()
+            if batch is not None:
+                yield batch
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class AsyncConsumer(_AsyncPolling[Consumer]):
+    """As :class:`smq.Consumer`. A cancelled poll loses no batch, because the next poll returns it."""
 
     async def commit(self, positions: Mapping[str, int] | None = None) -> dict[str, int]:
         """As :meth:`smq.Consumer.commit`."""
@@ -301,29 +345,32 @@ class AsyncConsumer:
         """As :attr:`smq.Consumer.assignment`."""
         return self._consumer.assignment
 
-    def at_end(self) -> bool:
-        """As :meth:`smq.Consumer.at_end`."""
-        return self._consumer.at_end()
 
-    async def close(self) -> None:
-        """As :meth:`smq.Consumer.close`."""
-        await asyncio.to_thread(self._consumer.close)
-        self._thread.shutdown(wait=False)
+class AsyncTopicsConsumer(_AsyncPolling[TopicsConsumer]):
+    """As :class:`smq.TopicsConsumer`. A cancelled poll loses no batch, because the next poll returns it."""
 
-    def __aiter__(self) -> AsyncIterator[Batch]:
-        return self._batches()
+    async def commit(self) -> dict[str, dict[str, int]]:
+        """As :meth:`smq.TopicsConsumer.commit`."""
+        return await asyncio.to_thread(self._consumer.commit)
 
-    async def _batches(self) -> AsyncIterator[Batch]:
-        while not self._consumer.closed:
-            batch = await self.poll()
-            if batch is not None:
-                yield batch
+    @property
+    def topics(self) -> frozenset[str]:
+        """As :attr:`smq.TopicsConsumer.topics`."""
+        return self._consumer.topics
 
-    async def __aenter__(self) -> AsyncConsumer:
-        return self
+    @property
+    def positions(self) -> dict[str, dict[str, int]]:
+        """As :attr:`smq.TopicsConsumer.positions`."""
+        return self._consumer.positions
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+
+def _with_callbacks(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a consumer, whose callbacks run on this event loop."""
+    loop = asyncio.get_running_loop()
+    callbacks = {
+        name: _on_loop(loop, options[name]) for name in ("on_assigned", "on_revoked") if options.get(name) is not None
+    }
+    return {**options, **callbacks}
 
 
 def _on_loop(

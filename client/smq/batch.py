@@ -52,6 +52,8 @@ class Batch:
     segment: str
     first_offset: int
     positions: Mapping[str, int] = field(repr=False)
+    topic: str = ""
+    """The topic's full name, ``namespace/topic``."""
     _read: Callable[[LargeValue, str, int], bytes] | None = field(default=None, repr=False, compare=False)
 
     @property

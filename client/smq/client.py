@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from smq.admin import Admin
 from smq.transport.connect_target import resolve_target
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from smq.producing.producer_runtime import ProducerRuntime
     from smq.producing.uploads.reference_publisher import ReferencePublisher
     from smq.producing.uploads.uploaded_rows import UploadedFile
+    from smq.topics_consumer import TopicsConsumer
     from smq.transport.topic_view import TopicView
     from smq_storage.compaction.topic_compaction import CompactedSegment
     from smq_storage.object_store.store import Store, StoreSettings
@@ -116,7 +118,7 @@ class Client:
         self._lock = threading.Lock()
         self._views: dict[str, TopicView] = {}
         self._store: Store | None = None
-        self._made: list[Producer | Consumer] = []
+        self._made: list[Producer | Consumer | TopicsConsumer] = []
         self._publisher: AtomicPublisher | None = None
         self._runtime: ProducerRuntime | None = None
         self._closed = False
@@ -187,6 +189,8 @@ class Client:
     ) -> Consumer:
         """Returns a consumer of a topic; with a ``group``, a member that shares the topic's segments with others.
 
+        :meth:`topics_consumer` reads several topics.
+
         start: where to start: ``earliest``, ``latest``, a time (messages appended at or after it; naive means UTC), or
             positions ``{segment: next offset}`` as in ``Batch.positions``. For a group it says where a new group
             begins; a group that exists goes on where it is.
@@ -215,6 +219,8 @@ class Client:
 
         Raises UnknownTopic, Unavailable, InvalidRequest.
         """
+        if not isinstance(topic, str):
+            raise InvalidRequest(f"consumer() reads one topic, not {topic!r}: topics_consumer() reads several")
         from smq.consumer import Consumer
 
         made = Consumer(
@@ -234,6 +240,42 @@ class Client:
             on_assigned=on_assigned,
             on_revoked=on_revoked,
         )
+        self._made.append(made)
+        return made
+
+    def topics_consumer(
+        self,
+        topics: Sequence[str] | re.Pattern[str],
+        *,
+        start: Literal["earliest", "latest"] | datetime | Mapping[str, Mapping[str, int]] = "earliest",
+        **options: Any,
+    ) -> TopicsConsumer:
+        """Returns a consumer of several topics, whose batches :attr:`smq.Batch.topic` tells apart.
+
+        topics: names, or a compiled pattern. A name matches as a whole, with its namespace or, in the client's own
+            namespace, without. Topics that are made later and match are read, too.
+        start: as for :meth:`consumer`; positions are ``{topic: {segment: next offset}}``, by full names. A topic that
+            is not among them is read from its beginning.
+        options: those of :meth:`consumer` but for ``segments`` and ``partitions``. Limits are those of each topic. The
+            members of a ``group`` may read different topics.
+
+        Raises what :meth:`consumer` raises.
+        """
+        from smq.consumer import Consumer
+        from smq.topics_consumer import TopicPattern, TopicsConsumer, check_topics, start_of
+
+        if options.keys() & {"segments", "partitions"}:
+            raise InvalidRequest("segments and partitions are of one topic: read it by consumer()")
+
+        def open_consumer(topic: str, changed: threading.Condition) -> Consumer:
+            return Consumer(self._view(topic), self._leader, start=start_of(start, topic), changed=changed, **options)
+
+        chosen: Collection[str] | TopicPattern
+        if isinstance(topics, re.Pattern):
+            chosen = TopicPattern(topics, self.namespace, lambda: [it.name for it in self.admin().topics()])
+        else:
+            chosen = check_topics([full_topic_name(topic, self.namespace) for topic in topics])
+        made = TopicsConsumer(chosen, open_consumer)
         self._made.append(made)
         return made
 

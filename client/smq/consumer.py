@@ -54,19 +54,20 @@ class Consumer:
         view: TopicView,
         leader: LeaderClient,
         *,
-        group: str | None,
-        start: Start,
-        on_loss: Literal["fail", "skip"],
-        schema: Literal["newest", "own"],
-        auto_commit: bool,
-        max_bytes: int,
-        prefetch_bytes: int,
-        large_values: Literal["eager", "lazy"],
+        group: str | None = None,
+        start: Start = "earliest",
+        on_loss: Literal["fail", "skip"] = "fail",
+        schema: Literal["newest", "own"] = "newest",
+        auto_commit: bool = False,
+        max_bytes: int = 16 << 20,
+        prefetch_bytes: int = 64 << 20,
+        large_values: Literal["eager", "lazy"] = "eager",
         max_records: int | None = None,
         segments: Collection[str] | None = None,
         partitions: Collection[int] | None = None,
         on_assigned: OnRebalance | None = None,
         on_revoked: OnRebalance | None = None,
+        changed: threading.Condition | None = None,
     ) -> None:
         check_start(start)
         _check_max_records(max_records)
@@ -95,7 +96,7 @@ class Consumer:
         self._paused: set[str] = set()
         self._large_values = LargeValueReader(view)
         self._fetches_large_values = large_values == "eager"
-        self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes)
+        self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes, changed)
         # Guards the fields below. It is the buffer's own condition, so that one wait sees changes of both.
         self._changed = self._buffer.changed
         self._reader = ReadProgress()
@@ -157,7 +158,7 @@ class Consumer:
         """
         _check_max_records(max_records)
         max_rows = max_records if max_records is not None else self._max_records
-        self._finish_last_batch()
+        self.finish_last_batch()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._report_rebalance()
@@ -165,10 +166,12 @@ class Consumer:
                 if self._closed:
                     raise InvalidRequest("the consumer is closed")
                 self._raise_next_loss()
-                waits_for_losses = self._waits_for_losses()
+                waits_for_losses = self.waits_for_losses()
                 found = None if waits_for_losses else self._buffer.take(self._max_bytes, max_rows)
                 if found is None:
-                    self._raise_terminal_error()
+                    error = self._terminal_error()
+                    if error is not None:
+                        raise error
                     if self._events.pending:
                         continue
                     left = None if deadline is None else deadline - time.monotonic()
@@ -345,9 +348,18 @@ class Consumer:
         # If the program failed, its last batch is not committed, so that another member gets it.
         self._close(commit=self._auto_commit and error is None)
 
+    # ---- for those who poll several consumers, which share ``changed``
+
+    def is_ready(self) -> bool:
+        """Whether ``poll(0)`` would return a batch, call a callback or raise."""
+        with self._changed:
+            if self._closed or self._losses.pending or self._events.pending or self._terminal_error() is not None:
+                return True
+            return not self._buffer.is_empty and not self.waits_for_losses()
+
     # ---- returning batches
 
-    def _waits_for_losses(self) -> bool:
+    def waits_for_losses(self) -> bool:
         """Whether a new member still has to learn what its group has lost, which comes before the next messages.
 
         A leader that does not answer delays the messages for LOSSES_TIMEOUT_SECONDS only.
@@ -368,7 +380,7 @@ class Consumer:
             if not self._skip_losses:
                 raise loss
 
-    def _finish_last_batch(self) -> None:
+    def finish_last_batch(self) -> None:
         """Treats the last batch as done, because the program polls for more."""
         if self._membership is None:
             return
@@ -395,12 +407,11 @@ class Consumer:
                 return
             call()
 
-    def _raise_terminal_error(self) -> None:
+    def _terminal_error(self) -> BaseException | None:
+        """What ends this consumer: the group's failure, or that the topic was deleted."""
         if self._membership is not None and self._membership.failure is not None:
-            raise self._membership.failure
-        gone = self._view.deleted
-        if gone is not None:
-            raise gone
+            return self._membership.failure
+        return self._view.deleted
 
     def _try_commit(self) -> None:
         try:
@@ -423,7 +434,14 @@ class Consumer:
                 # Here and not when it was fetched, so that "newest" also holds for what was read ahead.
                 newest = self._newest_schema
                 table = item.table if newest is None else newest.convert(item.table, self._view.snapshot)
-                return Batch(as_declared(table), segment, item.first, self._reader.committed(), self._large_values.read)
+                return Batch(
+                    as_declared(table),
+                    segment,
+                    item.first,
+                    self._reader.committed(),
+                    self._view.name,
+                    self._large_values.read,
+                )
             if isinstance(item, FetchedLoss):
                 self._record_loss(segment, item)
                 self._reader.advance(segment, item.stop if item.stop is not None else item.start)

@@ -1,4 +1,4 @@
-"""Broken rules of streams that producers share, in the client and at the broker."""
+"""Broken rules of streams that producers share, in the client and at the broker, and of frames to many readers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ STREAMS = "client/smq/producing/streams/shared_streams.py"
 SESSION = "broker/smq_broker/streams/producer_session.py"
 SERVED = "broker/smq_broker/streams/shared_stream.py"
 LINK = "broker/smq_broker/streams/replication_out.py"
+SPACING = "broker/smq_broker/streams/frame_spacing.py"
+TEST_SPACING = "tests/unit/broker/test_frame_spacing.py"
 TEST_CLIENT = "tests/unit/client/test_shared_stream.py"
 TEST_BROKER = "tests/unit/broker/test_shared_stream.py"
 TEST_LINK = "tests/unit/broker/test_replication_out.py"
@@ -128,5 +130,30 @@ MUTATIONS = (
         "                if size > max_bytes:\n                    return True\n",
         "",
         (f"{TEST_LINK}::test_many_bytes_do_not_wait_for_the_answer",),
+    ),
+    # ---- to readers
+    Mutation(
+        "send_each_reader_every_message_at_once",
+        "A broker bounds the small frames that it sends to all readers together.",
+        SPACING,
+        "return max(0.0, self._sent_at + self._frame_rate.spacing_seconds - now)",
+        "return 0.0",
+        (f"{TEST_SPACING}::test_all_readers_together_get_a_bounded_number_of_frames",),
+    ),
+    Mutation(
+        "hold_what_came_first_only",
+        "A frame that was held has what came meanwhile, too.",
+        "broker/smq_broker/streams/tail.py",
+        "        hosted.fenced.wait(hold)\n        with hosted.lock:\n            entries, last = _read_available(hosted, position)\n",
+        "        hosted.fenced.wait(hold)\n",
+        (f"{TEST_SPACING}::test_a_held_frame_brings_what_came_meanwhile",),
+    ),
+    Mutation(
+        "count_idle_readers",
+        "Readers that get nothing do not make others wait.",
+        SPACING,
+        "            self._frame_rate.remove_reader()\n",
+        "            pass\n",
+        (f"{TEST_SPACING}::test_readers_that_get_nothing_do_not_count",),
     ),
 )

@@ -20,7 +20,7 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
-from smq_broker.streams.delivery_pacing import DeliveryPacing, PacedReader
+from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.producer import ProducerStream
 from smq_broker.streams.replication_in import serve_primary
 from smq_broker.streams.shared_stream import SharedStream
@@ -55,7 +55,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         self._accepting_batches = accepting_batches
         self._max_batch = max_batch
         self._uploads = uploads
-        self._pacing = DeliveryPacing()
+        self._frame_rate = FrameRate()
         super().__init__(f"grpc://{listen}")
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -133,9 +133,9 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             request = parse(pb.TailTicket, ticket.ticket)
             check_protocol(request.protocol)
             hosted = self._registry.find(request.segment, request.uid, request.incarnation)
-            pace = PacedReader(self._pacing)
-            frames = tail_frames(hosted, request.from_offset, context, pace, references=request.references)
-            return fl.GeneratorStream(hosted.wire.message, self._tracked(hosted, frames, pace))
+            spacing = FrameSpacing(self._frame_rate)
+            frames = tail_frames(hosted, request.from_offset, context, spacing, references=request.references)
+            return fl.GeneratorStream(hosted.wire.message, self._tracked(hosted, frames, spacing))
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:
         with self._errors(action.type):
@@ -145,13 +145,13 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
     def list_actions(self, context: Any) -> list[tuple[str, str]]:
         return list(self._actions.descriptions())
 
-    def _tracked(self, hosted: HostedSegment, frames: Iterator[Frame], pace: PacedReader) -> Iterator[Frame]:
+    def _tracked(self, hosted: HostedSegment, frames: Iterator[Frame], spacing: FrameSpacing) -> Iterator[Frame]:
         hosted.reader_opened()
         try:
             with self._errors("tail"), self._metrics.streams.labels("reader").track_inprogress():
                 yield from frames
         finally:
-            pace.pause()
+            spacing.mark_idle()
             hosted.reader_closed()
 
     @contextmanager

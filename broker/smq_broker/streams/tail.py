@@ -12,7 +12,7 @@ import pyarrow as pa
 from smq_broker.segments.batches import MAX_MESSAGE_BYTES
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
 from smq_broker.segments.payloads import rows_as_batch
-from smq_broker.streams.delivery_pacing import PacedReader
+from smq_broker.streams.frame_spacing import FrameSpacing
 from smq_core.errors import InvalidRequest
 from smq_core.replica.chunk_planning import entries_of_next_chunk
 from smq_core.replica.log_entries import Entry
@@ -26,7 +26,7 @@ Frame = tuple[pa.RecordBatch, bytes]
 
 
 def tail_frames(
-    hosted: HostedSegment, position: int, context: Any, pace: PacedReader, *, references: bool = False
+    hosted: HostedSegment, position: int, context: Any, spacing: FrameSpacing, *, references: bool = False
 ) -> Iterator[Frame]:
     """Batches with their ``TailBatch``; a heartbeat each second; the last frame says ``sealed`` or ``trimmed_to``.
 
@@ -35,7 +35,7 @@ def tail_frames(
     """
     last_frame = 0.0
     while not context.is_cancelled():
-        entries, last = _wait_for_frame(hosted, position, last_frame + HEARTBEAT, pace)
+        entries, last = _wait_for_frame(hosted, position, last_frame + HEARTBEAT, spacing)
         watermark = hosted.machine.watermark
         now = time.monotonic()
         if not entries and last is None and now < last_frame + HEARTBEAT:
@@ -45,7 +45,7 @@ def tail_frames(
             yield hosted.wire.empty, last.SerializeToString()
             return
         if not entries:
-            pace.pause()
+            spacing.mark_idle()
             yield hosted.wire.empty, pb.TailBatch(first_offset=position, watermark=watermark).SerializeToString()
             continue
         if entries[0].batch.reference is not None and not references:
@@ -55,12 +55,12 @@ def tail_frames(
             )
         batch, header = _batch(hosted, entries, position, watermark)
         position = entries[-1].end
-        pace.sent(now)
+        spacing.sent(now)
         yield batch, header.SerializeToString()
 
 
 def _wait_for_frame(
-    hosted: HostedSegment, position: int, heartbeat_at: float, pace: PacedReader
+    hosted: HostedSegment, position: int, heartbeat_at: float, spacing: FrameSpacing
 ) -> tuple[Sequence[Entry], pb.TailBatch | None]:
     """What to send next. Nothing if a heartbeat is due, or if it should be checked whether the reader is gone."""
     with hosted.lock:
@@ -70,7 +70,7 @@ def _wait_for_frame(
             # Each change of the watermark ends the wait.
             hosted.changed.wait(min(CLIENT_CHECK_SECONDS, wait))
             entries, last = _read_available(hosted, position)
-    hold = pace.hold_seconds(time.monotonic(), sum(entry.batch.nbytes for entry in entries)) if entries else 0.0
+    hold = spacing.hold_seconds(time.monotonic(), sum(entry.batch.nbytes for entry in entries)) if entries else 0.0
     if hold > 0:
         # New messages do not end this wait: every one of them would wake every reader.
         hosted.fenced.wait(hold)

@@ -72,15 +72,18 @@ R = TypeVar("R", bound=FetchedItemSource)
 
 
 class PrefetchBuffer(Generic[R]):
-    """One queue per reader, with a shared budget of bytes. A reader with an empty queue may always put one item in."""
+    """One queue per reader, with a shared budget of bytes. A reader with an empty queue may always put one item in.
 
-    def __init__(self, budget: int) -> None:
+    ``changed`` is notified of all changes; buffers may share one.
+    """
+
+    def __init__(self, budget: int, changed: threading.Condition | None = None) -> None:
         self._budget = budget
         self._bytes = 0
         self._queues: dict[R, deque[FetchedItem]] = {}
         self._ready: deque[R] = deque()
         self._paused: set[R] = set()
-        self.changed = threading.Condition()
+        self.changed = changed or threading.Condition()
 
     def open(self, reader: R) -> None:
         with self.changed:

@@ -36,6 +36,11 @@ class ReaderLosses:
         self._unreported.append(data_lost(segment, new))
         return True
 
+    @property
+    def pending(self) -> bool:
+        """Whether there is a loss that the program was not told yet."""
+        return bool(self._unreported)
+
     def take(self) -> DataLost | None:
         """The next loss that the program was not told yet."""
         return self._unreported.popleft() if self._unreported else None

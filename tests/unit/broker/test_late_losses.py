@@ -9,7 +9,7 @@ import pytest
 from smq_broker.segments import registry as registry_module
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
-from smq_broker.streams.delivery_pacing import DeliveryPacing, PacedReader
+from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.tail import tail_frames
 from smq_core.model.entities import ChunkInfo, Replica
 from smq_core.model.lost_range import LostRange
@@ -106,7 +106,7 @@ def test_readers_of_this_replica_get_the_whole_lost_range(
     primary.write(5)
     primary.seal_from_filer(recorded)
     primary.check_for_seal()
-    _, header = next(tail_frames(primary.hosted, 0, CallContext(), PacedReader(DeliveryPacing())))
+    _, header = next(tail_frames(primary.hosted, 0, CallContext(), FrameSpacing(FrameRate())))
     sealed = pb.TailBatch.FromString(header).sealed
     assert (sealed.end, sealed.lost_from, sealed.lost_to, sealed.lost_open_ended) == (0, *lost, True)
 
@@ -115,6 +115,6 @@ def test_without_a_loss_readers_get_none(primary: CutOffPrimary) -> None:
     primary.write(2)
     primary.broker.sealer.follow_seal(primary.hosted)
     primary.wait_sealed()
-    _, header = next(tail_frames(primary.hosted, 2, CallContext(), PacedReader(DeliveryPacing())))
+    _, header = next(tail_frames(primary.hosted, 2, CallContext(), FrameSpacing(FrameRate())))
     sealed = pb.TailBatch.FromString(header).sealed
     assert sealed.end == 2 and not sealed.HasField("lost_from")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from smq_broker.streams.delivery_pacing import DeliveryPacing, PacedReader
+from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.tail import tail_frames
 from smq_core.errors import CorruptChunk, InvalidRequest, ReferenceRejected, StoreUnavailable, Unavailable
 from smq_core.model.entities import SECOND
@@ -162,7 +162,7 @@ def test_the_tail_serves_a_reference_alone(brokers: Brokers) -> None:
     publish(producer, 2, brokers.reference())
     send(producer, 3, b"c")
     producer.wait_acked(3)
-    frames = tail_frames(brokers.hosted, 0, CallContext(), PacedReader(DeliveryPacing()), references=True)
+    frames = tail_frames(brokers.hosted, 0, CallContext(), FrameSpacing(FrameRate()), references=True)
     headers = []
     while not headers or headers[-1].first_offset < 8:
         batch, header = next(frames)
@@ -182,7 +182,7 @@ def test_a_reader_within_a_reference_gets_it_from_its_first_row(brokers: Brokers
     producer = brokers.produce()
     publish(producer, 0, brokers.reference())
     producer.wait_acked(0)
-    _, header = next(tail_frames(brokers.hosted, 4, CallContext(), PacedReader(DeliveryPacing()), references=True))
+    _, header = next(tail_frames(brokers.hosted, 4, CallContext(), FrameSpacing(FrameRate()), references=True))
     assert pb.TailBatch.FromString(header).first_offset == 0
 
 
@@ -192,7 +192,7 @@ def test_a_reader_that_knows_no_references_gets_an_error(brokers: Brokers) -> No
     producer.wait_acked(0)
     publish(producer, 1, brokers.reference())
     producer.wait_acked(1)
-    frames = tail_frames(brokers.hosted, 0, CallContext(), PacedReader(DeliveryPacing()))
+    frames = tail_frames(brokers.hosted, 0, CallContext(), FrameSpacing(FrameRate()))
     assert next(frames)[0].num_rows == 1
     with pytest.raises(InvalidRequest, match="upgrade it"):
         next(frames)

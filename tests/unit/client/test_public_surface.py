@@ -57,6 +57,7 @@ EXPECTED = {
     "StoreUnavailable",
     "TableReceipt",
     "TopicInfo",
+    "TopicsConsumer",
     "Unavailable",
     "UnknownSegment",
     "UnknownTopic",

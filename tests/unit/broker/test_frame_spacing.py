@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from smq_broker.segments.payloads import Payload
-from smq_broker.streams import delivery_pacing
-from smq_broker.streams.delivery_pacing import (
+from smq_broker.streams import frame_spacing
+from smq_broker.streams.frame_spacing import (
     FRAMES_PER_SECOND,
     MAX_SPACING_SECONDS,
     SMALL_BYTES,
-    DeliveryPacing,
-    PacedReader,
+    FrameRate,
+    FrameSpacing,
 )
 from smq_broker.streams.tail import tail_frames
 from smq_core.model.entities import Replica
@@ -26,42 +26,42 @@ from support.in_memory.flight_streams import CallContext
 from support.processes.broker import make_segment, make_topic
 
 
-def active_readers(pacing: DeliveryPacing, count: int) -> list[PacedReader]:
-    readers = [PacedReader(pacing) for _ in range(count)]
+def active_readers(frame_rate: FrameRate, count: int) -> list[FrameSpacing]:
+    readers = [FrameSpacing(frame_rate) for _ in range(count)]
     for reader in readers:
         reader.sent(100.0)
     return readers
 
 
 def test_the_first_frame_goes_out_at_once() -> None:
-    assert PacedReader(DeliveryPacing()).hold_seconds(100.0, 1) == 0.0
+    assert FrameSpacing(FrameRate()).hold_seconds(100.0, 1) == 0.0
 
 
 def test_all_readers_together_get_a_bounded_number_of_frames() -> None:
-    readers = active_readers(DeliveryPacing(), 60)
+    readers = active_readers(FrameRate(), 60)
     assert readers[0].hold_seconds(100.0, 1) == pytest.approx(60 / FRAMES_PER_SECOND)
     assert readers[0].hold_seconds(100.0 + 60 / FRAMES_PER_SECOND, 1) == 0.0
 
 
 def test_a_reader_waits_no_longer_than_the_limit() -> None:
-    readers = active_readers(DeliveryPacing(), 10_000)
+    readers = active_readers(FrameRate(), 10_000)
     assert readers[0].hold_seconds(100.0, 1) == pytest.approx(MAX_SPACING_SECONDS)
 
 
 def test_large_frames_go_out_at_once() -> None:
-    readers = active_readers(DeliveryPacing(), 1000)
+    readers = active_readers(FrameRate(), 1000)
     assert readers[0].hold_seconds(100.0, SMALL_BYTES + 1) == 0.0
 
 
 def test_readers_that_get_nothing_do_not_count() -> None:
-    pacing = DeliveryPacing()
-    readers = active_readers(pacing, 60)
+    frame_rate = FrameRate()
+    readers = active_readers(frame_rate, 60)
     for reader in readers[1:]:
-        reader.pause()
-        reader.pause()
-    assert pacing.spacing_seconds == pytest.approx(1 / FRAMES_PER_SECOND)
+        reader.mark_idle()
+        reader.mark_idle()
+    assert frame_rate.spacing_seconds == pytest.approx(1 / FRAMES_PER_SECOND)
     readers[1].sent(101.0)
-    assert pacing.spacing_seconds == pytest.approx(2 / FRAMES_PER_SECOND)
+    assert frame_rate.spacing_seconds == pytest.approx(2 / FRAMES_PER_SECOND)
 
 
 def test_a_held_frame_brings_what_came_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,10 +86,10 @@ def test_a_held_frame_brings_what_came_meanwhile(monkeypatch: pytest.MonkeyPatch
             append(2)
             return False
 
-    monkeypatch.setattr(delivery_pacing, "FRAMES_PER_SECOND", 1e-9)
-    monkeypatch.setattr(delivery_pacing, "MAX_SPACING_SECONDS", 3600.0)
+    monkeypatch.setattr(frame_spacing, "FRAMES_PER_SECOND", 1e-9)
+    monkeypatch.setattr(frame_spacing, "MAX_SPACING_SECONDS", 3600.0)
     monkeypatch.setattr(hosted, "fenced", Fenced())
-    frames = tail_frames(hosted, 0, CallContext(), PacedReader(DeliveryPacing()))
+    frames = tail_frames(hosted, 0, CallContext(), FrameSpacing(FrameRate()))
     append(0)
     assert next(frames)[0].num_rows == 1
     append(1)

@@ -17,7 +17,7 @@ SMALL_BYTES = 64 << 10
 """A frame of more bytes is worth its cost and goes out at once."""
 
 
-class DeliveryPacing:
+class FrameRate:
     """Counts the readers that got messages in the last second. Thread-safe."""
 
     def __init__(self) -> None:
@@ -37,11 +37,11 @@ class DeliveryPacing:
             self._active -= 1
 
 
-class PacedReader:
-    """One reader. It counts while it gets messages; call ``pause`` when it has had none for a while, and at its end."""
+class FrameSpacing:
+    """One reader. It counts while it gets messages: call ``mark_idle`` after a second without any, and at its end."""
 
-    def __init__(self, pacing: DeliveryPacing) -> None:
-        self._pacing = pacing
+    def __init__(self, frame_rate: FrameRate) -> None:
+        self._frame_rate = frame_rate
         self._is_active = False
         self._sent_at = float("-inf")
 
@@ -49,15 +49,15 @@ class PacedReader:
         """For how many more seconds a frame of so many bytes waits for further messages."""
         if nbytes > SMALL_BYTES:
             return 0.0
-        return max(0.0, self._sent_at + self._pacing.spacing_seconds - now)
+        return max(0.0, self._sent_at + self._frame_rate.spacing_seconds - now)
 
     def sent(self, now: float) -> None:
         self._sent_at = now
         if not self._is_active:
             self._is_active = True
-            self._pacing.add_reader()
+            self._frame_rate.add_reader()
 
-    def pause(self) -> None:
+    def mark_idle(self) -> None:
         if self._is_active:
             self._is_active = False
-            self._pacing.remove_reader()
+            self._frame_rate.remove_reader()
