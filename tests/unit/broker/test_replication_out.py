@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -271,5 +272,6 @@ def test_what_cannot_be_sent_at_once_after_all_is_sent_by_the_link(
         id_ = BatchId("p", 1, 1, "one")
         machine.append(primary, IncomingBatch(id_, 1, 1000, 0, 0, Payload(rows([b"v"]))), 0)
         primary.hosted.links_to_send_now()
+    primary.link._sent_at = time.monotonic() + 1.0  # the other thread has just sent: the hold has begun
     primary.link.send_now()
     assert next_entries(stream) == (1, 1), "after the hold, without an answer"
