@@ -203,3 +203,27 @@ def test_a_decimal_is_taken_if_it_fits(text: str) -> None:
 def test_a_decimal_that_does_not_fit_is_refused(text: str) -> None:
     with pytest.raises(SchemaMismatch, match="column price"):
         row(price=Decimal(text))
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        *((f"int{bits}", (-(1 << bits - 1), (1 << bits - 1) - 1, 0)) for bits in (8, 16, 32, 64)),
+        *((f"uint{bits}", (0, (1 << bits) - 1, 1)) for bits in (8, 16, 32, 64)),
+        ("float32", (-0.0, (2 - 2**-23) * 2.0**127, float("-inf"))),
+        ("float64", (-0.0, 5e-324, 1.7976931348623157e308)),
+    ],
+)
+@pytest.mark.parametrize("null_at", [None, 0, 2])
+def test_numbers_of_a_batch_are_the_values_that_were_sent(
+    type_: str, values: tuple[float, ...], null_at: int | None
+) -> None:
+    columns = (Column("c", type_, nullable=True), Column("d", "int8", nullable=True))
+    encoder = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64, schema=columns)))
+    sent = [None if at == null_at else value for at, value in enumerate(values)]
+
+    array, _ = encoder.columns_of([encoder.rows.convert({"c": value})[0] for value in sent])
+
+    array.validate(full=True)
+    assert array.type == encoder.body_schema.field("c").type
+    assert repr(array.to_pylist()) == repr(sent)
