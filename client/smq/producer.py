@@ -174,13 +174,20 @@ class Producer:
         Raises InvalidRequest, SchemaMismatch, MessageTooLarge, Overloaded (blocked longer than the producer's timeout),
         ProducerFenced.
         """
-        if self._untyped and headers is None and timestamp is None and type(value) is bytes:
-            if type(key) is bytes:
-                size = len(value) + len(key) + ROW_OVERHEAD_BYTES
-                return self._append(self._encoder, value, key, None, time.time_ns() // 1000, size)
-            if key is None:
-                size = len(value) + ROW_OVERHEAD_BYTES
-                return self._append(self._encoder, value, None, None, time.time_ns() // 1000, size)
+        # Nearly all messages are plain ones. For these a further call would cost as much as a check.
+        if headers is None and timestamp is None:
+            if self._untyped:
+                if type(value) is bytes and (key is None or type(key) is bytes):
+                    size = ROW_OVERHEAD_BYTES + len(value) + (0 if key is None else len(key))
+                    if size <= self._max_inline_bytes:
+                        return self._batcher.append(self._encoder, value, key, size)
+            elif type(value) is dict and key is None:
+                encoder = self._encoder
+                row, size = check_value(value, encoder)
+                size += ROW_OVERHEAD_BYTES
+                if size <= self._max_inline_bytes:
+                    return self._batcher.append(encoder, row, None, size)
+                raise message_too_large(size, self._max_message_bytes)
         return self._send_checked(value, key, headers, timestamp)
 
     def send_many(
@@ -196,7 +203,7 @@ class Producer:
         group = MessageGroup.of(values, keys, encoder)
         for number in np.flatnonzero(group.sizes > self._max_inline_bytes):
             self._check_size(group.values[number], int(group.sizes[number]))
-        now = time.time_ns() // 1000
+        now = time.time_ns()
         spans: list[MessageSpan] = []
         at = 0
         while at < len(group):
@@ -211,7 +218,7 @@ class Producer:
     def _append_next(self, encoder: BatchEncoder, group: MessageGroup, at: int, now: int) -> MessageSpan:
         value, size = group.values[at], int(group.sizes[at])
         if size > self._max_inline_bytes and self._is_large(value):
-            return MessageSpan(self._append_large(encoder, value, group.keys[at], None, now, size), 0, 1)
+            return MessageSpan(self._append_large(encoder, value, group.keys[at], None, None, size), 0, 1)
         return self._batcher.append_some(encoder, group, at, now, self._max_inline_bytes)
 
     def _send_checked(self, value: object, key: Any, headers: object, timestamp: object) -> Delivery[Any]:
@@ -223,25 +230,14 @@ class Producer:
         plain_value, size = check_value(value, encoder)
         plain_key = check_key(key, encoder)
         pairs = check_headers(headers) if headers is not None else None
-        now = check_timestamp(timestamp) if timestamp is not None else time.time_ns() // 1000
+        micros = check_timestamp(timestamp) if timestamp is not None else None
         size += ROW_OVERHEAD_BYTES + len(plain_key or b"")
         size += sum(len(k) + len(v or b"") for k, v in pairs) if pairs else 0
-        return self._append(encoder, plain_value, plain_key, pairs, now, size)
-
-    def _append(
-        self,
-        encoder: BatchEncoder,
-        value: object,
-        key: bytes | None,
-        headers: list[tuple[str, bytes | None]] | None,
-        now: int,
-        size: int,
-    ) -> Delivery[Receipt]:
         if size > self._max_inline_bytes:
-            self._check_size(value, size)
-            if self._is_large(value):
-                return MessageDelivery(self._append_large(encoder, value, key, headers, now, size), 0)
-        return self._batcher.append(encoder, value, key, headers, now, size)
+            self._check_size(plain_value, size)
+            if self._is_large(plain_value):
+                return MessageDelivery(self._append_large(encoder, plain_value, plain_key, pairs, micros, size), 0)
+        return self._batcher.append(encoder, plain_value, plain_key, size, pairs, micros)
 
     def _is_large(self, value: object) -> TypeGuard[bytes]:
         """Whether this value is uploaded if its message is larger than ``max_inline_bytes``."""
@@ -262,7 +258,7 @@ class Producer:
         value: bytes,
         key: bytes | None,
         headers: list[tuple[str, bytes | None]] | None,
-        now: int,
+        timestamp: int | None,
         size: int,
     ) -> DeliveryState:
         """Sends a message whose value is uploaded. It is a batch of its own, so that the ones before do not wait."""
@@ -271,7 +267,9 @@ class Producer:
         pending = one.large_value = self._large_values.prepare(value)
         one.values.append(None)
         one.keys.append(key)
-        one.times.append(now)
+        one.times.append(time.time_ns())
+        if timestamp is not None:
+            one.timestamps[0] = timestamp
         one.headers[0] = [*(headers or ()), pending.value.header()]
         one.nbytes = size
         if not self._batcher.append_batch(one):

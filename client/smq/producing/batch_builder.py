@@ -36,6 +36,7 @@ class BatchBuilder:
         "large_value",
         "nbytes",
         "times",
+        "timestamps",
         "values",
     )
 
@@ -46,6 +47,9 @@ class BatchBuilder:
         self.values: list[object] = []
         self.keys: list[bytes | None] = []
         self.times: list[int] = []
+        """When each message was sent, in nanoseconds since 1970."""
+        self.timestamps: dict[int, int] = {}
+        """The timestamps that the program has given, in microseconds since 1970, by row."""
         self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
         self.nbytes = 0
         self.large_value: PendingLargeValue | None = None
@@ -55,7 +59,10 @@ class BatchBuilder:
         """Returns the wire batch and the partitions of its rows."""
         encoder = self.encoder
         rows = len(self.values)
-        times = array_of(np.array(self.times, np.int64), TIMESTAMP)
+        micros = np.array(self.times, np.int64) // 1000
+        for row, timestamp in self.timestamps.items():
+            micros[row] = timestamp
+        times = array_of(micros, TIMESTAMP)
         headers = pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else no_headers(rows)
         if encoder.typed:
             arrays = encoder.columns_of(self.values)  # type: ignore[arg-type]

@@ -194,32 +194,33 @@ class DeliveryState:
 class MessageDelivery(Delivery[Receipt]):
     """The delivery of one message."""
 
-    __slots__ = ("_row", "_state")
+    __slots__ = ("row", "state")
 
     def __init__(self, state: DeliveryState, row: int) -> None:
-        self._state = state
-        self._row = row
+        self.state = state
+        self.row = row
 
     def result(self, timeout: float | None = None) -> Receipt:
-        state, row = self._state, self._row
-        if state.left:
-            state.wait(row, timeout)
-        if state.whole is not None:  # nearly always; the general case takes twice as long
-            return _tuple(Receipt, (state.whole, state.first + row))
+        state = self.state
+        segment = state.whole
+        if segment is not None:  # nearly always; the general case takes twice as long
+            return _tuple(Receipt, (segment, state.first + self.row))
+        row = self.row
+        state.wait(row, timeout)
         error = state.error(row)
         if error is not None:
             raise error
         return state.receipt(row)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._state.wait(self._row, timeout)
-        return self._state.error(self._row)
+        self.state.wait(self.row, timeout)
+        return self.state.error(self.row)
 
     def done(self) -> bool:
-        return self._state.is_resolved(self._row)
+        return self.state.is_resolved(self.row)
 
     def add_done_callback(self, callback: Callable[[Delivery[Receipt]], object]) -> None:
-        self._state.when_resolved(self._row, lambda: _run(callback, self))
+        self.state.when_resolved(self.row, lambda: _run(callback, self))
 
 
 class BatchesDelivery(Delivery[R]):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
+from smq.delivery import Delivery, Receipt
 from smq.producer import Producer
 from smq.producing import message_batcher
 from smq.producing.message_batcher import MAX_UNACKED_BATCHES, SMALL_BATCH_BYTES
@@ -81,3 +85,54 @@ def test_a_batch_that_is_worth_its_cost_waits_for_none(lingering_producer: Produ
     for count in range(1, 4):
         lingering_producer.send(b"x" * (SMALL_BATCH_BYTES + 1))
         eventually(lambda count=count: len(submitted) == count)
+
+
+def test_messages_of_one_batch_have_their_own_times(open_producer: Callable[[float], Producer]) -> None:
+    producer = open_producer(3600.0)
+    before = time.time_ns() // 1000
+    producer.send(b"now")
+    producer.send(b"given", timestamp=5)
+    producer.send(b"given with a header", headers=[("h", b"v")], timestamp=-7)
+    producer.send(b"now with a header", headers=[("h", b"v")])
+    producer.send_many([b"now, too"])
+    after = time.time_ns() // 1000
+    with pytest.raises(DeliveryTimeout):
+        producer.flush(timeout=0.0)
+
+    (sub_batch,) = engine(producer).submitted
+    assert isinstance(sub_batch.batch, pa.RecordBatch)
+    times = sub_batch.batch.column("timestamp").cast(pa.int64()).to_pylist()
+    assert times[1:3] == [5, -7]
+    assert before <= times[0] <= times[3] <= times[4] <= after
+
+
+def test_threads_that_send_at_once_get_the_receipts_of_their_own_messages(
+    open_producer: Callable[[float], Producer],
+) -> None:
+    producer = open_producer(3600.0)
+    found: dict[bytes, Delivery[Receipt]] = {}
+
+    def send(thread: int) -> None:
+        for number in range(2000):
+            value = b"%d %d" % (thread, number)
+            found[value] = producer.send(value, key=value)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with pytest.raises(DeliveryTimeout):
+        producer.flush(timeout=0.0)
+    (sub_batch,) = engine(producer).submitted
+    engine(producer).answer(sub_batch)
+
+    assert isinstance(sub_batch.batch, pa.RecordBatch)
+    values = sub_batch.batch.column("value").to_pylist()
+    assert sub_batch.batch.column("key").to_pylist() == values
+    assert {value: delivery.result(0).offset for value, delivery in found.items()} == {
+        value: offset for offset, value in enumerate(values)
+    }
+    for own in range(4):
+        sent = [value for value in values if value.startswith(b"%d " % own)]
+        assert sent == [b"%d %d" % (own, number) for number in range(2000)]

@@ -170,3 +170,60 @@ def test_what_would_fail_later_is_refused_when_it_is_sent() -> None:
         check_headers([("\ud800", b"")])
     with pytest.raises(InvalidRequest, match="whole microseconds"):
         check_timestamp(pd.Timestamp("2024-01-01T00:00:00.000000001Z"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(1.0, -0.0, 1 + 2**-23, 2.0**-126, 2.0**-149, (2 - 2**-23) * 2.0**127, float("inf"), float("nan")),
+        *(1 + 2**-24, 2.0**-150, 2.0**-126 + 2.0**-150, (2 - 2**-24) * 2.0**127, 1e39, 0.1, 1e-45),
+    ],
+)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_float32_is_taken_if_it_has_this_very_value(value: float, sign: int) -> None:
+    with np.errstate(over="ignore"):
+        nearest = float(np.float32(sign * value))
+    if nearest == sign * value or value != value:
+        assert repr(row(single=sign * value)["single"]) == repr(sign * value)
+    else:
+        with pytest.raises(SchemaMismatch, match="column single"):
+            row(single=sign * value)
+
+
+@pytest.mark.parametrize("text", ["0.00", "-0.00", "999.99", "-999.99", "1.50", "0.01", "1.5", "7", "1E+2", "0.010"])
+def test_a_decimal_is_taken_if_it_fits(text: str) -> None:
+    found = row(price=Decimal(text))["price"]
+
+    assert isinstance(found, Decimal)
+    assert (found, found.is_signed()) == (Decimal(text), text.startswith("-"))
+    assert found.as_tuple().exponent == -2
+
+
+@pytest.mark.parametrize("text", ["1000.00", "-1000.00", "12345678.90", "0.001", "1E+3", "Infinity", "NaN", "sNaN"])
+def test_a_decimal_that_does_not_fit_is_refused(text: str) -> None:
+    with pytest.raises(SchemaMismatch, match="column price"):
+        row(price=Decimal(text))
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        *((f"int{bits}", (-(1 << bits - 1), (1 << bits - 1) - 1, 0)) for bits in (8, 16, 32, 64)),
+        *((f"uint{bits}", (0, (1 << bits) - 1, 1)) for bits in (8, 16, 32, 64)),
+        ("float32", (-0.0, (2 - 2**-23) * 2.0**127, float("-inf"))),
+        ("float64", (-0.0, 5e-324, 1.7976931348623157e308)),
+    ],
+)
+@pytest.mark.parametrize("null_at", [None, 0, 2])
+def test_numbers_of_a_batch_are_the_values_that_were_sent(
+    type_: str, values: tuple[float, ...], null_at: int | None
+) -> None:
+    columns = (Column("c", type_, nullable=True), Column("d", "int8", nullable=True))
+    encoder = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64, schema=columns)))
+    sent = [None if at == null_at else value for at, value in enumerate(values)]
+
+    array, _ = encoder.columns_of([encoder.rows.convert({"c": value})[0] for value in sent])
+
+    array.validate(full=True)
+    assert array.type == encoder.body_schema.field("c").type
+    assert repr(array.to_pylist()) == repr(sent)

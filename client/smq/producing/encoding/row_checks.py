@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from smq.producing.encoding.exact_cast import kind_of
-from smq.producing.encoding.value_conversion import VARIABLE_SIZE, Convert, integer_range, is_micros, size
+from smq.producing.encoding.value_conversion import (
+    VARIABLE_SIZE,
+    Convert,
+    decimal_unit,
+    integer_range,
+    is_micros,
+    size,
+)
 
 Row = tuple[object, ...]
+
+SINGLE_SPLIT = float((1 << 29) + 1)
+"""With ``c = value * SINGLE_SPLIT``, ``c - (c - value)`` is the value rounded to the 24 bits of a float32."""
 
 RowCheck = Callable[[Row], tuple[Row, int]]
 """Returns the row as the batch will hold it, and how many bytes its text, bytes and nested values have."""
@@ -27,18 +38,23 @@ def compile_row_check(fields: Sequence[pa.Field], conversions: Sequence[Convert]
     unpacked = "".join(f"v{number}, " for number in range(len(fields)))
     lines = ["def check(row):", f"    {unpacked}= row", "    size = 0"]
     for number, field in enumerate(fields):
-        lines += _lines_of_column(f"v{number}", f"convert{number}", field)
+        lines += _lines_of_column(number, field)
     lines.append(f"    return ({unpacked}), size")
     scope: dict[str, Any] = {"size_of": size, "date": date, "datetime": datetime, "time": time, "UTC": UTC}
+    scope["Decimal"] = Decimal
     scope |= {f"convert{number}": convert for number, convert in enumerate(conversions)}
+    for number, field in enumerate(fields):
+        if kind_of(field.type) == "decimal":
+            scope[f"unit{number}"] = decimal_unit(field.type)
     # The text has numbers and what is in this module. Names of columns, which a user chooses, are not in it.
     exec("\n".join(lines), scope)
     check: RowCheck = scope["check"]
     return check
 
 
-def _lines_of_column(name: str, convert: str, field: pa.Field) -> list[str]:
-    fits = _certain_fit(name, field.type)
+def _lines_of_column(number: int, field: pa.Field) -> list[str]:
+    name, convert = f"v{number}", f"convert{number}"
+    fits = _certain_fit(number, field.type)
     conditions = [f"not ({fits})"] if fits else []
     if field.nullable:
         conditions.append(f"{name} is not None")
@@ -59,8 +75,9 @@ def _lines_of_column(name: str, convert: str, field: pa.Field) -> list[str]:
     return converted
 
 
-def _certain_fit(name: str, type_: pa.DataType) -> str | None:
-    """A condition under which the value of that name fits as it is, if there is one that is cheap."""
+def _certain_fit(number: int, type_: pa.DataType) -> str | None:
+    """A condition under which the value of that column fits as it is, if there is one that is cheap."""
+    name = f"v{number}"
     match kind_of(type_):
         case "bool":
             return f"type({name}) is bool"
@@ -69,6 +86,13 @@ def _certain_fit(name: str, type_: pa.DataType) -> str | None:
             return f"type({name}) is int and {low} <= {name} <= {high}"
         case "float" if type_ == pa.float64():
             return f"type({name}) is float"
+        case "float" if type_ == pa.float32():
+            # Not for the smallest ones, which have fewer bits. The largest one is a little above the bound.
+            in_range = f"(1.2e-38 < {name} < 3.4e38 or -3.4e38 < {name} < -1.2e-38 or {name} == 0.0)"
+            return f"type({name}) is float and {in_range} and (c := {name} * {SINGLE_SPLIT!r}) - (c - {name}) == {name}"
+        case "decimal":
+            in_range = f"{name}.adjusted() < {type_.precision - type_.scale}"
+            return f"type({name}) is Decimal and {name}.same_quantum(unit{number}) and {in_range}"
         case "bytes":
             return f"type({name}) is bytes"
         case "date":

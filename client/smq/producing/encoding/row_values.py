@@ -5,6 +5,7 @@ A batch is encoded after ``send`` has returned, so nothing may fail then.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -18,6 +19,19 @@ from smq.producing.encoding.value_conversion import converter_of_column, is_micr
 
 _EPOCH = {"time": datetime(1970, 1, 1), "zoned time": datetime(1970, 1, 1, tzinfo=UTC)}
 _MICROS = pa.duration("us")
+_FORMATS = {
+    pa.int8(): "b",
+    pa.int16(): "h",
+    pa.int32(): "i",
+    pa.int64(): "q",
+    pa.uint8(): "B",
+    pa.uint16(): "H",
+    pa.uint32(): "I",
+    pa.uint64(): "Q",
+    pa.float32(): "f",
+    pa.float64(): "d",
+}
+"""How the module ``struct`` names the types of numbers."""
 
 
 class RowConverter:
@@ -64,9 +78,24 @@ def column_maker(checked: pa.DataType, stored: pa.DataType) -> Callable[[Sequenc
             return pa.array(since, _MICROS).view(int64).view(checked)
 
         return times
+    if checked == stored and checked in _FORMATS:
+        return _number_maker(checked)
     if checked == stored:
         return lambda values: pa.array(values, checked)
     return lambda values: pa.array(values, checked).cast(stored)
+
+
+def _number_maker(type_: pa.DataType) -> Callable[[Sequence[object]], pa.Array]:
+    letter = _FORMATS[type_]
+
+    def numbers(values: Sequence[object]) -> pa.Array:
+        try:  # three times as fast as Arrow, which looks for the type of each value
+            data = struct.pack(f"{len(values)}{letter}", *values)
+        except struct.error:  # at the first null
+            return pa.array(values, type_)
+        return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(data)])
+
+    return numbers
 
 
 def no_such_columns(names: Iterable[str], dropped: Iterable[str], known: Sequence[str]) -> str:

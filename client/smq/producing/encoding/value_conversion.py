@@ -59,6 +59,11 @@ def integer_range(type_: pa.DataType) -> tuple[int, int]:
     return -(1 << bits - 1), (1 << bits - 1) - 1
 
 
+def decimal_unit(type_: pa.DataType) -> Decimal:
+    """The smallest step of a type of decimals."""
+    return Decimal((0, (1,), -type_.scale))
+
+
 def width(type_: pa.DataType) -> int:
     """About how many bytes each value takes beside what :func:`size` counts."""
     if pa.types.is_struct(type_):
@@ -261,7 +266,7 @@ def _time_of_day(target: pa.DataType) -> Convert:
 
 
 def _decimal(target: pa.DataType) -> Convert:
-    unit = Decimal((0, (1,), -target.scale))
+    unit = decimal_unit(target)
     exact = Context(prec=target.precision, traps=[Inexact, InvalidOperation])
 
     def convert(value: object) -> object:
