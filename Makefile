@@ -23,8 +23,8 @@ PINS = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate
 CLUSTER ?= own
 
 # More arguments for pytest, e.g. `make test ARGS="-k chain -x"`. WORKERS=0 runs the tests one after the other. There are
-# more workers than cores because many tests wait for processes most of their time. Files are run in the order of their
-# paths: those that take long come first, and the short ones at the end keep all workers busy.
+# more workers than cores because many tests wait for processes most of their time. Folders that take long begin first
+# (tests/support/scheduling.py), and the short files at the end keep all workers busy.
 ARGS ?=
 WORKERS ?= 3
 

@@ -1,6 +1,6 @@
 """Leaves out the tests that need Kubernetes, or Java, where it is not there, and says so in one line for each.
 
-Under CI they run, and fail.
+Under CI they run, and fail. The tests that take long begin first (``support.scheduling``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from support.scheduling import FolderScheduling, in_order
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # before gRPC is imported; the package smq says why
 
@@ -96,6 +98,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.stash[LEFT_OUT][need.name] = len(needing)
             left_out = set(needing)
             items[:] = [item for item in items if item not in left_out]
+    items[:] = in_order(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling | None:
+    """Only for ``--dist loadfile``, which `make test` asks for."""
+    return FolderScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

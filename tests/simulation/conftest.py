@@ -6,18 +6,20 @@ kind of ``KINDS`` has such an option. ``make chaos`` tries thousands of each.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from support.sim.histories.parallel import COLLECT_AFTER
 from support.sim.histories.parallel import workers as pool_of_workers
 
 KINDS = {
-    "seeds": ("--sim-seeds", 300, "protocol"),
-    "elastic_seeds": ("--sim-elastic", 150, "elastic"),
-    "schema_seeds": ("--sim-schema", 150, "schema"),
-    "leader_seeds": ("--sim-leader", 60, "leader-process"),
+    "seeds": ("--sim-seeds", 100, "protocol"),
+    "elastic_seeds": ("--sim-elastic", 50, "elastic"),
+    "schema_seeds": ("--sim-schema", 50, "schema"),
+    "leader_seeds": ("--sim-leader", 20, "leader-process"),
 }
 """For each argument of a test: the option, how many histories by default, and what they are called."""
 CHUNK = 50
@@ -40,6 +42,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             stop = first + metafunc.config.getoption(option, default)
             chunks = [range(at, min(at + CHUNK, stop)) for at in range(first, stop, CHUNK)]
             metafunc.parametrize(name, chunks, ids=[f"{c.start}-{c.stop - 1}" for c in chunks])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rare_garbage_collection() -> Iterator[None]:
+    """For histories that run in this process, as in the worker processes."""
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECT_AFTER)
+    yield
+    gc.set_threshold(*before)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["client", "cluster", "guarded", "no_credentials", "prefix", "seaweed", "topic"]
+
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Tests are over before the compiler for long runs has paid off, and it takes the cores from them."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def java_for_short_runs() -> Iterator[None]:
+    """Of every Java that the tests start, also by spark-submit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {JAVA_OPTIONS}".strip())
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,16 @@ HANG_GUARD = float(os.environ.get("SMQ_TEST_HANG_GUARD", 300))
 """Seconds after which a wait is given up. It is short only where tests must fail, which is in `make mutations`."""
 
 
+LONGEST_PAUSE = 0.1
+GROWTH = 1.2
+
+
 def eventually(fn: Callable[[], T], what: str = "", *, pause: float = 0.01) -> T:
-    """The first true result of ``fn``. Exceptions count as "not yet"; the last one is the cause of the failure."""
+    """The first true result of ``fn``. Exceptions count as "not yet"; the last one is the cause of the failure.
+
+    The pauses grow, because checks that start a command or send a request would otherwise take the cores from the
+    processes that they wait for.
+    """
     deadline = time.monotonic() + HANG_GUARD
     failure: Exception | None = None
     while True:
@@ -34,6 +42,7 @@ def eventually(fn: Callable[[], T], what: str = "", *, pause: float = 0.01) -> T
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {HANG_GUARD:.0f} s: {what or fn}") from failure
         time.sleep(pause)
+        pause = max(pause, min(pause * GROWTH, LONGEST_PAUSE))
 
 
 async def wait_until(condition: Callable[[], Any], what: str = "", *, pause: float = 0.01) -> Any:

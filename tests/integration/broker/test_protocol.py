@@ -1,8 +1,11 @@
 """Each rule of streams and actions is violated on purpose."""
 
 import contextlib
+import itertools
 import os
 import socket
+import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pyarrow as pa
@@ -30,22 +33,44 @@ from smq_proto.wire import PROTOCOL
 from smq_storage.catalog.layouts import put_layout
 from smq_storage.catalog.topics import put_current, put_topic
 from smq_storage.chunks.parquet_codec import message_schema
-from smq_storage.object_store.store import Store
+from smq_storage.object_store.store import Store, StoreSettings
 from support.data.raw_flight import RawProducer, RawReader, rows, rows_of_size
 from support.processes.broker import BrokerProcess, BrokerProcesses, make_segment, make_topic
+from support.processes.seaweed import Seaweed
 from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
 
 
+FLAGS = ["--max-batch", "1Mi"]
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def settings(seaweed: Seaweed) -> StoreSettings:
+    """Of all brokers of this file."""
+    return seaweed.settings(f"protocol-{uuid.uuid4().hex}", timeout=3.0)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, settings: StoreSettings) -> Iterator[BrokerProcess]:
+    """One for all tests that let it run; each has a topic of its own."""
+    brokers = BrokerProcesses(tmp_path_factory.mktemp("broker"), settings)
+    try:
+        yield brokers.start("b1", flags=FLAGS)[0]
+    finally:
+        brokers.stop()
+
+
 @pytest.fixture
-def broker(brokers: BrokerProcesses) -> BrokerProcess:
-    return brokers.start("b1", flags=["--max-batch", "1Mi"])[0]
+def own_broker(brokers: BrokerProcesses) -> BrokerProcess:
+    """For tests that look at all requests of a broker, or may end it."""
+    return brokers.start("own", flags=FLAGS)[0]
 
 
 @pytest.fixture
 def topic() -> Topic:
-    return make_topic()
+    return make_topic(f"default/t{next(_numbers)}")
 
 
 @pytest.fixture
@@ -96,7 +121,7 @@ def test_durability_and_replicas_must_fit(broker: BrokerProcess, topic: Topic):
 
 def test_topics_made_again_do_not_meet_their_old_segments(broker: BrokerProcess, topic: Topic, segment: Segment):
     broker.seal(topic, segment)
-    again = make_topic()
+    again = make_topic(topic.name)
     same_name = make_segment(again, broker.replica)
     assert same_name.name == segment.name
     broker.open(again, same_name)
@@ -185,7 +210,9 @@ def test_too_large_and_empty_batches_are_refused(broker: BrokerProcess, topic: T
     assert isinstance(producer.wait_error(), InvalidRequest)
 
 
-def test_garbage_never_ends_a_broker(broker: BrokerProcess, topic: Topic, segment: Segment):
+def test_garbage_never_ends_a_broker(own_broker: BrokerProcess, topic: Topic):
+    broker, segment = own_broker, make_segment(topic, own_broker.replica)
+    broker.open(topic, segment)
     host, port = broker.address.split(":")
     for garbage in (
         b"GET / HTTP/1.1\r\n\r\n",
@@ -311,7 +338,9 @@ def test_a_reader_at_the_end_needs_no_filer_for_what_was_just_written(
     assert reader.last().sealed.end == 30
 
 
-def test_an_idle_reader_gets_heartbeats_with_the_watermark(broker: BrokerProcess, topic: Topic, segment: Segment):
+def test_an_idle_reader_gets_heartbeats_with_the_watermark(own_broker: BrokerProcess, topic: Topic):
+    broker, segment = own_broker, make_segment(topic, own_broker.replica)
+    broker.open(topic, segment)
     reader = RawReader(broker.address, topic, segment, incarnation=broker.incarnation)
     for _ in range(3):
         frame = reader.next()
@@ -349,7 +378,8 @@ def test_a_successor_opens_only_after_its_predecessors_seals(
     waiting.wait_acked(waiting.send(rows([b"new"])))
 
 
-def test_a_producer_that_writes_after_the_seal_affects_nobody(broker: BrokerProcess, topic: Topic, segment: Segment):
+def test_a_producer_that_writes_after_the_seal_affects_nobody(own_broker: BrokerProcess, topic: Topic):
+    broker, segment = own_broker, make_segment(topic, own_broker.replica)
     broker.open(topic, segment)
     producer = RawProducer(broker.address, topic, segment)
     producer.wait_acked(producer.send(rows([b"v"])))

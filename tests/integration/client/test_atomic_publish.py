@@ -23,10 +23,13 @@ from smq_storage.catalog.topics import read_current
 from smq_storage.object_store.store import Store
 from support.data import atomic_program
 from support.data.message_ledger import read_back
+from support.processes.cluster_fixtures import cluster_of_module
 from support.processes.local_cluster import LocalCluster
 from support.waiting import HANG_GUARD, eventually
 
 pytestmark = pytest.mark.integration
+
+__all__ = ["cluster_of_module"]
 
 ROWS, FILES = 100, 3
 

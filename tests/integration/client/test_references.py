@@ -21,10 +21,13 @@ from support.data.message_ledger import read_back
 from support.data.raw_flight import RawProducer, rows
 from support.data.reference_publisher import ReferencePublisher
 from support.processes.cli import smq as run_smq
+from support.processes.cluster_fixtures import cluster_of_module
 from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
+
+__all__ = ["cluster_of_module"]
 
 PARTITIONS = 64
 

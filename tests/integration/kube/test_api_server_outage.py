@@ -16,7 +16,8 @@ from support.processes.broker import BrokerProcess
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
-AWAY = 30.0
+AWAY = 15.0
+"""Longer than the Lease's duration."""
 
 
 @pytest.mark.slow

@@ -181,10 +181,10 @@ def test_a_damaged_manifest_does_not_harm_the_others(leader: LeaderProcess):
 # ---- at the start
 
 
-def test_a_port_that_is_taken(leader: LeaderProcess, new_leader: Callable[..., LeaderProcess]):
-    second = new_leader("--listen", leader.address, folder="second")
+def test_a_port_that_is_taken(shared: LeaderProcess, new_leader: Callable[..., LeaderProcess]):
+    second = new_leader("--listen", shared.address, folder="second")
     assert second.launch().wait(HANG_GUARD) == 2
-    assert f"cannot listen on {leader.address}" in second.log.read_text()
+    assert f"cannot listen on {shared.address}" in second.log.read_text()
 
 
 @pytest.mark.parametrize(

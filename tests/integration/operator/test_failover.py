@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -15,9 +16,30 @@ from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 from support.data.segment_writer import sealed_segments, write
 from support.processes.leader import LeaderProcess, manifest, watching
+from support.processes.seaweed import Seaweed
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, seaweed: Seaweed) -> Iterator[LeaderProcess]:
+    """A leader and three brokers for tests that let them run; each takes a topic of its own."""
+    folder = tmp_path_factory.mktemp("shared")
+    started = LeaderProcess(folder, seaweed.settings(f"failover-{folder.name}"), brokers=3).start()
+    try:
+        started.wait_for_brokers()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t{next(_numbers)}"
 
 
 @contextlib.contextmanager
@@ -181,31 +203,31 @@ def test_a_terminated_broker_leaves_without_a_failover(leader):
         ("move", [], [(0, 64)]),
     ],
 )
-def test_manual_requests_are_carried_out(leader, action, boundaries, ranges):
-    leader.apply(manifest())
-    (segment,) = leader.wait_until_open()
+def test_manual_requests_are_carried_out(shared, topic, action, boundaries, ranges):
+    shared.apply(manifest(topic))
+    (segment,) = shared.wait_until_open(topic)
     short = segment.name.rpartition("-")[0]
-    leader.call(
-        "ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action=action, segments=[short], boundaries=boundaries)
+    shared.call(
+        "ChangeSegments", lpb.ChangeSegmentsRequest(topic=topic, action=action, segments=[short], boundaries=boundaries)
     )
-    after = eventually(lambda: [s for s in leader.wait_until_open() if s.name != segment.name])
+    after = eventually(lambda: [s for s in shared.wait_until_open(topic) if s.name != segment.name])
     assert sorted((s.start, s.stop) for s in after) == ranges
     if action == "move":
         assert after[0].replicas[0].broker != segment.replicas[0].broker
-    decisions = leader.call("ListDecisions", lpb.Empty())
+    decisions = shared.call("ListDecisions", lpb.Empty())
     assert isinstance(decisions, lpb.DecisionList)
-    assert decisions.decisions[-1].reason == f"manual {action}"
+    assert [d.reason for d in decisions.decisions if d.topic == f"default/{topic}"][-1] == f"manual {action}"
 
 
-def test_watchers_receive_every_change(leader):
-    leader.apply(manifest())
-    (segment,) = leader.wait_until_open()
+def test_watchers_receive_every_change(shared, topic):
+    shared.apply(manifest(topic))
+    (segment,) = shared.wait_until_open(topic)
     with contextlib.ExitStack() as stack:
-        watchers = [stack.enter_context(watching(leader)) for _ in range(100)]
+        watchers = [stack.enter_context(watching(shared, topic)) for _ in range(100)]
         eventually(lambda: all(replies() for replies in watchers), what="each watcher receives the current layout")
-        leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="split", segments=[segment.name]))
-        leader.wait_until_open()
-        version = leader.locate().layout.version
+        shared.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic=topic, action="split", segments=[segment.name]))
+        shared.wait_until_open(topic)
+        version = shared.locate(topic).layout.version
         eventually(
             lambda: all(replies()[-1].layout.version == version for replies in watchers),
             what="all receive the last layout",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,25 +12,44 @@ from smq_core.errors import StaleGeneration
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog.group_positions import read_positions
-from smq_storage.object_store.store import Store
 from support.data.segment_writer import write
 from support.processes.leader import LeaderProcess, manifest
+from support.processes.seaweed import Seaweed
 from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def leader(tmp_path_factory: pytest.TempPathFactory, seaweed: Seaweed) -> Iterator[LeaderProcess]:
+    """One for all tests of this file, with brokers that no test kills; each test has a topic of its own."""
+    folder = tmp_path_factory.mktemp("groups")
+    started = LeaderProcess(folder, seaweed.settings(f"groups-{folder.name}"), brokers=2).start()
+    try:
+        started.wait_for_brokers()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t{next(_numbers)}"
+
 
 class RpcMember:
-    """One member of group g on topic t, that keeps to the protocol."""
+    """One member of group g on a topic, that keeps to the protocol."""
 
-    def __init__(self, leader: LeaderProcess, name: str, start: str = "earliest") -> None:
-        self.leader, self.name, self.start = leader, name, start
+    def __init__(self, leader: LeaderProcess, topic: str, name: str, start: str = "earliest") -> None:
+        self.leader, self.topic, self.name, self.start = leader, topic, name, start
         self.generation = 0
         self.segments: dict[str, int] = {}
 
     def join(self) -> dict[str, int]:
         request = lpb.JoinGroupRequest(
-            topic="t", group="g", member=self.name, start=self.start, generation=self.generation
+            topic=self.topic, group="g", member=self.name, start=self.start, generation=self.generation
         )
         reply = self.leader.call("JoinGroup", request)
         assert isinstance(reply, lpb.GroupAssignment)
@@ -38,30 +59,30 @@ class RpcMember:
 
     def commit(self, **positions: int) -> None:
         request = lpb.CommitPositionsRequest(
-            topic="t", group="g", member=self.name, generation=self.generation, positions=positions
+            topic=self.topic, group="g", member=self.name, generation=self.generation, positions=positions
         )
         self.leader.call("CommitPositions", request)
 
     def leave(self) -> None:
-        self.leader.call("LeaveGroup", lpb.LeaveGroupRequest(topic="t", group="g", member=self.name))
+        self.leader.call("LeaveGroup", lpb.LeaveGroupRequest(topic=self.topic, group="g", member=self.name))
 
 
-def committed(leader: LeaderProcess) -> dict[str, int]:
-    reply = leader.call("GetPositions", lpb.PositionsRequest(topic="t", group="g"))
+def committed(leader: LeaderProcess, topic: str) -> dict[str, int]:
+    reply = leader.call("GetPositions", lpb.PositionsRequest(topic=topic, group="g"))
     assert isinstance(reply, lpb.GroupPositions)
     return dict(reply.positions)
 
 
 @pytest.fixture
-def two_segments(leader: LeaderProcess) -> LeaderProcess:
-    """A topic with two segments."""
-    leader.apply(manifest(segments={"min": 2, "max": 8}))
-    leader.wait_until_open()
+def two_segments(leader: LeaderProcess, topic: str) -> LeaderProcess:
+    """The topic has two segments."""
+    leader.apply(manifest(topic, segments={"min": 2, "max": 8}))
+    leader.wait_until_open(topic)
     return leader
 
 
-def test_members_share_the_segments(two_segments: LeaderProcess):
-    a, b = RpcMember(two_segments, ""), RpcMember(two_segments, "b")
+def test_members_share_the_segments(two_segments: LeaderProcess, topic: str):
+    a, b = RpcMember(two_segments, topic, ""), RpcMember(two_segments, topic, "b")
     assert len(a.join()) == 2
     assert a.name.startswith("g-"), "a member without a name is given one"
     assert b.join() == {}
@@ -73,17 +94,17 @@ def test_members_share_the_segments(two_segments: LeaderProcess):
     assert len(eventually(lambda: len(a.join()) == 2 and a.segments)) == 2
 
 
-def test_what_was_committed_is_in_the_filer_and_survives_the_leader(two_segments: LeaderProcess, store: Store):
-    (one, other) = sorted(RpcMember(two_segments, "a").join())
-    a = RpcMember(two_segments, "a")
+def test_what_was_committed_is_in_the_filer_and_survives_the_leader(two_segments: LeaderProcess, topic: str):
+    (one, other) = sorted(RpcMember(two_segments, topic, "a").join())
+    a = RpcMember(two_segments, topic, "a")
     a.join()
     a.commit(**{one: 7})
-    uid = two_segments.locate().topic.uid
-    found = read_positions(store, "default/t", uid, "g")
+    uid = two_segments.locate(topic).topic.uid
+    found = read_positions(two_segments.store.open(), f"default/{topic}", uid, "g")
     assert found is not None and found[0].positions == {one: 7}, "it is there before the answer is"
     two_segments.kill()
     two_segments.start()
-    assert committed(two_segments) == {one: 7}
+    assert committed(two_segments, topic) == {one: 7}
     with pytest.raises(StaleGeneration):
         a.commit(**{one: 9})
     assert eventually(a.join)[one] == 7
@@ -91,14 +112,14 @@ def test_what_was_committed_is_in_the_filer_and_survives_the_leader(two_segments
     a.commit(**{one: 9})
 
 
-def test_successors_come_when_all_before_them_is_committed(leader: LeaderProcess):
-    leader.apply(manifest())
-    (segment,) = leader.wait_until_open()
-    producer = write(leader.locate(), segment, 10)
-    a = RpcMember(leader, "a")
+def test_successors_come_when_all_before_them_is_committed(leader: LeaderProcess, topic: str):
+    leader.apply(manifest(topic))
+    (segment,) = leader.wait_until_open(topic)
+    producer = write(leader.locate(topic), segment, 10)
+    a = RpcMember(leader, topic, "a")
     assert a.join() == {segment.name: 0}
-    leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic="t", action="split", segments=[segment.name]))
-    eventually(lambda: len(leader.wait_until_open()) == 2)
+    leader.call("ChangeSegments", lpb.ChangeSegmentsRequest(topic=topic, action="split", segments=[segment.name]))
+    eventually(lambda: len(leader.wait_until_open(topic)) == 2)
     assert a.join() == {segment.name: 0}
     a.commit(**{segment.name: 9})
     assert a.join() == {segment.name: 9}
@@ -107,28 +128,32 @@ def test_successors_come_when_all_before_them_is_committed(leader: LeaderProcess
     producer.close()
 
 
-def test_a_group_that_starts_at_the_latest_skips_what_is_there(leader: LeaderProcess):
-    leader.apply(manifest())
-    (segment,) = leader.wait_until_open()
-    write(leader.locate(), segment, 10).close()
-    eventually(lambda: any(s.watermark == 10 for b in leader.brokers() for s in b.status.segments))
-    assert RpcMember(leader, "a", start="latest").join() == {segment.name: 10}
+def test_a_group_that_starts_at_the_latest_skips_what_is_there(leader: LeaderProcess, topic: str):
+    leader.apply(manifest(topic))
+    (segment,) = leader.wait_until_open(topic)
+    write(leader.locate(topic), segment, 10).close()
+    eventually(
+        lambda: any(
+            s.watermark == 10 for b in leader.brokers() for s in b.status.segments if s.topic == f"default/{topic}"
+        )
+    )
+    assert RpcMember(leader, topic, "a", start="latest").join() == {segment.name: 10}
     leader.kill()
     leader.start()
-    late = RpcMember(leader, "b", start="earliest")
+    late = RpcMember(leader, topic, "b", start="earliest")
     assert eventually(late.join) == {segment.name: 10}, "where a group began is remembered"
 
 
-def test_many_commits_at_once_share_their_writes(two_segments: LeaderProcess):
-    a = RpcMember(two_segments, "a")
+def test_many_commits_at_once_share_their_writes(two_segments: LeaderProcess, topic: str):
+    a = RpcMember(two_segments, topic, "a")
     (one, _) = sorted(a.join())
     with ThreadPoolExecutor(20) as pool:
         list(pool.map(lambda offset: a.commit(**{one: offset}), range(1, 101)))
-    assert committed(two_segments)[one] == 100
+    assert committed(two_segments, topic)[one] == 100
 
 
-def test_an_unresponsive_member_is_replaced(two_segments: LeaderProcess):
-    a, b = RpcMember(two_segments, "a"), RpcMember(two_segments, "b")
+def test_an_unresponsive_member_is_replaced(two_segments: LeaderProcess, topic: str):
+    a, b = RpcMember(two_segments, topic, "a"), RpcMember(two_segments, topic, "b")
     a.join()
 
     def all_with_b() -> bool:
@@ -139,11 +164,11 @@ def test_an_unresponsive_member_is_replaced(two_segments: LeaderProcess):
         a.commit(**dict.fromkeys(b.segments, 1))
 
 
-def test_groups_are_listed(two_segments: LeaderProcess):
-    a = RpcMember(two_segments, "a")
+def test_groups_are_listed(two_segments: LeaderProcess, topic: str):
+    a = RpcMember(two_segments, topic, "a")
     (one, _) = sorted(a.join())
     a.commit(**{one: 3})
-    reply = two_segments.call("ListGroups", pb.LocateRequest(topic="t"))
+    reply = two_segments.call("ListGroups", pb.LocateRequest(topic=topic))
     assert isinstance(reply, lpb.GroupList)
     (group,) = reply.groups
     assert (group.name, list(group.members), dict(group.positions)) == ("g", ["a"], {one: 3})

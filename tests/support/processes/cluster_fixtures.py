@@ -14,9 +14,17 @@ from support.processes.local_cluster import LocalCluster
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A leader and three brokers for the tests of one module; each test takes a topic of its own."""
+    """A leader and three brokers for all tests that let them run; each takes a topic of its own."""
+    folder = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(folder, seaweed.settings(f"shared-{folder.name}")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", name="cluster")
+def cluster_of_module(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """The same for a module that imports it, because its tests kill processes."""
     folder = tmp_path_factory.mktemp("cluster")
     with LocalCluster(folder, seaweed.settings(f"shared-{folder.name}")) as running:
         yield running

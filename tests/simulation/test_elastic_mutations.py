@@ -1,0 +1,29 @@
+"""The simulation detects broken rules of scaling, manifests, deletions and uploads. See ``mutation_detection``."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation import (
+    deletion_mutations,
+    elastic_mutations,
+    manifest_mutations,
+    upload_mutations,
+)
+from simulation.mutation_detection import Run, check_detected, rules
+from simulation.mutation_table import BreakRule
+from support.sim.histories import elastic, elastic_references
+
+pytestmark = pytest.mark.simulation
+
+RULES = [
+    *rules(elastic.run, 500, elastic_mutations.MUTATIONS, manifest_mutations.MUTATIONS),
+    *rules(deletion_mutations.run, 500, deletion_mutations.MUTATIONS),
+    *rules(elastic_references.run, 100, upload_mutations.MUTATIONS),
+]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("rule", "run", "within"), RULES)
+def test_a_broken_rule_is_noticed(rule: BreakRule, run: Run, within: int) -> None:
+    check_detected(rule, run, within)
