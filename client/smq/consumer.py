@@ -113,6 +113,8 @@ class Consumer:
         self._uncommitted: dict[str, int] = {}
         self._committed: dict[str, int] = {}
         """What this member has committed. A heartbeat may bring an assignment from before that."""
+        self._went_back: set[str] = set()
+        """In a group, segments in which the program went back by ``seek`` since they were assigned."""
         self._assigned: dict[str, int] = {}
         """In a group, the segments of the last assignment, with the committed positions that came with it."""
         self._processing_segment: str | None = None
@@ -213,6 +215,7 @@ class Consumer:
                     del self._losses_to_acknowledge[segment]
             for segment, offset in committed.items():
                 self._committed[segment] = max(self._committed.get(segment, 0), offset)
+                self._skip_committed(segment)
             for segment, offset in wanted.items():
                 if self._uncommitted.get(segment, -1) <= offset:
                     self._uncommitted.pop(segment, None)
@@ -508,6 +511,7 @@ class Consumer:
                 for segment, offset in positions.items():
                     self._uncommitted.pop(segment, None)
                     self._reader.positions[segment] = offset
+                    self._went_back.add(segment)
                     if segment in self._fetchers:
                         self._stop_fetcher(segment)
                     self._fetch(segment)
@@ -569,6 +573,7 @@ class Consumer:
                 self._stop_fetcher(segment)
                 self._paused.discard(segment)
             self._events.revoked(s for s in self._assigned if s not in positions)
+            self._went_back &= positions.keys()
             for segment, position in positions.items():
                 # Not beyond what this member knows, if it has gone back.
                 known = max(self._assigned.get(segment, 0), self._committed.get(segment, 0))
@@ -587,6 +592,14 @@ class Consumer:
                 return any(segment not in positions for segment in self._uncommitted)
             gone = self._processing_segment is not None and self._processing_segment not in positions
             return gone and self._processing_segment in self._uncommitted
+
+    def _skip_committed(self, segment: str) -> None:
+        """Goes on at what was just committed, if the segment came back to this member at an older position."""
+        upto = self._committed[segment]
+        if segment in self._fetchers and segment not in self._went_back and self._position(segment) < upto:
+            self._stop_fetcher(segment)
+            self._reader.positions[segment] = upto
+            self._fetch(segment)
 
     def _stop_fetcher(self, segment: str) -> None:
         fetcher = self._fetchers.pop(segment)

@@ -588,6 +588,26 @@ def test_a_segment_that_comes_back_late_continues_at_its_own_last_commit(bench: 
     assert bench.plans() == [(bench.first.name, 0), (bench.first.name, 3)]
 
 
+def test_what_is_committed_after_its_segment_came_back_is_not_read_again(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    consumer._on_assignment({})
+    consumer._on_assignment({bench.first.name: 0})
+    bench.fetchers[1].rows(0, 3)
+    assert consumer.commit({bench.first.name: 3}) == {bench.first.name: 3}
+    assert bench.plans()[-1] == (bench.first.name, 3) and offsets(consumer) is None
+
+
+def test_a_commit_after_a_seek_does_not_end_it(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    consumer.seek({bench.first.name: 1})
+    assert consumer.commit({bench.first.name: 3}) == {bench.first.name: 3}
+    assert bench.plans()[-1] == (bench.first.name, 1), "the program wants to read these again"
+
+
 def test_only_what_was_returned_is_committed(bench: Bench) -> None:
     consumer = bench.open("g")
     bench.fetchers[0].rows(0, 3)
