@@ -619,12 +619,14 @@ class Consumer:
     def _run_monitor(self) -> None:
         """The monitor thread: aborts unresponsive streams and refreshes the DAG."""
         retry_at = 0.0
+        due = time.monotonic() + MONITOR_INTERVAL_SECONDS
         while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
             now = time.monotonic()
             with self._changed:
                 fetchers = list(self._fetchers.values())
             for fetcher in fetchers:
-                fetcher.check_liveness(now)
+                fetcher.check_liveness(now, late_by=now - due)
+            due = now + MONITOR_INTERVAL_SECONDS
             if self._view.deleted is not None:
                 with self._changed:
                     self._changed.notify_all()

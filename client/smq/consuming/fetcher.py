@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 MIN_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 0.5
+MAX_LATE_SECONDS = 0.5
 WARN_AFTER_SECONDS = 5.0
 """After each such period without an answer from replicas or filer, a warning with the cause is logged."""
 
@@ -107,10 +108,12 @@ class Fetcher:
     def join(self, timeout: float) -> None:
         self._thread.join(timeout)
 
-    def check_liveness(self, now: float) -> None:
-        """Aborts the stream of an unresponsive replica."""
+    def check_liveness(self, now: float, late_by: float = 0.0) -> None:
+        """Aborts the stream of an unresponsive replica. ``late_by``: how many seconds too late this is called."""
         stream = self._stream
-        if stream is not None and stream.is_unresponsive(now):
+        if stream is not None and late_by > MAX_LATE_SECONDS:
+            stream.touch()  # this process got no CPU, so a missing frame may wait here
+        elif stream is not None and stream.is_unresponsive(now):
             log.info("the tail of %s is unresponsive; reading continues at another replica", self.segment)
             stream.abort()
 

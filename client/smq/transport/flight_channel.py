@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -28,8 +29,33 @@ _KEEPALIVE = [
     ("grpc.http2.ping_timeout_ms", 1000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
-_connect_locks: dict[str, threading.Lock] = {}
-_connect_locks_guard = threading.Lock()
+
+
+class _ConnectQueue:
+    """Those who connect to one address, one after the other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._connected_at = float("-inf")
+
+    def enter(self) -> bool:
+        """Waits for its turn. False if nobody could connect for CONNECT_TIMEOUT_SECONDS.
+
+        Many who begin at once wait for longer than that, although the broker answers.
+        """
+        while not self._lock.acquire(timeout=CONNECT_TIMEOUT_SECONDS):
+            if time.monotonic() - self._connected_at > CONNECT_TIMEOUT_SECONDS:
+                return False
+        return True
+
+    def leave(self, connected: bool) -> None:
+        if connected:
+            self._connected_at = time.monotonic()
+        self._lock.release()
+
+
+_queues: dict[str, _ConnectQueue] = {}
+_queues_guard = threading.Lock()
 
 
 class FlightChannel:
@@ -45,10 +71,11 @@ class FlightChannel:
     def open(address: str, dialer: Dialer) -> FlightChannel:
         """Connects and checks that the broker answers. Raises Unreachable after CONNECT_TIMEOUT_SECONDS."""
         first_hop = dialer.first_hop(address)
-        with _connect_locks_guard:
-            connect_lock = _connect_locks.setdefault(first_hop, threading.Lock())
-        if not connect_lock.acquire(timeout=CONNECT_TIMEOUT_SECONDS):
+        with _queues_guard:
+            queue = _queues.setdefault(first_hop, _ConnectQueue())
+        if not queue.enter():
             raise Unreachable(f"the broker at {address} does not answer")
+        connected = False
         try:
             peer_addresses = sockets.peer_addresses(first_hop)
             before = sockets.connections_to(peer_addresses)
@@ -61,9 +88,10 @@ class FlightChannel:
                 sockets.shut_down(sockets.new_connections(before, peer_addresses))
                 client.close()
                 raise from_flight(error) from None
+            connected = True
             return FlightChannel(address, client, sockets.new_connections(before, peer_addresses))
         finally:
-            connect_lock.release()
+            queue.leave(connected)
 
     def abort(self) -> None:
         """Cuts the connection, so that every call on it, even a stuck write, fails at once. Repeatable."""

@@ -28,6 +28,7 @@ class FakeTail:
     """The streams of one test: each next one plays the next script, and a script that ends waits to be aborted."""
 
     def __init__(self) -> None:
+        self.touched = 0
         self.scripts: list[list[TailFrame | SmqError]] = []
         self.opened: list[tuple[str, int]] = []
         """The broker and the position of each stream."""
@@ -52,6 +53,9 @@ class FakeStream:
 
     def is_unresponsive(self, now: float) -> bool:
         return now > 0
+
+    def touch(self) -> None:
+        self._tail.touched += 1
 
     def abort(self) -> None:
         self._aborted.set()
@@ -368,6 +372,14 @@ def test_an_unresponsive_replica_is_left_for_another(bench: Bench) -> None:
     fetcher.check_liveness(1.0)
     assert ranges([bench.next()]) == [(2, 3)]
     assert bench.tail.opened == [("b0", 0), ("b1", 2)]
+
+
+def test_a_process_that_got_no_cpu_does_not_blame_the_replica(bench: Bench) -> None:
+    bench.tail.scripts = [[frame(0, 2, 2)], [frame(2, 1, 3)]]
+    fetcher = bench.fetch()
+    assert ranges([bench.next()]) == [(0, 2)]
+    fetcher.check_liveness(1.0, late_by=1.0)
+    assert bench.tail.touched == 1 and bench.tail.opened == [("b0", 0)]
 
 
 def test_a_loss_at_the_end_of_the_tail_is_reported(bench: Bench) -> None:
