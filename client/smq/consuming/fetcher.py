@@ -163,7 +163,8 @@ class Fetcher:
         """Reads until the stream ends. Returns the position, or None if the stream reported the segment's end."""
         replica = segment.replicas[self._ordinal % len(segment.replicas)]
         self._ordinal += 1  # another replica next time
-        stream = self._stream = TailStream(self.segment, self._view.snapshot.topic.uid, replica, self._view.dialer)
+        uid, channels = self._view.snapshot.topic.uid, self._view.reader_channels
+        stream = self._stream = TailStream(self.segment, uid, replica, channels)
         if self._stop.is_set():
             return self.position
         try:

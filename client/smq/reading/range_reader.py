@@ -19,6 +19,7 @@ import pyarrow as pa
 from smq.reading.tail_stream import TailFrame, TailStream
 from smq.reading.topic_location import TopicLocation
 from smq.transport.backoff import Backoff
+from smq.transport.reader_channels import ReaderChannels
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, StoreDenied, Unavailable
 from smq_core.model.entities import Replica
 from smq_core.reading.segment_dag import is_removed
@@ -60,7 +61,7 @@ class RangeReader:
     ) -> None:
         self._location = location
         self._store = store if store is not None else location.open_store()
-        self._dialer = location.dialer()
+        self._channels = ReaderChannels(location.dialer())
         self._skips = on_loss == "skip"
         self._give_up_after = give_up_after
 
@@ -139,7 +140,7 @@ class RangeReader:
             return
         replica = at.replicas[at.turn % len(at.replicas)]
         at.turn += 1  # another one next time
-        stream = TailStream(at.segment.name, at.segment.uid, replica, self._dialer)
+        stream = TailStream(at.segment.name, at.segment.uid, replica, self._channels)
         leave_at = time.monotonic() + TRY_ELSEWHERE_AFTER_SECONDS
         with closing(stream.frames(at.position)) as frames:
             for frame in frames:

@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from smq.transport.dialer import Dialer
-from smq.transport.flight_channel import FlightChannel
-from smq_core.errors import Unavailable
+from smq.transport.reader_channels import ReaderChannels, SharedChannel
+from smq_core.errors import Unavailable, Unreachable
 from smq_core.model.entities import Replica
 from smq_proto.flight import flight_errors
 from smq_proto.v1 import data_pb2 as pb
@@ -40,15 +39,16 @@ class TailFrame:
 class TailStream:
     """One DoGet call. Iterate it in one thread; any thread may ``abort`` it."""
 
-    def __init__(self, segment: str, uid: str, replica: Replica, dialer: Dialer) -> None:
+    def __init__(self, segment: str, uid: str, replica: Replica, channels: ReaderChannels) -> None:
         self._segment = segment
         self._uid = uid
         self._replica = replica
-        self._dialer = dialer
-        self._channel: FlightChannel | None = None
+        self._channels = channels
+        self._shared: SharedChannel | None = None
         self._reader: fl.FlightStreamReader | None = None
         self._aborted = False
-        self._last_frame_at = time.monotonic()
+        self._last_frame_at: float | None = None
+        """None until the broker is connected."""
 
     def frames(self, start: int) -> Generator[TailFrame]:
         """Yields frames from offset ``start`` on, as they become durable. Raises Unavailable or the broker's error."""
@@ -60,11 +60,12 @@ class TailStream:
             uid=self._uid,
             references=True,
         )
+        shared = self._shared = self._channels.acquire(self._replica.address)
         try:
-            self._channel = FlightChannel.open(self._replica.address, self._dialer)
+            channel = self._channels.connect(shared)
             self._last_frame_at = time.monotonic()
             with flight_errors():
-                self._reader = self._channel.client.do_get(fl.Ticket(ticket.SerializeToString()))
+                self._reader = channel.client.do_get(fl.Ticket(ticket.SerializeToString()))
             while not self._aborted:
                 with flight_errors():
                     try:
@@ -72,35 +73,44 @@ class TailStream:
                     except StopIteration:
                         return
                 self._last_frame_at = time.monotonic()
+                shared.got_frame(self._last_frame_at)
                 yield self._frame(chunk)
+        except Unreachable:
+            if not self._aborted:
+                shared.is_broken = True  # or who reads over it has no reason to believe so
+            raise
         finally:
-            self.close()
+            self._end()
 
     def touch(self) -> None:
         """The caller read something else since the last frame, so a missing frame is not the replica's fault."""
-        self._last_frame_at = time.monotonic()
+        if self._last_frame_at is not None:
+            self._last_frame_at = time.monotonic()
 
     def is_unresponsive(self, now: float) -> bool:
-        return self._channel is not None and now - self._last_frame_at > UNRESPONSIVE_AFTER_SECONDS
+        return self._last_frame_at is not None and now - self._last_frame_at > UNRESPONSIVE_AFTER_SECONDS
 
     def abort(self) -> None:
-        """Ends the stream at once, even while its thread reads. Repeatable."""
-        self._aborted = True
-        reader, channel = self._reader, self._channel
-        if reader is not None:
-            with contextlib.suppress(pa.ArrowException, OSError):
-                reader.cancel()
-        if channel is not None:
-            channel.abort()
+        """Ends the stream at once, even while its thread reads. Repeatable.
 
-    def close(self) -> None:
-        reader, channel = self._reader, self._channel
-        self._reader = self._channel = None
+        A call that has not begun to answer cannot be cancelled, so the connection is cut if nobody gets frames over it.
+        """
+        self._aborted = True
+        reader, shared = self._reader, self._shared
         if reader is not None:
             with contextlib.suppress(pa.ArrowException, OSError):
                 reader.cancel()
-        if channel is not None:
-            channel.close()
+        elif shared is not None:
+            shared.cut_if_unresponsive(time.monotonic())
+
+    def _end(self) -> None:
+        reader, shared = self._reader, self._shared
+        self._reader = self._shared = None
+        if reader is not None:
+            with contextlib.suppress(pa.ArrowException, OSError):
+                reader.cancel()
+        if shared is not None:
+            self._channels.release(shared)
 
     def _frame(self, chunk: fl.FlightStreamChunk) -> TailFrame:
         if chunk.app_metadata is None:

@@ -15,6 +15,7 @@ from typing import IO
 
 from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.leader_client import REPORT_WAIT_AFTER_SECONDS, LayoutWatch, LeaderClient, describe_wait
+from smq.transport.reader_channels import ReaderChannels
 from smq.transport.upload_modes import UploadMode
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable, UnknownTopic, Unreachable
 from smq_core.model.entities import Layout, SealedSegment, Topic
@@ -60,6 +61,7 @@ class TopicView:
     ) -> None:
         self.name = name
         self.dialer = dialer
+        self.reader_channels = ReaderChannels(dialer)
         self._uploads = uploads
         self._store_needs_credentials = False
         self._leader = leader

@@ -48,6 +48,7 @@ class TopicInMemory:
     """The view of a topic with one open segment over the whole ring. Changes reach listeners in the caller's thread."""
 
     dialer = None
+    reader_channels = None
     name = "default/t"
     signs_uploads = False
 

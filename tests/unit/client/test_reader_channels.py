@@ -1,0 +1,103 @@
+"""Which readers share a connection, when it is closed, and when it is cut."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from smq.transport.dialer import DIRECT
+from smq.transport.reader_channels import UNRESPONSIVE_AFTER_SECONDS, ReaderChannels
+from smq_core.errors import Unreachable
+from support.waiting import HANG_GUARD
+
+
+class FakeChannel:
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.closed = self.cut = False
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.cut = True
+
+
+class Network:
+    """Opens channels; fails as often as the test says."""
+
+    def __init__(self) -> None:
+        self.opened: list[FakeChannel] = []
+        self.failures = 0
+        self.may_open = threading.Event()
+        self.may_open.set()
+        self.channels = ReaderChannels(DIRECT, self._open)
+
+    def _open(self, address: str, _: object) -> Any:
+        assert self.may_open.wait(HANG_GUARD)
+        if self.failures:
+            self.failures -= 1
+            raise Unreachable("no answer")
+        self.opened.append(FakeChannel(address))
+        return self.opened[-1]
+
+
+def test_readers_of_one_broker_share_a_connection_until_the_last_one_ends() -> None:
+    network = Network()
+    shared = [network.channels.acquire("a:1") for _ in range(3)]
+    for one in shared:
+        network.channels.connect(one)
+    network.channels.connect(network.channels.acquire("b:1"))
+    assert [it.address for it in network.opened] == ["a:1", "b:1"]
+    for one in shared[:2]:
+        network.channels.release(one)
+    assert not network.opened[0].closed
+    network.channels.release(shared[2])
+    assert network.opened[0].closed and not network.opened[1].closed
+    network.channels.connect(network.channels.acquire("a:1"))
+    assert len(network.opened) == 3
+
+
+def test_who_comes_while_another_one_connects_gets_the_same_connection() -> None:
+    network = Network()
+    network.may_open.clear()
+    found: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(network.channels.connect(network.channels.acquire("a:1"))))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    network.may_open.set()
+    for thread in threads:
+        thread.join(HANG_GUARD)
+    assert len(found) == 4 and len(network.opened) == 1
+
+
+def test_a_broker_that_cannot_be_reached_is_tried_again_by_the_next_reader() -> None:
+    network = Network()
+    network.failures = 1
+    first, second = network.channels.acquire("a:1"), network.channels.acquire("a:1")
+    for one in (first, second):
+        with pytest.raises(Unreachable):
+            network.channels.connect(one)
+        network.channels.release(one)
+    network.channels.connect(network.channels.acquire("a:1"))
+    assert len(network.opened) == 1
+
+
+def test_a_connection_is_cut_only_if_nobody_gets_frames_over_it() -> None:
+    network = Network()
+    shared = network.channels.acquire("a:1")
+    network.channels.connect(shared)
+    shared.got_frame(100.0)
+    shared.cut_if_unresponsive(100.0 + UNRESPONSIVE_AFTER_SECONDS)
+    assert not network.opened[0].cut
+    shared.cut_if_unresponsive(100.1 + UNRESPONSIVE_AFTER_SECONDS)
+    assert network.opened[0].cut
+    network.channels.connect(network.channels.acquire("a:1"))
+    assert len(network.opened) == 2, "the next reader connects anew"
+    network.channels.release(shared)
+    assert network.opened[0].closed and not network.opened[1].closed
