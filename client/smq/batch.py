@@ -130,7 +130,7 @@ class Batch:
 
     def __reduce__(self) -> tuple[object, ...]:
         """For pickling. The copy has no consumer that fetches large values."""
-        return type(self), (self.table, self.segment, self.first_offset, self.positions)
+        return type(self), (self.table, self.segment, self.first_offset, self.positions, self.topic)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -233,12 +233,12 @@ class MessageBatcher:
                 self._plan()
 
     def _current_due(self) -> bool:
-        current = self._current
-        return current is not None and (self.closed or self._remaining_wait(current) <= SLACK_SECONDS)
+        # Timers call a little early: what is due so soon counts as due, and no tick is taken for one to come.
+        current, now = self._current, time.monotonic() + SLACK_SECONDS
+        return current is not None and (self.closed or self._remaining_wait(current, now) <= 0.0)
 
-    def _remaining_wait(self, current: BatchBuilder) -> float:
-        """How many more seconds this batch should wait."""
-        now = time.monotonic()
+    def _remaining_wait(self, current: BatchBuilder, now: float) -> float:
+        """How many more seconds this batch should wait at that time."""
         age = now - current.created_at
         if self._linger and now < (tick := self._timers.next_tick(current.created_at, self._linger)):
             return tick - now
@@ -262,7 +262,8 @@ class MessageBatcher:
         if self._ready:
             at = 0.0
         elif self._current is not None:
-            at = time.monotonic() + self._remaining_wait(self._current)
+            now = time.monotonic()
+            at = now + self._remaining_wait(self._current, now)
         else:
             return
         if at < self._submits_at:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
+from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.tail import Frame, tail_frames
 from smq_core.model.entities import Replica, SealOutcome
 from smq_core.replica.log_entries import BatchId, IncomingBatch
@@ -44,7 +45,7 @@ class TailOfPrimary:
             machine.take_acks()
 
     def read(self, position: int = 0) -> Iterator[Frame]:
-        return tail_frames(self.hosted, position, self.context)
+        return tail_frames(self.hosted, position, self.context, FrameSpacing(FrameRate()))
 
 
 def values(batch: pa.RecordBatch) -> list[bytes]:

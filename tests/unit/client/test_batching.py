@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from smq.producer import Producer
 from smq.producing import message_batcher
 from smq.producing.message_batcher import MAX_UNACKED_BATCHES, SMALL_BATCH_BYTES
 from smq.producing.partitioning import SubBatch
+from smq.producing.runtime.timers import SLACK_SECONDS
 from smq_core.errors import DeliveryTimeout
 from support.in_memory.acking_engine import engine
 from support.waiting import eventually
@@ -78,6 +80,25 @@ def test_a_small_batch_that_has_lingered_waits_for_the_one_before(lingering_prod
     engine(lingering_producer).answer(submitted[0])
     eventually(lambda: len(submitted) == 2)
     assert submitted[1].batch.num_rows == 2
+
+
+def test_a_timer_that_calls_a_little_early_sends_nothing_too_early(
+    open_producer: Callable[[float], Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_batcher, "MAX_BATCH_DELAY_SECONDS", 3600.0)
+    producer = open_producer(3600.0)
+    producer.send(b"first")
+    with pytest.raises(DeliveryTimeout):
+        producer.flush(timeout=0.0)
+    producer.send(b"waits")
+    batcher, now = producer._batcher, time.monotonic()
+    with monkeypatch.context() as patched, batcher._lock:
+        patched.setattr(message_batcher, "time", SimpleNamespace(monotonic=lambda: now))
+        patched.setattr(batcher._timers, "next_tick", lambda *_: now + SLACK_SECONDS / 2)
+        assert not batcher._current_due(), "the first batch has no outcome"
+        assert batcher._waiting_for_outcome
+    with pytest.raises(DeliveryTimeout):
+        producer.flush(timeout=0.0)  # the engine answers what it has when it is closed
 
 
 def test_a_batch_that_is_worth_its_cost_waits_for_none(lingering_producer: Producer) -> None:
