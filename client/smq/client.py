@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -22,6 +23,7 @@ from smq_core.errors import InvalidRequest
 # Arrow, Flight and the store are imported on first use, because administration needs none of them.
 if TYPE_CHECKING:
     from smq.consumer import Consumer
+    from smq.consuming.shared_tails import SharedTails
     from smq.data_files import DataFiles
     from smq.delivery import AtomicReceipt, StagedFile
     from smq.producer import Producer
@@ -239,6 +241,7 @@ class Client:
             partitions=partitions,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
+            shared_tails=self._tails,
         )
         self._made.append(made)
         return made
@@ -268,7 +271,8 @@ class Client:
             raise InvalidRequest("segments and partitions are of one topic: read it by consumer()")
 
         def open_consumer(topic: str, changed: threading.Condition) -> Consumer:
-            return Consumer(self._view(topic), self._leader, start=start_of(start, topic), changed=changed, **options)
+            view, begin = self._view(topic), start_of(start, topic)
+            return Consumer(view, self._leader, start=begin, changed=changed, shared_tails=self._tails, **options)
 
         chosen: Collection[str] | TopicPattern
         if isinstance(topics, re.Pattern):
@@ -482,6 +486,12 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @cached_property
+    def _tails(self) -> SharedTails:
+        from smq.consuming.shared_tails import SharedTails
+
+        return SharedTails()
 
     def _view(self, topic: str) -> TopicView:
         from smq.transport.topic_view import TopicView

@@ -21,6 +21,7 @@ from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows,
 from smq.consuming.reader_losses import ReaderLosses, loss_for_reader
 from smq.consuming.rebalance_events import OnRebalance, RebalanceEvents
 from smq.consuming.segment_choice import SegmentChoice
+from smq.consuming.shared_tails import SharedTails
 from smq.consuming.start_positions import Start, check_start, seek_to_start
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_core.model.entities import SealedSegment
@@ -68,6 +69,7 @@ class Consumer:
         on_assigned: OnRebalance | None = None,
         on_revoked: OnRebalance | None = None,
         changed: threading.Condition | None = None,
+        shared_tails: SharedTails | None = None,
     ) -> None:
         check_start(start)
         _check_max_records(max_records)
@@ -96,6 +98,7 @@ class Consumer:
         self._paused: set[str] = set()
         self._large_values = LargeValueReader(view)
         self._fetches_large_values = large_values == "eager"
+        self._shared_tails = shared_tails
         self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes, changed)
         # Guards the fields below. It is the buffer's own condition, so that one wait sees changes of both.
         self._changed = self._buffer.changed
@@ -556,7 +559,7 @@ class Consumer:
         fetch_plan = FetchPlan(segment, self._position(segment), self._sealed.get(segment), self._start_time_us)
         large_values = self._large_values if self._fetches_large_values else None
         self._fetchers[segment] = Fetcher(
-            self._view, self._buffer, fetch_plan, self._max_bytes, self._ordinal, large_values
+            self._view, self._buffer, fetch_plan, self._max_bytes, self._ordinal, large_values, self._shared_tails
         )
         self._ordinal += 1
         if segment in self._paused:

@@ -11,6 +11,9 @@ SESSION = "broker/smq_broker/streams/producer_session.py"
 SERVED = "broker/smq_broker/streams/shared_stream.py"
 LINK = "broker/smq_broker/streams/replication_out.py"
 SPACING = "broker/smq_broker/streams/frame_spacing.py"
+TAILS = "client/smq/consuming/shared_tails.py"
+FETCHER = "client/smq/consuming/fetcher.py"
+TEST_TAILS = "tests/unit/client/test_shared_tails.py"
 TEST_SPACING = "tests/unit/broker/test_frame_spacing.py"
 TEST_CLIENT = "tests/unit/client/test_shared_stream.py"
 TEST_BROKER = "tests/unit/broker/test_shared_stream.py"
@@ -152,8 +155,49 @@ MUTATIONS = (
         "count_idle_readers",
         "Readers that get nothing do not make others wait.",
         SPACING,
-        "            self._frame_rate.remove_reader()\n",
+        "            self._frame_rate.remove_readers(self._readers)\n",
         "            pass\n",
         (f"{TEST_SPACING}::test_readers_that_get_nothing_do_not_count",),
+    ),
+    Mutation(
+        "count_a_shared_stream_as_one_reader",
+        "A stream that several readers share counts for all of them.",
+        SPACING,
+        "self._readers = readers",
+        "self._readers = 1",
+        (f"{TEST_SPACING}::test_a_shared_stream_counts_for_all_of_its_readers",),
+    ),
+    # ---- tails that readers of a client share
+    Mutation(
+        "subscribe_to_a_tail_that_is_ahead",
+        "A reader subscribes only to a tail that has not passed its position.",
+        TAILS,
+        " or position < self._position:",
+        ":",
+        (f"{TEST_TAILS}::test_a_subscriber_gets_what_follows_its_position",),
+    ),
+    Mutation(
+        "publish_while_the_program_is_slow",
+        "A reader whose program takes nothing holds up no other one.",
+        FETCHER,
+        "FetchedRows(part, at + start, size), self._end_publication)",
+        "FetchedRows(part, at + start, size))",
+        (f"{TEST_TAILS}::test_a_reader_whose_program_is_slow_holds_nobody_up",),
+    ),
+    Mutation(
+        "begin_with_what_another_reader_knows",
+        "A reader has the watermark from a replica before it subscribes.",
+        FETCHER,
+        " and self._published is None and self.watermark_known:",
+        " and self._published is None:",
+        (f"{TEST_TAILS}::test_a_reader_gets_the_watermark_from_a_replica_first",),
+    ),
+    Mutation(
+        "take_frames_behind_a_gap",
+        "A subscriber that would miss messages reads by itself.",
+        FETCHER,
+        "if frame.first > self.position:",
+        "if False:",
+        (f"{TEST_TAILS}::test_a_frame_that_lacks_messages_is_not_taken",),
     ),
 )

@@ -1,7 +1,8 @@
-"""How far apart the frames of a reader are, so that a broker with many readers sends few and larger ones.
+"""How far apart the frames of a stream are, so that a broker with many readers sends few and larger ones.
 
-A frame costs its broker and its reader about 0.2 ms together, whatever is in it. So what a broker sends a second is
-bounded, and shared among the readers that get messages. With a few readers a frame follows the one before at once.
+A frame costs its broker and its readers about 0.2 ms, whatever is in it. So what a broker sends a second is bounded,
+and shared among the readers that get messages. With a few readers a frame follows the one before at once. A stream
+that several readers of a client share counts for all of them, because each has to be woken for each frame.
 """
 
 from __future__ import annotations
@@ -28,20 +29,24 @@ class FrameRate:
     def spacing_seconds(self) -> float:
         return min(MAX_SPACING_SECONDS, self._active / FRAMES_PER_SECOND)
 
-    def add_reader(self) -> None:
+    def add_readers(self, count: int) -> None:
         with self._lock:
-            self._active += 1
+            self._active += count
 
-    def remove_reader(self) -> None:
+    def remove_readers(self, count: int) -> None:
         with self._lock:
-            self._active -= 1
+            self._active -= count
 
 
 class FrameSpacing:
-    """One reader. It counts while it gets messages: call ``mark_idle`` after a second without any, and at its end."""
+    """One stream of so many ``readers``, which count while it has messages.
 
-    def __init__(self, frame_rate: FrameRate) -> None:
+    Call ``mark_idle`` after a second without any, and at its end.
+    """
+
+    def __init__(self, frame_rate: FrameRate, readers: int = 1) -> None:
         self._frame_rate = frame_rate
+        self._readers = readers
         self._is_active = False
         self._sent_at = float("-inf")
 
@@ -55,9 +60,9 @@ class FrameSpacing:
         self._sent_at = now
         if not self._is_active:
             self._is_active = True
-            self._frame_rate.add_reader()
+            self._frame_rate.add_readers(self._readers)
 
     def mark_idle(self) -> None:
         if self._is_active:
             self._is_active = False
-            self._frame_rate.remove_reader()
+            self._frame_rate.remove_readers(self._readers)

@@ -133,7 +133,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             request = parse(pb.TailTicket, ticket.ticket)
             check_protocol(request.protocol)
             hosted = self._registry.find(request.segment, request.uid, request.incarnation)
-            spacing = FrameSpacing(self._frame_rate)
+            spacing = FrameSpacing(self._frame_rate, max(1, request.readers))
             frames = tail_frames(hosted, request.from_offset, context, spacing, references=request.references)
             return fl.GeneratorStream(hosted.wire.message, self._tracked(hosted, frames, spacing))
 

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
+from enum import Enum
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +14,8 @@ import pyarrow.compute as pc
 from smq.consuming.large_values import LargeValueReader
 from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.reader_losses import loss_for_reader
-from smq.reading.tail_stream import TailStream
+from smq.consuming.shared_tails import PublishedTail, SharedTails, TailSubscription, join_frames
+from smq.reading.tail_stream import TailFrame, TailStream
 from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, Unreachable
@@ -49,10 +51,18 @@ class FetchPlan:
     since: int = 0
 
 
+class _TailEnd(Enum):
+    """Why reading the tail has ended."""
+
+    SEALED = "the end of the segment was reported"
+    BROKEN = "the stream broke, chunks come next, or the reader was stopped"
+    ELSEWHERE = "it goes on with another stream"
+
+
 class Fetcher:
     """A thread that reads one segment ahead into the prefetch buffer. ``ordinal`` spreads readers over replicas.
 
-    With ``large_values`` it also fetches the values that are in objects.
+    With ``large_values`` it also fetches the values that are in objects. ``shared_tails``: those of its client.
     """
 
     def __init__(
@@ -63,6 +73,7 @@ class Fetcher:
         max_bytes: int,
         ordinal: int,
         large_values: LargeValueReader | None = None,
+        shared_tails: SharedTails | None = None,
     ) -> None:
         self.segment = fetch_plan.segment
         self.position = fetch_plan.position
@@ -70,6 +81,8 @@ class Fetcher:
         self.watermark_known = False
         """Whether a replica (or the chunk chain, if there is no replica) has reported the watermark."""
         self._view = view
+        self._shared_tails = shared_tails or SharedTails()
+        self._tail_key = view.snapshot.topic.uid, fetch_plan.segment
         self._buffer = buffer
         self._sealed = fetch_plan.sealed
         self._since = fetch_plan.since
@@ -81,6 +94,9 @@ class Fetcher:
         self._unusable_manifest = ""
         self._at_boundary = fetch_plan.position == 0
         self._stream: TailStream | None = None
+        self._published: PublishedTail | None = None
+        """The other readers of this client that read by this one's stream."""
+        self._subscription: TailSubscription | None = None
         self._stop = threading.Event()
         self._last_progress_at = time.monotonic()
         buffer.open(self)
@@ -96,9 +112,11 @@ class Fetcher:
         """Ends reading; nothing more enters the prefetch buffer."""
         self._stop.set()
         self._buffer.drop(self)
-        stream = self._stream
+        stream, subscription = self._stream, self._subscription
         if stream is not None:
             stream.abort()
+        if subscription is not None:
+            subscription.close()
 
     @property
     def alive(self) -> bool:
@@ -149,45 +167,69 @@ class Fetcher:
     def _read_once(self) -> bool:
         """Reads the tail while the segment is in the layout, then the chunks that exist. True: all is read."""
         layout_segment = self._layout_segment()
-        if self._sealed is None and layout_segment is not None:
-            upto = self._read_tail(layout_segment)
-            if upto is None:
-                return True
+        if self._sealed is None and layout_segment is not None and self._read_tail(layout_segment):
+            return True
         manifest = self._load_manifest()
         return self._read_chunks() if manifest is None else self._read_files(manifest)
 
     def _layout_segment(self) -> Segment | None:
         return next((s for s in self._view.snapshot.layout.segments if s.name == self.segment), None)
 
-    def _read_tail(self, segment: Segment) -> int | None:
-        """Reads until the stream ends. Returns the position, or None if the stream reported the segment's end."""
+    def _read_tail(self, segment: Segment) -> bool:
+        """Reads until the tail breaks off. True: the segment's end was reported.
+
+        It comes from another reader of this client, if one publishes it and is not behind. The first frame does not,
+        because a replica may have reported a newer watermark than the other reader knows.
+        """
+        end = _TailEnd.ELSEWHERE
+        try:
+            while end is _TailEnd.ELSEWHERE and not self._stop.is_set():
+                if self._subscription is None and self._published is None and self.watermark_known:
+                    self._subscription = self._shared_tails.subscribe(self._tail_key, self.position)
+                if self._subscription is not None:
+                    end = self._read_subscription(self._subscription)
+                else:
+                    end = self._read_stream(segment)
+        finally:
+            self._end_publication()
+            if self._subscription is not None:
+                self._subscription.close()
+                self._subscription = None
+        return end is _TailEnd.SEALED
+
+    def _read_subscription(self, subscription: TailSubscription) -> _TailEnd:
+        try:
+            while not self._stop.is_set() and (frames := subscription.take()):
+                for frame in join_frames(frames):
+                    if frame.first > self.position:
+                        return _TailEnd.ELSEWHERE
+                    end = self._take(frame)
+                    if end is not None:
+                        return end
+            return _TailEnd.ELSEWHERE
+        finally:
+            subscription.close()
+            self._subscription = None
+
+    def _read_stream(self, segment: Segment) -> _TailEnd:
         replica = segment.replicas[self._ordinal % len(segment.replicas)]
         self._ordinal += 1  # another replica next time
+        readers = 1 if self._published is None else self._published.readers
         uid, channels = self._view.snapshot.topic.uid, self._view.reader_channels
-        stream = self._stream = TailStream(self.segment, uid, replica, channels)
+        stream = self._stream = TailStream(self.segment, uid, replica, channels, readers)
         if self._stop.is_set():
-            return self.position
+            return _TailEnd.BROKEN
         try:
             for frame in stream.frames(self.position):
-                self.watermark = max(self.watermark, frame.watermark)
-                self.watermark_known = True
-                if frame.trimmed_to is None:
-                    self._last_progress_at = time.monotonic()
-                if frame.table is not None:
-                    self._at_boundary = False
-                    if not self._put(frame.table, frame.first):
-                        return self.position
-                if frame.referenced is not None and not self._put_referenced(frame.referenced):
-                    return self.position
-                if frame.sealed is not None:
-                    self._report_end(frame.sealed.end, lost_from_pb(frame.sealed))
-                    return None
-                if frame.trimmed_to is not None:
-                    self._ordinal -= 1  # this replica is fine
-                    break
+                self._publish(frame)
+                end = self._take(frame) or self._elsewhere(readers)
+                if end is not None:
+                    if end is not _TailEnd.SEALED:
+                        self._ordinal -= 1  # this replica is fine
+                    return end
         except SmqError as error:
             if self._stop.is_set():
-                return self.position
+                return _TailEnd.BROKEN
             log.info("reading the tail of %s at %s failed: %s", self.segment, replica.broker, error.message)
             if isinstance(error, Unreachable):
                 threading.Thread(
@@ -195,7 +237,50 @@ class Fetcher:
                 ).start()
         finally:
             self._stream = None
-        return self.position
+        return _TailEnd.BROKEN
+
+    def _take(self, frame: TailFrame) -> _TailEnd | None:
+        """Puts what the frame has into the buffer. Returns why nothing follows, if so."""
+        self.watermark = max(self.watermark, frame.watermark)
+        self.watermark_known = True
+        if frame.trimmed_to is not None:
+            return _TailEnd.BROKEN
+        self._last_progress_at = time.monotonic()
+        if frame.table is not None:
+            self._at_boundary = False
+            if not self._put(frame.table, frame.first):
+                return _TailEnd.BROKEN
+        if frame.referenced is not None and not self._put_referenced(frame.referenced):
+            return _TailEnd.BROKEN
+        if frame.sealed is not None:
+            self._report_end(frame.sealed.end, lost_from_pb(frame.sealed))
+            return _TailEnd.SEALED
+        return None
+
+    # ---- sharing the stream with other readers of this client
+
+    def _publish(self, frame: TailFrame) -> None:
+        """Passes a frame on to other readers, unless this one may be late with the next: it reads an upload first."""
+        if frame.referenced is not None or frame.trimmed_to is not None:
+            self._end_publication()
+            return
+        if self._published is None:
+            self._published = self._shared_tails.publish(self._tail_key, self.position)
+        if self._published is not None:
+            self._published.put(frame)
+
+    def _end_publication(self) -> None:
+        published, self._published = self._published, None
+        if published is not None:
+            published.end()
+
+    def _elsewhere(self, readers: int) -> _TailEnd | None:
+        """Whether to leave a stream for so many ``readers``: for another reader's, or for one for more or fewer."""
+        if self._published is not None:
+            fits = readers / 2 < self._published.readers < readers * 2
+            return None if fits else _TailEnd.ELSEWHERE
+        self._subscription = self._shared_tails.subscribe(self._tail_key, self.position)
+        return None if self._subscription is None else _TailEnd.ELSEWHERE
 
     def _load_manifest(self) -> SegmentManifest | None:
         """The manifest of a sealed segment. None if it has none that can be read: then the chunk chain is walked."""
@@ -335,6 +420,7 @@ class Fetcher:
     def _put_large(self, message: pa.Table, large: LargeValue) -> bool:
         """Puts a message with its value into the buffer, or reports that the value is gone. False: it was stopped."""
         assert self._large_values is not None
+        self._end_publication()
         try:
             filled = self._large_values.fill(message, large, self.segment, self.position)
         except DataLost as error:
@@ -352,7 +438,7 @@ class Fetcher:
         for start in range(0, rows, per_part):
             part = table.slice(start, per_part)
             size = nbytes * part.num_rows // rows
-            if not self._buffer.put(self, FetchedRows(part, at + start, size)):
+            if not self._buffer.put(self, FetchedRows(part, at + start, size), self._end_publication):
                 return False
         self.position = at + rows
         return True

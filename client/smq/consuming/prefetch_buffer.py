@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -120,8 +121,11 @@ class PrefetchBuffer(Generic[R]):
         with self.changed:
             return not self._ready
 
-    def put(self, reader: R, item: FetchedItem) -> bool:
-        """Waits for capacity, then puts the item in. False: the reader was dropped."""
+    def put(self, reader: R, item: FetchedItem, before_wait: Callable[[], object] | None = None) -> bool:
+        """Waits for capacity, then puts the item in. False: the reader was dropped.
+
+        ``before_wait`` is called first if it has to wait.
+        """
         with self.changed:
             while True:
                 queue = self._queues.get(reader)
@@ -129,6 +133,9 @@ class PrefetchBuffer(Generic[R]):
                     return False
                 if not queue or self._bytes < self._budget or not isinstance(item, FetchedRows):
                     break
+                if before_wait is not None:
+                    before_wait()
+                    before_wait = None
                 self.changed.wait()
             if not queue and reader not in self._paused:
                 self._ready.append(reader)

@@ -37,13 +37,14 @@ class TailFrame:
 
 
 class TailStream:
-    """One DoGet call. Iterate it in one thread; any thread may ``abort`` it."""
+    """One DoGet call for so many ``readers``. Iterate it in one thread; any thread may ``abort`` it."""
 
-    def __init__(self, segment: str, uid: str, replica: Replica, channels: ReaderChannels) -> None:
+    def __init__(self, segment: str, uid: str, replica: Replica, channels: ReaderChannels, readers: int = 1) -> None:
         self._segment = segment
         self._uid = uid
         self._replica = replica
         self._channels = channels
+        self._readers = readers
         self._shared: SharedChannel | None = None
         self._reader: fl.FlightStreamReader | None = None
         self._aborted = False
@@ -59,6 +60,7 @@ class TailStream:
             from_offset=start,
             uid=self._uid,
             references=True,
+            readers=self._readers,
         )
         shared = self._shared = self._channels.acquire(self._replica.address)
         try:

@@ -409,20 +409,22 @@ class ReplicationReply(_message.Message):
     def __init__(self, end: _Optional[int] = ..., credit: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., references: _Optional[bool] = ...) -> None: ...
 
 class TailTicket(_message.Message):
-    __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid", "references")
+    __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid", "references", "readers")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     segment: str
     incarnation: str
     from_offset: int
     uid: str
     references: bool
-    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., from_offset: _Optional[int] = ..., uid: _Optional[str] = ..., references: _Optional[bool] = ...) -> None: ...
+    readers: int
+    def __init__(self, protocol: _Optional[int] = ..., segment: _Optional[str] = ..., incarnation: _Optional[str] = ..., from_offset: _Optional[int] = ..., uid: _Optional[str] = ..., references: _Optional[bool] = ..., readers: _Optional[int] = ...) -> None: ...
 
 class TailBatch(_message.Message):
     __slots__ = ("first_offset", "rows", "appended", "watermark", "sealed", "trimmed_to", "reference")

@@ -103,3 +103,12 @@ class Producer:
     def wake(self) -> None: ...
 
     def fail(self, error: Exception) -> None: ...
+
+
+def test_a_shared_stream_counts_for_all_of_its_readers() -> None:
+    frame_rate = FrameRate()
+    shared = FrameSpacing(frame_rate, readers=60)
+    shared.sent(0.0)
+    assert frame_rate.spacing_seconds == pytest.approx(60 / FRAMES_PER_SECOND)
+    shared.mark_idle()
+    assert frame_rate.spacing_seconds == 0.0

@@ -33,7 +33,7 @@ class FakeTail:
         self.opened: list[tuple[str, int]] = []
         """The broker and the position of each stream."""
 
-    def stream(self, segment: str, uid: str, replica: Replica, channels: object) -> FakeStream:
+    def stream(self, segment: str, uid: str, replica: Replica, channels: object, readers: int) -> FakeStream:
         return FakeStream(self, replica)
 
 
