@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from smq.consuming.large_values import LargeValueReader
 from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.reader_losses import loss_for_reader
-from smq.consuming.shared_tails import PublishedTail, SharedTails, TailSubscription, join_frames
+from smq.consuming.shared_tails import PublishedTail, SharedTails, TailSubscription
 from smq.reading.tail_stream import TailFrame, TailStream
 from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView
@@ -97,6 +97,9 @@ class Fetcher:
         self._published: PublishedTail | None = None
         """The other readers of this client that read by this one's stream."""
         self._subscription: TailSubscription | None = None
+        """This reader's part in another one's stream. Then that one's thread changes what this one reads."""
+        self._shared_end = _TailEnd.ELSEWHERE
+        self._may_wait = True
         self._stop = threading.Event()
         self._last_progress_at = time.monotonic()
         buffer.open(self)
@@ -184,32 +187,14 @@ class Fetcher:
         end = _TailEnd.ELSEWHERE
         try:
             while end is _TailEnd.ELSEWHERE and not self._stop.is_set():
-                if self._subscription is None and self._published is None and self.watermark_known:
-                    self._subscription = self._shared_tails.subscribe(self._tail_key, self.position)
-                if self._subscription is not None:
-                    end = self._read_subscription(self._subscription)
+                if self._published is None and self.watermark_known and self._subscribe():
+                    end = self._wait_for_subscription()
                 else:
                     end = self._read_stream(segment)
         finally:
             self._end_publication()
-            if self._subscription is not None:
-                self._subscription.close()
-                self._subscription = None
+            self._end_subscription()
         return end is _TailEnd.SEALED
-
-    def _read_subscription(self, subscription: TailSubscription) -> _TailEnd:
-        try:
-            while not self._stop.is_set() and (frames := subscription.take()):
-                for frame in join_frames(frames):
-                    if frame.first > self.position:
-                        return _TailEnd.ELSEWHERE
-                    end = self._take(frame)
-                    if end is not None:
-                        return end
-            return _TailEnd.ELSEWHERE
-        finally:
-            subscription.close()
-            self._subscription = None
 
     def _read_stream(self, segment: Segment) -> _TailEnd:
         replica = segment.replicas[self._ordinal % len(segment.replicas)]
@@ -248,7 +233,7 @@ class Fetcher:
         self._last_progress_at = time.monotonic()
         if frame.table is not None:
             self._at_boundary = False
-            if not self._put(frame.table, frame.first):
+            if not self._put(frame.table, frame.first, frame.nbytes):
                 return _TailEnd.BROKEN
         if frame.referenced is not None and not self._put_referenced(frame.referenced):
             return _TailEnd.BROKEN
@@ -279,8 +264,37 @@ class Fetcher:
         if self._published is not None:
             fits = readers / 2 < self._published.readers < readers * 2
             return None if fits else _TailEnd.ELSEWHERE
-        self._subscription = self._shared_tails.subscribe(self._tail_key, self.position)
-        return None if self._subscription is None else _TailEnd.ELSEWHERE
+        return _TailEnd.ELSEWHERE if self._subscribe() else None
+
+    def _subscribe(self) -> bool:
+        """Lets another reader's thread put frames into the buffer from now on, if it can. Repeatable."""
+        if self._subscription is None:
+            self._shared_end, self._may_wait = _TailEnd.ELSEWHERE, False
+            self._subscription = self._shared_tails.subscribe(self._tail_key, self.position, self._receive)
+            self._may_wait = self._subscription is None
+        return self._subscription is not None
+
+    def _receive(self, frame: TailFrame) -> bool:
+        """Takes a frame in the publisher's thread, which must not wait. False: this reader goes on by itself."""
+        if frame.first > self.position:
+            return False
+        end = self._take(frame)
+        if end is _TailEnd.SEALED:
+            self._shared_end = end
+        return end is None
+
+    def _wait_for_subscription(self) -> _TailEnd:
+        """Returns when this reader goes on by itself, or has got the segment's end."""
+        if self._subscription is not None and not self._stop.is_set():
+            self._subscription.wait()
+        self._end_subscription()
+        return self._shared_end
+
+    def _end_subscription(self) -> None:
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription.wait()  # for the frame that is being received
+            self._subscription, self._may_wait = None, True
 
     def _load_manifest(self) -> SegmentManifest | None:
         """The manifest of a sealed segment. None if it has none that can be read: then the chunk chain is walked."""
@@ -402,8 +416,13 @@ class Fetcher:
         self.position = end
         return True
 
-    def _put(self, table: pa.Table, first: int) -> bool:
-        """Puts the rows from the position on into the buffer, in parts of limited size. False: it was stopped."""
+    def _put(self, table: pa.Table, first: int, nbytes: int | None = None) -> bool:
+        """Puts the rows from the position on into the buffer, in parts of limited size. False: it was stopped.
+
+        ``nbytes`` is the size of the table, if it is known. While a subscription runs, False also means that there is
+        no capacity, or that a value has to be fetched; the position says how far it came.
+        """
+        row_bytes = (table.nbytes if nbytes is None else nbytes) / max(1, table.num_rows)
         skip = self.position - first
         if skip > 0:
             table = table.slice(skip)
@@ -412,14 +431,17 @@ class Fetcher:
         found = find_large_values(table) if self._large_values is not None else {}
         begin = 0
         for row, large in found.items():
-            if not self._put_rows(table.slice(begin, row - begin)) or not self._put_large(table.slice(row, 1), large):
+            before = table.slice(begin, row - begin)
+            if not self._put_rows(before, row_bytes) or not self._put_large(table.slice(row, 1), large):
                 return False
             begin = row + 1
-        return self._put_rows(table.slice(begin))
+        return self._put_rows(table.slice(begin), row_bytes)
 
     def _put_large(self, message: pa.Table, large: LargeValue) -> bool:
-        """Puts a message with its value into the buffer, or reports that the value is gone. False: it was stopped."""
+        """Puts a message with its value into the buffer, or reports that the value is gone. False as in ``_put``."""
         assert self._large_values is not None
+        if not self._may_wait:
+            return False
         self._end_publication()
         try:
             filled = self._large_values.fill(message, large, self.segment, self.position)
@@ -430,17 +452,21 @@ class Fetcher:
             self._last_progress_at = time.monotonic()
             if self._stream is not None:
                 self._stream.touch()
-        return self._put_rows(filled)
+        return self._put_rows(filled, filled.nbytes)
 
-    def _put_rows(self, table: pa.Table) -> bool:
-        rows, nbytes, at = table.num_rows, table.nbytes, self.position
-        per_part = max(1, rows * self._max_bytes // max(1, nbytes))
+    def _put_rows(self, table: pa.Table, row_bytes: float) -> bool:
+        rows = table.num_rows
+        per_part = max(1, int(self._max_bytes / max(1.0, row_bytes)))
         for start in range(0, rows, per_part):
-            part = table.slice(start, per_part)
-            size = nbytes * part.num_rows // rows
-            if not self._buffer.put(self, FetchedRows(part, at + start, size), self._end_publication):
-                return False
-        self.position = at + rows
+            part = table if rows <= per_part else table.slice(start, per_part)
+            item = FetchedRows(part, self.position, int(row_bytes * part.num_rows))
+            if not self._buffer.try_put(self, item):
+                if not self._may_wait:
+                    return False
+                self._end_publication()
+                if not self._buffer.put(self, item):
+                    return False
+            self.position += part.num_rows
         return True
 
     def _drop_before_start(self, table: pa.Table) -> pa.Table:

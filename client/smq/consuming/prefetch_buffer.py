@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -121,22 +120,21 @@ class PrefetchBuffer(Generic[R]):
         with self.changed:
             return not self._ready
 
-    def put(self, reader: R, item: FetchedItem, before_wait: Callable[[], object] | None = None) -> bool:
-        """Waits for capacity, then puts the item in. False: the reader was dropped.
-
-        ``before_wait`` is called first if it has to wait.
-        """
+    def put(self, reader: R, item: FetchedItem) -> bool:
+        """Waits for capacity, then puts the item in. False: the reader was dropped."""
         with self.changed:
-            while True:
-                queue = self._queues.get(reader)
-                if queue is None:
-                    return False
-                if not queue or self._bytes < self._budget or not isinstance(item, FetchedRows):
-                    break
-                if before_wait is not None:
-                    before_wait()
-                    before_wait = None
+            while reader in self._queues:
+                if self.try_put(reader, item):
+                    return True
                 self.changed.wait()
+            return False
+
+    def try_put(self, reader: R, item: FetchedItem) -> bool:
+        """Puts the item in. False: there is no capacity, or the reader was dropped."""
+        with self.changed:
+            queue = self._queues.get(reader)
+            if queue is None or (queue and self._bytes >= self._budget and isinstance(item, FetchedRows)):
+                return False
             if not queue and reader not in self._paused:
                 self._ready.append(reader)
             queue.append(item)

@@ -7,16 +7,13 @@ is behind, or is too slow, reads a stream of its own.
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator
-
-import pyarrow as pa
+from collections.abc import Callable
 
 from smq.reading.tail_stream import TailFrame
 
-MAX_QUEUED_BYTES = 4 << 20
-"""Of one subscriber. One that has more to read is too slow, and its subscription ends."""
+log = logging.getLogger(__name__)
 
 TailKey = tuple[str, str]
 """Uid of the topic, segment."""
@@ -40,11 +37,15 @@ class SharedTails:
             made = self._published[key] = PublishedTail(self, key, position)
             return made
 
-    def subscribe(self, key: TailKey, position: int) -> TailSubscription | None:
-        """What is published from ``position`` on. None if nothing is, or if it begins later, or is behind itself."""
+    def subscribe(self, key: TailKey, position: int, receive: Callable[[TailFrame], bool]) -> TailSubscription | None:
+        """What is published from ``position`` on. None if nothing is, or if it begins later, or is behind itself.
+
+        ``receive`` is called with each frame, in the publisher's thread, so it must not wait. It returns whether it
+        wants more. It may get rows from before ``position``.
+        """
         with self._lock:
             published = self._published.get(key)
-            return None if published is None else published._subscribe(position)
+            return None if published is None else published._subscribe(position, receive)
 
     def _remove(self, published: PublishedTail) -> None:
         with self._lock:
@@ -70,17 +71,16 @@ class PublishedTail:
         return 1 + len(self._subscriptions)
 
     def put(self, frame: TailFrame) -> None:
-        """Passes the next frame on to the subscribers. Those that are too slow lose their subscription."""
+        """Passes the next frame on to the subscribers."""
         with self._lock:
-            self._position = max(self._position, _end(frame))
+            rows = 0 if frame.table is None else int(frame.table.num_rows)
+            self._position = max(self._position, frame.first + rows)
             self._has_caught_up = self._has_caught_up or self._position >= frame.watermark
-            if not self._subscriptions:
-                return
-            nbytes = 0 if frame.table is None else int(frame.table.nbytes)
-            self._subscriptions = [it for it in self._subscriptions if it._put(frame, nbytes)]
+            if self._subscriptions:
+                self._subscriptions = [it for it in self._subscriptions if it._deliver(frame)]
 
     def end(self) -> None:
-        """Ends the subscriptions, after what was put. Repeatable."""
+        """Ends the subscriptions. Repeatable."""
         self._tails._remove(self)
         with self._lock:
             self._ended = True
@@ -88,77 +88,43 @@ class PublishedTail:
                 subscription.close()
             self._subscriptions = []
 
-    def _subscribe(self, position: int) -> TailSubscription | None:
+    def _subscribe(self, position: int, receive: Callable[[TailFrame], bool]) -> TailSubscription | None:
         with self._lock:
-            # A subscriber that is ahead gets some rows again, which it leaves out.
             if self._ended or not self._has_caught_up or position < self._position:
                 return None
-            made = TailSubscription()
+            made = TailSubscription(receive)
             self._subscriptions.append(made)
             return made
 
 
 class TailSubscription:
-    """The frames that another reader publishes. Made by :meth:`SharedTails.subscribe`."""
+    """One reader's part in another one's stream. Made by :meth:`SharedTails.subscribe`."""
 
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._frames: deque[TailFrame] = deque()
-        self._bytes = 0
-        self._ended = False
+    def __init__(self, receive: Callable[[TailFrame], bool]) -> None:
+        self._receive = receive
+        self._delivering = threading.Lock()
+        self._ended = threading.Event()
 
-    def take(self) -> list[TailFrame]:
-        """Waits for frames and returns all that there are; nothing at the end of the subscription."""
-        with self._changed:
-            while not self._frames and not self._ended:
-                self._changed.wait()
-            found = list(self._frames)
-            self._frames.clear()
-            self._bytes = 0
-            return found
+    def wait(self) -> None:
+        """Returns when the subscription has ended. Nothing is received from then on."""
+        self._ended.wait()
+        with self._delivering:  # the last frame is received
+            pass
 
     def close(self) -> None:
-        """Adds no more frames. Repeatable, from any thread."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify()
+        """Ends the subscription without waiting for anything. Repeatable, from any thread."""
+        self._ended.set()
 
-    def _put(self, frame: TailFrame, nbytes: int) -> bool:
+    def _deliver(self, frame: TailFrame) -> bool:
         """False if the subscription has ended."""
-        with self._changed:
-            if self._bytes + nbytes > MAX_QUEUED_BYTES and self._frames:
-                self._ended = True
-            if not self._ended:
-                self._frames.append(frame)
-                self._bytes += nbytes
-            self._changed.notify()
-            return not self._ended
+        with self._delivering:
+            if not self._ended.is_set() and not self._receives(frame):
+                self._ended.set()
+            return not self._ended.is_set()
 
-
-def join_frames(frames: Iterable[TailFrame]) -> Iterator[TailFrame]:
-    """The same messages in fewer frames."""
-    rows: list[TailFrame] = []
-    for frame in frames:
-        if rows and (not _has_only_rows(frame) or frame.first != _end(rows[-1])):
-            yield _joined(rows)
-            rows = []
-        if _has_only_rows(frame):
-            rows.append(frame)
-        else:
-            yield frame
-    if rows:
-        yield _joined(rows)
-
-
-def _has_only_rows(frame: TailFrame) -> bool:
-    return frame.table is not None and frame.referenced is None and frame.sealed is None and frame.trimmed_to is None
-
-
-def _end(frame: TailFrame) -> int:
-    return frame.first if frame.table is None else frame.first + int(frame.table.num_rows)
-
-
-def _joined(frames: list[TailFrame]) -> TailFrame:
-    if len(frames) == 1:
-        return frames[0]
-    return TailFrame(pa.concat_tables([it.table for it in frames]), frames[0].first, frames[-1].watermark)
+    def _receives(self, frame: TailFrame) -> bool:
+        try:
+            return self._receive(frame)
+        except Exception:  # it must not end the publisher's reading; the subscriber meets it again by itself
+            log.exception("a frame from offset %s on could not be received", frame.first)
+            return False

@@ -34,6 +34,8 @@ class TailFrame:
     referenced: ReferencedRows | None = None
     trimmed_to: int | None = None
     sealed: pb.SealOutcome | None = None
+    nbytes: int = 0
+    """The size of the table, in bytes."""
 
 
 class TailStream:
@@ -118,8 +120,9 @@ class TailStream:
         if chunk.app_metadata is None:
             raise Unavailable(f"{self._replica.broker} sent a batch of {self._segment} without its offsets")
         head = pb.TailBatch.FromString(chunk.app_metadata.to_pybytes())
-        table = None
+        table, nbytes = None, 0
         if chunk.data is not None and chunk.data.num_rows:
+            nbytes = chunk.data.get_total_buffer_size()  # a message has buffers of its own, so nothing else is in them
             table = with_append_times(chunk.data, list(head.rows), list(head.appended))
         referenced = None
         if head.HasField("reference"):
@@ -133,6 +136,7 @@ class TailStream:
             referenced,
             head.trimmed_to if head.HasField("trimmed_to") else None,
             head.sealed if head.HasField("sealed") else None,
+            nbytes,
         )
 
 

@@ -113,7 +113,8 @@ def ranges(items: list[FetchedItem]) -> list[object]:
 
 
 def frame(first: int, rows: int, watermark: int, **values: Any) -> TailFrame:
-    return TailFrame(rows_of(rows) if rows else None, first, watermark, **values)
+    table = rows_of(rows) if rows else None
+    return TailFrame(table, first, watermark, nbytes=table.nbytes if table else 0, **values)
 
 
 def seal_chunks(bench: Bench, *appended: list[int], **values: Any) -> int:

@@ -13,7 +13,7 @@ import pytest
 from smq.consuming import fetcher as fetcher_module
 from smq.consuming.fetcher import Fetcher, FetchPlan
 from smq.consuming.prefetch_buffer import FetchedRows, PrefetchBuffer, SegmentEnd
-from smq.consuming.shared_tails import MAX_QUEUED_BYTES, SharedTails, join_frames
+from smq.consuming.shared_tails import PublishedTail, SharedTails
 from smq.reading.tail_stream import TailFrame
 from smq_core.errors import SmqError, Unreachable
 from smq_core.model.entities import Replica
@@ -25,87 +25,109 @@ KEY = ("uid", "segment")
 
 
 def frame(first: int, rows: int, watermark: int | None = None, **values: Any) -> TailFrame:
-    return TailFrame(rows_of(rows) if rows else None, first, first + rows if watermark is None else watermark, **values)
+    table = rows_of(rows) if rows else None
+    values["nbytes"] = table.nbytes if table else 0
+    return TailFrame(table, first, first + rows if watermark is None else watermark, **values)
 
 
 # ---- publishing
 
 
+def published(tails: SharedTails, *frames: TailFrame) -> PublishedTail:
+    """A tail from offset 0 on of which these frames are over."""
+    made = tails.publish(KEY, 0)
+    assert made is not None
+    for one in frames:
+        made.put(one)
+    return made
+
+
+def collect(tails: SharedTails, position: int = 0) -> list[TailFrame]:
+    """What a new subscriber gets."""
+    found: list[TailFrame] = []
+
+    def receive(frame: TailFrame) -> bool:
+        found.append(frame)
+        return True
+
+    assert tails.subscribe(KEY, position, receive) is not None
+    return found
+
+
+def more(frame: TailFrame) -> bool:
+    return True
+
+
 def test_nobody_can_subscribe_to_what_is_not_published() -> None:
     tails = SharedTails()
-    assert tails.subscribe(KEY, 0) is None
-    published = tails.publish(KEY, 0)
-    assert published is not None and tails.publish(KEY, 0) is None, "one stream is enough"
-    published.put(frame(0, 0))
-    assert tails.subscribe(("other", "segment"), 0) is None
+    assert tails.subscribe(KEY, 0, more) is None
+    published(tails, frame(0, 0))
+    assert tails.publish(KEY, 0) is None, "one stream is enough"
+    assert tails.subscribe(("other", "segment"), 0, more) is None
 
 
 def test_a_subscriber_gets_what_follows_its_position() -> None:
     tails = SharedTails()
-    published = tails.publish(KEY, 0)
-    assert published is not None
-    assert tails.subscribe(KEY, 5) is None, "nobody knows yet how far behind it is"
-    published.put(frame(0, 3, watermark=5))
-    assert tails.subscribe(KEY, 5) is None, "it is behind"
-    published.put(frame(3, 2))
-    assert tails.subscribe(KEY, 4) is None, "this reader would miss a message"
-    there, ahead = tails.subscribe(KEY, 5), tails.subscribe(KEY, 6)
-    assert there is not None and ahead is not None and published.readers == 3
+    tail = published(tails)
+    assert tails.subscribe(KEY, 5, more) is None, "nobody knows yet how far behind it is"
+    tail.put(frame(0, 3, watermark=5))
+    assert tails.subscribe(KEY, 5, more) is None, "it is behind"
+    tail.put(frame(3, 2))
+    assert tails.subscribe(KEY, 4, more) is None, "this reader would miss a message"
+    there, ahead = collect(tails, 5), collect(tails, 6)
+    assert tail.readers == 3
     frames = [frame(5, 2), frame(7, 0), frame(7, 1)]
     for one in frames:
-        published.put(one)
-    assert there.take() == frames and ahead.take() == frames
+        tail.put(one)
+    assert there == ahead == frames
 
 
-def test_the_end_comes_after_what_was_published() -> None:
+def test_nothing_is_received_after_the_end() -> None:
     tails = SharedTails()
-    published = tails.publish(KEY, 0)
-    assert published is not None
-    published.put(frame(0, 0))
-    subscription = tails.subscribe(KEY, 0)
-    assert subscription is not None
-    last = frame(0, 1)
-    published.put(last)
-    published.end()
-    assert subscription.take() == [last] and subscription.take() == []
-    assert tails.subscribe(KEY, 1) is None and tails.publish(KEY, 1) is not None
+    tail = published(tails, frame(0, 0))
+    found = collect(tails)
+    tail.put(frame(0, 1))
+    tail.end()
+    tail.put(frame(1, 1))
+    assert len(found) == 1
+    assert tails.subscribe(KEY, 1, more) is None and tails.publish(KEY, 1) is not None
 
 
-def test_a_slow_subscriber_is_left_behind_and_delays_nobody() -> None:
+def test_a_subscriber_that_takes_no_more_delays_nobody() -> None:
     tails = SharedTails()
-    published = tails.publish(KEY, 0)
-    assert published is not None
-    published.put(frame(0, 0))
-    slow, quick = tails.subscribe(KEY, 0), tails.subscribe(KEY, 0)
-    assert slow is not None and quick is not None
-    sent = []
-    while published.readers == 3:
-        sent.append(frame(sum(it.table.num_rows for it in sent), 50_000))
-        published.put(sent[-1])
-        assert quick.take() == [sent[-1]]
-    assert slow.take() == sent[:-1] and slow.take() == []
-    assert sum(it.table.nbytes for it in sent[:-1]) <= MAX_QUEUED_BYTES
+    tail = published(tails, frame(0, 0))
+    refused = tails.subscribe(KEY, 0, lambda frame: False)
+    assert refused is not None
+    found = collect(tails)
+    tail.put(frame(0, 1))
+    refused.wait()
+    assert len(found) == 1 and tail.readers == 2
+
+
+def test_a_subscriber_that_fails_ends_nobody_elses_reading(caplog: pytest.LogCaptureFixture) -> None:
+    tails = SharedTails()
+    tail = published(tails, frame(0, 0))
+
+    def fail(frame: TailFrame) -> bool:
+        raise ValueError("wrong")
+
+    failing = tails.subscribe(KEY, 0, fail)
+    assert failing is not None
+    found = collect(tails)
+    tail.put(frame(0, 1))
+    failing.wait()
+    assert len(found) == 1 and tail.readers == 2 and "could not be received" in caplog.text
 
 
 def test_a_closed_subscription_counts_no_more() -> None:
     tails = SharedTails()
-    published = tails.publish(KEY, 0)
-    assert published is not None
-    published.put(frame(0, 0))
-    subscription = tails.subscribe(KEY, 0)
+    tail = published(tails, frame(0, 0))
+    subscription = tails.subscribe(KEY, 0, more)
     assert subscription is not None
     subscription.close()
-    assert subscription.take() == []
-    published.put(frame(0, 1))
-    assert published.readers == 1
-
-
-def test_joined_frames_have_the_same_messages() -> None:
-    sealed = frame(7, 0, sealed=pb.SealOutcome(end=7))
-    found = list(join_frames([frame(0, 2), frame(2, 1), frame(2, 3), frame(5, 0), frame(5, 2), sealed]))
-    places = [(it.first, 0 if it.table is None else it.table.num_rows, it.watermark) for it in found]
-    assert places == [(0, 3, 3), (2, 3, 5), (5, 0, 5), (5, 2, 7), (7, 0, 7)]
-    assert found[0].table["value"].to_pylist() == [b"0", b"1", b"0"] and found[-1] is sealed
+    subscription.wait()
+    tail.put(frame(0, 1))
+    assert tail.readers == 1
 
 
 # ---- readers
@@ -331,7 +353,8 @@ class LogStream(ScriptedStream):
             if self._left == 0:
                 raise Unreachable("it broke")
             self._left -= 1
-            yield TailFrame(self._log.rows.slice(at, end - at), at, self._log._end)
+            rows = self._log.rows.slice(at, end - at)
+            yield TailFrame(rows, at, self._log._end, nbytes=rows.nbytes)
             at = end
 
     def abort(self) -> None:
