@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import typer
 
-from smq.cli.commands import brokers, dev, examples, groups, segments, topics
-from smq.cli.commands.compact import compact
-from smq.cli.commands.consume import consume
-from smq.cli.commands.create import create
-from smq.cli.commands.files import files
-from smq.cli.commands.publish import publish
-from smq.cli.commands.spark import spark
-from smq.cli.commands.top import top
-from smq.cli.commands.verify import verify
-from smq.cli.rendering import ListCommand
+from smq.cli.command_loader import CommandGroup
 from smq.cli.session import out, set_leader
+from smq.cli.value_checks import defer_checks
+
+
+class RootGroup(CommandGroup):
+    """What `smq` offers, in the order of its help."""
+
+    targets: ClassVar[Mapping[str, str]] = {
+        "dev": "smq.cli.commands.dev:app",
+        "example": "smq.cli.commands.examples:example",
+        "apply": "smq.cli.commands.topics:apply",
+        "topic": "smq.cli.commands.topics:app",
+        "segment": "smq.cli.commands.segments:app",
+        "publish": "smq.cli.commands.publish:publish",
+        "consume": "smq.cli.commands.consume:consume",
+        "files": "smq.cli.commands.files:app",
+        "broker": "smq.cli.commands.brokers:app",
+        "group": "smq.cli.commands.groups:app",
+        "top": "smq.cli.commands.top:top",
+        "spark": "smq.cli.commands.spark:app",
+    }
+
 
 app = typer.Typer(
     name="smq",
+    cls=RootGroup,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="SeaweedMQ: an elastic message queue whose log is Parquet.",
 )
-app.add_typer(dev.app, name="dev")
-app.command()(examples.example)
-app.command()(topics.apply)
-topics.app.command()(create)
-topics.app.command()(verify)
-topics.app.command()(compact)
-app.add_typer(topics.app, name="topic")
-app.add_typer(segments.app, name="segment")
-app.command()(publish)
-app.command()(consume)
-app.command(cls=ListCommand)(files)
-app.add_typer(brokers.app, name="broker")
-app.add_typer(groups.app, name="group")
-app.command()(top)
-# Options after the job's name are the job's, --help too.
-app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-)(spark)
 
 
 def _print_version(requested: bool) -> None:
@@ -88,4 +84,5 @@ def options(
 
 def main() -> None:
     """The entry point of `smq`."""
+    defer_checks()
     app()

@@ -6,14 +6,16 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Cell = str | Text
 
@@ -45,6 +47,8 @@ class ListCommand(TyperCommand):
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Cell]], right: Sequence[str] = ()) -> Table:
     """Returns a table as wide as its cells; the columns named in ``right`` are aligned to the right."""
+    from rich.table import Table  # imported late: most commands print their rows themselves
+
     made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for heading in headings:
         made.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)

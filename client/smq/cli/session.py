@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")]
+
 FilerUrl = Annotated[
     str | None,
     typer.Option(envvar="SMQ_FILER_URL", metavar="URL", help="Where the files are, such as s3://bucket/prefix."),
@@ -185,6 +187,13 @@ def print_error(message: str) -> None:
 def print_note(message: str) -> None:
     """Prints a note that is not part of the output to stderr, if anybody can read it."""
     write_if_possible(lambda: err.print(Text(message, style="dim")), sys.stderr)
+
+
+def confirm(question: str) -> bool:
+    """Asks at the terminal. Raises CommandFailed if there is none."""
+    if not sys.stdin.isatty():
+        raise CommandFailed("there is no terminal for the question; add --yes")
+    return typer.confirm(question)
 
 
 @functools.cache

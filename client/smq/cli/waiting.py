@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
 
 from smq.cli import formatting
 from smq.cli.session import CommandFailed, print_wait
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
     from smq import Batch, Client, Consumer
 
 T = TypeVar("T")
+
+WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
+WaitTimeout = Annotated[
+    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="The longest to wait until it is done.")
+]
+DONE_TIMEOUT_SECONDS = 30.0
 
 NOTE_AFTER_SECONDS = 1.0
 POLL_SECONDS = 0.1

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smq.cli.commands.segments import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout
 from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, state
 from smq.cli.session import client, command, out
-from smq.cli.waiting import wait_until
+from smq.cli.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, wait_until
 from smq_core.model.units import format_size
 
 if TYPE_CHECKING:
     from smq import Admin
 
-app = typer.Typer(no_args_is_help=True, help="Brokers: list, drain, undrain.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Brokers: list, drain, undrain.")
 
 
 @app.command("list", cls=ListCommand)

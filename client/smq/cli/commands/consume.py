@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smq.cli import formatting
-from smq.cli.commands.topics import TopicName
 from smq.cli.files.formats import Columns, OutputFormat
-from smq.cli.session import client, command, end_on_sigterm, print_note
+from smq.cli.session import TopicName, client, command, end_on_sigterm, print_note
 from smq.cli.times import parse_positions, parse_time
 from smq.cli.waiting import MessageWait
 from smq_core.errors import InvalidRequest

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smq.cli.dev_cluster import DevCluster
 
 
-app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+app = typer.Typer(add_completion=False, invoke_without_command=True, no_args_is_help=False)
 
 Folder = Annotated[Path, typer.Option("--dir", help="The folder of the data, which stays after this command.")]
 DEFAULT_FOLDER = Path(".smq")

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smq.cli import formatting
-from smq.cli.commands.topics import TopicName
-from smq.cli.rendering import print_json, print_table
-from smq.cli.session import FilerEndpoint, FilerRegion, FilerUrl, command, filer_client, print_note
+from smq.cli.rendering import ListCommand, print_json, print_table
+from smq.cli.session import FilerEndpoint, FilerRegion, FilerUrl, TopicName, command, filer_client, print_note
 from smq_core.errors import InvalidRequest
 from smq_core.model.units import format_size, parse_duration
 
@@ -29,6 +28,10 @@ class FilesOutput(StrEnum):
     FOLDER = "folder"
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command(cls=ListCommand)
 @command
 def files(
     topic: TopicName,

@@ -12,16 +12,17 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.commands.topics import TopicName, confirm
 from smq.cli.rendering import ListCommand, Output, OutputOption, print_json, print_list, print_table, print_value
-from smq.cli.session import CommandFailed, client, command, out, print_note
+from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out, print_note
 from smq.cli.times import parse_positions, parse_time
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from smq import GroupInfo, GroupReset
 
-app = typer.Typer(no_args_is_help=True, help="Consumer groups: list, describe, reset, delete, export, import.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Consumer groups: list, describe, reset, delete, export, import."
+)
 
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="A consumer group of the topic.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smq.cli import formatting
-from smq.cli.commands.topics import TopicName
 from smq.cli.files.formats import InputFormat
-from smq.cli.session import client, command, end_on_sigterm, err, out, print_note
+from smq.cli.session import TopicName, client, command, end_on_sigterm, err, out, print_note
 from smq_core.errors import InvalidRequest, SmqError
 
 if TYPE_CHECKING:

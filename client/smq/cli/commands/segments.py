@@ -9,27 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smq.cli import formatting
-from smq.cli.commands.topics import TopicName
 from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list
-from smq.cli.session import CommandFailed, client, command, out
-from smq.cli.waiting import cause_of_wait, wait_until
+from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out
+from smq.cli.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, cause_of_wait, wait_until
 from smq_core.errors import UnknownSegment
 from smq_core.model.units import format_size
 
 if TYPE_CHECKING:
     from smq import Admin, SegmentInfo, TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="Segments: list, split, merge, move, roll, accept-loss.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Segments: list, split, merge, move, roll, accept-loss."
+)
 
-DONE_TIMEOUT_SECONDS = 30.0
 _WIDE = ["BYTES", "DURABILITY", "SCHEMA", "SEALED AT"]
 
 SegmentName = Annotated[
     str, typer.Argument(metavar="SEGMENT", help="A segment. The number may be left out for the open one of a range.")
-]
-WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
-WaitTimeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="The longest to wait until it is done.")
 ]
 
 
@@ -126,7 +122,7 @@ def accept_loss(
     with client() as connected:
         admin = connected.admin()
         topic, (name,) = find_segments(admin.topics(), [segment])
-        if not yes and not typer.confirm(f"Accept the loss of messages that only the replicas of {name} hold?"):
+        if not yes and not confirm(f"Accept the loss of messages that only the replicas of {name} hold?"):
             raise CommandFailed("nothing was changed")
         admin.accept_loss(topic, name)
     out.print(

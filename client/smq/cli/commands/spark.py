@@ -19,6 +19,13 @@ PACKAGE = "pyspark_smq.jobs"
 NO_JOBS = ("arguments", "late_rows")
 
 
+app = typer.Typer(add_completion=False)
+
+
+# Options after the job's name are the job's, --help too.
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+)
 @reported
 def spark(
     context: typer.Context,

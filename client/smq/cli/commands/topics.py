@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,16 +9,19 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
+from smq.cli.commands.compact import compact
+from smq.cli.commands.create import create
+from smq.cli.commands.verify import verify
 from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list, print_table, print_value, yes
-from smq.cli.session import CommandFailed, client, command, out, print_error, print_note
+from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out, print_error, print_note
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from smq import AlteredTopic, TopicInfo
 
-app = typer.Typer(no_args_is_help=True, help="Topics: create, list, describe, alter, delete, and more.")
-
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: name, or namespace/name.")]
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Topics: create, list, describe, alter, delete, and more."
+)
 
 
 @command
@@ -256,14 +258,12 @@ def resume(topic: TopicName) -> None:
         out.print(f"topic {topic}: autoscaling is active")
 
 
+for _command in (create, verify, compact):
+    app.command()(_command)
+
+
 def _ready(t: TopicInfo) -> Text:
     return yes(t.ready) + Text(", autoscaling paused", style="yellow") if t.paused else yes(t.ready)
-
-
-def confirm(question: str) -> bool:
-    if not sys.stdin.isatty():
-        raise CommandFailed("there is no terminal for the question; add --yes")
-    return typer.confirm(question)
 
 
 def _print_details(t: TopicInfo) -> None:
