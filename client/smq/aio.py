@@ -33,6 +33,7 @@ from smq.delivery import AtomicReceipt, Delivery, FilesReceipt, Receipt, StagedF
 from smq.producer import Headers, Producer
 from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is_table_like
 from smq.topics_consumer import TopicsConsumer
+from smq_core.errors import StoreUnavailable
 
 __all__ = [
     "AsyncAdmin",
@@ -276,6 +277,11 @@ class _AsyncPolling(Generic[CONSUMER]):
             self._polling = None
             if batch is not None or (deadline is not None and loop.time() >= deadline):
                 return batch
+
+    @property
+    def filer_error(self) -> StoreUnavailable | None:
+        """As :attr:`smq.Consumer.filer_error`."""
+        return self._consumer.filer_error
 
     def at_end(self) -> bool:
         """As :meth:`smq.Consumer.at_end`."""

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 from smq.admin import Admin
 from smq.transport.connect_target import resolve_target
 from smq.transport.dialer import DIRECT, Dialer
+from smq.transport.filer_health import FilerHealth
 from smq.transport.leader_client import LeaderClient
 from smq.transport.topic_names import full_topic_name
 from smq.transport.upload_modes import UPLOAD_MODES, UploadMode
@@ -119,6 +120,7 @@ class Client:
         self._credentials = credentials
         self._lock = threading.Lock()
         self._views: dict[str, TopicView] = {}
+        self._filer_health = FilerHealth()
         self._store: Store | None = None
         self._made: list[Producer | Consumer | TopicsConsumer] = []
         self._publisher: AtomicPublisher | None = None
@@ -504,7 +506,13 @@ class Client:
             view = self._views.get(name)
             if view is None:
                 view = self._views[name] = TopicView(
-                    name, self._leader, self._settings, self._credentials, self._dialer, self._uploads
+                    name,
+                    self._leader,
+                    self._settings,
+                    self._credentials,
+                    self._dialer,
+                    self._uploads,
+                    self._filer_health,
                 )
         try:
             view.wait_for_snapshot()

@@ -23,7 +23,7 @@ from smq.consuming.rebalance_events import OnRebalance, RebalanceEvents
 from smq.consuming.segment_choice import SegmentChoice
 from smq.consuming.shared_tails import SharedTails
 from smq.consuming.start_positions import Start, check_start, seek_to_start
-from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable
 from smq_core.model.entities import SealedSegment
 from smq_core.reading.segment_dag import ReadProgress, SegmentNode, build_nodes, highest_number
 from smq_proto.v1 import leader_pb2 as lpb
@@ -123,6 +123,7 @@ class Consumer:
         self._processing_segment: str | None = None
         self._ordinal = random.randrange(1 << 16)
         self._stale = False
+        self._refresh_failure: StoreUnavailable | None = None
         self._closed = False
         self._last_commit = time.monotonic()
         self._closing = threading.Event()
@@ -300,6 +301,16 @@ class Consumer:
         """The segments that this consumer reads now."""
         with self._changed:
             return frozenset(self._fetchers)
+
+    @property
+    def filer_error(self) -> StoreUnavailable | None:
+        """Why the filer could not be read last; None if no read waits for it. The read is repeated until it succeeds.
+
+        The message names the filer. The same is logged as a warning, less and less often.
+        """
+        with self._changed:
+            failures = [self._refresh_failure, *(fetcher.filer_error for fetcher in self._fetchers.values())]
+        return next((error for error in failures if error is not None), None)
 
     def at_end(self) -> bool:
         """Whether everything that the replicas last reported as durable has been returned. There may be more since."""
@@ -638,7 +649,13 @@ class Consumer:
                 try:
                     self._refresh()
                     self._fetch_readable()
+                    if self._refresh_failure is not None:
+                        self._refresh_failure = None
+                        self._view.filer_health.answered()
                 except SmqError as error:
+                    if isinstance(error, StoreUnavailable):
+                        self._refresh_failure = error
+                        self._view.filer_health.failed(error, since=now)
                     log.info("the history of %s could not be read: %s", self._view.name, error.message)
                     self._stale, retry_at = True, now + REFRESH_RETRY_SECONDS
             if self._losses_requested and now >= retry_at and self._membership is not None and self._membership.joined:

@@ -12,7 +12,7 @@ from typing import Any
 
 from smq.batch import Batch
 from smq.consumer import MONITOR_INTERVAL_SECONDS, Consumer
-from smq_core.errors import InvalidRequest, SmqError, UnknownTopic
+from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, UnknownTopic
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +122,12 @@ class TopicsConsumer:
     def positions(self) -> dict[str, dict[str, int]]:
         """How far messages were returned, ``{topic: {segment: next offset}}``."""
         return {topic: consumer.positions for topic, consumer in self._consumers.items()}
+
+    @property
+    def filer_error(self) -> StoreUnavailable | None:
+        """As :attr:`smq.Consumer.filer_error`, of the first topic that waits for the filer."""
+        failures = (consumer.filer_error for consumer in list(self._consumers.values()))
+        return next((error for error in failures if error is not None), None)
 
     def at_end(self) -> bool:
         """Whether everything that the replicas last reported as durable has been returned. There may be more since."""

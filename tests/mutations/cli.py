@@ -18,7 +18,27 @@ TEST_PLUGIN = "tests/unit/cli/test_kubectl_plugin.py"
 FILES = "client/smq/data_files.py"
 TEST_FILES = "tests/unit/client/test_data_files.py"
 
+LOADER = "client/smq/cli/command_loader.py"
+APP = "client/smq/cli/app.py"
+TEST_IMPORTS = "tests/unit/cli/test_imports.py"
+
 MUTATIONS = (
+    Mutation(
+        "load_all_commands",
+        "A command loads its own modules only.",
+        LOADER,
+        "        self._loaded: dict[str, Any] = {}\n",
+        "        self._loaded: dict[str, Any] = {name: _load(name, target) for name, target in targets.items()}\n",
+        (f"{TEST_IMPORTS}::test_one_command_does_not_load_the_others",),
+    ),
+    Mutation(
+        "check_values_that_were_not_given",
+        "A command does not import what checks of values need, if none is needed.",
+        APP,
+        "    defer_checks()\n",
+        "",
+        (f"{TEST_IMPORTS}::test_a_command_that_only_calls_the_leader_loads_nothing_else",),
+    ),
     Mutation(
         "wait_without_a_cause",
         "A consumer that waits says that it is the filer.",

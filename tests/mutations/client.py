@@ -31,8 +31,35 @@ TEST_RANGE_READER = "tests/unit/client/test_range_reader.py"
 REPORTS = "client/smq/reading/broker_reports.py"
 STARTS = "client/smq/consuming/start_positions.py"
 TEST_STARTS = "tests/unit/client/test_start_positions.py"
+FILER_HEALTH = "client/smq/transport/filer_health.py"
+TEST_FILER_HEALTH = "tests/unit/client/test_filer_health.py"
 
 MUTATIONS = (
+    # ---- a filer that is away
+    Mutation(
+        "keep_the_filer_s_error_to_oneself",
+        "A reader that waits for the filer names it, in the log and as its error.",
+        FETCHER,
+        "            self._view.filer_health.failed(error, self._last_progress_at)\n",
+        "",
+        (f"{TEST_FETCHER}::test_a_filer_that_is_away_is_named_until_it_is_back",),
+    ),
+    Mutation(
+        "warn_of_the_filer_as_often_as_at_first",
+        "Warnings of a filer that is away come less and less often.",
+        FILER_HEALTH,
+        "2 * self._interval",
+        "self._interval",
+        (f"{TEST_FILER_HEALTH}::test_warnings_come_less_and_less_often",),
+    ),
+    Mutation(
+        "forget_the_history_s_error",
+        "A consumer whose history waits for the filer has its error.",
+        CONSUMER,
+        "                        self._refresh_failure = error\n",
+        "                        pass\n",
+        (f"{TEST_CONSUMER}::test_a_consumer_has_the_error_of_a_filer_that_its_history_waits_for",),
+    ),
     # ---- messages that are sent by one call
     Mutation(
         "count_the_rows_of_a_group_from_the_start_of_its_batch",

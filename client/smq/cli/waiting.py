@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -54,6 +55,7 @@ class MessageWait:
         self._topic = topic
         self._checked_at = 0.0
         self._check: threading.Thread | None = None
+        logging.getLogger("smq.transport.filer_health").disabled = True  # because _print_cause says the same
 
     def poll(self, consumer: Consumer, timeout: float | None) -> Batch | None:
         """The next batch, or None if none came within ``timeout`` seconds (None: no limit)."""

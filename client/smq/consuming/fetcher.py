@@ -18,7 +18,7 @@ from smq.consuming.shared_tails import PublishedTail, SharedTails, TailSubscript
 from smq.reading.tail_stream import TailFrame, TailStream
 from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView
-from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, Unreachable
+from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, StoreUnavailable, Unreachable
 from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import SealedSegment, Segment
 from smq_core.model.lost_range import LostRange
@@ -38,7 +38,7 @@ MIN_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 0.5
 MAX_LATE_SECONDS = 0.5
 WARN_AFTER_SECONDS = 5.0
-"""After each such period without an answer from replicas or filer, a warning with the cause is logged."""
+"""After each such period without progress, a warning with the cause is logged. That of the filer is FilerHealth's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ class Fetcher:
         self.watermark = fetch_plan.sealed.end if fetch_plan.sealed is not None else fetch_plan.position
         self.watermark_known = False
         """Whether a replica (or the chunk chain, if there is no replica) has reported the watermark."""
+        self.filer_error: StoreUnavailable | None = None
+        """Why the last read from the filer failed; None if it did not."""
         self._view = view
         self._shared_tails = shared_tails or SharedTails()
         self._tail_key = view.snapshot.topic.uid, fetch_plan.segment
@@ -161,7 +163,10 @@ class Fetcher:
             self._buffer.put(self, FetchFailed(SmqError(f"reading {self.segment} failed: {error}")))
 
     def _log_failure(self, error: SmqError) -> None:
-        if time.monotonic() - self._last_progress_at < WARN_AFTER_SECONDS:
+        if isinstance(error, StoreUnavailable):
+            self.filer_error = error
+            self._view.filer_health.failed(error, self._last_progress_at)
+        elif time.monotonic() - self._last_progress_at < WARN_AFTER_SECONDS:
             log.info("reading %s: %s", self.segment, error.message)
         else:
             log.warning("reading %s makes no progress and is retried: %s", self.segment, error.message)
@@ -318,7 +323,7 @@ class Fetcher:
         while (file := manifest.file_at(self.position)) is not None and not self._stop.is_set():
             try:
                 for first, table in read_file(self._view.store(), self.segment, file, self.position, file.end):
-                    self._last_progress_at = time.monotonic()
+                    self._on_filer_answer()
                     if not self._put(table, first):
                         return False
             except DataLost as error:
@@ -344,7 +349,7 @@ class Fetcher:
                 return True
             first: int | None = self.position if self._at_boundary else chain.find(self.position)
             found = chain.read(first) if first is not None else None
-            self._last_progress_at = time.monotonic()
+            self._on_filer_answer()
             if found is None:
                 return self._at_end_of_chain(chain)
             info, table = found
@@ -399,7 +404,7 @@ class Fetcher:
                 self._at_boundary = False
                 if not self._put(table, first):
                     return False
-                self._last_progress_at = time.monotonic()
+                self._on_filer_answer()
                 if self._stream is not None:
                     self._stream.touch()
         except DataLost as error:
@@ -408,6 +413,11 @@ class Fetcher:
                 return False
         self._at_boundary = True  # an entry with a reference is a chunk of its own
         return True
+
+    def _on_filer_answer(self) -> None:
+        self._last_progress_at = time.monotonic()
+        self.filer_error = None
+        self._view.filer_health.answered()
 
     def _put_loss(self, end: int, file: str) -> bool:
         """Reports that an upload is gone or altered, and goes on after it. False: it was stopped."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import IO
 
 from smq.transport.dialer import DIRECT, Dialer
+from smq.transport.filer_health import FilerHealth
 from smq.transport.leader_client import REPORT_WAIT_AFTER_SECONDS, LayoutWatch, LeaderClient, describe_wait
 from smq.transport.reader_channels import ReaderChannels
 from smq.transport.upload_modes import UploadMode
@@ -58,9 +59,11 @@ class TopicView:
         credentials: tuple[str | None, str | None] = (None, None),
         dialer: Dialer = DIRECT,
         uploads: UploadMode = "auto",
+        filer_health: FilerHealth | None = None,
     ) -> None:
         self.name = name
         self.dialer = dialer
+        self.filer_health = filer_health or FilerHealth()
         self.reader_channels = ReaderChannels(dialer)
         self._uploads = uploads
         self._store_needs_credentials = False

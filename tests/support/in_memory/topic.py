@@ -12,6 +12,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
+from smq.transport.filer_health import FilerHealth
 from smq.transport.topic_view import SealedHistory, TopicSnapshot
 from smq_core.errors import SmqError, UnknownTopic
 from smq_core.model.entities import (
@@ -53,6 +54,7 @@ class TopicInMemory:
     signs_uploads = False
 
     def __init__(self) -> None:
+        self.filer_health = FilerHealth()
         self.topic = Topic(self.name, "uid", TopicSpec(partitions=PARTITIONS))
         self.files: Store = open_store("memory://")
         self.sealed: dict[str, SealedSegment] = {}

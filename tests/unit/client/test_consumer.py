@@ -14,7 +14,15 @@ from smq.consuming import group_membership
 from smq.consuming.fetcher import FetchPlan
 from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.segment_choice import ALL_SEGMENTS, SegmentChoice
-from smq_core.errors import CorruptChunk, DataLost, InvalidRequest, StaleGeneration, Unavailable, UnknownTopic
+from smq_core.errors import (
+    CorruptChunk,
+    DataLost,
+    InvalidRequest,
+    StaleGeneration,
+    StoreUnavailable,
+    Unavailable,
+    UnknownTopic,
+)
 from smq_core.model.entities import Segment
 from smq_proto.v1 import leader_pb2 as lpb
 from support.in_memory.topic import PARTITIONS, GroupInMemory, TopicInMemory, rows_of
@@ -30,6 +38,7 @@ class FakeFetcher:
         self.alive = True
         self.watermark = 0
         self.watermark_known = False
+        self.filer_error: StoreUnavailable | None = None
         self._buffer = buffer
         buffer.open(self)
 
@@ -171,6 +180,34 @@ def refreshed(consumer: Consumer, *segments: Segment) -> None:
     """Waits until the consumer knows these segments, and has started to read what may be read."""
     eventually(lambda: all(s.name in consumer._reader.nodes for s in segments) and not consumer._stale)
     consumer._fetch_readable()
+
+
+# ---- the filer
+
+
+def test_a_consumer_has_the_error_of_a_filer_that_its_segments_wait_for(bench: Bench) -> None:
+    consumer = bench.open()
+    assert consumer.filer_error is None
+    bench.fetchers[0].filer_error = StoreUnavailable("away")
+    assert consumer.filer_error is bench.fetchers[0].filer_error
+    bench.fetchers[0].filer_error = None
+    assert consumer.filer_error is None
+
+
+def test_a_consumer_has_the_error_of_a_filer_that_its_history_waits_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = bench.open()
+    history, away = bench.topic.sealed_history, StoreUnavailable("away")
+
+    def fail() -> Any:
+        raise away
+
+    monkeypatch.setattr(bench.topic, "sealed_history", fail)
+    bench.topic.set_layout([bench.first])
+    eventually(lambda: consumer.filer_error is away)
+    monkeypatch.setattr(bench.topic, "sealed_history", history)
+    eventually(lambda: consumer.filer_error is None)
 
 
 # ---- without a group

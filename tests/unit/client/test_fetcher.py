@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from smq.consuming.fetcher import Fetcher, FetchPlan
 from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.reader_losses import data_lost
 from smq.reading.tail_stream import TailFrame
+from smq.transport import filer_health
 from smq_core.errors import CorruptChunk, NotHosted, SmqError, StoreUnavailable, Unreachable
 from smq_core.model.entities import Replica
 from smq_proto.v1 import data_pb2 as pb
@@ -331,6 +333,38 @@ def test_a_filer_that_is_away_in_between_costs_no_rows_and_doubles_none(
     monkeypatch.setattr(bench.topic.files, "get", get)
     bench.fetch()
     assert ranges(bench.rest()) == [(0, 3), (3, 5), SegmentEnd(5)]
+
+
+def test_a_filer_that_is_away_is_named_until_it_is_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, filer_health.__name__)
+    monkeypatch.setattr(filer_health, "FIRST_WARNING_SECONDS", 0.0)
+    seal_chunks(bench, [1, 2, 3])
+    away = StoreUnavailable("no clear answer from s3://bucket (http://filer:8333)")
+    back = threading.Event()
+
+    def failing(read: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if not back.is_set():
+                raise away
+            return read(*arguments, **options)
+
+        return call
+
+    for name in ("get", "get_range", "get_tail", "list"):
+        monkeypatch.setattr(bench.topic.files, name, failing(getattr(bench.topic.files, name)))
+    fetcher = bench.fetch()
+    eventually(lambda: fetcher.filer_error)
+    assert fetcher.filer_error is away
+    eventually(lambda: caplog.records)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING], "not one for each attempt"
+    assert "(http://filer:8333)" in caplog.text
+
+    back.set()
+    assert ranges(bench.rest()) == [(0, 3), SegmentEnd(3)]
+    assert fetcher.filer_error is None
+    assert "the filer answers again" in caplog.records[-1].getMessage()
 
 
 # ---- the tail
