@@ -292,6 +292,15 @@ class _AsyncPolling(Generic[CONSUMER]):
         await asyncio.to_thread(self._consumer.close)
         self._thread.shutdown(wait=False)
 
+    async def _seek(self, topic: str, call: Callable[[P], None], argument: P) -> None:
+        """Runs the call in the thread that polls. A batch of the topic that a cancelled poll left is from before."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, call, argument)
+        left = self._polling
+        if left is not None and left.done() and left.exception() is None:
+            batch = left.result()
+            if batch is None or batch.topic == topic:
+                self._polling = None
+
     def __aiter__(self) -> AsyncIterator[Batch]:
         return self._batches()
 
@@ -311,22 +320,21 @@ class _AsyncPolling(Generic[CONSUMER]):
 class AsyncConsumer(_AsyncPolling[Consumer]):
     """As :class:`smq.Consumer`. A cancelled poll loses no batch, because the next poll returns it."""
 
+    def __init__(self, consumer: Consumer, among: AsyncTopicsConsumer | None = None) -> None:
+        super().__init__(consumer)
+        self._polled_by: _AsyncPolling[Any] = among if among is not None else self
+
     async def commit(self, positions: Mapping[str, int] | None = None) -> dict[str, int]:
         """As :meth:`smq.Consumer.commit`."""
         return await asyncio.to_thread(self._consumer.commit, positions)
 
     async def seek(self, positions: Mapping[str, int]) -> None:
         """As :meth:`smq.Consumer.seek`."""
-        await self._between_polls(self._consumer.seek, positions)
+        await self._polled_by._seek(self._consumer.topic, self._consumer.seek, positions)
 
     async def seek_to_time(self, at: datetime) -> None:
         """As :meth:`smq.Consumer.seek_to_time`."""
-        await self._between_polls(self._consumer.seek_to_time, at)
-
-    async def _between_polls(self, call: Callable[[P], None], argument: P) -> None:
-        """Runs the call in the thread that polls. The batch of a poll that was cancelled is from before, so it goes."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, call, argument)
-        self._polling = None
+        await self._polled_by._seek(self._consumer.topic, self._consumer.seek_to_time, at)
 
     def pause(self, segments: Collection[str] | None = None) -> None:
         """As :meth:`smq.Consumer.pause`."""
@@ -354,6 +362,10 @@ class AsyncConsumer(_AsyncPolling[Consumer]):
 
 class AsyncTopicsConsumer(_AsyncPolling[TopicsConsumer]):
     """As :class:`smq.TopicsConsumer`. A cancelled poll loses no batch, because the next poll returns it."""
+
+    def __getitem__(self, topic: str) -> AsyncConsumer:
+        """As ``smq.TopicsConsumer[topic]``, for example to seek."""
+        return AsyncConsumer(self._consumer[topic], among=self)
 
     async def commit(self) -> dict[str, dict[str, int]]:
         """As :meth:`smq.TopicsConsumer.commit`."""

@@ -285,6 +285,11 @@ class Consumer:
                 self._buffer.resume(self._fetchers[segment])
 
     @property
+    def topic(self) -> str:
+        """The full name of the topic."""
+        return self._view.name
+
+    @property
     def paused(self) -> frozenset[str]:
         """The segments that are paused."""
         with self._changed:
