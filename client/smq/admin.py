@@ -273,10 +273,11 @@ class Admin:
     def topic(self, topic: str) -> TopicInfo:
         """One topic. Raises UnknownTopic."""
         name = self._topic(topic)
-        for found in self.topics():
+        topics = self.topics()
+        for found in topics:
             if found.name == name:
                 return found
-        raise UnknownTopic(f"there is no topic {name}", topic=name)
+        raise UnknownTopic.among(name, (it.name for it in topics))
 
     def segments(self, topic: str, all: bool = False) -> list[SegmentInfo]:
         """The living segments, by range; with ``all`` the sealed ones too: the whole DAG, oldest first."""

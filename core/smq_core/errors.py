@@ -41,8 +41,12 @@
 # Annotations are not postponed here, because the client shows these classes as its own, and whatever reads the types of
 # their fields would look names up in its module.
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+SHOWN_NAMES = 10
+"""How many existing names an error lists."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -90,6 +94,14 @@ class UnknownTopic(InvalidRequest):
     """There is no such topic."""
 
     topic: str = ""
+
+    @classmethod
+    def among(cls, topic: str, known: Iterable[str]) -> "UnknownTopic":
+        """The error for a topic that is not among these, of which it names some."""
+        names = sorted(known)
+        shown = ", ".join([*names[:SHOWN_NAMES], *(["…"] if len(names) > SHOWN_NAMES else [])]) or "none"
+        advice = "create it by `smq topic create` or a manifest"
+        return cls(f"there is no topic {topic} (existing topics: {shown}): {advice}", topic=topic)
 
 
 @dataclass(eq=False, kw_only=True)

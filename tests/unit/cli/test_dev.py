@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from smq.cli import dev_cluster, dev_processes, session
+from smq.cli import dev_background, dev_cluster, dev_processes, session
 from smq.cli.app import app
 from smq.cli.dev_cluster import DevCluster, StopIncomplete
 from smq.cli.dev_status import DevRecord
@@ -258,3 +258,13 @@ def test_journals_can_be_switched_off(
     monkeypatch.setattr("smq.cli.commands.dev._print_decisions", stopped)
     ran = CliRunner().invoke(app, ["dev", "--dir", str(tmp_path), *flags])
     assert (ran.exit_code, RecordedCluster.more) == (0, more)
+
+
+@pytest.mark.parametrize("options", [[], ["--dir", "elsewhere"]])
+def test_a_detached_one_names_the_command_that_stops_it(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dev_background, "start_in_background", lambda folder, *_: RecordedCluster(folder).record())
+    ran = CliRunner().invoke(app, ["dev", "--detach", *options])
+    assert f"`{' '.join(['smq dev stop', *options])}` stops everything" in ran.output

@@ -40,6 +40,16 @@ def test_each_line_is_a_message_also_the_empty_one_and_the_one_without_an_end() 
     assert [row["value"] for row in rows] == [b"one", b"", b"two\r", b"three"]
 
 
+def test_a_delimiter_ends_the_key_of_a_line() -> None:
+    found = tables("-", InputFormat.LINES, (), None, io.BytesIO(b"k:v\nno key\n:empty key\na:b:c\n"), ":")
+    assert [(row["key"], row["value"]) for row in pa.concat_tables(found).to_pylist()] == [
+        (b"k", b"v"),
+        (None, b"no key"),
+        (b"", b"empty key"),
+        (b"a", b"b:c"),
+    ]
+
+
 def test_lines_of_a_pipe_come_as_soon_as_they_are_written() -> None:
     out, into = os.pipe()
     with os.fdopen(out, "rb") as source, os.fdopen(into, "wb", buffering=0) as sink:

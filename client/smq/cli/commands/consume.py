@@ -44,7 +44,14 @@ def consume(
     ] = "latest",
     output_format: Annotated[
         OutputFormat | None,
-        typer.Option("--format", "-f", help="How to write messages.", show_default="by the name of --to, or text"),
+        typer.Option(
+            "--format",
+            "-f",
+            "--output",
+            "-o",
+            help="How to write messages.",
+            show_default="by the name of --to, or text",
+        ),
     ] = None,
     max_: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this many messages.")] = None,
     timeout: Annotated[

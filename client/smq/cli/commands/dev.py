@@ -75,7 +75,8 @@ def dev(
 
         arguments = ["--brokers", str(brokers), "--max-brokers", str(broker_limit), "--listen", listen]
         record = start_in_background(folder, [*arguments, *(["--no-journal"] if no_journal else [])], timeout)
-        _print_welcome(record, folder, "`smq dev stop` stops everything; the data stays. Decisions are in logs/dev.log")
+        stop = f"`smq dev stop{_dir_option(folder)}` stops everything; the data stays. Decisions are in logs/dev.log"
+        _print_welcome(record, folder, stop)
         return
     _run_in_foreground(folder, brokers, broker_limit, listen, ("--no-journal",) if no_journal else ())
 
@@ -111,7 +112,8 @@ def stop(
     check_installed()
     running = find_running(folder)
     if running is None:
-        out.print(f"no `smq dev` runs on {folder}")
+        hint = "; --dir names another folder" if folder == DEFAULT_FOLDER else ""
+        out.print(f"no `smq dev` runs on {folder}{hint}")
         return
     stop_in_background(folder, running[1], timeout)
     out.print(f"stopped; the data is in {folder}")
@@ -165,7 +167,7 @@ def _print_welcome(record: DevRecord, folder: Path, end: str) -> None:
         ("SeaweedMQ is ready", "bold green"),
         *_where(record, folder),
         "",
-        ("Try it:" if "stop`" in end else "In another terminal:", "bold"),
+        ("Try it:" if "dev stop" in end else "In another terminal:", "bold"),
         f"  smq {options}topic create events",
         f"  echo hello | smq {options}publish events",
         f"  smq {options}consume events --from earliest --max 1",

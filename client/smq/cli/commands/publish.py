@@ -37,6 +37,14 @@ def publish(
     input_: Annotated[
         InputFormat | None, typer.Option("--input", help="The format of the input, if its name does not show it.")
     ] = None,
+    key_delimiter: Annotated[
+        str | None,
+        typer.Option(
+            "--key-delimiter",
+            metavar="TEXT",
+            help="In plain lines, TEXT ends the key, and the value follows; a line without it has no key.",
+        ),
+    ] = None,
     by_reference: Annotated[
         bool,
         typer.Option("--by-reference", help="Upload Parquet files to the filer; brokers get references to them only."),
@@ -67,12 +75,16 @@ def publish(
         columns = [Column(*column) for column in info.schema]
         format_ = input_ or format_of(from_, bool(columns))
         _check_key(info, columns, key, format_)
+        if key_delimiter is not None and (columns or format_ is not InputFormat.LINES or not key_delimiter):
+            raise InvalidRequest(
+                "--key-delimiter is for plain lines, on a topic without a schema; other formats have the key in a field"
+            )
         if from_ == "-" and sys.stdin.isatty():
             print_note("one message a line; Ctrl-D ends")
         with connected.producer(topic) as producer:
             rows = _TablePublisher(producer, columns, key, format_)
             try:
-                for table in tables(from_, format_, columns, key, sys.stdin.buffer):
+                for table in tables(from_, format_, columns, key, sys.stdin.buffer, key_delimiter):
                     rows.write(table)
             except SmqError:
                 rows.report_partial()
@@ -81,7 +93,7 @@ def publish(
     seconds = time.monotonic() - started_at
     out.print(
         f"{formatting.plural(rows.written, 'message')} published to {formatting.topic(info.name)} "
-        f"in {seconds:.1f} s ({formatting.count(rows.written / seconds)}/s)"
+        f"in {_duration(rows.written, seconds)}"
     )
 
 
@@ -101,8 +113,14 @@ def _publish_files(
     seconds = time.monotonic() - started_at
     out.print(
         f"{formatting.plural(receipt.rows, 'message')} of {formatting.plural(len(files), 'file')} published to "
-        f"{formatting.topic(name)} in {seconds:.1f} s ({formatting.count(receipt.rows / seconds)}/s)"
+        f"{formatting.topic(name)} in {_duration(receipt.rows, seconds)}"
     )
+
+
+def _duration(messages: int, seconds: float) -> str:
+    """How long it took, and the rate if it says anything."""
+    rate = f" ({formatting.count(messages / seconds)}/s)" if messages >= max(seconds, 2) else ""
+    return f"{seconds:.1f} s{rate}"
 
 
 class _TablePublisher:
@@ -181,4 +199,6 @@ def _check_key(info: TopicInfo, columns: list[Column], key: str | None, format_:
     if columns and key not in {c.name for c in columns}:
         raise InvalidRequest(f"the topic has no column {key}; it has {', '.join(c.name for c in columns)}")
     if not columns and format_ is InputFormat.LINES:
-        raise InvalidRequest("plain lines have no columns to take a key from; leave --key out, or add --input json")
+        raise InvalidRequest(
+            "plain lines have no columns to take a key from; leave --key out, or add --input json or --key-delimiter"
+        )

@@ -49,13 +49,18 @@ def format_of(name: str, typed: bool) -> InputFormat:
 
 
 def tables(
-    name: str, format_: InputFormat, columns: Sequence[Column], key: str | None, stdin: IO[bytes]
+    name: str,
+    format_: InputFormat,
+    columns: Sequence[Column],
+    key: str | None,
+    stdin: IO[bytes],
+    key_delimiter: str | None = None,
 ) -> Iterator[pa.Table]:
     """Yields the rows of a file, or of stdin for ``-``, some ten thousand at a time; from a pipe as soon as they come.
 
     ``columns`` are the topic's. Without any, types are inferred, and JSON lines are what
-    :mod:`smq.cli.files.json_messages` says. Raises InvalidRequest if the file cannot be read, SchemaMismatch if a
-    value does not have its column's type, or a line of JSON is no message.
+    :mod:`smq.cli.files.json_messages` says. ``key_delimiter`` ends the key of a plain line. Raises InvalidRequest if
+    the file cannot be read, SchemaMismatch if a value does not have its column's type, or a line of JSON is no message.
     """
     if name != "-" and not Path(name).is_file():
         raise InvalidRequest(f"there is no file {name}")
@@ -69,10 +74,19 @@ def tables(
                 yield from _json(source, columns, key)
             else:
                 for block in _blocks(source):
-                    yield pa.table({"value": pa.array(block.removesuffix(b"\n").split(b"\n"), pa.binary())})
+                    yield _lines(block.removesuffix(b"\n").split(b"\n"), key_delimiter)
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             where = "stdin" if name == "-" else name
             raise InvalidRequest(f"{where} cannot be read as {format_}: {str(error).splitlines()[0]}") from None
+
+
+def _lines(lines: list[bytes], key_delimiter: str | None) -> pa.Table:
+    if key_delimiter is None:
+        return pa.table({"value": pa.array(lines, pa.binary())})
+    parts = [line.partition(key_delimiter.encode()) for line in lines]
+    keys = [before if found else None for before, found, _ in parts]
+    values = [after if found else line for line, (_, found, after) in zip(lines, parts, strict=True)]
+    return pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
 
 
 def _parquet(source: IO[bytes], columns: Sequence[Column]) -> Iterator[pa.Table]:

@@ -25,8 +25,7 @@ class TopicDirectory(UserDict[str, ManagedTopic]):
         if managed is None and not self.synced:
             raise Unavailable("the new leader is still loading its topics: try again in a few seconds")
         if managed is None:
-            known = ", ".join(sorted(self)) or "none"
-            raise UnknownTopic(f"there is no topic {full} (existing topics: {known}): apply its manifest first")
+            raise UnknownTopic.among(full, self)
         return managed
 
     def layouts(self) -> Mapping[str, Layout]:
