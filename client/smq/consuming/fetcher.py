@@ -236,6 +236,7 @@ class Fetcher:
         if frame.trimmed_to is not None:
             return _TailEnd.BROKEN
         self._last_progress_at = time.monotonic()
+        self.filer_error = None
         if frame.table is not None:
             self._at_boundary = False
             if not self._put(frame.table, frame.first, frame.nbytes):

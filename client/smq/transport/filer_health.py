@@ -1,4 +1,4 @@
-"""Tells by the log that readers wait for the filer, and when it answers again."""
+"""Logs that readers wait for the filer, and when it answers again."""
 
 from __future__ import annotations
 

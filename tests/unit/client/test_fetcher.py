@@ -400,6 +400,20 @@ def test_what_a_replica_has_trimmed_comes_from_chunks_and_the_rest_from_that_rep
     assert bench.tail.opened == [("b0", 0), ("b0", 3)]
 
 
+def test_a_reader_of_the_tail_waits_for_no_filer(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[str] = []
+
+    def fail(path: str) -> Any:
+        failed.append(path)
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(bench.topic.files, "get", fail)
+    bench.tail.scripts = [[Unreachable("gone")], [frame(0, 2, 2)]]
+    fetcher = bench.fetch()
+    assert ranges([bench.next()]) == [(0, 2)]
+    assert failed and fetcher.filer_error is None
+
+
 def test_an_unresponsive_replica_is_left_for_another(bench: Bench) -> None:
     bench.tail.scripts = [[frame(0, 2, 2)], [frame(2, 1, 3)]]
     fetcher = bench.fetch()
