@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -18,28 +20,49 @@ from smq_storage.tables.file_statistics import entry_of_file
 from smq_storage.tables.range_reader import read_file
 from smq_storage.tables.segment_files import StoredSegment
 
-READERS = 8
-"""Small files are read at the same time, because a request takes longer than its bytes."""
-
-MAX_DECODED_BYTES = 256 * 1024 * 1024
-"""A merged file has about as many bytes at most when it is decoded, because whoever reads it holds all of them."""
-
 WRITE_ATTEMPTS = 5
 
 
+@dataclass(frozen=True, slots=True)
+class MergeLimits:
+    """How much of a machine one merge may take.
+
+    ``readers`` small files are read at the same time, because a request takes longer than its bytes. A merged file has
+    about ``decoded_bytes`` at most when it is decoded, because whoever writes or reads it holds all of them.
+    """
+
+    readers: int = 8
+    decoded_bytes: int = 256 * 1024 * 1024
+
+
+DEFAULT_LIMITS = MergeLimits()
+
+
+class MergeInterrupted(Exception):
+    """A merge ended early because its caller wanted it to."""
+
+
 def merge_run(
-    store: Store, segment: StoredSegment, run: FileRun, key: str | None, new_nonce: Callable[[], str]
+    store: Store,
+    segment: StoredSegment,
+    run: FileRun,
+    key: str | None,
+    new_nonce: Callable[[], str],
+    limits: MergeLimits = DEFAULT_LIMITS,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> list[ManifestFile]:
     """Writes the rows of these files again, and returns the entries of the new files, in the order of their offsets.
 
     ``key`` names the topic's key column; None if it has none. The files count once a manifest names them
-    (``manifest_switch.py``). Each small file takes one request, and each new file one. Raises DataLost if a file is
-    gone, CorruptChunk, StoreUnavailable.
+    (``manifest_switch.py``). Each small file takes one request, and each new file one. ``interrupted`` is called before
+    each request. Raises DataLost if a file is gone, CorruptChunk, StoreUnavailable, MergeInterrupted.
     """
     merged = []
-    for files, rows in _parts(store, segment, run):
+    for files, rows in _parts(_tables(store, segment, run.files, limits.readers, interrupted), limits.decoded_bytes):
         large_values = tuple(name for file in files for name in file.large_values)
         data = encode_compacted(rows, segment.name, files[0].first, key or "key")
+        del rows  # while the next part is read
+        _check(interrupted)
         path, etag = _write(store, segment, files[0].first, data, new_nonce)
         stored = path, data.size, etag
         merged.append(
@@ -48,20 +71,47 @@ def merge_run(
     return merged
 
 
-def _parts(store: Store, segment: StoredSegment, run: FileRun) -> Iterator[tuple[list[ManifestFile], pa.Table]]:
+def _parts(
+    tables: Iterator[tuple[ManifestFile, pa.Table]], decoded_bytes: int
+) -> Iterator[tuple[list[ManifestFile], pa.Table]]:
     """The run's rows in parts of limited size, each with the files that it is from."""
     files: list[ManifestFile] = []
-    tables: list[pa.Table] = []
+    parts: list[pa.Table] = []
     size = 0
-    with ThreadPoolExecutor(READERS, thread_name_prefix="smq-compact") as readers:
-        for file, table in zip(run.files, readers.map(lambda it: _read(store, segment, it), run.files), strict=True):
-            if files and size + table.nbytes > MAX_DECODED_BYTES:
-                yield files, pa.concat_tables(tables)
-                files, tables, size = [], [], 0
-            files.append(file)
-            tables.append(table)
-            size += table.nbytes
-    yield files, pa.concat_tables(tables)
+    for file, table in tables:
+        if files and size + table.nbytes > decoded_bytes:
+            yield files, pa.concat_tables(parts)
+            files, parts, size = [], [], 0
+        files.append(file)
+        parts.append(table)
+        size += table.nbytes
+    yield files, pa.concat_tables(parts)
+
+
+def _tables(
+    store: Store, segment: StoredSegment, files: Sequence[ManifestFile], readers: int, interrupted: Callable[[], bool]
+) -> Iterator[tuple[ManifestFile, pa.Table]]:
+    """The rows of each file. No more than ``readers`` files are read ahead, so that few of them are in memory."""
+    ahead: deque[tuple[ManifestFile, Future[pa.Table]]] = deque()
+    with ThreadPoolExecutor(readers, thread_name_prefix="smq-compact") as threads:
+        for file in files:
+            _check(interrupted)
+            ahead.append((file, threads.submit(_read, store, segment, file)))
+            if len(ahead) == readers:
+                yield _take(ahead)
+        while ahead:
+            yield _take(ahead)
+
+
+def _take(ahead: deque[tuple[ManifestFile, Future[pa.Table]]]) -> tuple[ManifestFile, pa.Table]:
+    """The next file and its rows, of which nothing but the caller has a reference then."""
+    file, read = ahead.popleft()
+    return file, read.result()
+
+
+def _check(interrupted: Callable[[], bool]) -> None:
+    if interrupted():
+        raise MergeInterrupted
 
 
 def _read(store: Store, segment: StoredSegment, file: ManifestFile) -> pa.Table:

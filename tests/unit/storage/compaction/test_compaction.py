@@ -17,7 +17,7 @@ from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.compaction import merging
 from smq_storage.compaction.manifest_switch import plan_segment, switch_manifest
-from smq_storage.compaction.merging import merge_run
+from smq_storage.compaction.merging import DEFAULT_LIMITS, MergeInterrupted, MergeLimits, merge_run
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Data, Store, StoreStateUnknown, open_store
 from smq_storage.tables.manifests import read_manifest
@@ -41,11 +41,13 @@ def stored_segment(store: Store, sizes: tuple[int, ...] = SIZES) -> StoredSegmen
     return segment
 
 
-def compact(store: Store, segment: StoredSegment) -> StoredSegment:
+def compact(store: Store, segment: StoredSegment, limits: MergeLimits = DEFAULT_LIMITS) -> StoredSegment:
     """The segment as the index has it after a compaction."""
     nonces = (f"n{i}" for i in itertools.count())
     merged = [
-        file for run in plan_segment(store, segment) for file in merge_run(store, segment, run, KEY, nonces.__next__)
+        file
+        for run in plan_segment(store, segment)
+        for file in merge_run(store, segment, run, KEY, nonces.__next__, limits)
     ]
     assert switch_manifest(store, segment, merged, "m", POLICY)
     (entry,) = sealed_index.read(store, TOPIC, UID)
@@ -101,17 +103,37 @@ def test_each_small_file_takes_one_request(store: CountingStore) -> None:
     assert sorted(store.requests.reads) == sorted(file.path for file in run.files)
 
 
+@pytest.mark.parametrize("readers", [1, 2])
+def test_no_more_files_than_that_are_read_ahead(store: CountingStore, readers: int) -> None:
+    """Until the caller takes the first table, so that a run that decodes to much does not fill the memory."""
+    segment = stored_segment(store)
+    (run,) = plan_segment(store, segment)
+    store.reset()
+    tables = merging._tables(store, segment, run.files, readers, lambda: False)
+    for taken in range(1, len(SIZES) + 1):
+        next(tables)
+        assert len(store.requests.reads) <= taken + readers - 1
+    tables.close()
+
+
+def test_an_interrupted_merge_writes_nothing_and_reads_no_further(store: CountingStore) -> None:
+    segment = stored_segment(store)
+    (run,) = plan_segment(store, segment)
+    store.reset()
+    with pytest.raises(MergeInterrupted):
+        merge_run(store, segment, run, KEY, lambda: "n", MergeLimits(readers=1), lambda: len(store.requests.reads) == 2)
+    assert len(store.requests.reads) == 2
+    assert not list(store.list(paths.compacted_folder(TOPIC, UID, SEGMENT)))
+
+
 def test_a_second_compaction_finds_nothing(store: CountingStore) -> None:
     assert plan_segment(store, compact(store, stored_segment(store))) == []
 
 
-def test_rows_that_are_too_many_for_one_file_become_several(
-    store: CountingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merging, "MAX_DECODED_BYTES", 1500)
+def test_rows_that_are_too_many_for_one_file_become_several(store: CountingStore) -> None:
     before = stored_segment(store)
     rows = read(store, before, 0, 63)
-    after = compact(store, before)
+    after = compact(store, before, MergeLimits(decoded_bytes=1500))
     manifest = read_manifest(store, TOPIC, UID, after.manifest)
     assert manifest is not None
     assert 1 < len(manifest.files) < len(SIZES)
