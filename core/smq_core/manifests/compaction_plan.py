@@ -33,12 +33,16 @@ class FileRun:
 
 
 def plan_compaction(
-    files: Sequence[ManifestFile], target_bytes: int, is_mergeable: Callable[[ManifestFile], bool]
+    files: Sequence[ManifestFile],
+    target_bytes: int,
+    is_mergeable: Callable[[ManifestFile], bool],
+    max_files: int | None = None,
 ) -> list[FileRun]:
     """The runs of mergeable neighbours, each of about ``target_bytes`` or less, in the order of their offsets.
 
     A file of half the target or more stays as it is, and so does one without a small neighbour. All files of a run have
-    the same schema version. So what a compaction leaves is left alone by the next one.
+    the same schema version, and they are at most ``max_files``. So what a compaction leaves is left alone by the next
+    one.
     """
     runs: list[FileRun] = []
     run: list[ManifestFile] = []
@@ -53,7 +57,8 @@ def plan_compaction(
         if file.bytes * 2 >= target_bytes or not is_mergeable(file):
             end_run()
             continue
-        if run and (size + file.bytes > target_bytes or file.schema_version != run[0].schema_version):
+        is_full = size + file.bytes > target_bytes or len(run) == max_files
+        if run and (is_full or file.schema_version != run[0].schema_version):
             end_run()
         size = file.bytes + (size if run else 0)
         run.append(file)

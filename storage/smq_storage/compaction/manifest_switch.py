@@ -11,6 +11,7 @@ from collections.abc import Collection
 from smq_core.errors import DataLost
 from smq_core.manifests.compaction_plan import FileRun, plan_compaction, with_merged_files
 from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
+from smq_core.manifests.small_files import SmallFilePolicy
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
@@ -33,6 +34,11 @@ def plan_segment(store: Store, segment: StoredSegment, target_bytes: int = TARGE
     return plan_compaction(manifest.files, target_bytes, lambda file: not paths.is_upload(file.path))
 
 
+def plan_small_files(manifest: SegmentManifest, policy: SmallFilePolicy) -> list[FileRun]:
+    """What the leader merges of these files. Uploads stay, and so does what was merged before, by whomever."""
+    return policy.plan(manifest.files, lambda it: not paths.is_upload(it.path) and not paths.is_compacted(it.path))
+
+
 def switch_manifest(
     store: Store, segment: StoredSegment, merged: Collection[ManifestFile], nonce: str, retry_policy: RetryPolicy
 ) -> bool:
@@ -40,6 +46,17 @@ def switch_manifest(
 
     ``segment`` is as it was planned. False if the index names another manifest by now, or has no such segment any more.
     Raises CorruptDocument, StoreUnavailable, and DataLost if the manifest is gone.
+    """
+    written, named = write_next_manifest(store, segment, merged, nonce, retry_policy)
+    return named == written
+
+
+def write_next_manifest(
+    store: Store, segment: StoredSegment, merged: Collection[ManifestFile], nonce: str, retry_policy: RetryPolicy
+) -> tuple[str, str | None]:
+    """As :func:`switch_manifest`, but returns the manifest that was written, and the one that the index names now.
+
+    The latter is None if the index has no such segment any more.
     """
     manifest = load_manifest(store, segment)
     if manifest is None:
@@ -51,6 +68,6 @@ def switch_manifest(
         )
     following: SegmentManifest = with_merged_files(manifest, merged, nonce)
     name = write_manifest(store, segment.topic, segment.uid, following, retry_policy)
-    return sealed_index.name_manifest(
-        store, segment.topic, segment.uid, segment.name, segment.manifest, name, retry_policy
-    )
+    swaps = {segment.name: (segment.manifest, name)}
+    named = sealed_index.name_manifests(store, segment.topic, segment.uid, swaps, retry_policy)
+    return name, named.get(segment.name)
