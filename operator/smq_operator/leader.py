@@ -23,6 +23,7 @@ from smq_operator.brokers.sealing import SealExecutor
 from smq_operator.cleanup.garbage_collection import GarbageCollector
 from smq_operator.cleanup.stale_segments import StaleSegments
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
+from smq_operator.compaction.small_file_merger import SmallFileMerger
 from smq_operator.manifests.namer import ManifestNamer
 from smq_operator.manifests.topic_manifests import CHECK_AGAIN_AFTER_US
 from smq_operator.platform_port import Platform
@@ -41,11 +42,13 @@ from smq_operator.reconcile.warm_up import WARM_UP_US, WarmUp
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.clock import Clock, PauseAwareClock
+from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_operator.status.health import WARM_UP_US as HEALTH_WARM_UP_US
 from smq_operator.status.health import HealthMonitor
+from smq_storage.compaction.manifest_switch import plan_small_files
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import StoreSettings
 
@@ -74,6 +77,7 @@ class Leader:
     topic_deletions: TopicDeletionManager
     garbage_collector: GarbageCollector
     manifests: ManifestNamer
+    merger: SmallFileMerger
     publishes: PublishCompleter
     health: HealthMonitor
     service: LeaderService
@@ -92,6 +96,7 @@ def build_leader(
     owner: Callable[[], str],
     writer_id: str,
     cleanup: CleanupSettings,
+    merge: MergeSettings,
     warm_up_us: int = WARM_UP_US,
     health_warm_up_us: int = HEALTH_WARM_UP_US,
     check_manifests_after_us: int = CHECK_AGAIN_AFTER_US,
@@ -158,7 +163,16 @@ def build_leader(
         [unfinished_uploads],
         has_unfinished_publish,
     )
-    manifests = ManifestNamer(topics, store, tasks, clock, retry_policy, check_manifests_after_us)
+    manifests = ManifestNamer(
+        topics,
+        store,
+        tasks,
+        clock,
+        retry_policy,
+        check_manifests_after_us,
+        lambda manifest: bool(plan_small_files(manifest, merge.policy)),
+    )
+    merger = SmallFileMerger(topics, manifests, store, tasks, clock, retry_policy, merge)
     publishes = PublishCompleter(topics, store, tasks, clock, retry_policy)
     health = HealthMonitor(topics, registry, clock, health_warm_up_us)
     liveness_probes = LivenessProbes(registry, brokers, tasks, queue.enqueue, clock)
@@ -222,6 +236,7 @@ def build_leader(
         topic_deletions,
         garbage_collector,
         manifests,
+        merger,
         publishes,
         health,
         LeaderService(

@@ -159,6 +159,7 @@ async def run_leader(
         owner=election.owner,
         writer_id=f"leader-{uuid.uuid4().hex[:12]}",
         cleanup=settings.cleanup,
+        merge=settings.merge,
     )
     metrics = Metrics(
         leader.topics,
@@ -167,6 +168,7 @@ async def run_leader(
         leader.loop,
         leader.garbage_collector,
         leader.manifests,
+        leader.merger,
         leader.group_lags,
         tasks,
         leader.clock,
@@ -219,6 +221,7 @@ def supervise_leader(leader: Leader, more: Mapping[str, BackgroundTask] | None =
     tasks.supervise("group_lags", leader.group_lags.run)
     tasks.supervise("garbage-collection", leader.garbage_collector.run)
     tasks.supervise("manifests", leader.manifests.run)
+    tasks.supervise("small-files", leader.merger.run)
     tasks.supervise("atomic-publishes", leader.publishes.run)
     tasks.supervise("topic-deletions", leader.topic_deletions.run)
     tasks.supervise("health", leader.health.run)

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector as PrometheusCollector
 from smq_operator.api.group_lags import GroupLags
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.garbage_collection import GarbageCollector
+from smq_operator.compaction.small_file_merger import SmallFileMerger
 from smq_operator.manifests.namer import ManifestNamer
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.loop import LeaderLoop
@@ -29,6 +30,7 @@ class _LeaderMetrics(PrometheusCollector):
         loop: LeaderLoop,
         garbage_collector: GarbageCollector,
         manifests: ManifestNamer,
+        merger: SmallFileMerger,
         group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
@@ -39,6 +41,7 @@ class _LeaderMetrics(PrometheusCollector):
         self._loop = loop
         self._garbage_collector = garbage_collector
         self._manifests = manifests
+        self._merger = merger
         self._group_lags = group_lags
         self._tasks = tasks
         self._now = clock
@@ -59,6 +62,7 @@ class _LeaderMetrics(PrometheusCollector):
         yield from self._segments()
         yield from self._cleanup()
         yield from self._named_manifests()
+        yield from self._merged_files()
         yield from self._groups()
         failures = CounterMetricFamily(
             "smq_leader_task_failures", "Tasks and callbacks that failed unexpectedly.", labels=["task"]
@@ -132,6 +136,21 @@ class _LeaderMetrics(PrometheusCollector):
         )
         yield from (unnamed, named, failures)
 
+    def _merged_files(self) -> Iterator[Metric]:
+        it = self._merger
+        waiting = GaugeMetricFamily(
+            "smq_topic_segments_to_merge", "Sealed segments with small files that are to be merged.", labels=["topic"]
+        )
+        for name, managed in sorted(self._topics.items()):
+            waiting.add_metric([name], it.waiting(managed))
+        files = CounterMetricFamily(
+            "smq_leader_merged_files", "Small files whose rows are in a merged file now.", value=it.replaced_files
+        )
+        size = CounterMetricFamily("smq_leader_merged_bytes", "Bytes of those files.", value=it.replaced_bytes)
+        writes = CounterMetricFamily("smq_leader_merge_writes", "Files that merges wrote.", value=it.merged_files)
+        failures = CounterMetricFamily("smq_leader_merge_failures", "Merging that failed.", value=it.failures)
+        yield from (waiting, files, size, writes, failures)
+
     def _groups(self) -> Iterator[Metric]:
         labels = ["topic", "group"]
         messages = GaugeMetricFamily(
@@ -196,13 +215,16 @@ class Metrics:
         loop: LeaderLoop,
         garbage_collector: GarbageCollector,
         manifests: ManifestNamer,
+        merger: SmallFileMerger,
         group_lags: GroupLags,
         tasks: TaskRunner,
         clock: Clock,
     ) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(
-            _LeaderMetrics(topics, registry, decisions, loop, garbage_collector, manifests, group_lags, tasks, clock)
+            _LeaderMetrics(
+                topics, registry, decisions, loop, garbage_collector, manifests, merger, group_lags, tasks, clock
+            )
         )
 
     def exposition(self) -> tuple[bytes, str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from smq_core.errors import SmqError
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import Topic
 from smq_operator.manifests.topic_manifests import CHECK_AGAIN_AFTER_US, PassResult, TopicManifests
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
@@ -37,6 +38,7 @@ class ManifestNamer:
         clock: Clock,
         retry_policy: RetryPolicy,
         check_again_after_us: int = CHECK_AGAIN_AFTER_US,
+        has_small_files: Callable[[SegmentManifest], bool] = lambda manifest: False,
     ) -> None:
         self._topics = topics
         self._store = store
@@ -44,6 +46,9 @@ class ManifestNamer:
         self._now = clock
         self._retry_policy = retry_policy
         self._check_again_after_us = check_again_after_us
+        self._has_small_files = has_small_files
+        self._small_files: dict[str, Mapping[str, str]] = {}
+        """What the last pass has found, by uid."""
         self._manifests: dict[str, TopicManifests] = {}
         """By uid."""
         self._complete: dict[str, tuple[int, int]] = {}
@@ -53,6 +58,10 @@ class ManifestNamer:
         self.named: Counter[str] = Counter()
         """Manifests that were named in an index, by who wrote them: ``broker`` or ``leader``."""
         self.failures = 0
+
+    def small_files(self, uid: str) -> Mapping[str, str]:
+        """The manifests that list small files worth merging, by segment, as they were last read."""
+        return self._small_files.get(uid, {})
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -83,11 +92,14 @@ class ManifestNamer:
             return False
         manifests = self._manifests.get(topic.uid)
         if manifests is None:
-            manifests = TopicManifests(topic, check_again_after_us=self._check_again_after_us)
+            manifests = TopicManifests(
+                topic, check_again_after_us=self._check_again_after_us, has_small_files=self._has_small_files
+            )
             self._manifests[topic.uid] = manifests
         seen = managed.index_changes
         result = await self._store.run(manifests.run, list(managed.sealed.values()), now, self._retry_policy)
         self._report_problems(topic, manifests)
+        self._small_files[topic.uid] = dict(manifests.small_files)
         if managed.topic is None or managed.topic.uid != topic.uid:
             return False
         self._record(managed, topic, result)
@@ -123,5 +135,6 @@ class ManifestNamer:
         for uid in self._manifests.keys() - living:
             del self._manifests[uid]
             self._complete.pop(uid, None)
+            self._small_files.pop(uid, None)
             for path in self._reported.pop(uid, ()):
                 self._problems.readable(path)

@@ -17,7 +17,7 @@ noticing, and may find what another one has begun:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from smq_core.errors import CorruptChunk, CorruptDocument, StoreUnavailable
@@ -65,13 +65,19 @@ class _Open:
 class TopicManifests:
     """The manifests of a topic as one leader has read them. One pass runs at a time.
 
-    ``problems`` has the path of what cannot be read and the reason, by segment.
+    ``problems`` has the path of what cannot be read and the reason, by segment. ``small_files`` has the manifests of
+    which ``has_small_files`` is true, by segment: every manifest is read here, so nobody else has to read it for that.
     """
 
     def __init__(
-        self, topic: Topic, build_after_us: int = BUILD_AFTER_US, check_again_after_us: int = CHECK_AGAIN_AFTER_US
+        self,
+        topic: Topic,
+        build_after_us: int = BUILD_AFTER_US,
+        check_again_after_us: int = CHECK_AGAIN_AFTER_US,
+        has_small_files: Callable[[SegmentManifest], bool] = lambda manifest: False,
     ) -> None:
         self._topic = topic
+        self._has_small_files = has_small_files
         self._build_after_us = build_after_us
         self._check_again_after_us = check_again_after_us
         self._open: dict[str, _Open] = {}
@@ -79,6 +85,7 @@ class TopicManifests:
         """The manifest that this leader has read, and when, by segment."""
         self._chunks_left = 0
         self.problems: dict[str, tuple[str, str]] = {}
+        self.small_files: dict[str, str] = {}
 
     def run(self, store: Store, entries: Collection[SealedSegment], now: int, retry_policy: RetryPolicy) -> PassResult:
         """One pass over the entries of the index. Raises StoreUnavailable if the index cannot be changed."""
@@ -119,7 +126,7 @@ class TopicManifests:
     def _due(self, entries: Collection[SealedSegment], now: int) -> list[SealedSegment]:
         """The entries to look at: those without a manifest first, then those whose manifest was never read."""
         known = {entry.name for entry in entries}
-        for names in (self._open, self._in_order, self.problems):
+        for names in (self._open, self._in_order, self.problems, self.small_files):
             for removed in [name for name in names if name not in known]:
                 del names[removed]  # type: ignore[attr-defined]
         found = []
@@ -142,6 +149,7 @@ class TopicManifests:
             self._report(entry.name, error)
             found, readable = None, False
         if found is not None:
+            self._note_small_files(entry.name, name, found)
             return name
         if entry.manifest and entry.manifest != paths.manifest_name(entry.name, 0):
             return None
@@ -158,7 +166,14 @@ class TopicManifests:
             self._report(entry.name, error)
             return None
         result.built.append(entry.name)
+        self._note_small_files(entry.name, name, built)
         return name
+
+    def _note_small_files(self, segment: str, name: str, manifest: SegmentManifest) -> None:
+        if self._has_small_files(manifest):
+            self.small_files[segment] = name
+        else:
+            self.small_files.pop(segment, None)
 
     def _read(self, store: Store, entry: SealedSegment, name: str) -> SegmentManifest | None:
         """Raises CorruptDocument also for another segment's manifest, or if the file that the index names is gone."""

@@ -65,5 +65,7 @@ class LeaderProblems:
 
 def _kind(path: str) -> str:
     folder, _, name = path.rpartition("/")
+    if name.endswith(".parquet"):
+        return "chunks"
     last = folder.rpartition("/")[2]
     return last.removeprefix("_") if last.startswith("_") else name.removeprefix("_").partition(".")[0]

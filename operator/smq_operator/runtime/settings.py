@@ -17,21 +17,27 @@ from pydantic_settings import (
 )
 
 from smq_core.errors import InvalidRequest
+from smq_core.manifests.small_files import MAX_SMALL_FILE_BYTES
+from smq_core.model.units import size_text
 from smq_operator.runtime.cleanup_settings import CleanupSettings
+from smq_operator.runtime.merge_settings import MergeSettings
 from smq_storage.object_store.clients import DEFAULT_TIMEOUT
 from smq_storage.object_store.store import StoreSettings
 from smq_storage.process.settings import (
     Duration,
+    Size,
     add_argument,
     duration_field,
     invalid_settings,
     required_filer_url,
+    size_field,
     store_settings,
 )
 
 DEFAULT_PORT = 7070
 
 _CLEANUP = CleanupSettings()
+_MERGE = MergeSettings()
 
 
 class Settings(BaseSettings):
@@ -81,6 +87,12 @@ class Settings(BaseSettings):
     orphan_check_interval: Duration = duration_field(
         _CLEANUP.orphan_check_interval_us, "how often orphaned files are searched for"
     )
+    merge_files_below: Size = size_field(
+        _MERGE.below_bytes, "files of sealed segments that are smaller are merged; at most 1Mi, and 0 merges none"
+    )
+    merge_files_after: Duration = duration_field(
+        _MERGE.after_us, "how long after its seal a segment's files are merged"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="debug, info, warning or error")
 
     @classmethod
@@ -101,6 +113,16 @@ class Settings(BaseSettings):
     def _filer(cls, value: str) -> str:
         return required_filer_url(value)
 
+    @field_validator("merge_files_below")
+    @classmethod
+    def _small(cls, value: int) -> int:
+        if value > MAX_SMALL_FILE_BYTES:
+            raise ValueError(
+                f"must be at most {size_text(MAX_SMALL_FILE_BYTES)}, so that the leader needs little memory: larger "
+                "files are merged by `smq topic compact`"
+            )
+        return value
+
     @property
     def store(self) -> StoreSettings:
         """How to reach the filer. The credentials come from the AWS_ variables."""
@@ -117,6 +139,10 @@ class Settings(BaseSettings):
             orphan_check_interval_us=self.orphan_check_interval,
             uploads_grace_us=self.unreferenced_uploads_grace,
         )
+
+    @property
+    def merge(self) -> MergeSettings:
+        return MergeSettings(self.merge_files_below, self.merge_files_after)
 
 
 class _Variables(EnvSettingsSource):

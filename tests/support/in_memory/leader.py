@@ -21,6 +21,7 @@ from smq_operator.platform_port import DesiredTopic, Problem, TerminationProof
 from smq_operator.reconcile.effects import EffectRunner
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.cleanup_settings import CleanupSettings
+from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
@@ -145,6 +146,7 @@ class LeaderInMemory:
         tasks: TaskRunner | None = None,
         readiness: Readiness | None = None,
         cleanup: CleanupSettings | None = None,
+        merge: MergeSettings | None = None,
     ) -> None:
         self.platform, self.fleet, self.store = platform, fleet, store
         self.pool = ThreadPoolExecutor(4)
@@ -162,6 +164,7 @@ class LeaderInMemory:
             owner=lambda: self.owner,
             writer_id=f"leader-{uuid.uuid4().hex[:12]}",
             cleanup=cleanup or CleanupSettings(retention_interval_us=WARM_UP),
+            merge=merge or MergeSettings(),
             warm_up_us=WARM_UP,
             health_warm_up_us=warm_up_us,
             effect_runner=StoppingEffectRunner,

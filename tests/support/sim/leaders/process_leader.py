@@ -16,6 +16,7 @@ from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.leader import build_leader
 from smq_operator.leader_process import fleet_reconciler
 from smq_operator.platform_port import DesiredTopic, Problem, TerminationProof
+from smq_operator.runtime.merge_settings import MergeSettings
 from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
@@ -131,6 +132,7 @@ class ProcessLeader:
             owner=lambda: "",
             writer_id=self.process.name,
             cleanup=cleanup,
+            merge=MergeSettings(below_bytes=0),
             check_manifests_after_us=CHECK_AGAIN_AFTER,
         )
         self.groups, self.service = self.parts.groups, self.parts.service

@@ -85,6 +85,7 @@ def metrics(leader: LeaderInMemory) -> str:
         parts.loop,
         parts.garbage_collector,
         parts.manifests,
+        parts.merger,
         parts.group_lags,
         parts.tasks,
         parts.clock,

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from smq_core.errors import StoreUnavailable
+from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import RemovedSegment, SealedSegment, Topic
 from smq_operator.manifests import topic_manifests
 from smq_operator.manifests.topic_manifests import BUILD_AFTER_US, RETRY_AFTER_US, PassResult, TopicManifests
@@ -28,10 +29,12 @@ LATE = 100_000_000
 class Leader:
     """One leader's passes over the topic, each at a time of its clock."""
 
-    def __init__(self, store: Any, topic: Topic) -> None:
+    def __init__(
+        self, store: Any, topic: Topic, has_small_files: Callable[[SegmentManifest], bool] = lambda _: False
+    ) -> None:
         self.store: Store = store
         self.topic = topic
-        self.manifests = TopicManifests(topic)
+        self.manifests = TopicManifests(topic, has_small_files=has_small_files)
 
     def run(self, now: int = LATE, entries: list[SealedSegment] | None = None) -> PassResult:
         known = index_of(self.store, self.topic) if entries is None else entries
@@ -257,3 +260,23 @@ def test_one_object_that_the_store_does_not_return_delays_no_other_segment(store
     assert leader.run().failure is not None
     leader.run()
     assert named(store, topic) == ["", version_0(1), version_0(2)]
+
+
+def test_manifests_with_small_files_are_noted_when_they_are_read_anyway(store: Store, topic: Topic) -> None:
+    """Also one that the leader builds itself. What the index does not have any more is forgotten."""
+    write_as_broker(store, topic, 0)
+    judged: list[str] = []
+
+    def has_small_files(manifest: SegmentManifest) -> bool:
+        judged.append(manifest.segment)
+        return manifest.segment != segment_name(1)
+
+    leader = Leader(store, topic, has_small_files)
+    leader.run()
+    assert leader.manifests.small_files == {segment_name(0): version_0(0), segment_name(2): version_0(2)}
+    leader.run()
+    leader.run(LATE + 10 * RETRY_AFTER_US)
+    assert sorted(judged) == [segment_name(n) for n in range(3)], "once for each manifest"
+    sealed_index.remove(store, topic.name, topic.uid, [RemovedSegment(segment_name(0), 0, END, 1)])
+    leader.run()
+    assert leader.manifests.small_files == {segment_name(2): version_0(2)}

@@ -37,6 +37,7 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
                 leader.loop,
                 leader.garbage_collector,
                 leader.parts.manifests,
+                leader.parts.merger,
                 leader.parts.group_lags,
                 leader.tasks,
                 leader.parts.clock,

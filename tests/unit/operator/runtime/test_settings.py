@@ -13,6 +13,7 @@ from smq_operator.kube.settings import KubeSettings
 from smq_operator.local.settings import LocalSettings
 from smq_operator.main import EXIT_USAGE, main, parse_settings
 from smq_operator.runtime.cleanup_settings import CleanupSettings
+from smq_operator.runtime.merge_settings import MergeSettings
 from smq_storage.object_store.store import StoreSettings
 
 FILER = {"SMQ_FILER_URL": "s3://smq/x"}
@@ -40,6 +41,7 @@ def test_defaults() -> None:
     assert settings.broker_args == settings.broker_wrapper == ()
     assert settings.fleet_policy is None and not settings.keep_brokers
     assert settings.store == StoreSettings("s3://smq/x") and settings.cleanup == CleanupSettings()
+    assert settings.merge == MergeSettings()
     in_pod = kube()
     assert (in_pod.listen, in_pod.http, in_pod.release) == ("0.0.0.0:7070", "0.0.0.0:8080", "smq")
     assert (in_pod.home, in_pod.pod, in_pod.namespace) == ("queue", "smq-operator-1", "")
@@ -62,13 +64,15 @@ def test_units() -> None:
         *("--broker-capacity", "80Mi", "--scale-in-after", "30s", "--brokers", "0", "--max-brokers", "4"),
         *("--cleanup-interval", "200ms", "--removed-files-grace", "2s", "--deleted-topics-grace", "1h30m"),
         *("--orphaned-files-grace", "2h", "--orphan-check-interval", "5m", "--unreferenced-uploads-grace", "4h"),
-        *("--max-pin-age", "3h"),
+        *("--max-pin-age", "3h", "--merge-files-below", "64Ki", "--merge-files-after", "1m"),
     )
     assert settings.fleet_policy == FleetPolicy(1, 4, bytes_per_second=80 * 2**20, scale_in_after=30 * SECOND)
     assert settings.cleanup == CleanupSettings(
         SECOND // 5, 2 * SECOND, 10800 * SECOND, 5400 * SECOND, 7200 * SECOND, 300 * SECOND, 14400 * SECOND
     )
     assert settings.cleanup.max_upload_age_us == 7200 * SECOND
+    assert settings.merge == MergeSettings(64 * 1024, 60 * SECOND)
+    assert local("--merge-files-below=0").merge.below_bytes == 0
     assert kube("--node-grace", "5s").node_grace_us == 5 * SECOND
 
 
@@ -103,6 +107,7 @@ def test_outside_of_a_pod_the_release_is_in_the_namespace_of_the_flag() -> None:
         (["local", "--dir=x", "--scale-in-after=3"], FILER, "--scale-in-after: .*5s"),
         (["local", "--dir=x", "--broker-wrapper='"], FILER, "--broker-wrapper: .*no command"),
         (["local", "--dir=x", "--cleanup-interval=1w"], FILER, "--cleanup-interval: .*unknown unit 'w'"),
+        (["local", "--dir=x", "--merge-files-below=2Mi"], FILER, "--merge-files-below: must be at most 1Mi"),
         (["local", "--dir=x", "--log-level=loud"], FILER, "--log-level: .*'info'.*, not 'loud'"),
         (["kube", "--release="], POD, "--release: must be the name"),
         (["kube", "--node-grace=5"], POD, "--node-grace: .*5s"),
