@@ -25,6 +25,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "one namespace": {"operator": {"clusterWide": False}},
     "without crds": {"crds": {"install": False}},
     "one operator": {"operator": {"replicas": 1, "logLevel": "debug", "extraArgs": ["--deleted-topics-grace=1h"]}},
+    "no merges": {"operator": {"mergeFilesBelow": 0}},
     "many brokers": {"brokers": {"min": 3, "max": 1000, "capacity": "80Mi", "scaleInAfter": "10m"}},
     "pools": {
         "brokers": {
@@ -97,6 +98,7 @@ INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "a compaction now and then": ({"compaction": {"schedule": "often"}}, "schedule"),
     "a topic that is a command": ({"compaction": {"topics": ["flights; id"]}}, "topics"),
     "an argument that is no flag": ({"operator": {"extraArgs": ["kube"]}}, "extraArgs"),
+    "a size of files in words": ({"operator": {"mergeFilesBelow": "small"}}, "mergeFilesBelow"),
     "a pool in capitals": ({"brokers": {"pools": {"X": {}}}}, "does not match pattern"),
     "another level": ({"operator": {"logLevel": "loud"}}, "logLevel"),
     "another type of Service": ({"service": {"type": "External"}}, "service"),

@@ -18,6 +18,7 @@ from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_operator.kube.broker_pools import policy_of
 from smq_operator.kube.settings import KubeSettings
 from smq_operator.main import parse_settings as parse_operator_settings
+from smq_operator.runtime.merge_settings import MergeSettings
 from support.kube.chart import CHART, FILER, INVALID_VALUES, VALUES, given, of_kind, render, workloads
 
 CRDS = Path(__file__).parents[3] / "crds"
@@ -190,13 +191,33 @@ def test_what_a_broker_carries_is_what_the_operator_reads() -> None:
     )
 
 
-def test_the_operator_understands_its_arguments() -> None:
-    pod = of_kind(render(VALUES["one operator"]), "Deployment")["smq-operator"]["spec"]["template"]["spec"]
+def operator_settings(values: dict[str, Any]) -> KubeSettings:
+    """What the operator reads from the arguments and variables of its container."""
+    pod = of_kind(render(values), "Deployment")["smq-operator"]["spec"]["template"]["spec"]
     arguments = [argument.replace("$(POD_IP)", "10.1.2.3") for argument in pod["containers"][0]["args"]]
     environment = {entry["name"]: entry.get("value", "from-the-pod") for entry in pod["containers"][0]["env"]}
     with mock.patch.dict(os.environ, environment):
         settings = parse_operator_settings(arguments)
     assert isinstance(settings, KubeSettings)
+    return settings
+
+
+def test_the_operator_understands_its_arguments() -> None:
+    settings = operator_settings(VALUES["one operator"])
     assert (settings.release, settings.advertise, settings.store.url) == ("smq", "10.1.2.3:7070", FILER["url"])
     assert settings.home == settings.pod == "from-the-pod"
     assert settings.cleanup.deleted_topics_grace_us == 3600 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("operator", "merge"),
+    [
+        ({}, MergeSettings()),
+        ({"mergeFilesBelow": "64Ki"}, MergeSettings(64 * 1024)),
+        ({"mergeFilesBelow": 0}, MergeSettings(0)),
+        ({"mergeFilesBelow": None}, MergeSettings()),
+    ],
+    ids=["default", "smaller", "off", "values of a release before"],
+)
+def test_the_size_of_merged_files_is_what_the_operator_reads(operator: dict[str, Any], merge: MergeSettings) -> None:
+    assert operator_settings({"operator": operator}).merge == merge
