@@ -1,4 +1,5 @@
-"""Counts requests to the filer with little traffic: what ``flush.maxInterval`` saves, and what a leader needs.
+"""Counts requests to the filer with little traffic: what ``flush.maxInterval`` saves, what a leader needs, and what its
+merging of small files adds.
 
 ``python -m benchmarks.idle_requests`` runs the broker's own flusher and segments, and a whole leader, in virtual
 time over a store that counts. Nothing depends on the machine's speed. Every call of the store is one request, except
@@ -26,9 +27,13 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from smq_core.model.entities import SECOND, Micros  # noqa: E402
+from smq_operator.cleanup.orphaned_files import collect_orphaned_files  # noqa: E402
 from smq_operator.runtime.cleanup_settings import CleanupSettings  # noqa: E402
+from support.data.clocks import NOW  # noqa: E402
+from support.data.small_chunks import make_topic as make_small_chunks  # noqa: E402
 from support.in_memory.brokers import FakeFleet  # noqa: E402
 from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader  # noqa: E402
+from support.in_memory.merging_leader import MergingLeader  # noqa: E402
 from support.in_memory.quiet_broker import CountingStore, QuietBroker  # noqa: E402
 from support.processes.broker import make_topic  # noqa: E402
 from support.virtual_time import run_in_virtual_time  # noqa: E402
@@ -38,6 +43,8 @@ SIMULATED = 10
 """So many are run, and their requests are scaled: segments do not depend on each other."""
 INTERVAL, MAX_INTERVAL = 10 * SECOND, 120 * SECOND
 LEADER_SECONDS = 590
+ROLL_HOURS = 24
+"""A quiet segment is sealed at the age ``roll.age``, and merged then."""
 STEP = SECOND // 2
 """Five times that of a broker, which changes when a chunk is written by half a second at most."""
 
@@ -88,6 +95,31 @@ def leaders_requests(topics: int) -> Counter[str]:
     return run_in_virtual_time(run())
 
 
+def merge_requests(chunks: int) -> Counter[str]:
+    """The requests that merge one sealed segment with so many small chunks, by method of the store.
+
+    Also those that read the next manifest, and delete the former one.
+    """
+
+    async def run() -> Counter[str]:
+        store = CountingStore()
+        topic = make_small_chunks(store.store, chunks=chunks)
+        leader = MergingLeader(store, topic)
+        leader.read_manifests()
+        store.calls.clear()
+        while leader.merger.waiting(leader.managed):
+            await leader.merge()
+        leader.read_manifests()
+        merging = Counter(store.calls)
+        for sign in (1, -1):  # without what the collection needs anyway
+            store.calls.clear()
+            collect_orphaned_files(store, topic, NOW)  # type: ignore[arg-type]
+            merging.update({name: sign * count for name, count in store.calls.items()})
+        return Counter({name: count for name, count in merging.items() if count})
+
+    return run_in_virtual_time(run())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=3600, help="virtual seconds of each load (default: 3600)")
@@ -99,6 +131,11 @@ def main() -> int:
         after = brokers_requests(MAX_INTERVAL, arrivals, given.seconds)
         print(f"{name}\n  before {dict(before)}\n  after  {dict(after)}")
         print(f"  PUTs: 1/{before['put_new'] / after['put_new']:.1f}")
+        for when, requests in (("before", before), ("after", after)):
+            chunks = requests["put_new"] * ROLL_HOURS // SEGMENTS
+            merging = merge_requests(chunks)
+            per_hour = {method: round(count * SEGMENTS / ROLL_HOURS, 1) for method, count in merging.items()}
+            print(f"  merging {when}: {per_hour}; of each segment with {chunks} chunks {dict(merging)}")
     none, some = leaders_requests(0), leaders_requests(4)
     print(f"leader without topics: {dict(none)}\nleader with 4 topics at rest: {dict(some)}")
     return 0
