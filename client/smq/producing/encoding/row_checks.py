@@ -1,4 +1,4 @@
-"""Compiles a schema to one Python function that checks a row, because a call for each value would cost the most of it.
+"""Compiles a schema to one Python function that converts a message, because a call for each value would cost the most.
 
 The function leaves values of a column's plain Python type that certainly fit as they are. For all others it calls the
 column's conversion (:mod:`smq.producing.encoding.value_conversion`), which decides. So it is faster than the
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -29,27 +30,44 @@ Row = tuple[object, ...]
 SINGLE_SPLIT = float((1 << 29) + 1)
 """With ``c = value * SINGLE_SPLIT``, ``c - (c - value)`` is the value rounded to the 24 bits of a float32."""
 
-RowCheck = Callable[[Row], tuple[Row, int]]
-"""Returns the row as the batch will hold it, and how many bytes its text, bytes and nested values have."""
+RowConversion = Callable[[object], tuple[Row, int]]
+"""Returns a message's row as the batch will hold it, and its size in bytes."""
 
 
-def compile_row_check(fields: Sequence[pa.Field], conversions: Sequence[Convert]) -> RowCheck:
-    """The check of rows with these columns. It raises what the conversions raise."""
+def compile_row_conversion(
+    fields: Sequence[pa.Field], conversions: Sequence[Convert], values_of: Callable[[object], Row], fixed_bytes: int
+) -> RowConversion:
+    """The conversion of messages with these columns. It raises what the conversions and ``values_of`` raise.
+
+    ``values_of`` finds the values of any message, in the order of the columns. A dictionary that has just these columns
+    does not need it. ``fixed_bytes`` is what a row takes beside its text, bytes and nested values.
+    """
     unpacked = "".join(f"v{number}, " for number in range(len(fields)))
-    lines = ["def check(row):", f"    {unpacked}= row", "    size = 0"]
+    lines = ["def convert(message):"]
+    if len(fields) > 1:  # for one name, an itemgetter returns a value and no tuple
+        lines += [
+            "    try:",
+            f"        has_all = type(message) is dict and len(message) == {len(fields)}",
+            f"        {unpacked}= items_of(message) if has_all else values_of(message)",
+            "    except KeyError:",  # it lacks a column, and has another that is unknown
+            f"        {unpacked}= values_of(message)",
+        ]
+    else:
+        lines.append(f"    {unpacked}= values_of(message)")
+    lines.append(f"    size = {fixed_bytes}")
     for number, field in enumerate(fields):
         lines += _lines_of_column(number, field)
     lines.append(f"    return ({unpacked}), size")
     scope: dict[str, Any] = {"size_of": size, "date": date, "datetime": datetime, "time": time, "UTC": UTC}
-    scope["Decimal"] = Decimal
+    scope |= {"Decimal": Decimal, "values_of": values_of, "items_of": itemgetter(*(field.name for field in fields))}
     scope |= {f"convert{number}": convert for number, convert in enumerate(conversions)}
     for number, field in enumerate(fields):
         if kind_of(field.type) == "decimal":
             scope[f"unit{number}"] = decimal_unit(field.type)
     # The text has numbers and what is in this module. Names of columns, which a user chooses, are not in it.
     exec("\n".join(lines), scope)
-    check: RowCheck = scope["check"]
-    return check
+    convert: RowConversion = scope["convert"]
+    return convert
 
 
 def _lines_of_column(number: int, field: pa.Field) -> list[str]:

@@ -9,12 +9,11 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from operator import itemgetter
 
 import pyarrow as pa
 
 from smq.producing.encoding.exact_cast import InexactValue, kind_of
-from smq.producing.encoding.row_checks import Row, compile_row_check
+from smq.producing.encoding.row_checks import Row, compile_row_conversion
 from smq.producing.encoding.value_conversion import converter_of_column, is_micros, width
 
 _EPOCH = {"time": datetime(1970, 1, 1), "zoned time": datetime(1970, 1, 1, tzinfo=UTC)}
@@ -41,22 +40,12 @@ class RowConverter:
         self._names = schema.names
         self._known = frozenset(schema.names)
         self._dropped = frozenset(dropped)
-        self._check = compile_row_check(list(schema), [converter_of_column(field) for field in schema])
-        self._values_of = itemgetter(*schema.names) if len(schema) > 1 else None
-        self._fixed_bytes = sum(width(f.type) for f in schema)
-
-    def convert(self, value: object) -> tuple[Row, int]:
-        """Returns the row and its size in bytes. Raises InexactValue with the column."""
-        row, more = self._check(self._values(value))
-        return row, self._fixed_bytes + more
+        conversions = [converter_of_column(field) for field in schema]
+        fixed_bytes = sum(width(field.type) for field in schema)
+        self.convert = compile_row_conversion(list(schema), conversions, self._values, fixed_bytes)
+        """Returns the row of a message and its size in bytes. Raises InexactValue with the column."""
 
     def _values(self, value: object) -> Row:
-        if type(value) is dict and len(value) == len(self._names) and self._values_of is not None:
-            try:
-                found: Row = self._values_of(value)
-                return found
-            except KeyError:
-                pass  # it lacks a column, and has another that is unknown
         if not isinstance(value, Mapping):
             raise InexactValue(f"a value must be a mapping of columns, not {type(value).__name__}")
         if not self._known.issuperset(value):
