@@ -25,7 +25,7 @@ from smq.producing.batch_builder import (
     check_timestamp,
     check_value,
 )
-from smq.producing.delivery_state import DeliveryState, MessageDelivery, TableDelivery
+from smq.producing.delivery_state import DeliveryState, TableDelivery, message_delivery
 from smq.producing.encoding.batch_encoder import BatchEncoder, message_too_large, split_rows, split_to_limit
 from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, as_table, is_table_like
 from smq.producing.encoding.keys import KeylessPartitioner
@@ -236,7 +236,7 @@ class Producer:
         if size > self._max_inline_bytes:
             self._check_size(plain_value, size)
             if self._is_large(plain_value):
-                return MessageDelivery(self._append_large(encoder, plain_value, plain_key, pairs, micros, size), 0)
+                return message_delivery(self._append_large(encoder, plain_value, plain_key, pairs, micros, size), 0)
         return self._batcher.append(encoder, plain_value, plain_key, size, pairs, micros)
 
     def _is_large(self, value: object) -> TypeGuard[bytes]:

@@ -167,6 +167,13 @@ class DeliveryState:
         assert self._indices is not None
         return self._errors[self._indices[row]]
 
+    def known_receipt(self, row: int) -> Receipt | None:
+        """The receipt of a row in a batch of which all rows are resolved; None if it has failed, or has no offset."""
+        if self._offsets is None or self._indices is None:
+            return None
+        offset = self._offsets.item(row)  # an index would make a number of numpy first
+        return None if offset < 0 else _tuple(Receipt, (self._segments[self._indices.item(row)], offset))
+
     def receipt(self, row: int) -> Receipt:
         if self._offsets is None:
             return Receipt(self._segments[0], self.first + row if self.first >= 0 else None)
@@ -192,20 +199,22 @@ class DeliveryState:
 
 
 class MessageDelivery(Delivery[Receipt]):
-    """The delivery of one message."""
+    """The delivery of one message. Each message has one, so whoever makes it sets ``state`` and ``row``: a call of
+    ``__init__`` would take twice as long."""
 
     __slots__ = ("row", "state")
 
-    def __init__(self, state: DeliveryState, row: int) -> None:
-        self.state = state
-        self.row = row
+    state: DeliveryState
+    row: int
 
     def result(self, timeout: float | None = None) -> Receipt:
         state = self.state
         segment = state.whole
-        if segment is not None:  # nearly always; the general case takes twice as long
+        if segment is not None:  # if no key has split the batch; the general case takes several times as long
             return _tuple(Receipt, (segment, state.first + self.row))
         row = self.row
+        if state.left == 0 and (receipt := state.known_receipt(row)) is not None:
+            return receipt
         state.wait(row, timeout)
         error = state.error(row)
         if error is not None:
@@ -221,6 +230,14 @@ class MessageDelivery(Delivery[Receipt]):
 
     def add_done_callback(self, callback: Callable[[Delivery[Receipt]], object]) -> None:
         self.state.when_resolved(self.row, lambda: _run(callback, self))
+
+
+def message_delivery(state: DeliveryState, row: int) -> MessageDelivery:
+    """The delivery of the message in that row."""
+    delivery = MessageDelivery()
+    delivery.state = state
+    delivery.row = row
+    return delivery
 
 
 class BatchesDelivery(Delivery[R]):

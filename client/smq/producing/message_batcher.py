@@ -37,9 +37,6 @@ MAX_BATCH_DELAY_SECONDS = 0.02
 
 RowPartitions = npt.NDArray[np.int32] | None
 
-_new = object.__new__
-"""Makes a MessageDelivery without a call of ``__init__``, which takes twice as long. Each message has a delivery."""
-
 
 class MessageBatcher:
     """See the module's docstring. Safe from many threads.
@@ -114,7 +111,7 @@ class MessageBatcher:
                     current.nbytes = nbytes = current.nbytes + size
                     if nbytes >= self._batch_bytes:
                         self._close_current()
-                    delivery = _new(MessageDelivery)
+                    delivery = MessageDelivery()
                     delivery.state = current.delivery_state
                     delivery.row = row
                     return delivery

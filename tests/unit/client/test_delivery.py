@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smq.delivery import Delivery, Receipt, TableReceipt
-from smq.producing.delivery_state import DeliveryState, MessageDelivery, TableDelivery
+from smq.producing.delivery_state import DeliveryState, TableDelivery, message_delivery
 from smq_core.errors import DeliveryTimeout
 from support.waiting import HANG_GUARD
 
@@ -42,7 +42,7 @@ def test_each_row_gets_the_receipt_of_its_sub_batch(data: st.DataObject) -> None
     expected: dict[int, Receipt | type[BaseException]] = {}
     for sub_batch in data.draw(st.permutations(sorted(set(owner)))):
         own_rows = [row for row in range(rows) if owner[row] == sub_batch]
-        assert not any(MessageDelivery(state, row).done() for row in own_rows)
+        assert not any(message_delivery(state, row).done() for row in own_rows)
         kind = data.draw(st.sampled_from(["offset", "unknown", "failed"]))
         if kind == "failed":
             fail(state, own_rows, DeliveryTimeout("x"))
@@ -54,9 +54,9 @@ def test_each_row_gets_the_receipt_of_its_sub_batch(data: st.DataObject) -> None
                 r: Receipt(f"s{sub_batch}", None if first is None else first + i) for i, r in enumerate(own_rows)
             }
         for row in range(rows):
-            assert MessageDelivery(state, row).done() == (row in expected)
+            assert message_delivery(state, row).done() == (row in expected)
     for row, outcome in expected.items():
-        delivery = MessageDelivery(state, row)
+        delivery = message_delivery(state, row)
         if isinstance(outcome, Receipt):
             assert delivery.result(0) == outcome
             assert delivery.exception(0) is None
@@ -69,7 +69,7 @@ def test_each_row_gets_the_receipt_of_its_sub_batch(data: st.DataObject) -> None
 def test_a_whole_batch_at_once() -> None:
     state = delivery_state(3)
     deliver(state, None, "s", 7)
-    assert [MessageDelivery(state, row).result(0).offset for row in range(3)] == [7, 8, 9]
+    assert [message_delivery(state, row).result(0).offset for row in range(3)] == [7, 8, 9]
     receipt = TableDelivery([state]).result(0)
     assert receipt[2] == Receipt("s", 9)
 
@@ -79,21 +79,21 @@ def test_a_row_that_was_reported_as_timed_out_stays_so() -> None:
     state = delivery_state(2)
     fail(state, None, DeliveryTimeout("late"))
     deliver(state, None, "s", 0)
-    assert isinstance(MessageDelivery(state, 0).exception(0), DeliveryTimeout)
+    assert isinstance(message_delivery(state, 0).exception(0), DeliveryTimeout)
     assert state.left == 0
 
 
 def test_waiting_ends_when_the_row_is_decided_or_the_time_is_up() -> None:
     state = delivery_state(2)
     with pytest.raises(TimeoutError):
-        MessageDelivery(state, 0).result(0.01)
+        message_delivery(state, 0).result(0.01)
     found: list[Receipt] = []
-    waiter = threading.Thread(target=lambda: found.append(MessageDelivery(state, 1).result(HANG_GUARD)))
+    waiter = threading.Thread(target=lambda: found.append(message_delivery(state, 1).result(HANG_GUARD)))
     waiter.start()
     deliver(state, [1], "s", 5)
     waiter.join(HANG_GUARD)
     assert found == [Receipt("s", 5)]
-    assert not MessageDelivery(state, 0).done()
+    assert not message_delivery(state, 0).done()
 
 
 def test_callbacks_run_once_and_their_errors_stay_outside() -> None:
@@ -103,7 +103,7 @@ def test_callbacks_run_once_and_their_errors_stay_outside() -> None:
     def broken(_: Delivery[Receipt]) -> None:
         raise ZeroDivisionError
 
-    early, late = MessageDelivery(state, 0), MessageDelivery(state, 1)
+    early, late = message_delivery(state, 0), message_delivery(state, 1)
     early.add_done_callback(broken)
     early.add_done_callback(seen.append)
     late.add_done_callback(seen.append)
