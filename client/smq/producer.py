@@ -265,9 +265,7 @@ class Producer:
         self._engine.reserve(size, self._timeout)
         one = BatchBuilder(encoder, DeliveryState(1, self._engine.lock), time.monotonic())
         pending = one.large_value = self._large_values.prepare(value)
-        one.values.append(None)
-        one.keys.append(key)
-        one.times.append(time.time_ns())
+        one.add(None, key, time.time_ns())
         if timestamp is not None:
             one.timestamps[0] = timestamp
         one.headers[0] = [*(headers or ()), pending.value.header()]

@@ -52,6 +52,38 @@ MUTATIONS = (
         "problem.located()",
         (f"{TEST_SEND_MANY}::test_an_error_names_the_column_the_value_and_the_row",),
     ),
+    Mutation(
+        "give_keys_to_the_messages_before",
+        "A message has its own key, also after messages without one.",
+        "client/smq/producing/message_batcher.py",
+        "                            current.pad_keys()\n",
+        "                            pass\n",
+        ("tests/unit/client/test_batching.py::test_messages_of_one_batch_have_their_own_keys",),
+    ),
+    Mutation(
+        "give_a_message_the_offset_of_the_first",
+        "A message of a batch that was split has its own receipt.",
+        "client/smq/producing/delivery_state.py",
+        "self._offsets.item(row)",
+        "self._offsets.item(0)",
+        ("tests/unit/client/test_delivery.py::test_each_row_gets_the_receipt_of_its_sub_batch",),
+    ),
+    Mutation(
+        "import_pandas_with_the_first_batch",
+        "Plain messages do not wait for an import of pandas.",
+        "client/smq/producing/encoding/small_arrays.py",
+        "    rows = len(values)\n",
+        "    rows = len(pa.array(values, _BINARY))\n",
+        ("tests/unit/client/test_small_arrays.py::test_plain_messages_do_not_wait_for_an_import_of_pandas",),
+    ),
+    Mutation(
+        "take_nulls_for_empty_bytes",
+        "A message without a key has none.",
+        "client/smq/producing/encoding/small_arrays.py",
+        "    if None in values:\n        validity =",
+        "    if None in values:\n        _ =",
+        ("tests/unit/client/test_small_arrays.py::test_bytes_with_nulls",),
+    ),
     # ---- frames and messages
     Mutation(
         "publish_the_index_of_a_frame_that_was_filtered",

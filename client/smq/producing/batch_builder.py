@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,10 @@ import pyarrow as pa
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.exact_cast import InexactValue
-from smq.producing.encoding.keys import KeylessPartitioner
+from smq.producing.encoding.keys import KeylessPartitioner, partitions_of_keys
 from smq.producing.encoding.small_arrays import array_of, binary_array, no_headers
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
-from smq_core.model.keyspace import partitions_of
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 from smq_storage.uploads.large_values import HEADER, reserved_header
 
@@ -45,9 +45,12 @@ class BatchBuilder:
         self.delivery_state = delivery_state
         self.created_at = created_at
         self.values: list[object] = []
+        """The values of the messages. With a schema these are their columns, one row after the other: a tuple for each
+        row, which lives as long as its batch, would let Python's garbage collector look at all of them again."""
         self.keys: list[bytes | None] = []
+        """Those of the first messages; the others have none."""
         self.times: list[int] = []
-        """When each message was sent, in nanoseconds since 1970."""
+        """When each message was sent, in nanoseconds since 1970. The other lists may be shorter or longer."""
         self.timestamps: dict[int, int] = {}
         """The timestamps that the program has given, in microseconds since 1970, by row."""
         self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
@@ -55,34 +58,49 @@ class BatchBuilder:
         self.large_value: PendingLargeValue | None = None
         """The only message's value, if it is uploaded; the message itself has none then."""
 
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def add(self, value: object, key: bytes | None, now: int) -> None:
+        """Adds a message that was sent at ``now``, in nanoseconds since 1970."""
+        if self.encoder.typed:
+            self.values.extend(value)  # type: ignore[arg-type]
+        else:
+            self.values.append(value)
+        if key is not None:
+            self.pad_keys()
+            self.keys.append(key)
+        self.times.append(now)
+
+    def add_some(self, values: Sequence[object], keys: Sequence[bytes | None], now: int) -> None:
+        """Adds messages that were sent at ``now``."""
+        self.values += chain.from_iterable(values) if self.encoder.typed else values  # type: ignore[arg-type]
+        if keys.count(None) < len(keys):
+            self.pad_keys()
+            self.keys += keys
+        self.times += repeat(now, len(values))
+
+    def pad_keys(self) -> None:
+        """Lets the next key be that of the next message."""
+        self.keys += repeat(None, len(self.times) - len(self.keys))
+
     def encode(self, keyless: KeylessPartitioner) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
         """Returns the wire batch and the partitions of its rows."""
         encoder = self.encoder
-        rows = len(self.values)
+        rows = len(self)
         micros = np.array(self.times, np.int64) // 1000
         for row, timestamp in self.timestamps.items():
             micros[row] = timestamp
         times = array_of(micros, TIMESTAMP)
         headers = pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else no_headers(rows)
         if encoder.typed:
-            arrays = encoder.columns_of(self.values)  # type: ignore[arg-type]
-            names = ["timestamp", *encoder.body_names, "headers"]
-            part = pa.RecordBatch.from_arrays([times, *arrays, headers], names=names)
-            return encoder.encode(part, encoder.topic.spec.key, 0, keyless)
-        row_partitions = self._row_partitions(rows, encoder.topic.spec.partitions, keyless)
-        keys, bodies = binary_array(self.keys), binary_array(self.values)  # type: ignore[arg-type]
-        columns = [array_of(row_partitions, pa.int32()), times, keys, bodies, headers]
+            return encoder.encode_rows(self.values, times, headers, keyless)
+        if self.keys:
+            self.pad_keys()
+        keys = binary_array(self.keys) if self.keys else pa.nulls(rows, pa.binary())
+        row_partitions = partitions_of_keys(self.keys, rows, encoder.topic.spec.partitions, keyless)
+        columns = [array_of(row_partitions, pa.int32()), times, keys, binary_array(self.values), headers]  # type: ignore[arg-type]
         return pa.RecordBatch.from_arrays(columns, schema=encoder.schema), row_partitions
-
-    def _row_partitions(self, rows: int, partitions: int, keyless: KeylessPartitioner) -> npt.NDArray[np.int32]:
-        keyless_rows = self.keys.count(None)
-        if not keyless_rows:
-            return partitions_of(self.keys, partitions)  # type: ignore[arg-type]
-        row_partitions = np.full(rows, keyless.next(), np.int32)
-        if keyless_rows < rows:
-            keyed = [i for i, key in enumerate(self.keys) if key is not None]
-            row_partitions[keyed] = partitions_of([self.keys[i] for i in keyed], partitions)  # type: ignore[misc]
-        return row_partitions
 
 
 def check_value(value: object, encoder: BatchEncoder, row: int | None = None) -> tuple[object, int]:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from time import time_ns
 
 import numpy as np
 import numpy.typing as npt
@@ -90,7 +91,7 @@ class MessageBatcher:
 
         Raises InvalidRequest if this is closed, Overloaded, or the error that ended the producer.
         """
-        now = time.time_ns()
+        now = time_ns()
         lock = self._lock
         while True:
             lock.acquire()  # a ``with`` statement takes twice as long, and every message pays for it
@@ -99,11 +100,17 @@ class MessageBatcher:
                 if current is None or current.encoder is not encoder:
                     current = self._open_batch(encoder)
                 if current is not None:
-                    values = current.values
-                    row = len(values)
-                    values.append(value)
-                    current.keys.append(key)
-                    current.times.append(now)
+                    times = current.times
+                    row = len(times)
+                    if encoder.typed:
+                        current.values.extend(value)  # type: ignore[arg-type]
+                    else:
+                        current.values.append(value)
+                    if key is not None:
+                        if len(current.keys) < row:
+                            current.pad_keys()
+                        current.keys.append(key)
+                    times.append(now)
                     if headers:
                         current.headers[row] = headers
                     if timestamp is not None:
@@ -131,10 +138,8 @@ class MessageBatcher:
                 current = self._open_batch(encoder)
                 if current is not None:
                     stop = group.end_of_batch(start, self._batch_bytes - current.nbytes, largest)
-                    row = len(current.values)
-                    current.values += group.values[start:stop]
-                    current.keys += group.keys[start:stop]
-                    current.times += [now] * (stop - start)
+                    row = len(current)
+                    current.add_some(group.values[start:stop], group.keys[start:stop], now)
                     current.nbytes += group.bytes_between(start, stop)
                     if current.nbytes >= self._batch_bytes:
                         self._close_current()
@@ -223,7 +228,7 @@ class MessageBatcher:
         """Closes the current batch to further messages. ``plan``: lets the timers submit it."""
         current, self._current = self._current, None
         if current is not None:
-            current.delivery_state.set_row_count(len(current.values))
+            current.delivery_state.set_row_count(len(current))
             self.engine.reserve_now(current.nbytes)
             self._ready.append(current)
             if plan:

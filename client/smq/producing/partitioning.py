@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from smq.producing.delivery_state import DeliveryState, RowIndices
+from smq.producing.encoding.small_arrays import array_of
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq_core.model.entities import Segment
@@ -105,7 +106,7 @@ def partition_by_segment(
     if (targets == first).all():
         return [(route.segments[first], sub_batch)]
     order = np.argsort(targets, kind="stable")
-    taken = sub_batch.batch.take(pa.array(order))
+    taken = sub_batch.batch.take(array_of(order, pa.int64()))
     counts = np.bincount(targets, minlength=len(route.segments))
     rows = order if sub_batch.rows is None else sub_batch.rows[order]
     parts: list[tuple[Segment, SubBatch]] = []

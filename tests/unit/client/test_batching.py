@@ -17,6 +17,7 @@ from smq.producing.message_batcher import MAX_UNACKED_BATCHES, SMALL_BATCH_BYTES
 from smq.producing.partitioning import SubBatch
 from smq.producing.runtime.timers import SLACK_SECONDS
 from smq_core.errors import DeliveryTimeout
+from smq_core.model.keyspace import partition_of
 from support.in_memory.acking_engine import engine
 from support.waiting import eventually
 
@@ -125,6 +126,32 @@ def test_messages_of_one_batch_have_their_own_times(open_producer: Callable[[flo
     times = sub_batch.batch.column("timestamp").cast(pa.int64()).to_pylist()
     assert times[1:3] == [5, -7]
     assert before <= times[0] <= times[3] <= times[4] <= after
+
+
+@pytest.mark.parametrize("keys", [[None, b"k", None, None, b"l"], [b"k", None, None], [b"k", b"l"], [None, None]])
+def test_messages_of_one_batch_have_their_own_keys(
+    open_producer: Callable[[float], Producer], keys: list[bytes | None]
+) -> None:
+    producer = open_producer(3600.0)
+    for number, key in enumerate(keys):
+        producer.send(b"%d" % number, key=key)
+    producer.send_many([b"%d" % (len(keys) + number) for number in range(len(keys))], keys)
+    producer.send_many([b"-1", b"-2"])
+    producer.send(b"-3", key=b"last")
+    with pytest.raises(DeliveryTimeout):
+        producer.flush(timeout=0.0)
+
+    (sub_batch,) = engine(producer).submitted
+    assert isinstance(sub_batch.batch, pa.RecordBatch)
+    expected = [*keys, *keys, None, None, b"last"]
+    assert sub_batch.batch.column("key").to_pylist() == expected
+    partitions = sub_batch.batch.column("partition").to_pylist()
+    assert [p for p, key in zip(partitions, expected, strict=True) if key] == [
+        partition_of(k, 8) for k in expected if k
+    ]
+    assert len({p for p, key in zip(partitions, expected, strict=True) if key is None}) == 1
+    values = [*range(2 * len(keys)), -1, -2, -3]
+    assert [int(value) for value in sub_batch.batch.column("value").to_pylist()] == values
 
 
 def test_threads_that_send_at_once_get_the_receipts_of_their_own_messages(

@@ -222,7 +222,7 @@ def test_numbers_of_a_batch_are_the_values_that_were_sent(
     encoder = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=64, schema=columns)))
     sent = [None if at == null_at else value for at, value in enumerate(values)]
 
-    array, _ = encoder.columns_of([encoder.rows.convert({"c": value})[0] for value in sent])
+    array, _ = encoder.columns_of([item for value in sent for item in encoder.rows.convert({"c": value})[0]])
 
     array.validate(full=True)
     assert array.type == encoder.body_schema.field("c").type

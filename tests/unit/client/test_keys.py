@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, partitions
+from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, key_bytes, partitions
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import partition_of
 
@@ -42,6 +42,22 @@ def test_canonical_bytes(column: pa.Array, expected: list[bytes | None]) -> None
     assert found.type == pa.binary()
     assert found.to_pylist() == expected
     assert canonical_bytes(column.slice(1)).to_pylist() == expected[1:]
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (pa.string(), ["", "a", "é€", None]),
+        (pa.binary(), [b"", b"a", None]),
+        (pa.int32(), [5, None, -1]),
+        (pa.float32(), [5.0, None]),
+        (pa.timestamp("us", tz="UTC"), [datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), None]),
+        (pa.decimal128(5, 2), [decimal.Decimal("1.50"), None]),
+    ],
+)
+def test_values_of_messages_have_the_canonical_bytes_of_their_column(type_: pa.DataType, values: list[object]) -> None:
+    column = pa.array(values, type_)
+    assert key_bytes(values, column) == canonical_bytes(column).to_pylist()
 
 
 def test_a_nested_column_cannot_be_a_key() -> None:

@@ -11,9 +11,15 @@ import pyarrow.compute as pc
 
 from smq.producing.encoding.exact_cast import InexactValue, exact_cast, may_fit, type_does_not_fit
 from smq.producing.encoding.frames import Table
-from smq.producing.encoding.keys import KeylessPartitioner, canonical_bytes, partitions
-from smq.producing.encoding.row_checks import Row
+from smq.producing.encoding.keys import (
+    KeylessPartitioner,
+    canonical_bytes,
+    key_bytes,
+    partitions,
+    partitions_of_keys,
+)
 from smq.producing.encoding.row_values import RowConverter, column_maker, no_such_columns
+from smq.producing.encoding.small_arrays import array_of
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
 from smq_core.model.entities import Topic, TopicSchema
 from smq_storage.chunks.column_types import declared_type, plain_type
@@ -160,10 +166,26 @@ class BatchEncoder:
         """The error for a value that does not fit. Its message has no list of all columns: a topic may have 400."""
         return SchemaMismatch(f"{self.topic.name}: {what}", expected=self.expected, topic=self.topic.name)
 
-    def columns_of(self, rows: Sequence[Row]) -> list[pa.Array]:
-        """The topic's own columns of rows that :attr:`rows` has converted, as they are stored. At least one row."""
-        columns = zip(*rows, strict=True)
-        return [make(values) for make, values in zip(self._column_makers, columns, strict=True)]
+    def columns_of(self, values: Sequence[object]) -> list[pa.Array]:
+        """The topic's own columns, as they are stored, of rows that :attr:`rows` has converted.
+
+        ``values`` are those of the rows, one row after the other.
+        """
+        width = len(self._column_makers)
+        return [make(values[number::width]) for number, make in enumerate(self._column_makers)]
+
+    def encode_rows(
+        self, values: Sequence[object], times: pa.Array, headers: pa.Array, keyless: KeylessPartitioner
+    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
+        """Returns the wire batch of rows, whose values are as in :meth:`columns_of`, and the partitions of the rows."""
+        columns = self.columns_of(values)
+        keys: Sequence[bytes | None] = ()
+        if self.topic.spec.key is not None:
+            number = self.body_names.index(self.topic.spec.key)
+            keys = key_bytes(values[number :: len(columns)], columns[number])
+        row_partitions = partitions_of_keys(keys, len(times), self.topic.spec.partitions, keyless)
+        arrays = [array_of(row_partitions, pa.int32()), times, *columns, headers]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), row_partitions
 
     def encode(
         self, part: pa.RecordBatch, key_column: str | None, now: int, keyless: KeylessPartitioner

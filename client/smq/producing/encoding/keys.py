@@ -16,6 +16,8 @@ all others                             the value as text, as Arrow casts it to s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -81,6 +83,34 @@ def partitions(keys: pa.Array | None, rows: int, count: int, keyless: int) -> np
     chosen = partitions_of(keys.fill_null(b"").to_pylist(), count)
     chosen[keys.is_null().to_numpy(zero_copy_only=False)] = keyless
     return chosen
+
+
+def key_bytes(values: Sequence[object], column: pa.Array) -> list[bytes | None]:
+    """The canonical bytes of values that ``column`` has, in a list. Text and bytes do not go through Arrow, because
+    that makes an object of each value anew."""
+    if pa.types.is_string(column.type):
+        return [None if value is None else value.encode() for value in values]  # type: ignore[attr-defined]
+    if pa.types.is_binary(column.type):
+        return list(values)  # type: ignore[arg-type]
+    found: list[bytes | None] = canonical_bytes(column).to_pylist()
+    return found
+
+
+def partitions_of_keys(
+    keys: Sequence[bytes | None], rows: int, count: int, keyless: KeylessPartitioner
+) -> npt.NDArray[np.int32]:
+    """The partition of each row from its key; ``keys`` are those of all rows, or none.
+
+    Rows without a key get the next partition of ``keyless``. Returns int32 of shape (rows,).
+    """
+    without = keys.count(None) if keys else rows
+    if not without:
+        return partitions_of(keys, count)  # type: ignore[arg-type]
+    found = np.full(rows, keyless.next(), np.int32)
+    if without < rows:
+        keyed = [row for row, key in enumerate(keys) if key is not None]
+        found[keyed] = partitions_of([keys[row] for row in keyed], count)  # type: ignore[misc]
+    return found
 
 
 class KeylessPartitioner:

@@ -1,13 +1,13 @@
-"""Arrow arrays of a few values, made from their buffers.
+"""Arrow arrays of a batch's columns, made from their buffers.
 
-``pyarrow.array`` and casts take 5 to 20 us a call, whatever the number of values. A small batch has five columns.
+``pyarrow.array`` and casts take 5 to 20 us a call, whatever the number of values. A small batch has five columns. The
+first call also imports pandas if it is installed, and all messages of the program would wait for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,10 @@ import pyarrow as pa
 from smq_storage.chunks.schemas import HEADERS
 
 FEW = 64
-"""Up to so many values buffers made in Python are faster."""
+"""For up to so many messages, columns that are always the same are kept."""
 
 _BINARY = pa.binary()
+_MAX_BYTES = (1 << 31) - 1
 
 
 def array_of(values: npt.NDArray[np.int32] | npt.NDArray[np.int64], type_: pa.DataType) -> pa.Array:
@@ -28,11 +29,18 @@ def array_of(values: npt.NDArray[np.int32] | npt.NDArray[np.int64], type_: pa.Da
 
 def binary_array(values: Sequence[bytes | None]) -> pa.Array:
     """The same as ``pa.array(values, pa.binary())``."""
-    if len(values) > FEW or None in values:
-        return pa.array(values, _BINARY)
-    offsets = np.array([0, *accumulate(map(len, values))], np.int32)  # type: ignore[arg-type]
-    data = values[0] if len(values) == 1 else b"".join(values)  # type: ignore[arg-type]
-    return pa.Array.from_buffers(_BINARY, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    rows = len(values)
+    validity = None
+    if None in values:
+        validity = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
+        values = [value or b"" for value in values]
+    data = values[0] if rows == 1 else b"".join(values)  # type: ignore[arg-type]
+    if len(data) > _MAX_BYTES:  # type: ignore[arg-type]
+        raise OverflowError(f"{len(data)} bytes are too many for one column of a batch")  # type: ignore[arg-type]
+    lengths = np.fromiter(map(len, values), np.int32, rows)  # type: ignore[arg-type]
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.Array.from_buffers(_BINARY, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def no_headers(rows: int) -> pa.Array:
