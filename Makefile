@@ -95,8 +95,8 @@ demo: $(STAMP) ## a real data set through SeaweedFS, a leader and brokers, all l
 bench: $(STAMP) ## measure
 	$(PY) -m benchmarks.run
 
-bench-spark: $(STAMP) ## measure how fast Spark reads a topic, against its own Parquet reader (some minutes)
-	$(PY) -m benchmarks.spark_read $(ARGS)
+bench-spark: $(STAMP) ## measure reads, streams, writes and compaction of Spark (half an hour; ARGS="--only read")
+	$(PY) -m benchmarks.spark $(ARGS)
 
 chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (as root also the network and clocks)
 	$(PY) -m pytest tests/chaos -s $(ARGS)

@@ -1,4 +1,4 @@
-"""``make bench-spark``: how fast Spark reads a topic's old data, against its own Parquet reader on the same files.
+"""``python -m benchmarks.spark_read``: how fast Spark reads old data, against its own Parquet reader on the same files.
 
     python -m benchmarks.spark_read                          1 GB, 3 runs of each way in turn: some minutes
     python -m benchmarks.spark_read --megabytes 100 --runs 1

@@ -201,14 +201,17 @@ def compaction(spark: SparkSession, cluster: BenchmarkCluster, given: argparse.N
         pyspark_smq.release(frame)
         return time.monotonic() - began
 
-    read()
+    if given.runs > 1:
+        read()
     before = median(read() for _ in range(given.runs))
-    began = time.monotonic()
+    requests, began = cluster.store_requests(), time.monotonic()
     done = list(compact(spark, Connection(topic, leader=cluster.leader), 32 << 20))
     seconds = time.monotonic() - began
+    requests = cluster.store_requests() - requests
     megabytes = chunks * CHUNK_ROWS * SIZE / 1e6
     files = sum(it.merged_files for it in done)
     print(f"compaction of {files} files: {seconds:.1f} s, {megabytes / seconds:.0f} MB/s (at least 40)")
+    print(f"{requests} requests to the filer, {requests / files:.2f} for each file (at most 2)")
     read()
     after = median(read() for _ in range(given.runs))
     print(f"reads before {before:.2f} s, after {after:.2f} s: {before / after:.1f} times as fast (at least 5)")

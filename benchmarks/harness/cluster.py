@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ from benchmarks.harness.child_process import ROOT
 from benchmarks.harness.meter import Groups
 from benchmarks.harness.work_folder import WorkFolder
 from smq_storage.process.ports import free_port
-from smq_storage.process.seaweedfs import SeaweedProcess
+from smq_storage.process.seaweedfs import HOST, SeaweedProcess
 
 _TOPICS = itertools.count(1)
+REQUESTS_METRIC = "SeaweedFS_s3_request_total{"
 
 # A measurement must not be disturbed by a split or a roll that it did not ask for.
 _MANIFEST = """
@@ -66,7 +68,8 @@ class BenchmarkCluster(WorkFolder):
         super().__init__(folder)
         self.spec = spec
         self.leader = f"127.0.0.1:{free_port()}"
-        self.seaweed = SeaweedProcess(self.folder / "seaweedfs")
+        self._metrics_port = free_port()
+        self.seaweed = SeaweedProcess(self.folder / "seaweedfs", metrics_port=self._metrics_port)
         self._operator: subprocess.Popen[bytes] | None = None
         self._client: smq.Client | None = None
 
@@ -133,6 +136,13 @@ class BenchmarkCluster(WorkFolder):
             "store": [store] if store else [],
             "leader": [leader] if leader else [],
         }
+
+    def store_requests(self) -> int:
+        """How many requests the filer has answered so far, whosever they were."""
+        url = f"http://{HOST}:{self._metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return round(sum(float(it.rpartition(" ")[2]) for it in lines if it.startswith(REQUESTS_METRIC)))
 
     def topic(
         self,

@@ -18,17 +18,17 @@ class ToolMissing(Exception):
     """A peer cannot be measured here; the message says why and what to install."""
 
 
-def venv() -> Path:
-    """The folder ``bin`` of a virtual environment with requirements.txt; made when it is missing or out of date."""
-    folder = CACHE / "venv"
+def venv(requirements: Path = REQUIREMENTS) -> Path:
+    """The folder ``bin`` of a virtual environment with this file; made when it is missing or out of date."""
+    folder = CACHE / ("venv" if requirements == REQUIREMENTS else f"venv-{requirements.stem}")
     stamp = folder / "requirements.txt"
-    wanted = REQUIREMENTS.read_text()
+    wanted = requirements.read_text()
     if not stamp.exists() or stamp.read_text() != wanted:
         try:
             run([sys.executable, "-m", "venv", str(folder)])
-            run([str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", "-r", str(REQUIREMENTS)])
+            run([str(folder / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", "-r", str(requirements)])
         except (OSError, subprocess.CalledProcessError) as error:
-            raise ToolMissing(f"benchmarks/requirements.txt could not be installed: {stderr_of(error)}") from None
+            raise ToolMissing(f"{requirements} could not be installed: {stderr_of(error)}") from None
         stamp.write_text(wanted)
     return folder / "bin"
 
@@ -36,6 +36,20 @@ def venv() -> Path:
 def python() -> Path:
     """The interpreter with the peers' client libraries. Raises Missing."""
     return venv() / "python"
+
+
+def jars(pom: Path, name: str) -> Path:
+    """The folder with the jars of a ``pom.xml``, fetched once into the cache folder. Raises ToolMissing."""
+    folder = CACHE / name
+    if not (folder / "complete").exists():
+        maven = program("mvn", f"it fetches the jars of {pom.name}: apt install maven")
+        command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+        try:
+            run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"])
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ToolMissing(f"Maven could not fetch the jars of {pom}: {stderr_of(error)}") from None
+        (folder / "complete").touch()
+    return folder
 
 
 def program(name: str, why: str) -> str:

@@ -15,7 +15,6 @@ from benchmarks.harness import tools
 from benchmarks.harness.child_process import LoadProcess
 from benchmarks.harness.cluster import wait_for
 from benchmarks.harness.meter import Groups, memory_mb
-from benchmarks.harness.tools import ToolMissing
 from benchmarks.harness.work_folder import WorkFolder
 from benchmarks.loads import payload
 from smq_storage.process.ports import free_ports
@@ -38,16 +37,7 @@ log.segment.delete.delay.ms=500
 def libraries() -> Path:
     """The folder of jars. Raises Missing."""
     tools.program("java", "Kafka needs Java 17: apt install openjdk-17-jre-headless")
-    folder = tools.CACHE / "kafka-4.3.1"
-    if not (folder / "complete").exists():
-        maven = tools.program("mvn", "it fetches Kafka's jars: apt install maven")
-        command = [maven, "-q", "-B", "-f", str(HERE / "pom.xml"), "dependency:copy-dependencies"]
-        try:
-            tools.run([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"])
-        except (OSError, subprocess.SubprocessError) as error:
-            raise ToolMissing(f"Kafka's jars could not be fetched by Maven: {tools.stderr_of(error)}") from None
-        (folder / "complete").touch()
-    return folder
+    return tools.jars(HERE / "pom.xml", "kafka-4.3.1")
 
 
 class Kafka(WorkFolder):

@@ -62,10 +62,12 @@ class SeaweedProcess:
         secret_key: str | None = None,
         host: str = HOST,
         wrapper: Sequence[str] = (),
+        metrics_port: int | None = None,
     ) -> None:
         self.folder = folder
         self._host = host
         self._wrapper = list(wrapper)
+        self._metrics = [f"-metricsPort={metrics_port}"] if metrics_port is not None else []
         self._keys = (access_key, secret_key)
         self._ports = free_ports(2 * len(_SERVICES))
         self._process: subprocess.Popen[bytes] | None = None
@@ -158,7 +160,7 @@ class SeaweedProcess:
             ports += [f"-{service}.port={http}", f"-{service}.port.grpc={grpc}"]
         local = [f"-{name}.localSocket={sockets / name}.sock" for name in ("filer", "s3")]
         where = [f"-ip={self._host}", f"-ip.bind={self._host}"]
-        return ["mini", f"-dir={data}", *where, f"-bucket={BUCKET}", *ports, *local, *_DISABLED]
+        return ["mini", f"-dir={data}", *where, f"-bucket={BUCKET}", *ports, *local, *self._metrics, *_DISABLED]
 
     def _environment(self) -> dict[str, str]:
         # It takes credentials from these variables, so the caller's own must not reach it.
