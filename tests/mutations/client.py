@@ -262,8 +262,8 @@ MUTATIONS = (
         "read_ahead_beyond_the_budget",
         "A reader waits while the budget is full.",
         PREFETCH,
-        "if not queue or self._bytes < self._budget",
-        "if not queue or self._bytes >= 0",
+        "(queue and self._bytes >= self._budget and isinstance(item, FetchedRows))",
+        "False",
         (f"{TEST_PREFETCH}::test_a_full_budget_makes_a_reader_wait_but_never_one_with_nothing_in",),
     ),
     Mutation(
