@@ -22,7 +22,7 @@ class RootGroup(CommandGroup):
         "topic": "smq.cli.commands.topics:app",
         "segment": "smq.cli.commands.segments:app",
         "publish": "smq.cli.commands.publish:publish",
-        "consume": "smq.cli.commands.consume:consume",
+        "consume": "smq.cli.commands.consume:app",
         "files": "smq.cli.commands.files:app",
         "broker": "smq.cli.commands.brokers:app",
         "group": "smq.cli.commands.groups:app",

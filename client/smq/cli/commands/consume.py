@@ -11,6 +11,7 @@ import typer
 
 from smq.cli import formatting
 from smq.cli.files.formats import Columns, OutputFormat
+from smq.cli.rendering import ListCommand
 from smq.cli.session import TopicName, client, command, end_on_sigterm, print_note
 from smq.cli.times import parse_positions, parse_time
 from smq.cli.waiting import MessageWait
@@ -26,6 +27,10 @@ POSITION = re.compile(r"-\d+-\d+-\d+:[^:]*$")
 """A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end."""
 
 
+app = typer.Typer(add_completion=False)
+
+
+@app.command(cls=ListCommand)
 @command
 def consume(
     topic: TopicName,
