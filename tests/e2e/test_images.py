@@ -10,11 +10,19 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster.base_image import python_base
+from e2e.images import spark
 from e2e.images.engine import Engine, NoEngine
 from e2e.images.product import PARTS, archives, name, without_docker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1800)]
 LARGEST_MIB = {"broker": 450, "operator": 520}
+LARGEST_SPARK_MB = 1300
+SPARK_PROGRAM = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+rows = spark.range(100).mapInArrow(lambda batches: batches, "id long").selectExpr("sum(id) AS total").collect()
+print(rows, spark._jvm.java.lang.Class.forName("org.apache.hadoop.fs.s3a.S3AFileSystem").getSimpleName())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +38,19 @@ def engine() -> Iterator[Engine]:
         pytest.skip(str(missing))
 
 
+@pytest.fixture(scope="module")
+def spark_engine(engine: Engine) -> Engine:
+    engine.load(spark.archive(engine))
+    return engine
+
+
 def run(engine: Engine, part: str, program: str, *arguments: str) -> str:
+    return run_image(engine, name(part), program, *arguments)
+
+
+def run_image(engine: Engine, image: str, program: str, *arguments: str) -> str:
     confined = ("--rm", "--network=none", "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", f"--entrypoint={program}")
-    return engine.command("run", *confined, name(part), *arguments)
+    return engine.command("run", *confined, "--env=SPARK_LOCAL_IP=127.0.0.1", image, *arguments)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -70,3 +88,20 @@ def test_the_same_images_can_be_made_without_docker(engine: Engine, tmp_path: Pa
         assert "usage: smq-broker" in run(engine, "broker", "python3", "-m", "smq_broker.main", "--help")
     finally:
         engine.load(archives()[0])
+
+
+def test_the_image_of_spark_is_not_roots_and_keeps_nothing_of_its_build(spark_engine: Engine) -> None:
+    found = json.loads(spark_engine.command("image", "inspect", spark.NAME))[0]
+    assert found["Config"]["User"] == "65532:65532"
+    assert found["Config"]["Entrypoint"] == ["/app/entrypoint.sh"]
+    assert found["Size"] < LARGEST_SPARK_MB * 10**6, f"{found['Size'] / 10**6:.0f} MB"
+    look = "id -un; ls /app/bin; find / -xdev -name pip.conf -o -xdev -path '/src*' -o -xdev -name 'smq-0*'; env"
+    said = run_image(spark_engine, spark.NAME, "sh", "-c", f"({look}) 2>/dev/null")
+    assert said.startswith("smq\n") and "pip" not in said.split()
+    assert not [word for word in ("pip.conf", "/src", "smq-0", "index-url") if word in said]
+
+
+def test_the_image_of_spark_runs_it_on_a_root_that_cannot_be_written(spark_engine: Engine) -> None:
+    assert "[Row(total=4950)] S3AFileSystem" in run_image(spark_engine, spark.NAME, "python", "-c", SPARK_PROGRAM)
+    for job in ("backfill", "compact", "flights_hourly", "verify"):
+        assert "--topic" in run_image(spark_engine, spark.NAME, "python", f"/app/jobs/{job}.py", "--help")

@@ -56,6 +56,10 @@ class DockerArchive:
         self._changes["User"] = user
         return self
 
+    def working_directory(self, folder: str) -> Self:
+        self._changes["WorkingDir"] = folder
+        return self
+
     def env(self, **values: str) -> Self:
         self._environment |= values
         return self

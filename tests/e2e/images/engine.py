@@ -21,6 +21,7 @@ TRIES = 3
 ARCHIVES_KEPT = "3gb"
 """What the engine of our own keeps of builds for the next ones."""
 
+MAVEN_SETTINGS = Path.home() / ".m2" / "settings.xml"
 PIP_KEYS = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout")
 
 
@@ -76,8 +77,8 @@ class Engine:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def build(self, dockerfile: Path, tag: str, arguments: Mapping[str, str]) -> None:
-        """With the settings of this machine's pip as secrets. Raises RuntimeError with the end of the output."""
+    def build(self, dockerfile: Path, tag: str, arguments: Mapping[str, str], *, timeout: float = 900) -> None:
+        """With this machine's settings of pip and Maven as secrets. Raises RuntimeError with the end of the output."""
         with tempfile.TemporaryDirectory() as folder:
             given = [f"--build-arg={name}={value}" for name, value in arguments.items()]
             given += [f"--secret=id={name},src={path}" for name, path in _secrets(Path(folder)).items()]
@@ -89,7 +90,7 @@ class Engine:
                 *given,
                 str(dockerfile.parent),
             )
-            done = self._run(*command, timeout=900)
+            done = self._run(*command, timeout=timeout)
         if done.returncode:
             raise RuntimeError(f"{dockerfile.name} cannot be built:\n" + (done.stdout + done.stderr)[-3000:])
 
@@ -128,7 +129,7 @@ def _client() -> str:
 
 
 def _secrets(folder: Path) -> dict[str, Path]:
-    """What this machine's pip is configured with, as files for a build."""
+    """What this machine's pip and Maven are configured with, as files for a build."""
     listed = subprocess.run(["python3", "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
     settings = {}
     for line in listed.splitlines():
@@ -139,4 +140,6 @@ def _secrets(folder: Path) -> dict[str, Path]:
     found = {"pip.conf": folder / "pip.conf"}
     if Path(settings.get("cert", "")).is_file():
         found["ca"] = Path(settings["cert"])
+    if MAVEN_SETTINGS.is_file():
+        found["maven.xml"] = MAVEN_SETTINGS
     return found
