@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from e2e.cluster.binaries import DNS, KUBE, NotBuilt, require
 from e2e.cluster.cluster import Cluster
+from e2e.images import spark as spark_image
 from e2e.images.product import archives
 from e2e.kind.kind import KindCluster
 from e2e.release import Release
+from e2e.spark_applications import SparkApplications
+from support.spark.java import HOW_TO_GET_IT, find_java
 
 
 @pytest.fixture(scope="session")
@@ -25,12 +28,12 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster | Ki
     if running := os.environ.get("SMQ_E2E"):
         cluster = Cluster.running(Path(running))
         if not os.environ.get("SMQ_E2E_KEEP_IMAGES"):
-            _load(cluster)
+            load_images(cluster, archives())
         yield cluster
         return
     if os.environ.get("SMQ_E2E_CLUSTER") == "kind":
         with KindCluster(tmp_path_factory.mktemp("kind")) as kind:
-            _load(kind)
+            load_images(kind, archives())
             yield kind
         return
     try:
@@ -40,7 +43,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster | Ki
     if os.geteuid() != 0:
         pytest.skip("nodes need root")
     with Cluster(tmp_path_factory.mktemp("two-nodes"), nodes=2) as cluster:
-        _load(cluster)
+        load_images(cluster, archives())
         yield cluster
 
 
@@ -54,9 +57,25 @@ def release(two_nodes: Cluster | KindCluster) -> Iterator[Release]:
         release.uninstall()
 
 
-def _load(cluster: Cluster | KindCluster) -> None:
+@pytest.fixture(scope="session")
+def spark(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkApplications]:
+    """The Namespace of applications of Spark beside the release, and their image on the nodes."""
+    if find_java() is None:
+        pytest.skip(HOW_TO_GET_IT)
+    try:
+        load_images(release.cluster, [spark_image.archive()])
+    except spark_image.NotBuildable as missing:
+        pytest.skip(str(missing))
+    applications = SparkApplications(release.kube, tmp_path_factory.mktemp("spark"))
+    applications.install()
+    yield applications
+    if not os.environ.get("SMQ_E2E"):
+        applications.uninstall()
+
+
+def load_images(cluster: Cluster | KindCluster, archives: Iterable[Path]) -> None:
     """Only what the nodes do not have yet: it takes half a minute for each."""
-    for archive in archives():
+    for archive in archives:
         loaded, state = cluster.folder / f"{archive.name}.loaded", str(archive.stat().st_mtime_ns)
         if not loaded.exists() or loaded.read_text() != state:
             cluster.load(archive)

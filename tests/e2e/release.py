@@ -94,14 +94,19 @@ class Release:
             raise AssertionError(f"{error}\n{self.describe()}") from error
 
     def _ready(self) -> bool:
-        fleet = self.deployment("broker")
-        status, wanted = fleet.get("status", {}), fleet["spec"]["replicas"]
-        rolled_out = status.get("observedGeneration") == fleet["metadata"]["generation"]
-        rolled_out = rolled_out and status.get("updatedReplicas") == status.get("replicas") == wanted
-        enough = status.get("readyReplicas", 0) == wanted >= self.values["brokers"]["min"]
+        enough = self.deployment("broker")["spec"]["replicas"] >= self.values["brokers"]["min"]
         operators = self.deployment("operator")["status"]
         led = operators.get("readyReplicas", 0) == operators.get("updatedReplicas", 0) == operators.get("replicas", -1)
-        return bool(rolled_out and enough and led and self.leader())
+        return bool(self.rolled_out() and enough and led and self.leader())
+
+    def rolled_out(self) -> bool:
+        """Every broker is of the Deployment's newest generation, and ready."""
+        fleet = self.deployment("broker")
+        status, wanted = fleet.get("status", {}), fleet["spec"]["replicas"]
+        current = status.get("observedGeneration") == fleet["metadata"]["generation"]
+        return bool(current and status.get("updatedReplicas") == status.get("replicas") == wanted) and (
+            status.get("readyReplicas", 0) == wanted
+        )
 
     def describe(self) -> str:
         """What the Pods of the release say, for a test that failed."""
