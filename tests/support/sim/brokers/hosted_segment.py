@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from smq_core.errors import SchemaMismatch, SmqError, StoreUnavailable
 from smq_core.invariants import Violation
-from smq_core.model.entities import Durability, Segment
+from smq_core.model.entities import Durability, SealOutcome, Segment, number_of
+from smq_core.model.interval_set import contains
 from smq_core.replica.log_entries import BatchId, IncomingBatch, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
 from smq_core.sealing import chain_sealer
@@ -22,12 +23,14 @@ from support.sim.clients import uploads
 from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND, Future, Steps
-from support.sim.filer.chunk_chain import SimulatedChain
+from support.sim.filer.chunk_chain import INDEX, SimulatedChain
 
 if TYPE_CHECKING:
     from support.sim.brokers.broker import SimulatedBroker
 
 SLICES = 64
+INDEX_INTERVAL = 3 * SECOND
+"""How often a segment that waits for predecessors looks into the index, as real brokers do."""
 
 
 class SimulatedProducerStream:
@@ -283,6 +286,7 @@ class SimulatedSegment:
         """The segment opens only when this process has itself read every predecessor's seal chunk."""
         chain = SimulatedChain(self.broker.store, self.process, name)
         start = 0
+        index_read_at = self.broker.world.now
         while self.machine.state is ReplicaState.WAITING:
             try:
                 info = yield from chain.info(start)
@@ -296,9 +300,21 @@ class SimulatedSegment:
             elif info is not None:
                 start = info.end
                 continue
+            elif self.broker.world.now - index_read_at > INDEX_INTERVAL:
+                index_read_at = self.broker.world.now
+                if (yield from self._is_removed(name)):
+                    self.machine.predecessor_sealed(SealOutcome(name, 0))
             yield self.broker.world.between(30 * MS, 150 * MS)
             if name not in self.machine.unread_predecessors:
                 return
+
+    def _is_removed(self, name: str) -> Steps:
+        """Whether retention has removed a segment, and its seal chunk with it."""
+        try:
+            found = yield self.broker.store.get(self.process, INDEX)
+        except StoreUnavailable:
+            return False
+        return found is not None and contains(found[0].removed, number_of(name))
 
     # ---- sealing
 
