@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -47,6 +48,17 @@ def wait_until(found: Callable[[], T | None], what: str, timeout: float, on_time
     return result
 
 
+@contextmanager
+def _without_filer_warnings() -> Iterator[None]:
+    """Warnings about the filer are not logged meanwhile, because the wait's cause says the same."""
+    logger = logging.getLogger("smq.transport.filer_health")
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = False
+
+
 class MessageWait:
     """Polls a consumer. When no message comes for a second, it says so, and why if something is wrong."""
 
@@ -55,14 +67,14 @@ class MessageWait:
         self._topic = topic
         self._checked_at = 0.0
         self._check: threading.Thread | None = None
-        logging.getLogger("smq.transport.filer_health").disabled = True  # because _print_cause says the same
 
     def poll(self, consumer: Consumer, timeout: float | None) -> Batch | None:
         """The next batch, or None if none came within ``timeout`` seconds (None: no limit)."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = NOTE_AFTER_SECONDS if deadline is None else deadline - time.monotonic()
-            batch = consumer.poll(max(0.0, min(left, NOTE_AFTER_SECONDS)))
+            with _without_filer_warnings():
+                batch = consumer.poll(max(0.0, min(left, NOTE_AFTER_SECONDS)))
             if batch is not None or (deadline is not None and time.monotonic() >= deadline):
                 return batch
             print_wait(f"waiting for messages of {self._topic}…")

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from smq_core.model.entities import Column
+from smq_core.model.entities import SECOND, Column
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import message_schema
 from smq_storage.object_store.store import Store
@@ -27,7 +27,7 @@ def values_of(chain: ChunkChain, first: int = 0) -> list[bytes]:
 
 def test_acked_messages_are_in_the_parquet_of_the_sealed_segment(brokers: BrokerProcesses, store: Store):
     one, two = brokers.start("b1", "b2")
-    topic = make_topic()
+    topic = make_topic(flush_interval=3600 * SECOND)  # the tail stays in memory until it is read
     segment = make_segment(topic, one.replica, two.replica)
     two.open(topic, segment)
     one.open(topic, segment)

@@ -66,13 +66,13 @@ async def test_one_topic_goes_back_and_the_other_does_not(cluster: LocalCluster,
             await read(consumer, 40)
             (segment,) = consumer.positions[f"default/{one}"]
             for late in (one, two):
-                # A poll that was cancelled has this message, or will have it.
+                # The thread of a poll that was cancelled polls on, so it has this message, or will have it.
                 polling = asyncio.create_task(consumer.poll())
                 await asyncio.sleep(0)
-                await send(client, late, range(20, 21))
                 polling.cancel()
                 await asyncio.wait([polling])
                 assert polling.cancelled()
+                await send(client, late, range(20, 21))
                 await consumer[f"default/{one}"].seek({segment: 15})
                 expected = sent(one, range(15, 21)) + (sent(two, range(20, 21)) if late == two else Counter())
                 assert await read(consumer, expected.total()) == expected

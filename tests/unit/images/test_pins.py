@@ -70,6 +70,7 @@ def test_sparks_image_is_confined_and_ships_nothing_that_builds() -> None:
     assert text.count("--require-hashes") == 2
     java = text.partition("AS java\n")[2].partition("\nFROM ")[0]
     assert "openjdk-17-jre-headless" in java and "maven" not in java
+    assert "smq:x:65532:65532:" in java, "Hadoop does not start as a user without a name"
     final = text.rpartition("\nFROM ")[2]
     assert "\nUSER 65532:65532\n" in final and "RUN" not in final and "ADD" not in final
 
