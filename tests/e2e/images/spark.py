@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,20 +11,18 @@ from pathlib import Path
 
 import pyspark
 
-from e2e.cluster.base_image import NAME as BASE
 from e2e.cluster.base_image import java_base, python_base
 from e2e.cluster.binaries import IMAGES
 from e2e.cluster.image import DockerArchive
 from tools.spark_jars import JarsMissing, fetch
 
+from .archive import ROOT, SOURCES, WITHOUT_DOCKER, build, files_of, install, kept_state, state_of
 from .engine import Engine, NoEngine
-from .product import ROOT, SOURCES
 
 NAME = "localhost/seaweedmq-spark:e2e"
 DOCKERFILE = ROOT / "Dockerfile.spark"
 ENTRYPOINT = ROOT / "spark" / "docker" / "entrypoint.sh"
 REQUIREMENTS = ROOT / "requirements" / "spark.txt"
-WITHOUT_DOCKER = " without Docker"
 BUILD_SECONDS = 2400
 """PySpark is built from its sources of 450 MB."""
 
@@ -40,12 +36,12 @@ def archive(running: Engine | None = None) -> Path:
 
     Raises NotBuildable.
     """
-    made, state = IMAGES / "spark.tar", _state()
-    kept = made.with_suffix(".state")
-    found = kept.read_text() if made.exists() and kept.exists() else ""
+    made, state = IMAGES / "spark.tar", state_of(_inputs())
+    found = kept_state(made)
     if found == state or (running is None and found == state + WITHOUT_DOCKER):
         return made
     IMAGES.mkdir(parents=True, exist_ok=True)
+    kept = made.with_suffix(".state")
     kept.unlink(missing_ok=True)
     if running is not None:
         _build(running, made)
@@ -74,7 +70,7 @@ def without_docker(archive: Path) -> None:
         app = Path(folder) / "app"
         inside = app / "lib"
         inside.mkdir(parents=True)
-        _install(inside, Path(folder))
+        install(inside, Path(folder), _without_pyspark(Path(folder)), "--no-deps")
         shutil.copytree(Path(pyspark.__file__).parent, inside / "pyspark", ignore=shutil.ignore_patterns("*.zip"))
         for jar in jars.glob("*.jar"):
             shutil.copy(jar, inside / "pyspark" / "jars")
@@ -90,36 +86,19 @@ def without_docker(archive: Path) -> None:
         image.entrypoint("/app/entrypoint.sh").write(archive)
 
 
-def _install(inside: Path, folder: Path) -> None:
-    """Everything but PySpark: what the image pins, and this project."""
-    others, wheels = folder / "others.txt", folder / "wheels"
+def _without_pyspark(folder: Path) -> Path:
+    """A file with what the image pins, but for PySpark."""
+    others = folder / "others.txt"
     others.write_text(re.sub(r"(?m)^pyspark==(?:.*\\\n)*.*\n", "", REQUIREMENTS.read_text()))
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(inside)]
-    only = ["--python-version", "3.11", "--only-binary", ":all:", "--no-deps", "--require-hashes", "-r", str(others)]
-    wheel = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), str(ROOT)]
-    for command in ([*pip, *only], wheel):
-        subprocess.run(command, check=True)
-    subprocess.run([*pip, "--no-deps", *map(str, wheels.glob("*.whl"))], check=True)
+    return others
 
 
 def _build(engine: Engine, made: Path) -> None:
     engine.load(python_base())
-    engine.build(DOCKERFILE, NAME, {"BASE": BASE}, timeout=BUILD_SECONDS)
-    new = made.with_suffix(".new")
-    engine.save(NAME, new)
-    new.replace(made)
-
-
-def _state() -> str:
-    digest = hashlib.sha256(python_base().stat().st_mtime_ns.to_bytes(8, "big"))
-    for path in _inputs():
-        digest.update(str(path.relative_to(ROOT)).encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    build(engine, DOCKERFILE, NAME, made, timeout=BUILD_SECONDS)
 
 
 def _inputs() -> Iterator[Path]:
     yield from (DOCKERFILE, ROOT / ".dockerignore", ROOT / "pyproject.toml", REQUIREMENTS)
     yield ROOT / "requirements" / "build.txt"
-    for folder in (*SOURCES, "spark"):
-        yield from sorted(p for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    yield from files_of(*SOURCES, "spark")
