@@ -40,18 +40,21 @@ def segment_name(number: int) -> str:
 def make_topic(store: Store, count: int, uid: str = "uid-1", name: str = "default/t", **spec: Any) -> Topic:
     """A topic whose segments 0 .. count - 1 are a chain, sealed at 1, 2, 3, ... seconds. The next one is open."""
     topic = Topic(name, uid, TopicSpec(partitions=16, **spec))
-    known = read_current(store, name)
-    put_current(store, name, uid, known[1] if known else None)
+    sizes = [write_segment(store, topic, segment_name(number)) for number in range(count)]
+    put_chain(store, topic, [sealed_entry(number, END, bytes=size) for number, size in enumerate(sizes)])
+    return topic
+
+
+def put_chain(store: Store, topic: Topic, sealed: Sequence[SealedSegment]) -> None:
+    """The topic's documents, its index with these entries, and a layout with the open segment after them."""
+    known = read_current(store, topic.name)
+    put_current(store, topic.name, topic.uid, known[1] if known else None)
     put_topic(store, topic)
-    sealed = []
-    for number in range(count):
-        size = write_segment(store, topic, segment_name(number))
-        sealed.append(_entry(number, size))
-    sealed_index.append(store, name, uid, sealed)
+    count = len(sealed)
+    sealed_index.append(store, topic.name, topic.uid, sealed)
     before = (segment_name(count - 1),) if count else ()
     it = Segment(segment_name(count), count, RANGE, Phase.OPEN, Durability.STORED, (HOLDER,), before)
-    layouts.put_layout(store, Layout(name, uid, 16, 1, count + 1, (it,), writer="w"), None)
-    return topic
+    layouts.put_layout(store, Layout(topic.name, topic.uid, 16, 1, count + 1, (it,), writer="w"), None)
 
 
 def read_stored_topic(store: Store, name: str) -> Topic:
@@ -63,19 +66,20 @@ def read_stored_topic(store: Store, name: str) -> Topic:
     return found
 
 
-def _entry(number: int, size: int) -> SealedSegment:
+def sealed_entry(number: int, end: int, **more: Any) -> SealedSegment:
+    """The segment of a chain with this number, sealed at ``number + 1`` seconds."""
     return SealedSegment(
         segment_name(number),
         number,
         RANGE,
-        END,
+        end,
         (segment_name(number - 1),) if number else (),
         (segment_name(number + 1),),
         Reason.ROLL,
         Reason.ROLL,
         number * 1_000_000,
         (number + 1) * 1_000_000,
-        bytes=size,
+        **more,
     )
 
 

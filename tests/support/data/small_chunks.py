@@ -4,49 +4,31 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from smq_core.model.entities import (
-    ChunkInfo,
-    Durability,
-    Layout,
-    Phase,
-    Reason,
-    SealedSegment,
-    Segment,
-    Topic,
-    TopicSpec,
-)
-from smq_core.model.keyspace import KeyRange
-from smq_storage.catalog import layouts, sealed_index
-from smq_storage.catalog.topics import put_current, put_topic, read_current
+from smq_core.model.entities import ChunkInfo, SealedSegment, Topic, TopicSpec
+from smq_storage.catalog import sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import chunk_schema
 from smq_storage.object_store.store import Store
 from smq_storage.tables.manifests import write_manifest
 from smq_storage.tables.range_reader import read_range
 from smq_storage.tables.segment_files import StoredSegment
-from support.data.sealed_topic import HOLDER
+from support.data import sealed_topic
+from support.data.sealed_topic import put_chain, sealed_entry
 from support.data.stored_segment import COLUMNS, manifest_of_chain, rows_of
 
 NAME, UID = "default/t", "uid-1"
-RANGE = KeyRange(0, 16)
 ROWS = 3
 """The rows of one chunk."""
 
 
 def segment_name(number: int = 0) -> str:
-    return f"t-0-16-{number}"
+    return sealed_topic.segment_name(number)
 
 
 def make_topic(store: Store, segments: int = 1, chunks: int = 20) -> Topic:
     """Its segments 0 .. segments - 1 are a chain, sealed at 1, 2, 3, ... seconds. The next one is open."""
     topic = Topic(NAME, UID, TopicSpec(partitions=16, schema=COLUMNS, key="text"))
-    known = read_current(store, NAME)
-    put_current(store, NAME, UID, known[1] if known else None)
-    put_topic(store, topic)
-    sealed_index.append(store, NAME, UID, [_write_segment(store, number, chunks) for number in range(segments)])
-    before = (segment_name(segments - 1),) if segments else ()
-    it = Segment(segment_name(segments), segments, RANGE, Phase.OPEN, Durability.STORED, (HOLDER,), before)
-    layouts.put_layout(store, Layout(NAME, UID, 16, 1, segments + 1, (it,), writer="w"), None)
+    put_chain(store, topic, [_write_segment(store, number, chunks) for number in range(segments)])
     return topic
 
 
@@ -59,19 +41,7 @@ def _write_segment(store: Store, number: int, chunks: int) -> SealedSegment:
     chain.put_seal(ChunkInfo(name, end, 0, "w", "seal", sealed=True))
     manifest = manifest_of_chain(chain, "text")
     assert manifest is not None
-    return SealedSegment(
-        name,
-        number,
-        RANGE,
-        end,
-        (segment_name(number - 1),) if number else (),
-        (segment_name(number + 1),),
-        Reason.ROLL,
-        Reason.ROLL,
-        number * 1_000_000,
-        (number + 1) * 1_000_000,
-        manifest=write_manifest(store, NAME, UID, manifest),
-    )
+    return sealed_entry(number, end, manifest=write_manifest(store, NAME, UID, manifest))
 
 
 def index_of(store: Store) -> list[SealedSegment]:

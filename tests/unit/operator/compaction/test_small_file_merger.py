@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,6 +53,15 @@ def manifest_of(store: CountingStore, number: int = 0) -> SegmentManifest:
     found = read_manifest(store.store, NAME, UID, stored(store.store, number).manifest)
     assert found is not None
     return found
+
+
+async def idle_requests(leader: MergingLeader, store: CountingStore) -> Counter[str]:
+    """What 100 minutes of passes request, in which nothing happens."""
+    store.calls.clear()
+    for _ in range(100):
+        leader.time += 60 * SECOND
+        await leader.merger.run_pass()
+    return store.calls
 
 
 def is_merged(store: CountingStore, number: int = 0) -> bool:
@@ -117,11 +127,7 @@ async def test_a_topic_without_small_files_costs_no_request() -> None:
     store = CountingStore()
     leader = MergingLeader(store, make_topic(store.store, chunks=15))
     leader.read_manifests()
-    store.calls.clear()
-    for _ in range(100):
-        leader.time += 60 * SECOND
-        await leader.merger.run_pass()
-    assert not store.calls
+    assert not await idle_requests(leader, store)
 
 
 @virtual_time
@@ -130,11 +136,7 @@ async def test_what_was_merged_costs_no_request_any_more_and_stays() -> None:
     leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
     await leader.merge()
     leader.read_manifests()
-    store.calls.clear()
-    for _ in range(100):
-        leader.time += 60 * SECOND
-        await leader.merger.run_pass()
-    assert not store.calls
+    assert not await idle_requests(leader, store)
     again = MergingLeader(store, leader.topic)
     await again.merge()
     assert again.merger.merged_files == 0, "the next leader finds nothing either"
