@@ -100,6 +100,7 @@ class MessageBatcher:
                 if current is None or current.encoder is not encoder:
                     current = self._open_batch(encoder)
                 if current is not None:
+                    # As BatchBuilder.add and message_delivery do, without their calls, which would take 0.2 us more.
                     times = current.times
                     row = len(times)
                     if encoder.typed:

@@ -202,9 +202,7 @@ class SmallFileMerger:
                 if not self._is_known(managed, topic, entry):
                     return
                 merged += await self._merge_run(topic, segment, run)
-            written, named = await self._store.run(
-                write_next_manifest, segment, merged, uuid.uuid4().hex, self._retry_policy
-            )
+            written, named = await self._store.run(_switch, segment, merged, self._retry_policy)
         except DataLost:
             if await self._is_replaced(managed, topic, entry):
                 return
@@ -254,13 +252,7 @@ class SmallFileMerger:
 
     # ---- problems
 
-    def _report(
-        self,
-        candidate: _Candidate,
-        topic: Topic,
-        entry: SealedSegment,
-        error: CorruptChunk | CorruptDocument | DataLost,
-    ) -> None:
+    def _report(self, candidate: _Candidate, topic: Topic, entry: SealedSegment, error: _Damage) -> None:
         """The problem lasts until the segment has another manifest, or retention has removed it."""
         if isinstance(error, DataLost):
             path = paths.chunk(topic.name, topic.uid, entry.name, error.start)
@@ -282,6 +274,16 @@ def _named_manifest(store: Store, topic: Topic, segment: str) -> str | None:
     """The manifest that the index names for the segment, or None if retention has removed it."""
     entries = sealed_index.read(store, topic.name, topic.uid)
     return next((entry.manifest for entry in entries if entry.name == segment), None)
+
+
+def _switch(
+    store: Store, segment: StoredSegment, merged: list[ManifestFile], retry_policy: RetryPolicy
+) -> tuple[str, str | None]:
+    """The manifest that was written, and the one that the index names now; None if retention removed the segment."""
+    written = write_next_manifest(store, segment, merged, uuid.uuid4().hex, retry_policy)
+    swaps = {segment.name: (segment.manifest, written)}
+    named = sealed_index.name_manifests(store, segment.topic, segment.uid, swaps, retry_policy)
+    return written, named.get(segment.name)
 
 
 def _merge(

@@ -47,16 +47,18 @@ def switch_manifest(
     ``segment`` is as it was planned. False if the index names another manifest by now, or has no such segment any more.
     Raises CorruptDocument, StoreUnavailable, and DataLost if the manifest is gone.
     """
-    written, named = write_next_manifest(store, segment, merged, nonce, retry_policy)
-    return named == written
+    name = write_next_manifest(store, segment, merged, nonce, retry_policy)
+    return sealed_index.name_manifest(
+        store, segment.topic, segment.uid, segment.name, segment.manifest, name, retry_policy
+    )
 
 
 def write_next_manifest(
     store: Store, segment: StoredSegment, merged: Collection[ManifestFile], nonce: str, retry_policy: RetryPolicy
-) -> tuple[str, str | None]:
-    """As :func:`switch_manifest`, but returns the manifest that was written, and the one that the index names now.
+) -> str:
+    """Writes the manifest with the merged files, and returns its name, which the index does not have yet.
 
-    The latter is None if the index has no such segment any more.
+    Raises as :func:`switch_manifest`.
     """
     manifest = load_manifest(store, segment)
     if manifest is None:
@@ -67,7 +69,4 @@ def write_next_manifest(
             stop=segment.end,
         )
     following: SegmentManifest = with_merged_files(manifest, merged, nonce)
-    name = write_manifest(store, segment.topic, segment.uid, following, retry_policy)
-    swaps = {segment.name: (segment.manifest, name)}
-    named = sealed_index.name_manifests(store, segment.topic, segment.uid, swaps, retry_policy)
-    return name, named.get(segment.name)
+    return write_manifest(store, segment.topic, segment.uid, following, retry_policy)
