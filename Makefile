@@ -81,7 +81,8 @@ format: $(STAMP) ## let ruff fix and format
 	$(VENV)/bin/ruff format .
 
 test: $(STAMP) ## every test that needs no Kubernetes nodes and kills nothing
-	$(PY) -m pytest tests -m "not chaos and not e2e" -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest tests -m "not chaos and not e2e" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		--durations=80 --durations-min=5 $(ARGS)
 
 test-quick: $(STAMP) ## unit and property tests, in less than two minutes
 	$(PY) -m pytest tests/unit tests/property -n $(WORKERS) $(ARGS)

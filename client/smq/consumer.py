@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -12,10 +11,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from smq.batch import Batch
-from smq.consuming.fetcher import Fetcher, FetchPlan, join_all
+from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
+from smq.consuming.consumer_options import check_max_records, check_options
+from smq.consuming.fetcher import Fetcher, FetchPlan
 from smq.consuming.group_membership import GroupMembership
 from smq.consuming.large_values import LargeValueReader
+from smq.consuming.member_positions import MemberPositions
 from smq.consuming.newest_schema import NewestSchema
+from smq.consuming.open_fetchers import FetchSettings, OpenFetchers, close_all
 from smq.consuming.position_search import PositionSearch, micros
 from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
 from smq.consuming.reader_losses import ReaderLosses, loss_for_reader
@@ -35,8 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MONITOR_INTERVAL_SECONDS = 0.1
-REFRESH_RETRY_SECONDS = 0.5
 MAX_HISTORY_ATTEMPTS = 3
 HISTORY_RETRY_SECONDS = 0.15
 AUTO_COMMIT_INTERVAL_SECONDS = 1.0
@@ -72,15 +73,8 @@ class Consumer:
         shared_tails: SharedTails | None = None,
     ) -> None:
         check_start(start)
-        _check_max_records(max_records)
-        if on_loss not in ("fail", "skip"):
-            raise InvalidRequest(f'on_loss must be "fail" or "skip", not {on_loss!r}')
-        if schema not in ("newest", "own"):
-            raise InvalidRequest(f'schema must be "newest" or "own", not {schema!r}')
-        if large_values not in ("eager", "lazy"):
-            raise InvalidRequest(f'large_values must be "eager" or "lazy", not {large_values!r}')
-        if max_bytes < 1 or prefetch_bytes < 1:
-            raise InvalidRequest("max_bytes and prefetch_bytes must be more than 0")
+        check_max_records(max_records)
+        check_options(on_loss, schema, large_values, max_bytes, prefetch_bytes)
         if auto_commit and group is None:
             raise InvalidRequest("auto_commit needs a group")
         if group is None and (on_assigned is not None or on_revoked is not None):
@@ -95,38 +89,37 @@ class Consumer:
         self._max_records = max_records
         self._choice = SegmentChoice.of(segments, partitions, group, view.snapshot.topic.spec.partitions)
         self._events = RebalanceEvents(on_assigned, on_revoked)
-        self._paused: set[str] = set()
         self._large_values = LargeValueReader(view)
-        self._fetches_large_values = large_values == "eager"
-        self._shared_tails = shared_tails
         self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes, changed)
         # Guards the fields below. It is the buffer's own condition, so that one wait sees changes of both.
         self._changed = self._buffer.changed
         self._reader = ReadProgress()
         self._sealed: dict[str, SealedSegment] = {}
         self._ends: dict[str, int] = {}
-        self._fetchers: dict[str, Fetcher] = {}
-        self._stopping_fetchers: list[Fetcher] = []
+        eager = self._large_values if large_values == "eager" else None
+        self._fetchers = OpenFetchers(self._buffer, FetchSettings(view, max_bytes, eager, shared_tails))
         self._losses = ReaderLosses()
         self._unknown_predecessors: set[str] = set()
-        self._losses_requested = group is not None
         self._losses_received = False
         self._losses_awaited_since: float | None = None
         self._losses_to_acknowledge: dict[str, int] = {}
-        self._uncommitted: dict[str, int] = {}
-        self._committed: dict[str, int] = {}
-        """What this member has committed. A heartbeat may bring an assignment from before that."""
-        self._went_back: set[str] = set()
-        """In a group, segments in which the program went back by ``seek`` since they were assigned."""
-        self._assigned: dict[str, int] = {}
-        """In a group, the segments of the last assignment, with the committed positions that came with it."""
-        self._processing_segment: str | None = None
-        self._ordinal = random.randrange(1 << 16)
-        self._stale = False
+        self._member = MemberPositions()
+        self._history = RepeatedTask(
+            f"the history of {view.name} could not be read", self._follow_history, on_failure=self._on_history_failed
+        )
+        self._group_losses = RepeatedTask(
+            f"the losses of group {group} could not be read",
+            self._load_group_losses,
+            due=group is not None,
+            may_run=self._is_member,
+        )
+        self._monitor = ConsumerMonitor(
+            f"smq-consumer-monitor-{view.name}", self._check_streams, (self._history, self._group_losses)
+        )
         self._refresh_failure: StoreUnavailable | None = None
         self._closed = False
         self._last_commit = time.monotonic()
-        self._closing = threading.Event()
+        self._membership: GroupMembership | None = None
         if isinstance(start, Mapping):
             view.refresh_from_store(highest_number(start))
         self._refresh()
@@ -140,7 +133,6 @@ class Consumer:
             # A reader that comes back at a segment's end may have ended before it learned what the segment had lost.
             named = start if isinstance(start, Mapping) else ()
             self._read_before_start = {s for s in self._sealed if self._reader.is_read(s) and s not in named}
-        self._membership: GroupMembership | None = None
         with self._changed:
             self._collect_reader_losses()
         if group is None:
@@ -149,9 +141,6 @@ class Consumer:
             begin = start if isinstance(start, str) else self._group_start(start)
             self._membership = GroupMembership(leader, view.name, group, begin, self._on_assignment)
         view.add_listener(self._on_layout_changed)
-        self._monitor = threading.Thread(
-            target=self._run_monitor, name=f"smq-consumer-monitor-{view.name}", daemon=True
-        )
         self._monitor.start()
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> Batch | None:
@@ -162,7 +151,7 @@ class Consumer:
 
         Raises DataLost (``on_loss="fail"``), UnknownTopic if the topic was deleted, InvalidRequest if this is closed.
         """
-        _check_max_records(max_records)
+        check_max_records(max_records)
         max_rows = max_records if max_records is not None else self._max_records
         self.finish_last_batch()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -207,7 +196,7 @@ class Consumer:
         if self._membership is None:
             raise InvalidRequest("a consumer without a group cannot commit; pass group to client.consumer()")
         with self._changed:
-            wanted = dict(self._uncommitted if positions is None else positions)
+            wanted = self._member.uncommitted if positions is None else dict(positions)
             reported = dict(self._losses_to_acknowledge)
         if not wanted and not reported:
             return {}
@@ -217,16 +206,11 @@ class Consumer:
             for segment, upto in done.losses.items():
                 if self._losses_to_acknowledge.get(segment) == upto:
                     del self._losses_to_acknowledge[segment]
-            for segment, offset in committed.items():
-                self._committed[segment] = max(self._committed.get(segment, 0), offset)
+            self._member.commit(wanted, committed)
+            for segment in committed:
                 self._skip_committed(segment)
-            for segment, offset in wanted.items():
-                if self._uncommitted.get(segment, -1) <= offset:
-                    self._uncommitted.pop(segment, None)
             ended = any(segment not in self._fetchers for segment in committed)
-            if self._processing_segment not in self._uncommitted:
-                self._processing_segment = None
-            free = self._processing_segment is None
+            free = not self._member.is_processing
         self._last_commit = time.monotonic()
         if free and not self._events.revocation_pending:
             self._membership.acknowledge_revocation()
@@ -257,7 +241,7 @@ class Consumer:
         if not isinstance(at, datetime):
             raise InvalidRequest(f"seek_to_time takes a datetime, not {at!r}")
         with self._changed:
-            assigned = list(self._assigned)
+            assigned = list(self._member.assigned)
         with PositionSearch(self._view, self._choice) as search:
             if self._group is None:
                 positions = search.resolve(at)
@@ -272,17 +256,12 @@ class Consumer:
         member is no longer paused. Raises InvalidRequest for a segment that is not read now.
         """
         with self._changed:
-            chosen = self._reading(segments)
-            self._paused |= chosen
-            for segment in chosen:
-                self._buffer.pause(self._fetchers[segment])
+            self._fetchers.pause(self._reading(segments))
 
     def resume(self, segments: Collection[str] | None = None) -> None:
         """Ends the pause of these segments (None: of all). Raises InvalidRequest for one that is not read now."""
         with self._changed:
-            for segment in self._paused & self._fetchers.keys() if segments is None else self._reading(segments):
-                self._paused.discard(segment)
-                self._buffer.resume(self._fetchers[segment])
+            self._fetchers.resume(self._reading(segments))
 
     @property
     def topic(self) -> str:
@@ -293,7 +272,7 @@ class Consumer:
     def paused(self) -> frozenset[str]:
         """The segments that are paused."""
         with self._changed:
-            return frozenset(self._paused)
+            return frozenset(self._fetchers.paused)
 
     @property
     def positions(self) -> dict[str, int]:
@@ -314,17 +293,17 @@ class Consumer:
         The message names the filer. The same is logged as a warning, less and less often.
         """
         with self._changed:
-            failures = [self._refresh_failure, *(fetcher.filer_error for fetcher in self._fetchers.values())]
-        return next((error for error in failures if error is not None), None)
+            failures = self._fetchers.filer_errors()
+            return self._refresh_failure or next(iter(failures), None)
 
     def at_end(self) -> bool:
         """Whether everything that the replicas last reported as durable has been returned. There may be more since."""
         with self._changed:
-            if self._stale or (self._membership is not None and not self._membership.joined):
+            if self._history.due or (self._membership is not None and not self._membership.joined):
                 return False
             return all(
-                f.watermark_known and not f.may_end() and self._position(s) >= f.watermark
-                for s, f in self._fetchers.items()
+                f.watermark_known and not f.may_end() and self._position(f.segment) >= f.watermark
+                for f in self._fetchers.all()
             )
 
     def close(self) -> None:
@@ -338,7 +317,7 @@ class Consumer:
             self._closed = True
             self._changed.notify_all()
         self._view.remove_listener(self._on_layout_changed)
-        self._closing.set()
+        self._monitor.close()
         if self._membership is not None:
             try:
                 with self._changed:
@@ -349,12 +328,9 @@ class Consumer:
             finally:
                 self._membership.leave()
         with self._changed:
-            fetchers = [*self._fetchers.values(), *self._stopping_fetchers]
-            self._fetchers = {}
-        for fetcher in fetchers:
-            fetcher.stop()
+            fetchers = self._fetchers.take_all()
+        close_all(fetchers, 5)
         self._monitor.join(5)
-        join_all(fetchers, 5)
 
     @property
     def closed(self) -> bool:
@@ -406,7 +382,7 @@ class Consumer:
         """Treats the last batch as done, because the program polls for more."""
         if self._membership is None:
             return
-        self._processing_segment = None
+        self._member.batch_finished()
         due = (
             self._membership.revocation_pending or time.monotonic() - self._last_commit >= AUTO_COMMIT_INTERVAL_SECONDS
         )
@@ -446,13 +422,12 @@ class Consumer:
             raise item.error
         segment = fetcher.segment
         with self._changed:
-            if self._fetchers.get(segment) is not fetcher:
+            if not self._fetchers.is_open(fetcher):
                 return None  # the segment was revoked meanwhile
             if isinstance(item, FetchedRows):
                 self._reader.advance(segment, item.end)
                 if self._membership is not None:
-                    self._uncommitted[segment] = item.end
-                    self._processing_segment = segment
+                    self._member.batch_returned(segment, item.end)
                 # Here and not when it was fetched, so that "newest" also holds for what was read ahead.
                 newest = self._newest_schema
                 table = item.table if newest is None else newest.convert(item.table, self._view.snapshot)
@@ -479,7 +454,7 @@ class Consumer:
             self._reader.ended(segment, end)
         self._collect_reader_losses()
         self._reader.advance(segment, end)
-        self._stop_fetcher(segment)
+        self._fetchers.stop(segment)
         self._events.ended(segment)
         if self._membership is not None:
             self._membership.heartbeat_now()
@@ -523,16 +498,15 @@ class Consumer:
                 self._read_before_start |= {s for s in self._sealed if self._reader.is_read(s)}
                 readable = self._reader.readable()
                 for segment in [s for s in self._fetchers if s in positions or s not in readable]:
-                    self._stop_fetcher(segment)
-                self._paused &= set(readable)
+                    self._fetchers.stop(segment)
+                self._fetchers.paused &= set(readable)
             else:
-                self._check_chosen(positions, self._assigned, "is not assigned to this member")
+                self._check_chosen(positions, self._member.assigned, "is not assigned to this member")
                 for segment, offset in positions.items():
-                    self._uncommitted.pop(segment, None)
+                    self._member.sought(segment)
                     self._reader.positions[segment] = offset
-                    self._went_back.add(segment)
                     if segment in self._fetchers:
-                        self._stop_fetcher(segment)
+                        self._fetchers.stop(segment)
                     self._fetch(segment)
         self._fetch_readable()
 
@@ -541,7 +515,7 @@ class Consumer:
             return set(self._fetchers)
         if isinstance(segments, str):
             raise InvalidRequest(f"pass the names of segments in a list, such as [{segments!r}]")
-        self._check_chosen(segments, self._fetchers, "is not read now")
+        self._check_chosen(segments, set(self._fetchers), "is not read now")
         return set(segments)
 
     @staticmethod
@@ -572,14 +546,8 @@ class Consumer:
                     self._fetch(segment)
 
     def _fetch(self, segment: str) -> None:
-        fetch_plan = FetchPlan(segment, self._position(segment), self._sealed.get(segment), self._start_time_us)
-        large_values = self._large_values if self._fetches_large_values else None
-        self._fetchers[segment] = Fetcher(
-            self._view, self._buffer, fetch_plan, self._max_bytes, self._ordinal, large_values, self._shared_tails
-        )
-        self._ordinal += 1
-        if segment in self._paused:
-            self._buffer.pause(self._fetchers[segment])
+        position = self._position(segment)
+        self._fetchers.start(FetchPlan(segment, position, self._sealed.get(segment), self._start_time_us))
 
     def _on_assignment(self, positions: Mapping[str, int]) -> bool:
         """In a group, applies the segments that this member may read.
@@ -588,90 +556,69 @@ class Consumer:
         """
         with self._changed:
             for segment in [s for s in self._fetchers if s not in positions]:
-                self._stale = True  # another member has it now, or retention removed it
-                self._stop_fetcher(segment)
-                self._paused.discard(segment)
-            self._events.revoked(s for s in self._assigned if s not in positions)
-            self._went_back &= positions.keys()
+                self._history.due = True  # another member has it now, or retention removed it
+                self._fetchers.stop(segment)
+                self._fetchers.paused.discard(segment)
+            self._events.revoked(self._member.revoked_by(positions))
             for segment, position in positions.items():
-                # Not beyond what this member knows, if it has gone back.
-                known = max(self._assigned.get(segment, 0), self._committed.get(segment, 0))
-                if segment in self._fetchers and position > max(self._position(segment), known):
-                    self._stop_fetcher(segment)  # another member had it in between and read further
+                if segment in self._fetchers and self._member.was_read_by_another(
+                    segment, position, self._position(segment)
+                ):
+                    self._fetchers.stop(segment)
                 if segment not in self._fetchers and not self._closed and not self._is_read_to_end(segment):
-                    self._reader.positions[segment] = max(position, self._committed.get(segment, 0))
+                    self._reader.positions[segment] = self._member.start(segment, position)
                     self._fetch(segment)
-            self._assigned = dict(positions)
+            self._member.assign(positions)
             self._events.assigned(s for s in positions if s in self._fetchers)
             if self._events.pending:
                 self._changed.notify_all()
             if self._events.revocation_pending:
                 return True
-            if self._auto_commit:
-                return any(segment not in positions for segment in self._uncommitted)
-            gone = self._processing_segment is not None and self._processing_segment not in positions
-            return gone and self._processing_segment in self._uncommitted
+            return self._member.keeps_revoked(positions, commits_by_itself=not self._auto_commit)
 
     def _skip_committed(self, segment: str) -> None:
         """Goes on at what was just committed, if the segment came back to this member at an older position."""
-        upto = self._committed[segment]
-        if segment in self._fetchers and segment not in self._went_back and self._position(segment) < upto:
-            self._stop_fetcher(segment)
+        upto = self._member.behind_commit(segment, self._position(segment))
+        if segment in self._fetchers and upto is not None:
+            self._fetchers.stop(segment)
             self._reader.positions[segment] = upto
             self._fetch(segment)
-
-    def _stop_fetcher(self, segment: str) -> None:
-        fetcher = self._fetchers.pop(segment)
-        fetcher.stop()
-        self._stopping_fetchers = [f for f in self._stopping_fetchers if f.alive] + [fetcher]
 
     def _is_read_to_end(self, segment: str) -> bool:
         """Whether the segment is assigned only because its end was not committed yet."""
         node = self._reader.nodes.get(segment)
-        if node is None or node.end is None:
-            return False
-        return self._uncommitted.get(segment) == node.end or self._committed.get(segment, -1) >= node.end
+        return node is not None and node.end is not None and self._member.has_reached(segment, node.end)
+
+    # ---- the monitor's thread
 
     def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
-        self._stale = True
+        self._history.due = True
 
-    def _run_monitor(self) -> None:
-        """The monitor thread: aborts unresponsive streams and refreshes the DAG."""
-        retry_at = 0.0
-        due = time.monotonic() + MONITOR_INTERVAL_SECONDS
-        while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
-            now = time.monotonic()
+    def _check_streams(self, now: float, late_by: float) -> None:
+        with self._changed:
+            fetchers = self._fetchers.all()
+        for fetcher in fetchers:
+            fetcher.check_liveness(now, late_by)
+        if self._view.deleted is not None:
             with self._changed:
-                fetchers = list(self._fetchers.values())
-            for fetcher in fetchers:
-                fetcher.check_liveness(now, late_by=now - due)
-            due = now + MONITOR_INTERVAL_SECONDS
-            if self._view.deleted is not None:
-                with self._changed:
-                    self._changed.notify_all()
-            if self._stale and now >= retry_at:
-                self._stale = False
-                try:
-                    self._refresh()
-                    self._fetch_readable()
-                    if self._refresh_failure is not None:
-                        self._refresh_failure = None
-                        self._view.filer_health.answered()
-                except SmqError as error:
-                    if isinstance(error, StoreUnavailable):
-                        self._refresh_failure = error
-                        self._view.filer_health.failed(error, since=now)
-                    log.info("the history of %s could not be read: %s", self._view.name, error.message)
-                    self._stale, retry_at = True, now + REFRESH_RETRY_SECONDS
-            if self._losses_requested and now >= retry_at and self._membership is not None and self._membership.joined:
-                self._losses_requested = False
-                try:
-                    self._load_group_losses()
-                except SmqError as error:
-                    log.info("the losses of group %s could not be read: %s", self._group, error.message)
-                    self._losses_requested, retry_at = True, now + REFRESH_RETRY_SECONDS
+                self._changed.notify_all()
 
-    def _load_group_losses(self) -> None:
+    def _follow_history(self, now: float) -> None:
+        self._refresh()
+        self._fetch_readable()
+        if self._refresh_failure is not None:
+            self._refresh_failure = None
+            self._view.filer_health.answered()
+
+    def _on_history_failed(self, error: SmqError, since: float) -> None:
+        if isinstance(error, StoreUnavailable):
+            self._refresh_failure = error
+            self._view.filer_health.failed(error, since)
+
+    def _is_member(self) -> bool:
+        return self._membership is not None and self._membership.joined
+
+    def _load_group_losses(self, now: float) -> None:
         """Records what the group has lost, except what it knew at its last commit.
 
         That is what retention removed before the group read it, and what was lost with all replicas of segments that
@@ -700,9 +647,8 @@ class Consumer:
         layout = self._view.snapshot.layout
         sealed_history = self._view.sealed_history()
         for _ in range(MAX_HISTORY_ATTEMPTS):
-            if not sealed_history.missing_predecessors(layout) - self._unknown_predecessors or self._closing.wait(
-                HISTORY_RETRY_SECONDS
-            ):
+            missing = sealed_history.missing_predecessors(layout) - self._unknown_predecessors
+            if not missing or self._monitor.wait_for_close(HISTORY_RETRY_SECONDS):
                 break
             sealed_history = self._view.sealed_history()
         else:
@@ -715,7 +661,7 @@ class Consumer:
             if {s.name: s.lost for s in self._sealed.values() if s.lost} != {
                 s.name: s.lost for s in sealed_history.sealed.values() if s.lost
             }:
-                self._losses_requested = self._group is not None
+                self._group_losses.due = self._group is not None
             self._sealed = dict(sealed_history.sealed)
             for segment in [s for s in self._reader.nodes if s not in nodes]:
                 self._on_segment_removed(segment)
@@ -731,16 +677,11 @@ class Consumer:
         if self._group is None:
             self._reader.removed(segment, end)
         else:
-            self._losses_requested = True
+            self._group_losses.due = True
             if end is not None:
                 self._reader.ended(segment, end)
             del self._reader.nodes[segment]
         if segment in self._fetchers:
-            self._stop_fetcher(segment)
-        self._paused.discard(segment)
+            self._fetchers.stop(segment)
+        self._fetchers.paused.discard(segment)
         self._events.ended(segment)
-
-
-def _check_max_records(max_records: int | None) -> None:
-    if max_records is not None and max_records < 1:
-        raise InvalidRequest(f"max_records must be 1 or more, not {max_records}")

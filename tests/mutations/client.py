@@ -25,6 +25,7 @@ TEST_PREFETCH = "tests/unit/client/test_read_ahead.py"
 MEMBERSHIP = "client/smq/consuming/group_membership.py"
 TEST_MEMBERSHIP = "tests/unit/client/test_group_membership.py"
 CONSUMER = "client/smq/consumer.py"
+MEMBER_POSITIONS = "client/smq/consuming/member_positions.py"
 TEST_CONSUMER = "tests/unit/client/test_consumer.py"
 RANGE_READER = "client/smq/reading/range_reader.py"
 TEST_RANGE_READER = "tests/unit/client/test_range_reader.py"
@@ -56,8 +57,8 @@ MUTATIONS = (
         "forget_the_history_s_error",
         "A consumer whose history waits for the filer has its error.",
         CONSUMER,
-        "                        self._refresh_failure = error\n",
-        "                        pass\n",
+        "            self._refresh_failure = error\n",
+        "            pass\n",
         (f"{TEST_CONSUMER}::test_a_consumer_has_the_error_of_a_filer_that_its_history_waits_for",),
     ),
     # ---- messages that are sent by one call
@@ -286,9 +287,9 @@ MUTATIONS = (
     Mutation(
         "forget_which_segment_the_program_works_on",
         "The consumer reports that the program still works on a revoked segment.",
-        CONSUMER,
-        "            return gone and self._processing_segment in self._uncommitted\n",
-        "            return False\n",
+        MEMBER_POSITIONS,
+        "return self._processing not in positions and self._processing in self._uncommitted",
+        "return False",
         (f"{TEST_CONSUMER}::test_a_segment_whose_batch_is_still_worked_on_is_not_given_up",),
     ),
     Mutation(
@@ -318,9 +319,9 @@ MUTATIONS = (
     Mutation(
         "read_on_behind_another_member",
         "A segment that another member has read further continues there.",
-        CONSUMER,
-        "if segment in self._fetchers and position > max(self._position(segment), known):",
-        "if segment in self._fetchers and position < 0:",
+        MEMBER_POSITIONS,
+        "return position > max(own, known)",
+        "return False",
         (f"{TEST_CONSUMER}::test_a_segment_that_another_member_read_further_continues_there",),
     ),
     Mutation(
@@ -336,7 +337,7 @@ MUTATIONS = (
         "A commit that fails is made by the next one.",
         CONSUMER,
         "        done = self._membership.commit(wanted, reported)\n",
-        "        self._uncommitted.clear()\n        done = self._membership.commit(wanted, reported)\n",
+        "        self._member.commit(wanted, {})\n        done = self._membership.commit(wanted, reported)\n",
         (f"{TEST_CONSUMER}::test_a_commit_that_fails_is_made_by_the_next_one",),
     ),
     Mutation(

@@ -15,6 +15,8 @@ CHANGES = "operator/smq_operator/api/group_changes.py"
 LAGS = "operator/smq_operator/api/group_lags.py"
 TEST_CHANGES = "tests/unit/operator/api/test_group_changes.py"
 CONSUMER = "client/smq/consumer.py"
+MEMBER_POSITIONS = "client/smq/consuming/member_positions.py"
+OPEN_FETCHERS = "client/smq/consuming/open_fetchers.py"
 TEST_CONSUMER = "tests/unit/client/test_consumer.py"
 
 MUTATIONS = (
@@ -116,9 +118,9 @@ MUTATIONS = (
     Mutation(
         "undo_a_seek_at_the_next_heartbeat",
         "A member that has gone back is not moved on by the positions that the group has committed.",
-        CONSUMER,
-        "position > max(self._position(segment), known):",
-        "position > self._position(segment):",
+        MEMBER_POSITIONS,
+        "return position > max(own, known)",
+        "return position > own",
         (f"{TEST_CONSUMER}::test_a_member_that_goes_back_is_not_moved_on_by_its_next_heartbeat",),
     ),
     Mutation(
@@ -132,8 +134,8 @@ MUTATIONS = (
     Mutation(
         "forget_a_pause_at_a_seek",
         "A seek does not end a pause.",
-        CONSUMER,
-        "        if segment in self._paused:\n            self._buffer.pause(self._fetchers[segment])\n",
+        OPEN_FETCHERS,
+        "        if plan.segment in self.paused:\n            self._buffer.pause(self._fetchers[plan.segment])\n",
         "",
         (f"{TEST_CONSUMER}::test_nothing_of_a_paused_segment_is_returned_until_it_is_resumed",),
     ),

@@ -10,7 +10,7 @@ import pytest
 
 import smq.consumer
 from smq.consumer import Consumer
-from smq.consuming import group_membership
+from smq.consuming import consumer_monitor, group_membership, open_fetchers
 from smq.consuming.fetcher import FetchPlan
 from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.segment_choice import ALL_SEGMENTS, SegmentChoice
@@ -160,10 +160,10 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         return working
 
     monkeypatch.setattr(Consumer, "_on_assignment", counted)
-    monkeypatch.setattr(smq.consumer, "Fetcher", made.make_fetcher)
+    monkeypatch.setattr(open_fetchers, "Fetcher", made.make_fetcher)
     monkeypatch.setattr(smq.consumer, "PositionSearch", made.search)
-    monkeypatch.setattr(smq.consumer, "MONITOR_INTERVAL_SECONDS", 0.002)
-    monkeypatch.setattr(smq.consumer, "REFRESH_RETRY_SECONDS", 0.002)
+    monkeypatch.setattr(consumer_monitor, "MONITOR_INTERVAL_SECONDS", 0.002)
+    monkeypatch.setattr(consumer_monitor, "RETRY_AFTER_SECONDS", 0.002)
     monkeypatch.setattr(group_membership, "RETRY_AFTER_SECONDS", 0.001)
     yield made
     for consumer in made.consumers:
@@ -178,7 +178,7 @@ def offsets(consumer: Consumer) -> tuple[int, int] | None:
 
 def refreshed(consumer: Consumer, *segments: Segment) -> None:
     """Waits until the consumer knows these segments, and has started to read what may be read."""
-    eventually(lambda: all(s.name in consumer._reader.nodes for s in segments) and not consumer._stale)
+    eventually(lambda: all(s.name in consumer._reader.nodes for s in segments) and not consumer._history.due)
     consumer._fetch_readable()
 
 
@@ -274,7 +274,7 @@ def test_a_batch_that_was_not_returned_does_not_count(bench: Bench) -> None:
 def test_it_is_at_the_end_only_when_a_replica_said_where_that_is(bench: Bench) -> None:
     consumer = bench.open()
     (fetcher,) = bench.fetchers
-    eventually(lambda: not consumer._stale)
+    eventually(lambda: not consumer._history.due)
     assert not consumer.at_end()
     fetcher.watermark, fetcher.watermark_known = 2, True
     assert not consumer.at_end()
@@ -752,7 +752,7 @@ def test_a_reader_that_has_passed_a_segment_learns_that_it_lost_more(bench: Benc
     assert offsets(consumer) is None
 
     bench.topic.seal(bench.first, 3, successor, **LOST | {"lost_to": 9})
-    eventually(lambda: consumer._sealed[bench.first.name].lost_to == 9 and not consumer._stale)
+    eventually(lambda: consumer._sealed[bench.first.name].lost_to == 9 and not consumer._history.due)
     consumer._fetch_readable()
     assert loss(consumer) == (bench.first.name, 5, 9, True), "the rest"
     assert offsets(consumer) is None
@@ -818,11 +818,11 @@ def test_a_confirmation_that_failed_is_repeated_with_the_next_commit(bench: Benc
 
 def test_a_member_reads_its_losses_again_when_the_index_records_one(bench: Bench) -> None:
     consumer = bench.open("g")
-    eventually(lambda: consumer._losses_received and not consumer._losses_requested)
+    eventually(lambda: consumer._losses_received and not consumer._group_losses.due)
     name = bench.first.name
     bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment=name, start=3, stop=5, at_least=True)]
     bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first), **LOST)
-    eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and not consumer._losses_requested)
+    eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and not consumer._group_losses.due)
     eventually(lambda: bool(consumer._losses._unreported))
     assert loss(consumer) == (name, 3, 5, True)
 

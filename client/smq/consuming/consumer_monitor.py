@@ -1,0 +1,76 @@
+"""The thread beside a consumer: it looks after silent streams and repeats what failed because something was away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from smq_core.errors import SmqError
+
+log = logging.getLogger(__name__)
+
+MONITOR_INTERVAL_SECONDS = 0.1
+RETRY_AFTER_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class RepeatedTask:
+    """Work that the monitor does when it is due, and again after a pause when it fails. ``name`` is for the log.
+
+    ``run`` gets the time, in monotonic seconds. It returns with ``due`` cleared, or raises SmqError. What makes it due
+    again while it runs is not lost.
+    """
+
+    name: str
+    run: Callable[[float], None]
+    due: bool = False
+    may_run: Callable[[], bool] = lambda: True
+    on_failure: Callable[[SmqError, float], None] = lambda error, since: None
+    _retry_at: float = 0.0
+
+    def run_if_due(self, now: float) -> None:
+        if not self.due or now < self._retry_at or not self.may_run():
+            return
+        self.due = False
+        try:
+            self.run(now)
+        except SmqError as error:
+            self.on_failure(error, now)
+            log.info("%s: %s", self.name, error.message)
+            self.due, self._retry_at = True, now + RETRY_AFTER_SECONDS
+
+
+class ConsumerMonitor:
+    """Calls ``check(now, late_by)`` ten times a second, in monotonic seconds, and runs the tasks that are due."""
+
+    def __init__(self, name: str, check: Callable[[float, float], None], tasks: Iterable[RepeatedTask]) -> None:
+        self._check = check
+        self._tasks = tuple(tasks)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wait_for_close(self, seconds: float) -> bool:
+        """Waits so long, or until ``close``. True if that was called."""
+        return self._closing.wait(seconds)
+
+    def close(self) -> None:
+        """Ends the thread soon. See ``join``."""
+        self._closing.set()
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        due = time.monotonic() + MONITOR_INTERVAL_SECONDS
+        while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
+            now = time.monotonic()
+            self._check(now, now - due)
+            due = now + MONITOR_INTERVAL_SECONDS
+            for task in self._tasks:
+                task.run_if_due(now)

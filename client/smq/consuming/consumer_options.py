@@ -1,0 +1,21 @@
+"""Checks of a consumer's options. All raise InvalidRequest, which names the option and what is possible."""
+
+from __future__ import annotations
+
+from smq_core.errors import InvalidRequest
+
+
+def check_options(on_loss: str, schema: str, large_values: str, max_bytes: int, prefetch_bytes: int) -> None:
+    if on_loss not in ("fail", "skip"):
+        raise InvalidRequest(f'on_loss must be "fail" or "skip", not {on_loss!r}')
+    if schema not in ("newest", "own"):
+        raise InvalidRequest(f'schema must be "newest" or "own", not {schema!r}')
+    if large_values not in ("eager", "lazy"):
+        raise InvalidRequest(f'large_values must be "eager" or "lazy", not {large_values!r}')
+    if max_bytes < 1 or prefetch_bytes < 1:
+        raise InvalidRequest("max_bytes and prefetch_bytes must be more than 0")
+
+
+def check_max_records(max_records: int | None) -> None:
+    if max_records is not None and max_records < 1:
+        raise InvalidRequest(f"max_records must be 1 or more, not {max_records}")
