@@ -27,6 +27,7 @@ TEST_MEMBERSHIP = "tests/unit/client/test_group_membership.py"
 CONSUMER = "client/smq/consumer.py"
 MEMBER_POSITIONS = "client/smq/consuming/member_positions.py"
 TEST_CONSUMER = "tests/unit/client/test_consumer.py"
+TEST_CONSUMER_GROUPS = "tests/unit/client/test_consumer_groups.py"
 RANGE_READER = "client/smq/reading/range_reader.py"
 TEST_RANGE_READER = "tests/unit/client/test_range_reader.py"
 REPORTS = "client/smq/reading/broker_reports.py"
@@ -290,7 +291,7 @@ MUTATIONS = (
         MEMBER_POSITIONS,
         "return self._processing not in positions and self._processing in self._uncommitted",
         "return False",
-        (f"{TEST_CONSUMER}::test_a_segment_whose_batch_is_still_worked_on_is_not_given_up",),
+        (f"{TEST_CONSUMER_GROUPS}::test_a_segment_whose_batch_is_still_worked_on_is_not_given_up",),
     ),
     Mutation(
         "acknowledge_the_newest_generation_in_a_heartbeat",
@@ -314,7 +315,7 @@ MUTATIONS = (
         CONSUMER,
         "                return None  # the segment was revoked meanwhile\n",
         "                pass\n",
-        (f"{TEST_CONSUMER}::test_rows_that_were_taken_while_their_segment_was_revoked_are_withheld",),
+        (f"{TEST_CONSUMER_GROUPS}::test_rows_that_were_taken_while_their_segment_was_revoked_are_withheld",),
     ),
     Mutation(
         "read_on_behind_another_member",
@@ -322,7 +323,7 @@ MUTATIONS = (
         MEMBER_POSITIONS,
         "return position > max(own, known)",
         "return False",
-        (f"{TEST_CONSUMER}::test_a_segment_that_another_member_read_further_continues_there",),
+        (f"{TEST_CONSUMER_GROUPS}::test_a_segment_that_another_member_read_further_continues_there",),
     ),
     Mutation(
         "commit_the_batch_of_a_program_that_failed",
@@ -330,7 +331,7 @@ MUTATIONS = (
         CONSUMER,
         "self._close(commit=self._auto_commit and error is None)",
         "self._close(commit=self._auto_commit)",
-        (f"{TEST_CONSUMER}::test_a_program_that_fails_does_not_commit_its_batch",),
+        (f"{TEST_CONSUMER_GROUPS}::test_a_program_that_fails_does_not_commit_its_batch",),
     ),
     Mutation(
         "forget_positions_that_could_not_be_committed",
@@ -338,7 +339,7 @@ MUTATIONS = (
         CONSUMER,
         "        done = self._membership.commit(wanted, reported)\n",
         "        self._member.commit(wanted, {})\n        done = self._membership.commit(wanted, reported)\n",
-        (f"{TEST_CONSUMER}::test_a_commit_that_fails_is_made_by_the_next_one",),
+        (f"{TEST_CONSUMER_GROUPS}::test_a_commit_that_fails_is_made_by_the_next_one",),
     ),
     Mutation(
         "be_at_the_end_before_anyone_said_where_it_is",

@@ -18,6 +18,7 @@ CONSUMER = "client/smq/consumer.py"
 MEMBER_POSITIONS = "client/smq/consuming/member_positions.py"
 OPEN_FETCHERS = "client/smq/consuming/open_fetchers.py"
 TEST_CONSUMER = "tests/unit/client/test_consumer.py"
+TEST_CONSUMER_GROUPS = "tests/unit/client/test_consumer_groups.py"
 
 MUTATIONS = (
     # ---- lag
@@ -121,7 +122,7 @@ MUTATIONS = (
         MEMBER_POSITIONS,
         "return position > max(own, known)",
         "return position > own",
-        (f"{TEST_CONSUMER}::test_a_member_that_goes_back_is_not_moved_on_by_its_next_heartbeat",),
+        (f"{TEST_CONSUMER_GROUPS}::test_a_member_that_goes_back_is_not_moved_on_by_its_next_heartbeat",),
     ),
     Mutation(
         "give_a_segment_up_before_the_program_knows",
@@ -129,7 +130,7 @@ MUTATIONS = (
         CONSUMER,
         "            if self._events.revocation_pending:\n                return True\n",
         "",
-        (f"{TEST_CONSUMER}::test_a_revoked_segment_can_be_committed_before_another_member_gets_it",),
+        (f"{TEST_CONSUMER_GROUPS}::test_a_revoked_segment_can_be_committed_before_another_member_gets_it",),
     ),
     Mutation(
         "forget_a_pause_at_a_seek",

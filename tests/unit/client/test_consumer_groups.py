@@ -1,0 +1,329 @@
+"""A consumer in a group: what it reads, what it commits and what it gives up."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from smq.consumer import Consumer
+from smq.consuming.prefetch_buffer import SegmentEnd
+from smq_core.errors import (
+    DataLost,
+    InvalidRequest,
+    StaleGeneration,
+    Unavailable,
+)
+from smq_proto.v1 import leader_pb2 as lpb
+from support.in_memory.consumer_bench import Bench, offsets, refreshed
+from support.in_memory.topic import PARTITIONS
+from support.waiting import eventually
+
+# ---- in a group
+
+
+def test_a_new_group_begins_where_its_first_member_says(bench: Bench) -> None:
+    bench.found, bench.leader.positions = {bench.first.name: 4}, {}
+    bench.open("g", start=datetime(2024, 1, 1, tzinfo=UTC))
+    first = bench.leader.requests("JoinGroup")[0]
+    assert (first.start, dict(first.start_positions)) == ("positions", {bench.first.name: 4})
+
+
+def test_no_place_is_searched_for_a_group_that_has_positions(bench: Bench) -> None:
+    bench.open("g", start=datetime(2024, 1, 1, tzinfo=UTC))
+    assert bench.searches == 0 and bench.leader.requests("JoinGroup")[0].start == "earliest"
+
+
+def test_a_member_that_goes_back_is_not_moved_on_by_its_next_heartbeat(bench: Bench) -> None:
+    bench.leader.positions = {bench.first.name: 8}
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(8, 3)
+    assert offsets(consumer) == (8, 11)
+    consumer.seek({bench.first.name: 2})
+    bench.heartbeat(consumer)
+    assert bench.plans() == [(bench.first.name, 8), (bench.first.name, 2)]
+    assert consumer.commit() == {}, "nothing was returned since"
+    bench.fetchers[1].rows(2, 3)
+    assert offsets(consumer) == (2, 5)
+    bench.leader.positions = {bench.first.name: 20}
+    bench.heartbeat(consumer)
+    assert bench.plans()[-1] == (bench.first.name, 20), "another member has read further"
+    with pytest.raises(InvalidRequest, match="is not assigned to this member; possible are"):
+        consumer.seek({"t-0-4-9": 1})
+
+
+def test_the_program_learns_of_its_segments_when_it_polls(bench: Bench) -> None:
+    other = bench.topic.segment(1, 4, PARTITIONS)
+    calls: list[tuple[str, frozenset[str]]] = []
+    consumer = bench.open(
+        "g", on_assigned=lambda it: calls.append(("+", it)), on_revoked=lambda it: calls.append(("-", it))
+    )
+    assert calls == [], "not in the thread of the heartbeats"
+    assert offsets(consumer) is None
+    bench.assign(consumer, {other.name: 0})
+    bench.heartbeat(consumer)
+    assert offsets(consumer) is None
+    consumer.close()
+    one, two = frozenset([bench.first.name]), frozenset([other.name])
+    assert calls == [("+", one), ("-", one), ("+", two), ("-", two)]
+
+
+def test_a_revoked_segment_can_be_committed_before_another_member_gets_it(bench: Bench) -> None:
+    consumer: Consumer
+    consumer = bench.open("g", on_revoked=lambda _: consumer.commit())
+    assert offsets(consumer) is None
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3) and offsets(consumer) is None, "it is done with the batch"
+    bench.assign(consumer, {})
+    bench.heartbeat(consumer)
+    assert bench.leader.acknowledged() == 1, "the program does not know yet"
+    bench.heartbeat_at_once(consumer)
+    assert offsets(consumer) is None
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    assert bench.order()[:2] == ["CommitPositions", "JoinGroup"]
+
+
+def test_callbacks_without_a_group_are_refused(bench: Bench) -> None:
+    with pytest.raises(InvalidRequest, match="need a group"):
+        bench.open(on_assigned=print)
+
+
+def test_a_segment_whose_batch_is_still_worked_on_is_not_given_up(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+
+    bench.assign(consumer, {})
+    for _ in range(3):
+        bench.heartbeat(consumer)
+    assert consumer.assignment == frozenset(), "it is no longer read"
+    assert bench.leader.acknowledged() == 1, "but the next owner must wait"
+
+    bench.heartbeat_at_once(consumer)
+    assert consumer.commit() == {bench.first.name: 3}
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    assert bench.order()[:2] == ["CommitPositions", "JoinGroup"]
+
+
+def test_the_next_poll_gives_a_revoked_segment_up_without_a_commit(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.assign(consumer, {})
+    assert bench.leader.acknowledged() == 1
+
+    assert offsets(consumer) is None
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    assert bench.leader.committed == {}
+
+
+def test_a_commit_of_another_segment_does_not_give_up_the_one_that_is_worked_on(bench: Bench) -> None:
+    other = bench.topic.segment(1, 4, PARTITIONS)
+    bench.leader.positions = {bench.first.name: 0, other.name: 0}
+    consumer = bench.open("g")
+    by_name = {f.segment: f for f in bench.fetchers}
+    by_name[other.name].rows(0, 1)
+    assert offsets(consumer) == (0, 1)
+    by_name[bench.first.name].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.assign(consumer, {other.name: 0})
+
+    assert consumer.commit({other.name: 1}) == {other.name: 1}
+    bench.heartbeat(consumer)
+    assert bench.leader.acknowledged() == 1
+    assert consumer.commit() == {bench.first.name: 3}
+    eventually(lambda: bench.leader.acknowledged() == 2)
+
+
+def test_rows_of_a_revoked_segment_are_withheld(bench: Bench) -> None:
+    consumer = bench.open("g")
+    (fetcher,) = bench.fetchers
+    fetcher.rows(0, 3)
+    bench.assign(consumer, {})
+
+    assert offsets(consumer) is None
+    assert consumer._buffer._bytes == 0, "their budget is free"
+    assert not fetcher.rows(3, 3)
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    assert consumer.commit() == {}
+
+
+def test_rows_that_were_taken_while_their_segment_was_revoked_are_withheld(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    taken = consumer._buffer.take(1000)
+    assert taken is not None
+    bench.assign(consumer, {bench.first.name: 2})  # another member had it in between
+
+    assert consumer._to_batch(*taken) is None
+    assert consumer.positions == {bench.first.name: 2}
+
+
+def test_a_segment_that_another_member_read_further_continues_there(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    bench.fetchers[0].rows(3, 3)
+    bench.assign(consumer, {bench.first.name: 5})
+    assert offsets(consumer) is None
+    assert bench.plans() == [(bench.first.name, 0), (bench.first.name, 5)]
+
+
+def test_a_segment_that_stays_is_not_read_again(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    for committed in (0, 2, 3):
+        bench.assign(consumer, {bench.first.name: committed})
+    assert bench.plans() == [(bench.first.name, 0)]
+    assert bench.fetchers[0].rows(3, 1) and offsets(consumer) == (3, 4)
+
+
+def test_a_segment_that_comes_back_continues_at_what_was_committed(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.assign(consumer, {})
+    bench.assign(consumer, {bench.first.name: 1})
+    assert bench.plans() == [(bench.first.name, 0), (bench.first.name, 1)]
+
+
+def test_a_segment_that_was_read_to_its_end_is_not_read_again_before_its_commit(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first))
+    refreshed(consumer, bench.topic.snapshot.layout.segments[0])
+    bench.fetchers[0].rows(0, 3)
+    bench.fetchers[0].put(SegmentEnd(3))
+    assert offsets(consumer) == (0, 3) and offsets(consumer) is None
+
+    bench.heartbeat(consumer)
+    assert len(bench.fetchers) == 1, "the leader still assigns it, because its end is not committed"
+    before = len(bench.leader.requests("JoinGroup"))
+    assert consumer.commit() == {bench.first.name: 3}
+    bench.leader.wait_for_heartbeat(before)
+
+
+def test_an_assignment_from_before_a_commit_has_nothing_read_again(bench: Bench) -> None:
+    """A heartbeat that the leader answered before the commit is applied after it."""
+    consumer = bench.open("g")
+    bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first))
+    refreshed(consumer, bench.topic.snapshot.layout.segments[0])
+    bench.fetchers[0].rows(0, 3)
+    bench.fetchers[0].put(SegmentEnd(3))
+    assert offsets(consumer) == (0, 3) and offsets(consumer) is None
+    before = len(bench.leader.requests("JoinGroup"))
+    assert consumer.commit() == {bench.first.name: 3}
+    bench.leader.wait_for_heartbeat(before)
+    consumer._on_assignment({bench.first.name: 0})
+    assert len(bench.fetchers) == 1, "its end is committed"
+
+
+def test_a_segment_that_comes_back_late_continues_at_its_own_last_commit(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    assert consumer.commit() == {bench.first.name: 3}
+    consumer._on_assignment({})
+    consumer._on_assignment({bench.first.name: 1})
+    assert bench.plans() == [(bench.first.name, 0), (bench.first.name, 3)]
+
+
+def test_what_is_committed_after_its_segment_came_back_is_not_read_again(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    consumer._on_assignment({})
+    consumer._on_assignment({bench.first.name: 0})
+    bench.fetchers[1].rows(0, 3)
+    assert consumer.commit({bench.first.name: 3}) == {bench.first.name: 3}
+    assert bench.plans()[-1] == (bench.first.name, 3) and offsets(consumer) is None
+
+
+def test_a_commit_after_a_seek_does_not_end_it(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    consumer.seek({bench.first.name: 1})
+    assert consumer.commit({bench.first.name: 3}) == {bench.first.name: 3}
+    assert bench.plans()[-1] == (bench.first.name, 1), "the program wants to read these again"
+
+
+def test_only_what_was_returned_is_committed(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert consumer.commit() == {} and bench.leader.requests("CommitPositions") == []
+    assert offsets(consumer) == (0, 3)
+    assert consumer.commit({bench.first.name: 1}) == {bench.first.name: 1}
+    assert consumer.commit() == {bench.first.name: 3}, "the rest of the batch"
+    assert consumer.commit() == {}
+
+
+def test_a_commit_that_fails_is_made_by_the_next_one(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.leader.failures["CommitPositions"] = [Unavailable("no leader")]
+    with pytest.raises(Unavailable):
+        consumer.commit()
+    assert consumer.commit() == bench.leader.committed == {bench.first.name: 3}
+
+
+def test_a_commit_leaves_out_what_has_moved_to_another_member(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.leader.failures["CommitPositions"] = [StaleGeneration("moved", segments=(bench.first.name,))]
+    assert consumer.commit() == bench.leader.committed == {}
+
+
+def test_auto_commit_stores_what_was_read_before_it_gives_the_segment_up(bench: Bench) -> None:
+    consumer = bench.open("g", auto_commit=True)
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.assign(consumer, {})
+    bench.heartbeat(consumer)
+    assert bench.leader.acknowledged() == 1 and bench.leader.committed == {}
+
+    bench.heartbeat_at_once(consumer)
+    assert offsets(consumer) is None
+    eventually(lambda: bench.leader.acknowledged() == 2)
+    assert bench.leader.committed == {bench.first.name: 3}
+    assert bench.order()[:2] == ["CommitPositions", "JoinGroup"]
+
+
+@pytest.mark.parametrize(("fails", "committed"), [(False, True), (True, False)])
+def test_a_program_that_fails_does_not_commit_its_batch(bench: Bench, fails: bool, committed: bool) -> None:
+    def work() -> None:
+        with bench.open("g", auto_commit=True) as consumer:
+            bench.fetchers[0].rows(0, 3)
+            assert offsets(consumer) == (0, 3)
+            if fails:
+                raise ZeroDivisionError
+
+    if fails:
+        with pytest.raises(ZeroDivisionError):
+            work()
+    else:
+        work()
+    assert bool(bench.leader.committed) == committed
+    assert bench.leader.calls[-1][0] == "LeaveGroup"
+
+
+def test_close_commits_nothing_by_itself(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    consumer.close()
+    assert bench.leader.committed == {} and bench.leader.calls[-1][0] == "LeaveGroup"
+
+
+def test_a_group_learns_of_a_loss_after_the_leader_failed_to_answer(bench: Bench) -> None:
+    bench.leader.failures["GetPositions"] = [Unavailable("no leader")]
+    lost = lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5)
+    bench.leader.lost = [lost, lpb.GroupPositions.Loss(segment="old-0-8-8", start=0, stop=1, acknowledged=True)]
+    consumer = bench.open("g")
+    eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and consumer._losses_received)
+
+    with pytest.raises(DataLost) as caught:
+        consumer.poll(0)
+    assert (caught.value.segment, caught.value.start, caught.value.stop) == ("gone-0-8-9", 2, 5)
+    assert offsets(consumer) is None, "once, and not what an earlier member was told"

@@ -1,0 +1,116 @@
+"""What a consumer reports of messages that were lost with all replicas."""
+
+from __future__ import annotations
+
+import pytest
+
+import smq.consumer
+from smq.consumer import Consumer
+from smq.consuming.prefetch_buffer import FetchedLoss, SegmentEnd
+from smq_core.errors import (
+    DataLost,
+    Unavailable,
+)
+from smq_proto.v1 import leader_pb2 as lpb
+from support.in_memory.consumer_bench import Bench, offsets, refreshed
+from support.in_memory.topic import PARTITIONS
+from support.waiting import eventually
+
+# ---- losses with all replicas
+
+LOST = {"lost_from": 3, "lost_to": 5, "lost_open_ended": True}
+
+
+def loss(consumer: Consumer) -> tuple[str, int, int | None, bool]:
+    """The next loss that is raised."""
+    with pytest.raises(DataLost) as caught:
+        consumer.poll(0)
+    return caught.value.segment, caught.value.start, caught.value.stop, caught.value.at_least
+
+
+def test_a_reader_that_has_passed_a_segment_learns_that_it_lost_more(bench: Bench) -> None:
+    consumer = bench.open()
+    bench.fetchers[0].rows(0, 3)
+    bench.fetchers[0].put(FetchedLoss(3, 5, True))
+    bench.fetchers[0].put(SegmentEnd(3))
+    successor = bench.child(1, 0, PARTITIONS, bench.first)
+    bench.topic.seal(bench.first, 3, successor, **LOST)
+    refreshed(consumer, successor)
+    assert offsets(consumer) == (0, 3)
+    assert loss(consumer) == (bench.first.name, 3, 5, True)
+    assert offsets(consumer) is None
+
+    bench.topic.seal(bench.first, 3, successor, **LOST | {"lost_to": 9})
+    eventually(lambda: consumer._sealed[bench.first.name].lost_to == 9 and not consumer._history.due)
+    consumer._fetch_readable()
+    assert loss(consumer) == (bench.first.name, 5, 9, True), "the rest"
+    assert offsets(consumer) is None
+
+
+@pytest.mark.parametrize("position", [3, 4])
+def test_a_reader_that_starts_at_the_end_of_a_segment_learns_what_is_lost(bench: Bench, position: int) -> None:
+    bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first), **LOST)
+    consumer = bench.open(start={bench.first.name: position})
+    assert loss(consumer) == (bench.first.name, 3, 5, True)
+    assert offsets(consumer) is None
+
+
+def test_a_reader_that_starts_behind_a_loss_learns_nothing_of_it(bench: Bench) -> None:
+    successor = bench.child(1, 0, PARTITIONS, bench.first)
+    bench.topic.seal(bench.first, 3, successor, **LOST)
+    consumer = bench.open(start={successor.name: 0})
+    assert offsets(consumer) is None
+
+
+def test_a_member_learns_what_the_group_has_passed_and_confirms_it(bench: Bench) -> None:
+    bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)]
+    consumer = bench.open("g")
+    eventually(lambda: consumer._losses_received)
+    assert consumer.commit() == {} and not bench.leader.requests("CommitPositions"), "its program does not know yet"
+    assert loss(consumer) == ("gone-0-8-9", 2, 5, True)
+    assert consumer.commit() == {}
+    (request,) = bench.leader.requests("CommitPositions")
+    assert dict(request.known_losses) == {"gone-0-8-9": 5}
+    assert consumer.commit() == {} and len(bench.leader.requests("CommitPositions")) == 1, "once is enough"
+
+
+def test_a_new_member_learns_of_losses_before_it_gets_messages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)]
+    bench.leader.failures["GetPositions"] = [Unavailable("no leader")] * 1_000_000
+    monkeypatch.setattr(smq.consumer, "LOSSES_TIMEOUT_SECONDS", 1e9)
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 2)
+    bench.fetchers[0].rows(2, 1)
+    assert offsets(consumer) is None
+    monkeypatch.setattr(smq.consumer, "LOSSES_TIMEOUT_SECONDS", 0.0)
+    assert offsets(consumer) == (0, 3), "if the leader does not answer for long, reading goes on"
+    bench.fetchers[0].rows(3, 1)
+    monkeypatch.setattr(smq.consumer, "LOSSES_TIMEOUT_SECONDS", 1e9)
+    bench.leader.failures["GetPositions"].clear()
+    eventually(lambda: consumer._losses_received)
+    assert loss(consumer) == ("gone-0-8-9", 2, 5, True)
+    assert offsets(consumer) == (3, 4)
+
+
+def test_a_confirmation_that_failed_is_repeated_with_the_next_commit(bench: Bench) -> None:
+    consumer = bench.open("g", on_loss="skip")
+    bench.fetchers[0].put(FetchedLoss(0, 4, True))
+    bench.fetchers[0].rows(4, 1)
+    assert offsets(consumer) == (4, 5)
+    assert consumer.poll(0) is None
+    bench.leader.failures["CommitPositions"] = [Unavailable("no leader")]
+    with pytest.raises(Unavailable):
+        consumer.commit()
+    assert consumer.commit() == {bench.first.name: 5}
+    assert [dict(r.known_losses) for r in bench.leader.requests("CommitPositions")] == [{bench.first.name: 4}] * 2
+
+
+def test_a_member_reads_its_losses_again_when_the_index_records_one(bench: Bench) -> None:
+    consumer = bench.open("g")
+    eventually(lambda: consumer._losses_received and not consumer._group_losses.due)
+    name = bench.first.name
+    bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment=name, start=3, stop=5, at_least=True)]
+    bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first), **LOST)
+    eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and not consumer._group_losses.due)
+    eventually(lambda: bool(consumer._losses._unreported))
+    assert loss(consumer) == (name, 3, 5, True)
