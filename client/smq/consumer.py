@@ -14,6 +14,7 @@ from smq.batch import Batch
 from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
 from smq.consuming.consumer_options import check_max_records, check_options
 from smq.consuming.fetcher import Fetcher, FetchPlan
+from smq.consuming.group_losses import GroupLosses
 from smq.consuming.group_membership import GroupMembership
 from smq.consuming.large_values import LargeValueReader
 from smq.consuming.member_positions import MemberPositions
@@ -41,7 +42,6 @@ log = logging.getLogger(__name__)
 MAX_HISTORY_ATTEMPTS = 3
 HISTORY_RETRY_SECONDS = 0.15
 AUTO_COMMIT_INTERVAL_SECONDS = 1.0
-LOSSES_TIMEOUT_SECONDS = 5.0
 
 
 class Consumer:
@@ -100,21 +100,19 @@ class Consumer:
         self._fetchers = OpenFetchers(self._buffer, FetchSettings(view, max_bytes, eager, shared_tails))
         self._losses = ReaderLosses()
         self._unknown_predecessors: set[str] = set()
-        self._losses_received = False
-        self._losses_awaited_since: float | None = None
-        self._losses_to_acknowledge: dict[str, int] = {}
+        self._group_losses = GroupLosses()
         self._member = MemberPositions()
         self._history = RepeatedTask(
             f"the history of {view.name} could not be read", self._follow_history, on_failure=self._on_history_failed
         )
-        self._group_losses = RepeatedTask(
+        self._loading_losses = RepeatedTask(
             f"the losses of group {group} could not be read",
             self._load_group_losses,
             due=group is not None,
             may_run=self._is_member,
         )
         self._monitor = ConsumerMonitor(
-            f"smq-consumer-monitor-{view.name}", self._check_streams, (self._history, self._group_losses)
+            f"smq-consumer-monitor-{view.name}", self._check_streams, (self._history, self._loading_losses)
         )
         self._refresh_failure: StoreUnavailable | None = None
         self._closed = False
@@ -197,15 +195,13 @@ class Consumer:
             raise InvalidRequest("a consumer without a group cannot commit; pass group to client.consumer()")
         with self._changed:
             wanted = self._member.uncommitted if positions is None else dict(positions)
-            reported = dict(self._losses_to_acknowledge)
+            reported = self._group_losses.to_confirm
         if not wanted and not reported:
             return {}
         done = self._membership.commit(wanted, reported)
         committed = done.positions
         with self._changed:
-            for segment, upto in done.losses.items():
-                if self._losses_to_acknowledge.get(segment) == upto:
-                    del self._losses_to_acknowledge[segment]
+            self._group_losses.confirmed(done.losses)
             self._member.commit(wanted, committed)
             for segment in committed:
                 self._skip_committed(segment)
@@ -358,23 +354,16 @@ class Consumer:
     # ---- returning batches
 
     def waits_for_losses(self) -> bool:
-        """Whether a new member still has to learn what its group has lost, which comes before the next messages.
-
-        A leader that does not answer delays the messages for LOSSES_TIMEOUT_SECONDS only.
-        """
-        if self._group is None or self._losses_received or self._buffer.is_empty:
+        """Whether a new member still has to learn what its group has lost, which comes before the next messages."""
+        if self._group is None or self._buffer.is_empty:
             return False
-        now = time.monotonic()
-        if self._losses_awaited_since is None:
-            self._losses_awaited_since = now
-        return now - self._losses_awaited_since < LOSSES_TIMEOUT_SECONDS
+        return self._group_losses.delay_messages(time.monotonic())
 
     def _raise_next_loss(self) -> None:
         """Raises the next loss that the program does not know. If it skips losses, all count as reported."""
         while (loss := self._losses.take()) is not None:
             if self._group is not None:
-                known = self._losses_to_acknowledge.get(loss.segment, 0)
-                self._losses_to_acknowledge[loss.segment] = max(known, loss.start, loss.stop or 0)
+                self._group_losses.reported(loss)
             if not self._skip_losses:
                 raise loss
 
@@ -629,13 +618,13 @@ class Consumer:
         with self._changed:
             for loss in reply.lost:
                 start = max(loss.start, self._position(loss.segment))
-                if loss.acknowledged and not self._losses_received:
+                if loss.acknowledged and not self._group_losses.received:
                     self._losses.ignore(loss.segment, FetchedLoss(loss.start, loss.stop))
                 elif start < loss.stop:
                     self._record_loss(loss.segment, FetchedLoss(start, loss.stop))
             for loss in reply.lost_with_replicas:
                 self._record_loss(loss.segment, FetchedLoss(loss.start, loss.stop, loss.at_least))
-            self._losses_received = True
+            self._group_losses.received = True
             self._changed.notify_all()
 
     def _refresh(self) -> None:
@@ -661,7 +650,7 @@ class Consumer:
             if {s.name: s.lost for s in self._sealed.values() if s.lost} != {
                 s.name: s.lost for s in sealed_history.sealed.values() if s.lost
             }:
-                self._group_losses.due = self._group is not None
+                self._loading_losses.due = self._group is not None
             self._sealed = dict(sealed_history.sealed)
             for segment in [s for s in self._reader.nodes if s not in nodes]:
                 self._on_segment_removed(segment)
@@ -677,7 +666,7 @@ class Consumer:
         if self._group is None:
             self._reader.removed(segment, end)
         else:
-            self._group_losses.due = True
+            self._loading_losses.due = True
             if end is not None:
                 self._reader.ended(segment, end)
             del self._reader.nodes[segment]

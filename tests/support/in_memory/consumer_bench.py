@@ -109,7 +109,7 @@ class Bench:
             # It has acknowledged its first assignment, and does nothing by itself from now on.
             eventually(lambda: self.leader.acknowledged() == 1 and self.applied >= 2)
             if not self.leader.failures.get("GetPositions"):
-                eventually(lambda: made._losses_received)
+                eventually(lambda: made._group_losses.received)
         return made
 
     def assign(self, consumer: Consumer, positions: dict[str, int]) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import smq.consumer
 from smq.consumer import Consumer
+from smq.consuming import group_losses
 from smq.consuming.prefetch_buffer import FetchedLoss, SegmentEnd
 from smq_core.errors import (
     DataLost,
@@ -65,7 +65,7 @@ def test_a_reader_that_starts_behind_a_loss_learns_nothing_of_it(bench: Bench) -
 def test_a_member_learns_what_the_group_has_passed_and_confirms_it(bench: Bench) -> None:
     bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)]
     consumer = bench.open("g")
-    eventually(lambda: consumer._losses_received)
+    eventually(lambda: consumer._group_losses.received)
     assert consumer.commit() == {} and not bench.leader.requests("CommitPositions"), "its program does not know yet"
     assert loss(consumer) == ("gone-0-8-9", 2, 5, True)
     assert consumer.commit() == {}
@@ -77,17 +77,17 @@ def test_a_member_learns_what_the_group_has_passed_and_confirms_it(bench: Bench)
 def test_a_new_member_learns_of_losses_before_it_gets_messages(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)]
     bench.leader.failures["GetPositions"] = [Unavailable("no leader")] * 1_000_000
-    monkeypatch.setattr(smq.consumer, "LOSSES_TIMEOUT_SECONDS", 1e9)
+    monkeypatch.setattr(group_losses, "LOSSES_TIMEOUT_SECONDS", 1e9)
     consumer = bench.open("g")
     bench.fetchers[0].rows(0, 2)
     bench.fetchers[0].rows(2, 1)
     assert offsets(consumer) is None
-    monkeypatch.setattr(smq.consumer, "LOSSES_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(group_losses, "LOSSES_TIMEOUT_SECONDS", 0.0)
     assert offsets(consumer) == (0, 3), "if the leader does not answer for long, reading goes on"
     bench.fetchers[0].rows(3, 1)
-    monkeypatch.setattr(smq.consumer, "LOSSES_TIMEOUT_SECONDS", 1e9)
+    monkeypatch.setattr(group_losses, "LOSSES_TIMEOUT_SECONDS", 1e9)
     bench.leader.failures["GetPositions"].clear()
-    eventually(lambda: consumer._losses_received)
+    eventually(lambda: consumer._group_losses.received)
     assert loss(consumer) == ("gone-0-8-9", 2, 5, True)
     assert offsets(consumer) == (3, 4)
 
@@ -107,10 +107,10 @@ def test_a_confirmation_that_failed_is_repeated_with_the_next_commit(bench: Benc
 
 def test_a_member_reads_its_losses_again_when_the_index_records_one(bench: Bench) -> None:
     consumer = bench.open("g")
-    eventually(lambda: consumer._losses_received and not consumer._group_losses.due)
+    eventually(lambda: consumer._group_losses.received and not consumer._loading_losses.due)
     name = bench.first.name
     bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment=name, start=3, stop=5, at_least=True)]
     bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first), **LOST)
-    eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and not consumer._group_losses.due)
+    eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and not consumer._loading_losses.due)
     eventually(lambda: bool(consumer._losses._unreported))
     assert loss(consumer) == (name, 3, 5, True)
