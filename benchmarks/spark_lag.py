@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from benchmarks.elastic.svg import Svg  # noqa: E402
-from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec  # noqa: E402
+from benchmarks.harness.cluster import BenchmarkCluster, ClusterSpec, wait_for  # noqa: E402
 from benchmarks.harness.meter import wait_until_quiet  # noqa: E402
 from benchmarks.loads import payload  # noqa: E402
 from support.spark.session import start_spark  # noqa: E402
@@ -35,7 +35,9 @@ SIZE = 100
 TABLES_PER_SECOND = 10
 SAMPLE_SECONDS = 0.2
 WARM_SECONDS = 15.0
-"""Before the first sample: the first micro-batches compile code."""
+"""Between the first micro-batch and the first sample: the first micro-batches compile code."""
+START_SECONDS = 120.0
+"""Within which the first micro-batch must be done."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def follow(query: StreamingQuery, load: Load, seconds: float) -> tuple[list[Samp
     rows: dict[int, int] = {}
     took: dict[int, float] = {}
     samples: list[Sample] = []
+    wait_for("the first micro-batch", lambda: bool(query.recentProgress or query.exception()), START_SECONDS)
     began = time.monotonic() + WARM_SECONDS
     while (second := time.monotonic() - began) < seconds:
         time.sleep(SAMPLE_SECONDS)
