@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq.transport.adaptive_timeout import AdaptiveTimeout
 from smq.transport.dialer import Dialer
 from smq_core.errors import SmqError, Unreachable
 from smq_core.model.entities import SealOutcome, Segment, Topic
@@ -19,17 +20,17 @@ from smq_proto.wire import outcome_from_pb, segment_from_pb
 
 log = logging.getLogger(__name__)
 
-OUTCOME_TIMEOUT_SECONDS = 0.3
-COOLDOWN_SECONDS = 1.0
+MIN_TIMEOUT_SECONDS = 0.3
+MAX_TIMEOUT_SECONDS = 10.0
 
 
 class SealOutcomeClient:
-    """For one thread. After a broker did not answer in time, it gets no requests for a while."""
+    """For one thread. A broker that did not answer in time gets no request for a while, and then has more time."""
 
     def __init__(self, dialer: Dialer) -> None:
         self._dialer = dialer
         self._clients: dict[str, fl.FlightClient] = {}
-        self._cooldown_until: dict[str, float] = {}
+        self._timeouts: dict[str, AdaptiveTimeout] = {}
 
     def fetch(
         self, topic: Topic, segment: str, producer: str, addresses: Iterable[str]
@@ -40,19 +41,24 @@ class SealOutcomeClient:
         """
         request = pb.OutcomeRequest(topic=topic.name, uid=topic.uid, segment=segment, producer=producer)
         for address in addresses:
-            if time.monotonic() < self._cooldown_until.get(address, 0.0):
+            timeout = self._timeouts.setdefault(address, AdaptiveTimeout(MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS))
+            sent_at = time.monotonic()
+            if not timeout.may_send(sent_at):
                 continue
             try:
                 client = self._clients.get(address)
                 if client is None:
                     client = self._clients[address] = self._dialer.flight(address)
-                reply = pb.SealOutcome.FromString(call(client, "outcome", request, timeout=OUTCOME_TIMEOUT_SECONDS))
+                reply = pb.SealOutcome.FromString(call(client, "outcome", request, timeout=timeout.seconds))
+                timeout.answered()
                 return outcome_from_pb(reply), tuple(segment_from_pb(s) for s in reply.successors)
             except SmqError as error:
                 log.debug("%s has no outcome of %s: %s", address, segment, error.message)
                 if isinstance(error, Unreachable):
-                    self._cooldown_until[address] = time.monotonic() + COOLDOWN_SECONDS
+                    timeout.failed(sent_at, time.monotonic())
                     self._drop(address)
+                else:
+                    timeout.answered()
         return None
 
     def close(self) -> None:
