@@ -32,7 +32,8 @@ class ReaderLosses:
             return False
         known.append(loss)
         more = " or more" if new.at_least else ""
-        log.warning("messages of %s are lost: %s..%s%s", segment, new.start, new.stop, more)
+        upto = f"{new.start}..{new.stop}" if new.stop is not None else f"from {new.start} on"
+        log.warning("messages of %s are lost: %s%s", segment, upto, more)
         self._unreported.append(data_lost(segment, new))
         return True
 

@@ -6,8 +6,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from smq_core.errors import InvalidRequest
-from smq_core.model.entities import range_of
+from smq_core.model.entities import number_of, range_of
 from smq_core.reading.segment_dag import SegmentNode
+
+MAX_NAMED = 10
+"""How many segments an error names at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class SegmentChoice:
         names = list(known)
         missing = sorted((self.segments or frozenset()) - set(names))
         if missing:
-            raise InvalidRequest(f"{topic} has no segment {missing[0]}; it has {', '.join(names[-10:])}")
+            newest = sorted(names, key=number_of)[-MAX_NAMED:]
+            raise InvalidRequest(f"{topic} has no segment {missing[0]}; it has {', '.join(newest)}")
 
     def has(self, segment: str) -> bool:
         """Whether the segment is read."""

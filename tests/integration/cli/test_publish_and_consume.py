@@ -184,6 +184,21 @@ def test_a_time_that_is_none_is_refused(leader: str, topic: str, time: str) -> N
     assert ran.code == 1 and "such as 2024" in ran.err
 
 
+def test_a_position_that_the_topic_does_not_have_is_refused_with_those_that_it_has(leader: str, topic: str) -> None:
+    assert smq("publish", topic, leader=leader, stdin="a\nb\n").code == 0
+    first = f"{topic}-0-16-0"
+
+    for position, words in (
+        (f"{first}:3", f"{first} has no offset 3: it has messages up to 2, so 0 to 2 are possible"),
+        (f"{topic}-0-16-9:0", f"default/{topic} has no segment {topic}-0-16-9; it has {first}"),
+    ):
+        ran = smq("consume", topic, "--from", position, "--timeout", "0", leader=leader)
+        assert (ran.code, ran.out) == (1, "") and words in ran.err and "lost" not in ran.err, ran
+    assert smq("consume", topic, "--from", f"{first}:1", "--max", "1", leader=leader).out == "b\n"
+    ran = smq("consume", topic, "--segment", f"{topic}-0-16-9", leader=leader)
+    assert ran.code == 1 and f"it has {first}" in ran.err, ran
+
+
 def test_files_are_published_by_reference(leader: str, typed_topic: str, tmp_path: Path) -> None:
     one, two = tmp_path / "one.parquet", tmp_path / "two.parquet"
     pq.write_table(pa.table({"name": ["a", "b"], "size": [1, 2]}), one)

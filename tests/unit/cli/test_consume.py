@@ -19,6 +19,8 @@ from smq.cli.commands.consume import _write_messages, parse_start
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.sinks import Shown, Sink, open_sink
 from smq.cli.times import parse_time
+from smq.consuming.prefetch_buffer import FetchedLoss
+from smq.consuming.reader_losses import data_lost
 from smq_core.errors import InvalidRequest
 from support.in_memory.topic import rows_of
 
@@ -168,3 +170,56 @@ def test_a_parquet_file_cannot_have_the_columns_of_several_schemas(tmp_path: Pat
     assert ran.exit_code == 1
     assert "leave out --schema own" in ran.output
     assert not list(tmp_path.iterdir())
+
+
+class LosingConsumer:
+    """A consumer, and the client that makes it: three messages, then three that are gone, then three more."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, Any] = {}
+        self.sought: list[Mapping[str, int]] = []
+        self._polls = iter((0, "gone", 6, None))
+
+    def consumer(self, topic: str, **options: Any) -> LosingConsumer:
+        self.options = options
+        return self
+
+    def __enter__(self) -> LosingConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def seek(self, positions: Mapping[str, int]) -> None:
+        self.sought.append(positions)
+
+    def poll(self, timeout: float) -> Batch | None:
+        found = next(self._polls)
+        if isinstance(found, int):
+            return Batch(rows_of(3), SEGMENT, found, {SEGMENT: found + 3})
+        if found == "gone" and self.options["on_loss"] == "fail":
+            raise data_lost(SEGMENT, FetchedLoss(3, 6))
+        return self.poll(timeout) if found == "gone" else None
+
+
+def test_messages_that_are_gone_end_it_with_what_to_type_or_are_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("smq.cli.commands.consume.client", LosingConsumer)
+
+    some, more = tmp_path / "some.json", tmp_path / "more.json"
+    failed = CliRunner().invoke(app, ["consume", "events", "--timeout", "0", "--to", str(some)])
+    skipped = CliRunner().invoke(app, ["consume", "events", "--timeout", "0", "--to", str(more), "--on-loss", "skip"])
+
+    assert failed.exit_code == 1 and messages_in(some) == 3
+    assert f"messages 3..5 of {SEGMENT} are gone" in failed.stderr and "With --on-loss skip" in failed.stderr
+    assert "on_loss=" not in failed.stderr and "Poll again" not in failed.stderr
+    assert skipped.exit_code == 0 and messages_in(more) == 6
+
+
+def test_typed_positions_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = LosingConsumer()
+    monkeypatch.setattr("smq.cli.commands.consume.client", lambda: made)
+
+    CliRunner().invoke(app, ["consume", "events", "--from", f"{SEGMENT}:2", "--max", "1", "--to", str(tmp_path / "x")])
+
+    assert made.sought == [{SEGMENT: 2}] and made.options["start"] == "earliest"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,10 @@ import typer
 from smq.cli import formatting
 from smq.cli.files.formats import Columns, OutputFormat
 from smq.cli.rendering import ListCommand
-from smq.cli.session import TopicName, client, command, end_on_sigterm, print_note
+from smq.cli.session import CommandFailed, TopicName, client, command, end_on_sigterm, print_note
 from smq.cli.times import parse_positions, parse_time
 from smq.cli.waiting import MessageWait
-from smq_core.errors import InvalidRequest
+from smq_core.errors import DataLost, InvalidRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 POSITION = re.compile(r"-\d+-\d+-\d+:[^:]*$")
 """A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end."""
+
+
+class OnLoss(StrEnum):
+    """What a reader does about messages that are gone."""
+
+    FAIL = "fail"
+    SKIP = "skip"
 
 
 app = typer.Typer(add_completion=False)
@@ -86,6 +94,9 @@ def consume(
             "schema, or their own."
         ),
     ] = Columns.NEWEST,
+    on_loss: Annotated[
+        OnLoss, typer.Option(help="What to do if messages are gone: end with an error, or continue after them.")
+    ] = OnLoss.FAIL,
 ) -> None:
     """Print the messages of a topic as they arrive, until --max, --timeout or Ctrl-C.
 
@@ -104,16 +115,27 @@ def consume(
         raise InvalidRequest(f"{kind} has one schema: leave out --schema own, or use --format json")
     with client() as connected:
         sink = open_sink(output_format, to, Shown(meta, headers, key_delimiter))
+        # Positions that a person types are checked by seek. Those of a group's start are checked anyway.
+        typed = start if group is None and isinstance(start, dict) else None
         with connected.consumer(
             topic,
             group=group,
-            start=start,
+            start="earliest" if typed is not None else start,
+            on_loss=on_loss.value,
             schema=schema.value,
             segments=segment or None,
             partitions=None if partition is None else [partition],
         ) as consumer:
+            if typed is not None:
+                consumer.seek(typed)
             poll = MessageWait(connected, topic).poll
-            count = _write_messages(consumer, sink, max_, timeout, poll, commits=group is not None, partition=partition)
+            try:
+                count = _write_messages(
+                    consumer, sink, max_, timeout, poll, commits=group is not None, partition=partition
+                )
+            except DataLost as error:
+                gone = error.message.partition(". Poll again")[0]  # what follows is for programs
+                raise CommandFailed(f"{gone}. With --on-loss skip it is read on after them") from None
     if to is not None:
         print_note(f"{formatting.plural(count, 'message')} in {to}")
 
