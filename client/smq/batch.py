@@ -12,11 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 from smq_core.errors import InvalidRequest
+from smq_storage.chunks.column_types import with_leaves
 from smq_storage.chunks.schemas import RESERVED
 from smq_storage.uploads.large_values import HEADER, LargeValue, find_large_values
 
 ROWS_AT_ONCE = 1024
 """A batch may have a million rows. So many of them are Python objects at a time while it is iterated."""
+DECIMAL128_DIGITS = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,11 @@ class Batch:
         return self.table.to_pandas(**options)
 
     def to_polars(self) -> Any:
-        """The table as a Polars DataFrame."""
-        return _library("polars").from_arrow(self.table)
+        """The table as a Polars DataFrame.
+
+        Raises InvalidRequest if a decimal256 has more digits than Polars has, 38.
+        """
+        return _library("polars").from_arrow(_with_narrow_decimals(self.table))
 
     def __iter__(self) -> Iterator[Message]:
         """The messages in the order of their offsets. Raises what :meth:`value` raises, for values in objects."""
@@ -141,3 +146,25 @@ def _library(name: str) -> ModuleType:
         return import_module(name)
     except ImportError:
         raise ImportError(f"{name} is not installed: pip install {name}", name=name) from None
+
+
+def _with_narrow_decimals(table: pa.Table) -> pa.Table:
+    """The table with decimal128 in place of decimal256. Raises InvalidRequest if a value does not fit."""
+
+    def narrow(leaf: pa.DataType) -> pa.DataType:
+        if not pa.types.is_decimal256(leaf):
+            return leaf
+        return pa.decimal128(DECIMAL128_DIGITS, min(leaf.scale, DECIMAL128_DIGITS))
+
+    for number, column in enumerate(table.schema):
+        narrowed = with_leaves(column.type, narrow)
+        if narrowed == column.type:
+            continue
+        try:
+            table = table.set_column(number, column.name, table.column(number).cast(narrowed))
+        except pa.ArrowInvalid:
+            raise InvalidRequest(
+                f"column {column.name} has decimals of more than {DECIMAL128_DIGITS} digits, which Polars does not "
+                "have: use batch.to_pandas() or batch.table"
+            ) from None
+    return table

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
 from smq.batch import ROWS_AT_ONCE, Batch, Message
+from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Column
 from smq_storage.chunks.schemas import chunk_schema
 
@@ -61,6 +63,19 @@ def test_a_batch_is_a_frame_of_polars() -> None:
     pytest.importorskip("polars")
 
     assert batch_of(COLUMNS, {"name": "a"}).to_polars()["name"].to_list() == ["a"]
+
+
+def test_decimals_that_polars_has_are_kept_and_larger_ones_are_refused() -> None:
+    pytest.importorskip("polars")
+    columns = (Column("price", "decimal256(50, 3)"), Column("parts", "list<decimal256(50, 3)>", nullable=True))
+    price, large = Decimal("1.250"), Decimal(10) ** 40
+
+    frame = batch_of(columns, {"price": price, "parts": [price]}).to_polars()
+
+    assert frame["price"].to_list() == [price] and frame["parts"].to_list() == [[price]]
+    with pytest.raises(InvalidRequest, match="column price has decimals of more than 38 digits"):
+        batch_of(columns, {"price": large}).to_polars()
+    assert list(batch_of(columns, {"price": large}).to_pandas()["price"]) == [large]
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
