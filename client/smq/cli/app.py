@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -29,6 +29,15 @@ class RootGroup(CommandGroup):
         "top": "smq.cli.commands.top:top",
         "spark": "smq.cli.commands.spark:app",
     }
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:  # typer exports no class for an unknown option
+            option = getattr(error, "option_name", None)
+            if option in ("--leader", "--via"):
+                error.message += f". Write it before the command: smq {option} HOST:PORT …"  # type: ignore[attr-defined]
+            raise
 
 
 app = typer.Typer(

@@ -54,4 +54,15 @@ def _load(name: str, target: str) -> Any:
         app.command()(function)
     command = typer.main.get_command(app)
     command.name = name
+    _reflow_help(command)
     return command
+
+
+def _reflow_help(command: Any) -> None:
+    """Joins the lines of each paragraph, so that every terminal breaks them at its own width."""
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs) or None
+    children = getattr(command, "commands", {})
+    if not isinstance(children, CommandTable):
+        for child in children.values():
+            _reflow_help(child)

@@ -93,7 +93,7 @@ def difference(old: Sequence[Column], new: Sequence[Column]) -> list[str]:
         if name not in before:
             found.append(f"column {name!r} ({describe(column)}) is new")
         elif before[name] != column:
-            found.append(f"column {name!r} is {describe(column)}, was {describe(before[name])}")
+            found.append(f"column {name!r} is {describe(column)}, was {_former(before[name], column)}")
     return found
 
 
@@ -109,6 +109,11 @@ def summary(history: Sequence[TopicSchema], old: int) -> str:
 def describe(column: Column) -> str:
     """Type and nullability, such as ``int32`` or ``string, nullable``."""
     return f"{column.type}, nullable" if column.nullable else column.type
+
+
+def _former(before: Column, now: Column) -> str:
+    """As ``describe``; if only the nullability differs, it says so."""
+    return "not nullable" if before.type == now.type and now.nullable else describe(before)
 
 
 def schema_history(layout: Layout | None, stored: Sequence[Column]) -> tuple[TopicSchema, ...]:

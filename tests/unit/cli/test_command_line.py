@@ -38,6 +38,20 @@ def test_every_command_that_waits_has_a_timeout() -> None:
     assert {name for name, options in found.items() if "--timeout" not in options} == WITHOUT_LEADER
 
 
+@pytest.mark.parametrize("line", ["dev", "publish", "topic compact"])
+def test_the_lines_of_help_are_broken_by_the_terminal(line: str) -> None:
+    command = typer.main.get_command(app)
+    for name in line.split():
+        command = command.commands[name]  # type: ignore[attr-defined]
+    paragraphs = (command.help or "").split("\n\n")
+    assert len(paragraphs) > 1 and not any("\n" in paragraph for paragraph in paragraphs)
+
+
+def test_an_option_of_all_commands_that_comes_too_late_is_explained() -> None:
+    ran = CliRunner().invoke(app, ["topic", "list", "--leader", "localhost:7070"], env={"COLUMNS": "200"})
+    assert ran.exit_code == 2 and "Write it before the command: smq --leader HOST:PORT" in ran.output
+
+
 @pytest.mark.parametrize("name", sorted(example_manifests()))
 def test_an_example_is_that_of_the_repository_and_valid(name: str) -> None:
     text = example_manifests()[name]

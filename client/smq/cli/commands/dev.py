@@ -75,7 +75,8 @@ def dev(
 
         arguments = ["--brokers", str(brokers), "--max-brokers", str(broker_limit), "--listen", listen]
         record = start_in_background(folder, [*arguments, *(["--no-journal"] if no_journal else [])], timeout)
-        stop = f"`smq dev stop{_dir_option(folder)}` stops everything; the data stays. Decisions are in logs/dev.log"
+        stop = f"`smq dev stop{_dir_option(folder)}` stops everything; the data stays."
+        stop += f" Decisions are in {folder}/logs/dev.log"
         _print_welcome(record, folder, stop)
         return
     _run_in_foreground(folder, brokers, broker_limit, listen, ("--no-journal",) if no_journal else ())

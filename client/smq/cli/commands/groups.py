@@ -119,7 +119,8 @@ def reset(
     given = [to_earliest, to_latest, to_time is not None, bool(to_position), by is not None]
     if sum(given) != 1:
         raise InvalidRequest(
-            "say where the group shall continue by one of --to-earliest, --to-latest, --to-time, --to-position, --by"
+            "say where the group shall continue by exactly one of --to-earliest, --to-latest, --to-time, "
+            "--to-position, --by"
         )
     to: Any = "earliest" if to_earliest else "latest" if to_latest else None
     if to_time is not None:

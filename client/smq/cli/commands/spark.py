@@ -38,10 +38,9 @@ def spark(
         str | None, typer.Option(metavar="GROUP:NAME:VERSION,...", help="Jars that Spark fetches, such as S3A's.")
     ] = None,
 ) -> None:
-    """Run a job of the data pipeline on Spark. What follows JOB are the job's own arguments.
+    """Run a job of the data pipeline on Spark, such as: smq spark compact --topic flights
 
-    smq spark compact --topic flights
-    smq spark compact --help
+    What follows JOB are the job's own arguments; `smq spark compact --help` lists them.
     """
     submit, program = find_submit(), find_job(job)
     words = [str(submit), "--master", master]

@@ -139,6 +139,9 @@ def test_a_difference_is_reported_column_by_column() -> None:
         "column 'delay' is int32, nullable, was int16",
         "column 'belt' (string, nullable) is new",
     ]
+    assert difference((FLIGHT,), (replace(FLIGHT, nullable=True),)) == [
+        f"column 'flight' is {FLIGHT.type}, nullable, was not nullable"
+    ]
 
 
 def test_version_0_of_a_layout_without_a_history_has_the_stored_columns() -> None:
