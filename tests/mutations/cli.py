@@ -12,6 +12,7 @@ MESSAGES = "client/smq/cli/files/json_messages.py"
 TEST_MESSAGES = "tests/unit/cli/test_json_messages.py"
 
 WAITING = "client/smq/cli/waiting.py"
+FILER_WATCH = "client/smq/cli/filer_watch.py"
 TEST_WAITING = "tests/unit/cli/test_waiting.py"
 PLUGIN = "client/smq/cli/kubectl_plugin.py"
 TEST_PLUGIN = "tests/unit/cli/test_kubectl_plugin.py"
@@ -42,8 +43,8 @@ MUTATIONS = (
     Mutation(
         "wait_without_a_cause",
         "A consumer that waits says that it is the filer.",
-        WAITING,
-        "        client.check_filer(topic)\n",
+        FILER_WATCH,
+        "        client.check_filer(topic, seconds)\n",
         "        pass\n",
         (f"{TEST_WAITING}::test_a_consumer_says_that_it_is_the_filer",),
     ),

@@ -80,7 +80,7 @@ def options(
             min=0.1,
             metavar="SECONDS",
             envvar="SMQ_TIMEOUT",
-            help="The longest to wait for the leader.",
+            help="The longest to wait for the leader, and for a filer that does not answer.",
             show_default="10",
         ),
     ] = None,

@@ -41,7 +41,11 @@ FilerRegion = Annotated[str | None, typer.Option(envvar="SMQ_FILER_REGION", meta
 LeaderTimeout = Annotated[
     float | None,
     typer.Option(
-        "--timeout", min=0.1, metavar="SECONDS", help="The longest to wait for the leader.", show_default="10"
+        "--timeout",
+        min=0.1,
+        metavar="SECONDS",
+        help="The longest to wait for the leader, and for a filer that does not answer.",
+        show_default="10",
     ),
 ]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from smq.cli import formatting
+from smq.cli.filer_watch import filer_problem
 from smq.cli.session import CommandFailed, print_wait
 from smq_core.errors import SmqError
 
@@ -98,11 +99,8 @@ class MessageWait:
 
 def cause_of_wait(client: Client, topic: str) -> str:
     """Why messages of a topic may not come: the filer, or a segment that cannot be sealed; empty if all is well."""
-    try:
-        client.check_filer(topic)
-    except SmqError as error:
-        cause = error.message.partition(" for '")[0]  # without the file's name and how long the request took
-        return f"waiting for the filer: {cause}. Until it answers, only the newest messages can be read"
+    if problem := filer_problem(client, topic):
+        return f"waiting for the filer: {problem}. Until it answers, only the newest messages can be read"
     try:
         conditions = client.admin().topic(topic).conditions
     except SmqError as error:

@@ -32,7 +32,7 @@ class FakeClient:
         self.failure = failure
         self.blocked = blocked
 
-    def check_filer(self, topic: str) -> None:
+    def check_filer(self, topic: str, timeout: float = 2.0) -> None:
         if self.failure is not None:
             raise self.failure
 

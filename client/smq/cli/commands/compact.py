@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from smq.cli import formatting
+from smq.cli.filer_watch import FilerWatch
 from smq.cli.session import FilerEndpoint, FilerRegion, FilerUrl, command, filer_client, out
 from smq_core.model.units import parse_size
 
@@ -27,7 +28,7 @@ def compact(
     many gigabytes use the Spark job pyspark_smq.jobs.compact. It can be interrupted and repeated.
     """
     segments = files = new = 0
-    with filer_client(filer_url, filer_endpoint, filer_region) as connected:
+    with filer_client(filer_url, filer_endpoint, filer_region) as connected, FilerWatch(connected, topic):
         for done in connected.compact(topic, target_bytes=parse_size(target)):
             if done.switched:
                 segments, files, new = segments + 1, files + done.merged_files, new + done.new_files

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from smq.cli import formatting
+from smq.cli.filer_watch import filer_named
 from smq.cli.session import client, command, out
 from smq_core.errors import InvalidRequest
 
@@ -77,7 +78,8 @@ def create(
                 f"topic {formatting.topic(topic)} is there already; `smq topic describe {formatting.topic(topic)}` "
                 "shows it, and `smq apply -f` changes it"
             )
-        applied = admin.apply(json.dumps(manifest))
+        with filer_named(connected):
+            applied = admin.apply(json.dumps(manifest))
     out.print(f"topic {formatting.topic(applied.topic)} {applied.result}")
 
 

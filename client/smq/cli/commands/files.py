@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smq.cli import formatting
+from smq.cli.filer_watch import FilerWatch
 from smq.cli.rendering import ListCommand, print_json, print_table
 from smq.cli.session import FilerEndpoint, FilerRegion, FilerUrl, TopicName, command, filer_client, print_note
 from smq_core.errors import InvalidRequest
@@ -57,7 +58,7 @@ def files(
     With --filer-url it needs no leader. docs/files.md has an example for each tool.
     """
     start = None if since is None else parse_since(since, datetime.now(UTC))
-    with filer_client(filer_url, filer_endpoint, filer_region) as connected:
+    with filer_client(filer_url, filer_endpoint, filer_region) as connected, FilerWatch(connected, topic):
         found = connected.files(topic, since=start)
     match output:
         case FilesOutput.JSON:

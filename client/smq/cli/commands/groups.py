@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
+from smq.cli.filer_watch import FilerWatch
 from smq.cli.rendering import ListCommand, Output, OutputOption, print_json, print_list, print_table, print_value
 from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out, print_note
 from smq.cli.times import parse_positions, parse_time
@@ -127,7 +128,7 @@ def reset(
         to = parse_time(to_time, "--to-time")
     elif to_position:
         to = parse_positions(to_position, "--to-position")
-    with client() as connected:
+    with client() as connected, FilerWatch(connected, topic):
         done = connected.admin().reset_group(topic, group, to, by=by, dry_run=dry_run)
     _print_reset(done, output, dry_run)
 
@@ -172,7 +173,7 @@ def import_(
 ) -> None:
     """Set the positions of a group, which may be new, to exported ones. Refused while it has members."""
     exported = _read_export(file)
-    with client() as connected:
+    with client() as connected, FilerWatch(connected, topic):
         admin = connected.admin()
         of = admin.topic(topic)
         if exported.get("uid", of.uid) != of.uid:

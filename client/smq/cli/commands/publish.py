@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smq.cli import formatting
+from smq.cli.filer_watch import FilerWatch
 from smq.cli.files.formats import InputFormat
 from smq.cli.session import TopicName, client, command, end_on_sigterm, err, out, print_note
 from smq_core.errors import InvalidRequest, SmqError
@@ -106,7 +107,7 @@ def _publish_files(
         raise InvalidRequest("--by-reference takes the names of Parquet files, without --from and --input")
     end_on_sigterm()
     started_at = time.monotonic()
-    with client() as connected, connected.producer(topic) as producer:
+    with client() as connected, FilerWatch(connected, topic), connected.producer(topic) as producer:
         with err.status("uploading") if err.is_terminal else contextlib.nullcontext():
             receipt = producer.publish_files(files, key).result()
         name = connected.admin().topic(topic).name

@@ -12,6 +12,7 @@ from smq.cli import formatting
 from smq.cli.commands.compact import compact
 from smq.cli.commands.create import create
 from smq.cli.commands.verify import verify
+from smq.cli.filer_watch import filer_named
 from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list, print_table, print_value, yes
 from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out, print_error, print_note
 from smq_core.errors import InvalidRequest
@@ -41,7 +42,8 @@ def apply(
     with client() as connected:
         for manifest in manifests:
             try:
-                applied = connected.admin().apply(manifest.text)
+                with filer_named(connected):
+                    applied = connected.admin().apply(manifest.text)
             except InvalidRequest as error:
                 print_error(manifest.locate(error.message))
                 refused = True

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from smq.cli import formatting
+from smq.cli.filer_watch import FilerWatch
 from smq.cli.session import FilerEndpoint, FilerRegion, FilerUrl, command, filer_client, out
 
 
@@ -23,7 +24,7 @@ def verify(
     Prints a line for each problem, with the file's name, and ends with exit code 1 if there is any. It needs no broker,
     and with --filer-url no leader. The topic may be written to meanwhile.
     """
-    with filer_client(filer_url, filer_endpoint, filer_region) as connected:
+    with filer_client(filer_url, filer_endpoint, filer_region) as connected, FilerWatch(connected, topic):
         checked = connected.topic_files(topic, rows=rows)
         found = 0
         for problem in checked.problems():

@@ -1,0 +1,107 @@
+"""Commands that read or write files by themselves: they say that they wait for the filer, and end if it stays away."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from smq.cli.session import CommandFailed, leader_timeout, print_error, print_wait
+from smq_core.errors import SmqError, StoreUnavailable, Unavailable
+
+if TYPE_CHECKING:
+    from smq import Client
+
+NOTE_AFTER_SECONDS = 1.0
+CHECK_SECONDS = 2.0
+"""So long a check waits for the filer at most, and so long it is until the next one."""
+
+
+def filer_problem(client: Client, topic: str, seconds: float = CHECK_SECONDS) -> str:
+    """Why the filer does not answer; empty if it does, or if nobody can tell."""
+    try:
+        client.check_filer(topic, seconds)
+    except StoreUnavailable as error:
+        return error.message.partition(" for '")[0]  # without the file's name and how long the request took
+    except SmqError:
+        return ""
+    return ""
+
+
+class FilerWatch:
+    """Around what needs the filer. The program itself waits inside a request, which lasts longer than a user waits.
+
+    A thread checks the filer after NOTE_AFTER_SECONDS. It prints that the filer is waited for, and calls ``end`` when
+    the filer has not answered for ``--timeout``.
+    """
+
+    def __init__(self, client: Client, topic: str, end: Callable[[str], None] | None = None) -> None:
+        self._client = client
+        self._topic = topic
+        self._timeout = leader_timeout()
+        self._end = end or end_process
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> FilerWatch:
+        threading.Thread(target=self._run, name="smq-filer-watch", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._done.set()
+
+    def _run(self) -> None:
+        answered_at = time.monotonic()
+        pause = NOTE_AFTER_SECONDS
+        while not self._done.wait(pause):
+            left = self._timeout - (time.monotonic() - answered_at)
+            problem = filer_problem(self._client, self._topic, min(CHECK_SECONDS, max(0.1, left)))
+            now = time.monotonic()
+            if not problem:
+                answered_at, pause = now, CHECK_SECONDS
+                continue
+            with self._lock:
+                if self._done.is_set():
+                    return
+                print_wait(f"waiting for the filer: {problem}")
+                if now - answered_at >= self._timeout:
+                    self._end(f"{problem} for {self._timeout:.0f} s. Repeat the command when the filer answers")
+                    return
+            pause = max(0.0, min(CHECK_SECONDS, self._timeout - (now - answered_at) - CHECK_SECONDS))
+
+
+def end_process(message: str) -> None:
+    """Ends the process with an error, although other threads wait in requests that cannot be interrupted."""
+    print_error(message)
+    sys.stdout.flush()
+    os._exit(1)
+
+
+@contextmanager
+def filer_named(client: Client) -> Iterator[None]:
+    """If the leader does not answer in time because it waits for the filer itself, the error says so."""
+    try:
+        yield
+    except Unavailable as error:
+        problem = _problem_of_any_topic(client)
+        if not problem:
+            raise
+        raise CommandFailed(
+            f"the leader waits for the filer: {problem}. `smq topic list` shows what was done when the filer answers"
+        ) from error
+
+
+def _problem_of_any_topic(client: Client) -> str:
+    try:
+        topics = client.admin().topics()
+    except SmqError:
+        return ""
+    return filer_problem(client, topics[0].name) if topics else ""

@@ -1,0 +1,121 @@
+"""A command that needs the filer says that it waits for it, and ends after its timeout although a request hangs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from smq.cli import filer_watch, session
+from smq.cli.filer_watch import FilerWatch, filer_named
+from smq.cli.session import CommandFailed
+from smq_core.errors import InvalidRequest, StoreUnavailable, Unavailable
+from support.waiting import HANG_GUARD, eventually
+
+AWAY = StoreUnavailable("no clear answer from s3://smq (http://h:1) for 'default/t/_current.json': in 2.0s")
+NOTE = "waiting for the filer: no clear answer from s3://smq (http://h:1)"
+
+
+class FakeClient:
+    """Its filer is checked once for each answer, the last of which stays."""
+
+    def __init__(self, *answers: Exception | None, topics: int = 1) -> None:
+        self.answers = list(answers)
+        self.checks = 0
+        self._topics = topics
+
+    def check_filer(self, topic: str, timeout: float) -> None:
+        self.checks += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is not None:
+            raise answer
+
+    def admin(self) -> FakeClient:
+        return self
+
+    def topics(self) -> list[Any]:
+        class Topic:
+            name = "default/t"
+
+        return [Topic()] * self._topics
+
+
+@pytest.fixture(autouse=True)
+def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What is printed. Checks follow one another at once."""
+    printed: list[str] = []
+    monkeypatch.setattr(filer_watch, "NOTE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(filer_watch, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(session, "print_note", printed.append)
+    session.print_wait.cache_clear()
+    yield printed
+    session.print_wait.cache_clear()
+    session.set_leader(None)
+
+
+def test_the_filer_is_named_and_the_command_ended_after_the_timeout(notes: list[str]) -> None:
+    session.set_leader(None, timeout=0.1)
+    client: Any = FakeClient(AWAY)
+    ended: list[str] = []
+    hangs = threading.Event()
+
+    def end(message: str) -> None:
+        ended.append(message)
+        hangs.set()
+
+    with FilerWatch(client, "t", end):
+        assert hangs.wait(HANG_GUARD)
+
+    assert notes == [NOTE] and ended[0].startswith("no clear answer from s3://smq (http://h:1) for 0 s.")
+
+
+@pytest.mark.parametrize("answer", [None, Unavailable("no leader"), InvalidRequest("closed")], ids=repr)
+def test_while_the_filer_answers_or_another_error_comes_it_goes_on(answer: Exception | None, notes: list[str]) -> None:
+    session.set_leader(None, timeout=0.1)
+    client = FakeClient(answer)
+    watched: Any = client
+    ended: list[str] = []
+
+    with FilerWatch(watched, "t", ended.append):
+        eventually(lambda: client.checks > 3)
+
+    assert notes == [] and ended == []
+
+
+def test_an_answer_begins_the_timeout_anew(notes: list[str]) -> None:
+    session.set_leader(None, timeout=HANG_GUARD)
+    client = FakeClient(AWAY, None)
+    watched: Any = client
+    ended: list[str] = []
+
+    with FilerWatch(watched, "t", ended.append):
+        eventually(lambda: client.checks > 3)
+
+    assert notes == [NOTE] and ended == []
+
+
+def test_what_has_ended_is_not_ended_again(notes: list[str]) -> None:
+    client = FakeClient(AWAY)
+    watched: Any = client
+    session.set_leader(None, timeout=HANG_GUARD)
+    ended: list[str] = []
+    with FilerWatch(watched, "t", ended.append):
+        eventually(lambda: client.checks > 0)
+    assert ended == []
+
+
+def test_a_leader_that_waits_for_the_filer_is_not_blamed() -> None:
+    away: Any = FakeClient(AWAY)
+    with (
+        pytest.raises(CommandFailed, match=r"the leader waits for the filer: no clear answer from s3://smq"),
+        filer_named(away),
+    ):
+        raise Unavailable("no leader answered")
+
+
+@pytest.mark.parametrize("client", [FakeClient(None), FakeClient(AWAY, topics=0)])
+def test_other_errors_of_the_leader_stay(client: Any) -> None:
+    with pytest.raises(Unavailable, match="no leader answered"), filer_named(client):
+        raise Unavailable("no leader answered")
