@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Literal
 from smq.batch import Batch
 from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
 from smq.consuming.consumer_options import check_max_records, check_options
-from smq.consuming.fetcher import Fetcher, FetchPlan
+from smq.consuming.fetcher import Fetcher, FetchPlan, join_all
 from smq.consuming.group_losses import GroupLosses
 from smq.consuming.group_membership import GroupMembership
 from smq.consuming.large_values import LargeValueReader
 from smq.consuming.member_positions import MemberPositions
 from smq.consuming.newest_schema import NewestSchema
-from smq.consuming.open_fetchers import FetchSettings, OpenFetchers, close_all
+from smq.consuming.open_fetchers import FetchSettings, OpenFetchers
 from smq.consuming.position_search import PositionSearch, micros
 from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
 from smq.consuming.reader_losses import ReaderLosses, loss_for_reader
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CLOSE_SECONDS = 2.0
+"""``close`` waits so long for its threads. One inside a request to a filer that hangs ends with that request."""
 MAX_HISTORY_ATTEMPTS = 3
 HISTORY_RETRY_SECONDS = 0.15
 AUTO_COMMIT_INTERVAL_SECONDS = 1.0
@@ -325,8 +327,11 @@ class Consumer:
                 self._membership.leave()
         with self._changed:
             fetchers = self._fetchers.take_all()
-        close_all(fetchers, 5)
-        self._monitor.join(5)
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for fetcher in fetchers:
+            fetcher.stop()
+        self._monitor.join(CLOSE_SECONDS)
+        join_all(fetchers, deadline - time.monotonic())
 
     @property
     def closed(self) -> bool:

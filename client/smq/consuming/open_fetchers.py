@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from smq.consuming.fetcher import Fetcher, FetchPlan, join_all
+from smq.consuming.fetcher import Fetcher, FetchPlan
 from smq.consuming.large_values import LargeValueReader
 from smq.consuming.prefetch_buffer import PrefetchBuffer
 from smq.consuming.shared_tails import SharedTails
@@ -95,9 +95,3 @@ class OpenFetchers:
         """Why the filer could not be read last, of each fetcher that waits for it."""
         return [it.filer_error for it in self._fetchers.values() if it.filer_error is not None]
 
-
-def close_all(fetchers: list[Fetcher], seconds: float) -> None:
-    """Stops these and waits at most so long for their threads."""
-    for fetcher in fetchers:
-        fetcher.stop()
-    join_all(fetchers, seconds)

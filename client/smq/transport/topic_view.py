@@ -243,6 +243,8 @@ class TopicView:
             except UnknownTopic as error:
                 self._fail(error)
             except SmqError as error:
+                if self._stop.is_set():
+                    return  # close has cancelled the stream
                 try:
                     located = self._locate_elsewhere()
                 except SmqError as other:

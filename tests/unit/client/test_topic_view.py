@@ -199,3 +199,18 @@ def test_the_first_snapshot_is_awaited_as_long_as_an_answer_of_the_leader(monkey
     with pytest.raises(Unavailable, match=r"within 0\.01 s"):
         watched.view.wait_for_snapshot()
     watched.view.close()
+
+
+def test_a_view_that_is_closed_does_not_look_for_the_topic_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[TopicView] = []
+    monkeypatch.setattr(TopicView, "_locate_elsewhere", lambda view: bool(looked.append(view)))
+    monkeypatch.setattr(
+        PlayedLeader, "cancel", lambda leader: leader.replies.put(Unavailable("the stream was cancelled"))
+    )
+    watched = Watched()
+    watched.leader.show(LAYOUT)
+    eventually(lambda: watched.versions)
+
+    watched.view.close()
+
+    assert looked == [] and not watched.view._thread.is_alive()
