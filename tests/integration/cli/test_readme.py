@@ -1,8 +1,6 @@
 """Every console block of README.md runs as written, with the output that is shown there.
 
-Bash reads the lines `$ command` of a block from its input, as when they are pasted. The lines below a command are its
-output: digits may differ, and `…` matches anything to the end of the line. For `make` targets the test only checks that
-they exist, because they take minutes and other tests run them.
+For `make` targets the test only checks that they exist, because they take minutes and other tests run them.
 """
 
 from __future__ import annotations
@@ -15,46 +13,22 @@ from pathlib import Path
 import pytest
 
 from smq_storage.process.ports import free_port
+from support.doc_blocks import REPOSITORY, check_outputs, console_blocks, fenced, paste
 from support.processes.cli import environment, smq
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-README = (REPOSITORY / "README.md").read_text()
-MARK = "=== end of command"
 ANALYSE = 'sed -i "s/\\$SMQ_LEADER/$SMQ_LEADER/" analyst.py && python analyst.py'
 """The block for analysts, on the flights of the block before it."""
 
 
-def console_blocks(text: str) -> list[list[tuple[str, list[str]]]]:
-    """Of each block, its commands with the lines of output written below them."""
-    blocks = []
-    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        commands: list[tuple[str, list[str]]] = []
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                commands.append((line[2:], []))
-            else:
-                commands[-1][1].append(line)
-        blocks.append(commands)
-    return blocks
-
-
-def matches(expected: str, line: str) -> bool:
-    def plain(text: str) -> str:
-        return re.sub(r"[\d,]+", "0", " ".join(text.split()))
-
-    head, dots, _ = expected.partition("…")
-    return plain(line).startswith(plain(head)) if dots else plain(line) == plain(head)
-
-
 def test_the_blocks_are_found() -> None:
-    assert [len(block) > 0 for block in console_blocks(README)] == [True, True]
+    assert [len(block) > 0 for block in console_blocks("README.md")] == [True, True]
 
 
 def test_the_make_targets_exist() -> None:
-    targets = [c.split()[1] for block in console_blocks(README) for c, _ in block if c.startswith("make ")]
+    targets = [c.split()[1] for block in console_blocks("README.md") for c, _ in block if c.startswith("make ")]
 
     assert targets == ["demo", "test"]
     for target in targets:
@@ -62,32 +36,30 @@ def test_the_make_targets_exist() -> None:
 
 
 def test_the_command_line_block_runs_and_says_what_is_written(tmp_path: Path) -> None:
-    (block,) = [b for b in console_blocks(README) if not b[0][0].startswith("make ")]
+    (block,) = [b for b in console_blocks("README.md") if not b[0][0].startswith("make ")]
     (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
     scripts = Path(sys.executable).parent
     (tmp_path / ".venv").symlink_to(scripts.parent)
 
-    (tmp_path / "analyst.py").write_text(python_blocks()[1].replace("localhost:7070", "$SMQ_LEADER"))
+    (tmp_path / "analyst.py").write_text(fenced("README.md", "python")[1].replace("localhost:7070", "$SMQ_LEADER"))
     commands = [command for command, _ in block]
     assert commands[-1].startswith("smq dev stop")
-    *outputs, analysed, stopped = paste([*commands[:-1], ANALYSE, commands[-1]], tmp_path)
-    outputs.append(stopped)
+    *outputs, analysed, stopped = paste_with_dev([*commands[:-1], ANALYSE, commands[-1]], tmp_path)
 
     assert "UA" in analysed and "58665" in analysed.replace(",", ""), analysed
-    assert len(outputs) == len(block), outputs
-    for (command, expected), output in zip(block, outputs, strict=True):
-        assert "smq: " not in output and "Traceback" not in output, (command, output)
-        lines = output.splitlines()
-        for line in expected:
-            assert any(matches(line, found) for found in lines), (command, line, output)
+    check_outputs(block, [*outputs, stopped])
 
 
-def python_blocks() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def test_the_first_minutes_are_a_part_of_it() -> None:
+    (block,) = [b for b in console_blocks("README.md") if not b[0][0].startswith("make ")]
+    shown = {command.partition("  #")[0].strip() for command, _ in block}
+    (first,) = console_blocks("docs/index.md")
+    assert {command.partition("  #")[0].strip() for command, _ in first[1:]} <= shown
+    assert first[0][0].startswith("pip install '.[local]'")
 
 
 def test_the_python_block_runs(leader: str, tmp_path: Path) -> None:
-    code, _ = python_blocks()
+    code, _ = fenced("README.md", "python")
     program = tmp_path / "readme.py"
     # Other tests share this leader, so the topic has a name of its own.
     program.write_text(code.replace("localhost:7070", leader).replace('"events"', '"readme"'))
@@ -105,23 +77,10 @@ def test_the_python_block_runs(leader: str, tmp_path: Path) -> None:
     assert "b'payload'" in printed and "Traceback" not in printed
 
 
-def paste(commands: list[str], folder: Path) -> list[str]:
+def paste_with_dev(commands: list[str], folder: Path) -> list[str]:
     """The output of each command. Another port than the default takes the place of it, which may be in use."""
     address = f"127.0.0.1:{free_port()}"
-    ports = {"SMQ_DEV_LISTEN": address, "SMQ_LEADER": address}
-    lines = "".join(f"{command}\necho '{MARK}'\n" for command in commands)
     try:
-        done = subprocess.run(
-            ["bash", "-s"],
-            input=lines,
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=540,
-            env=environment() | ports,
-            check=False,
-        )
+        return paste(commands, folder, environment() | {"SMQ_DEV_LISTEN": address, "SMQ_LEADER": address})
     finally:
         smq("dev", "stop", "--dir", str(folder / ".smq"))  # after a failure
-    return done.stdout.split(f"{MARK}\n")[:-1]
