@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 def paste(commands: Sequence[str], folder: Path, environment: Mapping[str, str]) -> list[str]:
     """The output of each command that bash has run."""
     lines = "".join(f"{command}\necho '{MARK}'\n" for command in commands)
+    scripts = Path(sys.executable).parent  # as after `source .venv/bin/activate`
     done = subprocess.run(
         ["bash", "-s"],
         input=lines,
@@ -56,7 +58,7 @@ def paste(commands: Sequence[str], folder: Path, environment: Mapping[str, str])
         stderr=subprocess.STDOUT,
         text=True,
         timeout=540,
-        env=dict(environment),
+        env={**environment, "PATH": f"{scripts}:{environment['PATH']}"},
         check=False,
     )
     return done.stdout.split(f"{MARK}\n")[:-1]

@@ -15,14 +15,14 @@ import pytest
 
 import smq
 from smq.data_files import duckdb_query
+from support.doc_blocks import check_outputs, console_blocks, fenced, paste
 from support.processes.cli import CommandResult, environment
 from support.processes.cli import smq as run_smq
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "files.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+BLOCKS = fenced("docs/files.md", "python")
 SPEC = """
 apiVersion: seaweedmq.io/v1alpha1
 kind: Topic
@@ -85,6 +85,12 @@ def test_each_kind_of_file_is_listed_with_its_rows(flights: str) -> None:
     assert table.column("KIND") == [f["kind"] for f in found] and "600 messages in 2 files" in table.err
     paths = command(flights, "files", "flights", "-o", "paths")
     assert paths.lines == [f["url"] for f in found] and "-o duckdb reads just these" in paths.err
+
+
+def test_the_commands_of_the_page_run(flights: str, tmp_path: Path) -> None:
+    listing, to_duckdb = console_blocks("docs/files.md")
+    assert [command for command, _ in to_duckdb] == ["smq files flights -o duckdb | duckdb"]  # it is not installed here
+    check_outputs(listing, paste([command for command, _ in listing], tmp_path, environment(flights)))
 
 
 def test_old_files_are_left_out(flights: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,9 +49,7 @@ def run_python(code: str, given: dict[str, Any], prints: int = 0) -> list[str]:
 def run_console(block: Commands, folder: Path, leader: str, names: dict[str, str]) -> None:
     """Runs the commands of a block, with other names of topics, and compares what they print."""
     block = [(renamed(c, names), [renamed(line, names) for line in lines]) for c, lines in block]
-    found = environment(leader)
-    found["PATH"] = f"{Path(sys.executable).parent}:{found['PATH']}"  # as after `source .venv/bin/activate`
-    check_outputs(block, paste([command for command, _ in block], folder, found))
+    check_outputs(block, paste([command for command, _ in block], folder, environment(leader)))
 
 
 @pytest.fixture
