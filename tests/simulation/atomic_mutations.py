@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import ANY
 
 from simulation.mutation_table import MutationTable, Patch
 from smq_core.model import atomic_publish
 from smq_core.model.atomic_publish import AtomicPublishes, CommitResult, LayoutMark
 from smq_core.producing import roll_forward, tried_segments
-from support.sim.clients import atomic_publishes
-from support.sim.clients.atomic_publishes import SimulatedCompleter
+from smq_operator.publishing import kept_files
+from smq_operator.publishing import tried_segments as operator_reads
+from support.sim.leaders import publish_completer
+from support.sim.leaders.publish_completer import SimulatedCompleter
 
 MUTATIONS = MutationTable()
 mutation = MUTATIONS.add
@@ -19,7 +23,7 @@ mutation = MUTATIONS.add
 @mutation
 def forget_what_sealed_segments_have(patch: Patch) -> None:
     """A successor gets only the rows that the seal chunks before it do not have."""
-    patch.setattr(tried_segments, "last_sequence", lambda producers, app: -1)
+    patch.setattr(operator_reads, "last_sequence", lambda producers, app: -1)
 
 
 @mutation
@@ -29,7 +33,7 @@ def take_everything_for_written_before_a_seal(patch: Patch) -> None:
     def last_sequence(producers: Any, app: Any) -> int:
         return 1 << 30
 
-    patch.setattr(tried_segments, "last_sequence", last_sequence)
+    patch.setattr(operator_reads, "last_sequence", last_sequence)
 
 
 @mutation
@@ -52,7 +56,7 @@ def look_only_at_segments_that_are_there_now(patch: Patch) -> None:
     def find_tried_segments(mark: LayoutMark, layout: Any, entries: Any, removed: Any = ()) -> Any:
         return original(LayoutMark.of(layout), layout, entries, removed)
 
-    patch.setattr(tried_segments, "find_tried_segments", find_tried_segments)
+    patch.setattr(operator_reads, "find_tried_segments", find_tried_segments)
 
 
 @mutation
@@ -64,7 +68,7 @@ def publish_for_any_owner(patch: Patch) -> None:
         state = document.app(app)
         return original(document, app, state.owner if state is not None else owner, *more)
 
-    patch.setattr(atomic_publishes, "commit_version", commit_version)
+    patch.setattr(publish_completer, "commit_version", commit_version)
 
 
 @mutation
@@ -79,7 +83,7 @@ def begin_before_the_last_version_is_complete(patch: Patch) -> None:
         free = replace(document, apps=tuple(replace(it, unfinished=None) for it in document.apps))
         return original(free, app, owner, version, *more)
 
-    patch.setattr(atomic_publishes, "commit_version", commit_version)
+    patch.setattr(publish_completer, "commit_version", commit_version)
 
 
 @mutation
@@ -94,7 +98,7 @@ def publish_a_version_again(patch: Patch) -> None:
         older = replace(document, apps=tuple(replace(it, version=version - 1) for it in document.apps))
         return original(older, app, owner, version, *more)
 
-    patch.setattr(atomic_publishes, "commit_version", commit_version)
+    patch.setattr(publish_completer, "commit_version", commit_version)
 
 
 @mutation
@@ -107,7 +111,7 @@ def write_all_epochs_alike(patch: Patch) -> None:
         apps = tuple(replace(it, epoch=1) if it.epoch else it for it in found.apps)
         return (found if found is document else replace(found, apps=apps)), result
 
-    patch.setattr(atomic_publishes, "commit_version", commit_version)
+    patch.setattr(publish_completer, "commit_version", commit_version)
 
 
 @mutation
@@ -133,3 +137,27 @@ def write_again_to_a_segment_that_forgets(patch: Patch) -> None:
         return original(self, app, segment, batches, 1 << 60)
 
     patch.setattr(SimulatedCompleter, "_stream", _stream)
+
+
+@mutation
+def complete_what_another_leader_has_completed(patch: Patch) -> None:
+    """A leader that was paused writes nothing for a publish that is complete, because retention may have removed it."""
+    unfinished = SimpleNamespace(unfinished=True, epoch=ANY)
+    patch.setattr(operator_reads, "read_publishes", lambda *args: SimpleNamespace(app=lambda name: unfinished))
+
+
+@mutation
+def remove_segments_while_a_publish_is_unfinished(patch: Patch) -> None:
+    """Retention waits for unfinished publishes, because seal chunks tell how far they have come."""
+    patch.setattr(kept_files, "has_unfinished_publish", lambda store, topic: False)
+
+
+@mutation
+def complete_whatever_is_unfinished(patch: Patch) -> None:
+    """A leader that was paused completes the publish that it has written, and not the next one."""
+
+    def complete_version(document: AtomicPublishes, app: str, epoch: int, now: int) -> AtomicPublishes:
+        state = document.app(app)
+        return atomic_publish.complete_version(document, app, state.epoch if state is not None else epoch, now)
+
+    patch.setattr(publish_completer, "complete_version", complete_version)

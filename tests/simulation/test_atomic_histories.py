@@ -8,6 +8,7 @@ import pytest
 
 from smq_core.model.atomic_publish import CommitResult
 from support.sim.histories.atomic import AtomicHistory
+from support.sim.leaders.publish_completer import STEPS
 
 pytestmark = pytest.mark.simulation
 
@@ -17,7 +18,8 @@ SEEDS = 25
 @pytest.mark.timeout(1800)
 def test_versions_are_published_repeated_and_taken_over() -> None:
     results: Counter[CommitResult] = Counter()
-    committed = fenced = renewed = 0
+    paused: Counter[str] = Counter()
+    committed = fenced = renewed = taken_over = removed = 0
     for seed in range(SEEDS):
         history = AtomicHistory(seed)
         history.run()
@@ -26,5 +28,11 @@ def test_versions_are_published_repeated_and_taken_over() -> None:
         committed += len(publishes.committed)
         fenced += publishes.fenced
         renewed += publishes.renewed
+        paused += publishes.paused
+        taken_over += publishes.taken_over
+        removed += len(history.checker.retained.rows)
     assert committed > 4 * SEEDS and results[CommitResult.ALREADY_PUBLISHED] > SEEDS // 2
     assert fenced > SEEDS // 2 and renewed > 3
+    assert all(paused[step] for step in STEPS) and sum(paused.values()) > SEEDS, paused
+    assert taken_over > SEEDS // 4, "leaders that were paused while another one completed their publish"
+    assert removed > SEEDS, "segments that retention removed between publishes"

@@ -10,7 +10,7 @@ from smq_core.invariants import Message, Row, Violation
 from smq_core.model.atomic_publish import AppState, AtomicPublishes, CommitResult
 from smq_core.model.entities import Segment
 from smq_core.reconcile.seal_planner import ManualRequest
-from support.sim.clients.atomic_publishes import PUBLISHES
+from support.sim.filer.chunk_chain import PUBLISHES
 
 if TYPE_CHECKING:
     from support.sim.histories.atomic import AtomicHistory
@@ -22,6 +22,10 @@ class PublishChecker:
     def __init__(self, history: AtomicHistory) -> None:
         self.results: Counter[CommitResult] = Counter()
         self.fenced = self.renewed = 0
+        self.paused: Counter[str] = Counter()
+        """How often a leader was paused before a step, while it rolled a publish forward."""
+        self.taken_over = 0
+        """How often a leader that began to roll forward found that another one had completed the publish."""
         self.committed: dict[tuple[str, int], tuple[Message, ...]] = {}
         self._history = history
         self._requests: dict[str, str] = {}

@@ -13,6 +13,7 @@ from smq_core.errors import SmqError, StoreStateUnknown
 from smq_core.invariants import Message, Violation
 from smq_core.model.entities import Phase
 from smq_core.model.reference import Reference
+from smq_storage.catalog.sealed_index import IndexPage
 from support.sim.engine.world import MS, SECOND, Process, Steps
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, SimulatedChain
 from support.sim.filer.object_store import SimulatedStore
@@ -176,7 +177,8 @@ def collect(scenario: ReferenceScenario) -> Steps:
     index = yield store.get(process, INDEX)
     if not old or layout is None or any(s.phase is Phase.SEALING for s in layout[0].segments):
         return
-    names = {s.name for s in layout[0].segments} | {it.name for it in (index[0].entries if index else ())}
+    page = index[0] if index is not None else IndexPage()
+    names = {it.name for it in (*layout[0].segments, *page.entries, *page.removed_segments)}
     kept = yield from referenced(scenario, sorted(names))
     for path in old:
         if path not in kept and path not in also_kept:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from smq_core.errors import StoreStateUnknown
+from smq_core.model.atomic_publish import AtomicPublishes
 from smq_core.model.entities import ChunkInfo, Layout
 from smq_storage.catalog import paths
 from smq_storage.catalog.group_positions import CommittedPositions
@@ -29,7 +30,7 @@ from smq_storage.object_store.results import (
 from support.sim.clients import uploads
 from support.sim.engine.virtual_asyncio import BlockingCall
 from support.sim.engine.world import SECOND, Process
-from support.sim.filer.chunk_chain import INDEX, LAYOUT, TOPIC, UID, StoredChunk, folder, path
+from support.sim.filer.chunk_chain import INDEX, LAYOUT, PUBLISHES, TOPIC, UID, StoredChunk, folder, path
 from support.sim.filer.manifest_files import StoredFile
 from support.sim.filer.object_store import ConditionFailed, SimulatedStore
 from support.sim.leaders import group_host
@@ -199,6 +200,8 @@ def _kind(name: str) -> _DocumentKind:
         return _DocumentKind(LAYOUT, lambda data: from_json(Layout, data), to_json)
     if name == paths.index_page(TOPIC, UID, 0):
         return _DocumentKind(INDEX, lambda data: from_json(IndexPage, data), to_json)
+    if name == paths.publishes(TOPIC, UID):
+        return _DocumentKind(PUBLISHES, lambda data: from_json(AtomicPublishes, data), to_json)
     if name.startswith(paths.groups_folder(TOPIC, UID)):
         return _DocumentKind(
             group_host.path(paths.group_name(name)), lambda data: from_json(CommittedPositions, data), to_json

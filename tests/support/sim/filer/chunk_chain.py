@@ -19,6 +19,7 @@ from support.sim.filer.object_store import SimulatedStore
 TOPIC, UID = "default/t", "uid"
 LAYOUT = "layout"
 INDEX = "index"
+PUBLISHES = "publishes"
 
 
 def folder(segment: str) -> str:

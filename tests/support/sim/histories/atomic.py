@@ -1,31 +1,49 @@
 """Histories by reference with atomic publishes of two apps: ``run(seed)`` as elsewhere.
 
-Publishers and the leaders' processes that complete publishes die between any two steps. An app gets a second owner
-while the first still runs, and segments are split more often than elsewhere.
+Publishers and the leaders' processes that complete publishes die between any two steps. A leader is also paused in the
+middle of rolling forward, so that another one takes over and it goes on later. An app gets a second owner while the
+first still runs, and segments are split more often than elsewhere. In many histories retention removes sealed segments.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, MutableMapping
 from functools import partial
 from random import Random
+from typing import Any
+from unittest.mock import patch
 
+from smq_operator.cleanup import retention
+from smq_operator.publishing import kept_files, tried_segments
 from support.sim.checks.end_state import final_log
 from support.sim.checks.publish_checker import PublishChecker
-from support.sim.clients.atomic_publishes import SimulatedCompleter, SimulatedPublisher, kept_uploads
-from support.sim.engine.world import MS
+from support.sim.clients.atomic_publishes import SimulatedPublisher
+from support.sim.engine.log_capture import logs_to
+from support.sim.engine.virtual_asyncio import VirtualLoop
+from support.sim.engine.world import MS, SECOND, Process
+from support.sim.filer.blocking_store import BlockingChain
 from support.sim.histories import protocol
 from support.sim.histories.protocol import HistoryFailure
 from support.sim.histories.references import ReferenceHistory
+from support.sim.leaders.publish_completer import STEPS, SimulatedCompleter, kept_uploads
+from support.sim.leaders.sealed_removal import SealedSegmentRemoval
 
 ADDRESSES = ("completer-0", "completer-1")
 APPS = ("app-a", "app-b")
+LONGEST_PAUSE = 8 * SECOND
+"""A file that was checked before a commit is still there when a paused leader writes it."""
+STEP_WEIGHTS = (4, 2, 2)
+REMOVAL_SHARE = 0.6
+"""In so many histories retention removes sealed segments."""
 
 
 class AtomicHistory(ReferenceHistory):
     publishes: PublishChecker
 
     def __init__(self, seed: int) -> None:
+        self.loops: list[VirtualLoop] = []
+        """Their threads end with the history."""
         super().__init__(seed)
         self.dice = Random(f"atomic publishes of {seed}")
         self.publishes = PublishChecker(self)
@@ -37,8 +55,30 @@ class AtomicHistory(ReferenceHistory):
             self._start_publisher(app, 0, self.dice.randint(2, 8))
         for _ in range(self.dice.randint(0, 10)):
             self._schedule(self.dice.choice([self._kill_publisher, self._second_owner, self._kill_completer]))
+        self._draw_pauses_and_removals(Random(f"pauses of completers, and removals of {seed}"))
         for _ in range(self.dice.randint(1, 6)):
             self._schedule(lambda: self.faults.request(["split", "split", "merge"]))
+
+    def run(self) -> None:
+        """Raises InvariantViolated, or an unexpected error of a state machine."""
+        with (
+            logs_to(self),
+            patch.object(retention, "ChunkChain", BlockingChain),
+            patch.object(tried_segments, "ChunkChain", BlockingChain),
+        ):
+            try:
+                super().run()
+            finally:
+                for loop in self.loops:
+                    loop.abandon()
+
+    def log(self, process: str, event: MutableMapping[str, Any]) -> None:
+        """Adds a log line of the operator's code to the story."""
+        self.world.note(process, "", " ".join(f"{key}={value}" for key, value in event.items() if key != "exc_info"))
+
+    def processes(self) -> Iterable[Process]:
+        yield from super().processes()
+        yield from (it.process for it in (*self.completers.values(), *self.publishers))
 
     def restart_all(self) -> None:
         super().restart_all()
@@ -94,6 +134,31 @@ class AtomicHistory(ReferenceHistory):
     def _start_completer(self, address: str) -> None:
         if not self.completers[address].process.alive:
             self.completers[address] = SimulatedCompleter(self, address)
+
+    def _draw_pauses_and_removals(self, dice: Random) -> None:
+        """The draws are independent of all others of the seed."""
+        for _ in range(dice.choice([0, 4, 10])):
+            step, address = dice.choices(STEPS, STEP_WEIGHTS)[0], dice.choice(ADDRESSES)
+            at = dice.randint(0, self.horizon // 2)  # the later half has few publishes
+            self.world.after(at, partial(self._arm, address, step))
+        if dice.random() < REMOVAL_SHARE:
+            removal = SealedSegmentRemoval(self, dice.choice([0, 0, 20]), kept_files.has_unfinished_publish)
+            self.loops.append(removal.loop)
+
+    def _arm(self, address: str, step: str) -> None:
+        self.completers[address].pause_before = step
+
+    def pause_completer(self, completer: SimulatedCompleter, step: str) -> None:
+        """Pauses a leader that is about to do this step."""
+        if not self.faults.over:
+            self.publishes.paused[step] += 1
+            self.faults.pause(completer.process, LONGEST_PAUSE)
+
+    def completed(self) -> None:
+        """A leader has completed a publish. If the other one is paused, segments with rows of it are replaced."""
+        if not self.faults.over and any(it.process.paused for it in self.completers.values()):
+            for milliseconds in (0, 100, 700, 1500):
+                self._after(milliseconds, lambda: self.faults.request(["roll", "split"]))
 
     def _after(self, milliseconds: int, action: object) -> None:
         assert callable(action)
