@@ -7,6 +7,7 @@ import pytest
 from simulation import (
     deletion_mutations,
     elastic_mutations,
+    large_value_mutations,
     manifest_mutations,
     upload_mutations,
 )
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.simulation
 RULES = [
     *rules(elastic.run, 500, elastic_mutations.MUTATIONS, manifest_mutations.MUTATIONS),
     *rules(deletion_mutations.run, 500, deletion_mutations.MUTATIONS),
-    *rules(elastic_references.run, 100, upload_mutations.MUTATIONS),
+    *rules(elastic_references.run, 100, upload_mutations.MUTATIONS, large_value_mutations.COLLECTION),
 ]
 
 

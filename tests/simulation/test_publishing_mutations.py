@@ -6,6 +6,7 @@ import pytest
 
 from simulation import (
     atomic_mutations,
+    large_value_mutations,
     pin_mutations,
     reference_mutations,
     schema_mutations,
@@ -17,7 +18,7 @@ from support.sim.histories import atomic, pinned_reads, references, schema_chang
 pytestmark = pytest.mark.simulation
 
 RULES = [
-    *rules(references.run, 100, reference_mutations.MUTATIONS),
+    *rules(references.run, 100, reference_mutations.MUTATIONS, large_value_mutations.MUTATIONS),
     *rules(atomic.run, 60, atomic_mutations.MUTATIONS),
     *rules(pinned_reads.run, 60, pin_mutations.MUTATIONS),
     *rules(schema_change.run, 200, schema_mutations.MUTATIONS),

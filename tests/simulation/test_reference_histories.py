@@ -1,4 +1,4 @@
-"""Histories with references keep all invariants, and what they are about occurs in them."""
+"""Histories with references and large values keep all invariants, and what they are about occurs in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ELASTIC_SEEDS = 24
 @pytest.mark.timeout(1800)
 def test_references_are_published_rejected_and_collected() -> None:
     notes: Counter[str] = Counter()
-    published = rejected = collected = 0
+    published = rejected = collected = sent = read = 0
     for seed in range(SEEDS):
         history = ReferenceHistory(seed)
         history.run()
@@ -29,10 +29,14 @@ def test_references_are_published_rejected_and_collected() -> None:
         published += history.references.published
         rejected += len(history.references.rejected)
         collected += history.references.collected
+        assert history.large_values is not None
+        sent += history.large_values.sent
+        read += history.large_values.read
         for *_, text in history.world.story.lines:
             if text.startswith("rejects"):
                 notes[text.rpartition(": ")[2]] += 1
     assert published > 20 * SEEDS and rejected > 2 * SEEDS and collected > SEEDS
+    assert sent > 5 * SEEDS and read > sent and notes["the object is too old"] > 20
     assert notes["the upload is too old"] > 20 and notes["the upload has another etag"] > 20
 
 

@@ -19,7 +19,7 @@ from smq_core.sealing import chain_sealer
 from smq_core.sealing.chain_sealer import UnsealedTail
 from support.sim.brokers.journal import JournalWriter
 from support.sim.brokers.replication import ReplicaLink, ReplicaServer
-from support.sim.clients import uploads
+from support.sim.clients import large_values, uploads
 from support.sim.clients.messages import SimulatedSubBatch
 from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND, Future, Steps
@@ -36,7 +36,7 @@ INDEX_INTERVAL = 3 * SECOND
 class SimulatedProducerStream:
     """A producer's stream at the primary. Received batches wait in ``inbox`` while memory is short.
 
-    A reference waits there until its upload was checked.
+    A reference waits there until its upload was checked, and a name of a large value until its object was.
     """
 
     def __init__(
@@ -91,17 +91,21 @@ class SimulatedProducerStream:
 
     def _must_check(self, batch: IncomingBatch) -> bool:
         machine = self.hosted.machine
-        if batch.reference is None or batch.id == self._accepted or machine.state is not ReplicaState.OPEN:
+        if batch.reference is None and not batch.large_values:
+            return False
+        if batch.id == self._accepted or machine.state is not ReplicaState.OPEN:
             return False
         return machine.is_new(batch.id)
 
     def _check(self, batch: IncomingBatch) -> Steps:
-        """Accepts or rejects the reference at the head of the inbox, outside of everything else."""
+        """Accepts or rejects what the batch at the head of the inbox refers to, outside of everything else."""
         broker = self.hosted.broker
-        assert batch.reference is not None
         while True:
             try:
-                problem = yield from uploads.rejection_of(broker.store, broker.process, batch.reference)
+                if batch.reference is not None:
+                    problem = yield from uploads.rejection_of(broker.store, broker.process, batch.reference)
+                else:
+                    problem = yield from large_values.rejection_of(broker.store, broker.process, batch.large_values)
                 break
             except StoreUnavailable:
                 yield 100 * MS
@@ -417,4 +421,5 @@ def incoming(sub_batch: SimulatedSubBatch, id_: Any) -> IncomingBatch:
         max(partitions),
         sub_batch,
         uploads.reference_of(sub_batch),
+        (sub_batch.large_value,) if sub_batch.large_value else (),
     )

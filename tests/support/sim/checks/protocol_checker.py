@@ -22,7 +22,7 @@ from support.sim.checks.retention_checker import RetentionChecker
 from support.sim.clients.messages import SimulatedSubBatch, rows
 from support.sim.clients.uploads import FOLDER, referenced_by_chunks
 from support.sim.engine.world import World
-from support.sim.filer.chunk_chain import INDEX, LAYOUT, StoredChunk, true_chain
+from support.sim.filer.chunk_chain import INDEX, LAYOUT, VALUES, StoredChunk, segments_that_name, true_chain
 from support.sim.filer.object_store import SimulatedStore
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ class ProtocolChecker:
         if path.startswith(FOLDER):
             if value is None and path in referenced_by_chunks(self.store):
                 self.must([Violation(12, path, "it is deleted, and a chunk refers to it")])
+            return
+        if path.startswith(VALUES):
+            left = segments_that_name(self.store, path) - self.retained.rows.keys() if value is None else ()
+            self.must(Violation(12, name, f"{path} is deleted, and a chunk names it") for name in left)
             return
         if self.manifests.concerns(path):
             self.manifests.changed(path, value)

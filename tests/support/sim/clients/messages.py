@@ -17,13 +17,15 @@ class SimulatedSubBatch(NamedTuple):
     """Rows of one batch that belong to one segment, with the columns of one version of the topic's schema.
 
     ``serial`` counts the producer's batches.
-    With an ``upload`` the rows are there, in the order of their partitions.
+    With an ``upload`` the rows are there, in the order of their partitions. A ``large_value`` is the name of the object
+    with the value of the only message.
     """
 
     serial: int
     messages: tuple[Message, ...]
     version: int = 0
     upload: SimulatedUpload | None = None
+    large_value: str = ""
 
     @property
     def nbytes(self) -> int:

@@ -120,11 +120,14 @@ class SimulatedProducer:
             yield from self._hand_over(SimulatedSubBatch(self._serial, messages, self._version()))
 
     def _hand_over(self, batch: SimulatedSubBatch) -> Steps:
-        """Sends the batch, after an upload if it is published by reference."""
-        if self.history.references is not None and self.history.references.uploads_next():
-            self._uploading = True
-            batch = yield from self.history.references.upload(self.process, batch)
-            self._uploading = False
+        """Sends the batch, after an upload if it is published by reference or has a large value."""
+        references, values = self.history.references, self.history.large_values
+        self._uploading = True
+        if values is not None and values.takes(batch):
+            batch = yield from values.upload(self.process, batch)
+        elif references is not None and references.uploads_next():
+            batch = yield from references.upload(self.process, batch)
+        self._uploading = False
         self.waiting.append(batch)
         self._enqueue()
 

@@ -13,7 +13,7 @@ from smq_core.model.lost_range import LostRange
 from smq_core.model.reference import Reference
 from smq_core.reading.segment_dag import ReadProgress, build_nodes, index_is_stale, is_removed
 from smq_storage.catalog.sealed_index import IndexPage
-from support.sim.clients import uploads
+from support.sim.clients import large_values, uploads
 from support.sim.clients.messages import rows
 from support.sim.engine.world import SECOND, Process, Steps
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, SimulatedChain
@@ -114,7 +114,7 @@ class SegmentReader:
                 info = stored.info
                 if info.reference is not None:
                     return (yield from self._referenced(segment, info.first, info.reference, position))
-                return self._rows(segment, stored.entries, position)
+                return (yield from self._rows_of_entries(segment, stored.entries, position))
             at = self._chunk_at[segment] = stored.info.end
 
     def _ended(self, segment: str, end: int, lost: LostRange | None) -> None:
@@ -123,9 +123,13 @@ class SegmentReader:
         self.reader.ended(segment, end)
 
     def _rows_of_entries(self, segment: str, entries: Any, position: int) -> Steps:
-        """As far as the uploads can be read, without a gap."""
+        """As far as the uploads and large values can be read, without a gap."""
         found: list[Row] = []
         for entry in entries:
+            if entry.end > position and not (
+                yield from large_values.can_read(self.history, self.process, entry, segment)
+            ):
+                break
             if entry.batch.reference is None:
                 found += self._rows(segment, [entry], position)
                 continue

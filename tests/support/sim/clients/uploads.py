@@ -15,7 +15,7 @@ from smq_core.model.entities import Phase
 from smq_core.model.reference import Reference
 from smq_storage.catalog.sealed_index import IndexPage
 from support.sim.engine.world import MS, SECOND, Process, Steps
-from support.sim.filer.chunk_chain import INDEX, LAYOUT, SimulatedChain
+from support.sim.filer.chunk_chain import INDEX, LAYOUT, VALUES, SimulatedChain
 from support.sim.filer.object_store import SimulatedStore
 
 if TYPE_CHECKING:
@@ -168,7 +168,8 @@ def collect(scenario: ReferenceScenario) -> Steps:
     history, process = scenario.history, scenario._collector
     world, store = history.world, history.store
     old = []
-    for path in (yield store.list(process, FOLDER)):
+    listed = [*(yield store.list(process, FOLDER)), *(yield store.list(process, VALUES))]
+    for path in listed:
         found = yield store.get(process, path)
         if found is not None and world.now - found[0].uploaded_at > GRACE:
             old.append(path)
@@ -199,12 +200,13 @@ def _none(process: Process) -> Steps:
 
 
 def referenced(scenario: ReferenceScenario, segments: Iterable[str]) -> Steps:
-    """The paths of the uploads that the chains of these segments refer to."""
+    """The paths of the uploads and large values that the chains of these segments refer to."""
     kept = set()
     for name in segments:
         chain, at = SimulatedChain(scenario.history.store, scenario._collector, name), 0
         while (info := (yield from chain.info(at))) is not None and not info.sealed:
             if info.reference is not None:
                 kept.add(FOLDER + info.reference.upload)
+            kept.update(VALUES + name for name in info.large_values)
             at = info.end
     return kept

@@ -30,12 +30,13 @@ from smq_storage.object_store.results import (
 from support.sim.clients import uploads
 from support.sim.engine.virtual_asyncio import BlockingCall
 from support.sim.engine.world import SECOND, Process
-from support.sim.filer.chunk_chain import INDEX, LAYOUT, PUBLISHES, TOPIC, UID, StoredChunk, folder, path
+from support.sim.filer.chunk_chain import INDEX, LAYOUT, PUBLISHES, TOPIC, UID, VALUES, StoredChunk, folder, path
 from support.sim.filer.manifest_files import StoredFile
 from support.sim.filer.object_store import ConditionFailed, SimulatedStore
 from support.sim.leaders import group_host
 
 _ROOT = paths.topic_folder(TOPIC, UID)
+_VALUES = paths.large_values_folder(UID)
 
 
 class _DocumentKind(NamedTuple):
@@ -108,7 +109,7 @@ class BlockingStore:
         """Lists real paths; the chunks of one segment by the simulation's paths."""
         for name in self._names(prefix):
             path = name if name.startswith("seg/") and prefix != _ROOT else _shown_as(name)
-            yield ObjectInfo(path, 0, self._modified(name) if name.startswith(uploads.FOLDER) else _time(0))
+            yield ObjectInfo(path, 0, self._modified(name) if name.startswith((uploads.FOLDER, VALUES)) else _time(0))
 
     def folders(self, prefix: str) -> Iterator[str]:
         """The folders directly below this folder."""
@@ -211,7 +212,9 @@ def _kind(name: str) -> _DocumentKind:
         name = path(name.removeprefix(f"{_ROOT}/").partition("/")[0], first)
     if paths.is_upload(name):
         name = uploads.FOLDER + paths.upload_name(name)
-    if name.startswith(("seg/", uploads.FOLDER)):
+    if name.startswith(_VALUES):
+        name = VALUES + paths.upload_name(name)
+    if name.startswith(("seg/", uploads.FOLDER, VALUES)):
         return _DocumentKind(name, lambda kept: kept, lambda kept: kept)
     return _DocumentKind(f"doc/{name}", bytes, bytes)
 
@@ -223,6 +226,8 @@ def _shown_as(name: str) -> str:
         return paths.chunk(TOPIC, UID, segment, int(first))
     if name.startswith(uploads.FOLDER):
         return f"{paths.uploads_folder(UID)}/{name.removeprefix(uploads.FOLDER)}"
+    if name.startswith(VALUES):
+        return f"{_VALUES}/{name.removeprefix(VALUES)}"
     if name.startswith("group/"):
         return paths.group(TOPIC, UID, name.removeprefix("group/"))
     if name in (LAYOUT, INDEX):
@@ -235,6 +240,8 @@ def _folder(prefix: str) -> str:
         return "group/"
     if prefix == paths.uploads_folder(UID):
         return uploads.FOLDER
+    if prefix == _VALUES:
+        return VALUES
     if prefix in (paths.manifests_folder(TOPIC, UID), paths.pins_folder(TOPIC, UID)):
         return f"doc/{prefix}/"
     return folder(prefix.rpartition("/")[2]) if prefix.startswith(paths.topic_folder(TOPIC, UID)) else f"doc/{prefix}"

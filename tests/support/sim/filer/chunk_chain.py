@@ -20,6 +20,8 @@ TOPIC, UID = "default/t", "uid"
 LAYOUT = "layout"
 INDEX = "index"
 PUBLISHES = "publishes"
+VALUES = "value/"
+"""The folder of large values."""
 
 
 def folder(segment: str) -> str:
@@ -134,7 +136,14 @@ def file_of(info: ChunkInfo) -> ManifestFile:
     if reference is not None:
         path = f"{paths.uploads_folder(UID)}/{reference.upload}"
         return ManifestFile(path, info.first, info.rows, reference.bytes, reference.etag, first_row=reference.first_row)
-    return ManifestFile(paths.chunk(TOPIC, UID, info.segment, info.first), info.first, info.rows, info.rows, info.nonce)
+    path = paths.chunk(TOPIC, UID, info.segment, info.first)
+    return ManifestFile(path, info.first, info.rows, info.rows, info.nonce, large_values=info.large_values)
+
+
+def segments_that_name(store: SimulatedStore, path: str) -> set[str]:
+    """The segments whose chunks name the large value at this path."""
+    infos = (store.truth(it).info for it in store.paths("seg/"))
+    return {info.segment for info in infos if path.removeprefix(VALUES) in info.large_values}
 
 
 def true_chain(store: SimulatedStore, segment: str) -> list[StoredChunk]:

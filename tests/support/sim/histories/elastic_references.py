@@ -1,7 +1,7 @@
-"""Elastic histories whose producers publish some batches by reference: splits, merges, moves and retention beside them.
+"""Elastic histories whose producers publish by reference and send large values, beside splits, moves and retention.
 
-The leaders collect uploads with the operator's own code, by manifests and chunk chains. An upload that a chunk refers
-to is never deleted, and in the end none is left that no chunk refers to.
+The leaders collect both with the operator's own code, by manifests and chunk chains. An upload or a value that a chunk
+refers to is never deleted, and in the end none is left that no chunk refers to.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ class ElasticReferenceHistory(ElasticHistory):
 
     def recover_uploads(self) -> None:
         """Goes on until all uploads are old. A new reader still reads all messages."""
-        if self.references is None:
+        references, large_values = self.references, self.large_values
+        if references is None or large_values is None:
             return
         self.world.run_until(self.world.now + GRACE)
-        self._until(self.references.waiting, 1000 * MS)
+        self._until(lambda: references.waiting() | large_values.waiting(), 1000 * MS)
         self.readers.append(SimulatedReader(self, "much later", {}, 500 * MS, []))
 
 

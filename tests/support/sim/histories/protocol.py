@@ -19,6 +19,7 @@ from support.sim.brokers.broker import TICK, SimulatedBroker
 from support.sim.checks.end_state import check_all, waiting_for
 from support.sim.checks.protocol_checker import InvariantViolated, ProtocolChecker
 from support.sim.clients.group_member import SimulatedMember
+from support.sim.clients.large_values import LargeValueScenario
 from support.sim.clients.messages import HistorySettings
 from support.sim.clients.producer import SimulatedProducer
 from support.sim.clients.reader import SimulatedReader
@@ -65,6 +66,8 @@ class History:
     with_references = False
     """Whether producers publish by reference."""
     references: ReferenceScenario | None = None
+    large_values: LargeValueScenario | None = None
+    """Beside references, because the same collectors delete both."""
     faults: FaultSchedule
     settings: HistorySettings
     topic: Topic
@@ -92,6 +95,7 @@ class History:
         self.checker.losses.journals = self.journals
         if self.with_references:
             self.references = self.make_references()
+            self.large_values = LargeValueScenario(self) if self.references is not None else None
         self.draw(world.random)
         self.producer_scenario.begin(self)
         self.journals.begin(self)
