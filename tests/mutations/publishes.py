@@ -35,6 +35,14 @@ MUTATIONS = (
         (f"{TEST_FILES}::test_files_are_kept_until_the_publish_is_complete",),
     ),
     Mutation(
+        "believe_an_old_answer_about_unfinished_publishes",
+        "Retention waits unless it is certain that no publish is unfinished.",
+        KEPT,
+        "newest is None or bool(newest.unfinished)",
+        "newest is not None and bool(newest.unfinished)",
+        (f"{TEST_FILES}::test_an_answer_that_is_out_of_date_holds_retention",),
+    ),
+    Mutation(
         "copy_an_altered_file",
         "A file that was altered after the commit is not copied.",
         RENEWAL,

@@ -76,7 +76,7 @@ class GarbageCollector:
         settings: CleanupSettings,
         retry_policy: RetryPolicy,
         kept_uploads: Sequence[KeptUploads] = (),
-        is_held: Callable[[Store, Topic], bool] = lambda store, topic: False,
+        is_held: Callable[[Store, Topic, RetryPolicy], bool] = lambda store, topic, retry_policy: False,
     ) -> None:
         self._topics = topics
         self._registry = registry

@@ -76,7 +76,7 @@ def remove_expired(
     started: Collection[StartedSegment],
     clocks: ClockReading,
     retry_policy: RetryPolicy,
-    is_held: Callable[[Store, Topic], bool] = lambda store, topic: False,
+    is_held: Callable[[Store, Topic, RetryPolicy], bool] = lambda store, topic, retry_policy: False,
 ) -> RetentionPlan:
     """Removes from the index what is beyond the topic's limits; returns what it removed, and what it keeps for groups.
 
@@ -96,7 +96,7 @@ def remove_expired(
     }
     needed |= {entry.name for entry in known.index.entries if entry.name in known.layout}
     verdict = plan_retention(topic.spec, known.index.entries, groups, clocks.leader, needed)
-    if verdict.removals and is_held(store, topic):
+    if verdict.removals and is_held(store, topic, retry_policy):
         log.info("retention.held", topic=topic.name, segments=len(verdict.removals), because="unfinished publish")
         return RetentionPlan([], {})
     if verdict.removals:

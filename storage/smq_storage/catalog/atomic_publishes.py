@@ -22,6 +22,23 @@ def read_publishes(store: Store, topic: str, uid: str) -> AtomicPublishes:
     return found[0] if found is not None else AtomicPublishes()
 
 
+def read_newest_publishes(store: Store, topic: str, uid: str, retry_policy: RetryPolicy) -> AtomicPublishes | None:
+    """The document as it is now; None if it was changed meanwhile, or if what was read is older than the newest one.
+
+    A compare-and-swap that changes nothing proves it, because a GET may return what was there a moment ago. A topic
+    whose document does not exist gets none. Raises StoreUnavailable, CorruptDocument.
+    """
+    path = paths.publishes(topic, uid)
+    found = read_document(store, path, AtomicPublishes)
+    if found is None:
+        return AtomicPublishes()
+    same = replace(found[0], writer=uuid.uuid4().hex)
+    is_newest = write_document(
+        store, path, same, found[1], is_mine=lambda it: it.writer == same.writer, retry_policy=retry_policy
+    )
+    return same if is_newest is not None else None
+
+
 def change_publishes(
     store: Store, topic: str, uid: str, change: Callable[[AtomicPublishes], AtomicPublishes], retry_policy: RetryPolicy
 ) -> AtomicPublishes:

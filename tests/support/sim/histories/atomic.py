@@ -8,6 +8,7 @@ first still runs, and segments are split more often than elsewhere. In many hist
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Iterable, MutableMapping
 from functools import partial
 from random import Random
@@ -61,8 +62,10 @@ class AtomicHistory(ReferenceHistory):
 
     def run(self) -> None:
         """Raises InvariantViolated, or an unexpected error of a state machine."""
+        ids = Random(self.world.seed)
         with (
             logs_to(self),
+            patch.object(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
             patch.object(retention, "ChunkChain", BlockingChain),
             patch.object(tried_segments, "ChunkChain", BlockingChain),
         ):

@@ -15,6 +15,7 @@ from smq_operator.cleanup import retention
 from smq_operator.cleanup.filer_clock import ClockReading
 from smq_storage.catalog import paths
 from smq_storage.catalog.topics import CurrentTopic
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import to_json
 from support.sim.engine.virtual_asyncio import VirtualLoop
 from support.sim.engine.world import MS, Process, Steps
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 class SealedSegmentRemoval:
     """Keeps so many messages of sealed segments, read or not. ``is_held`` is as in ``remove_expired``."""
 
-    def __init__(self, history: History, messages: int, is_held: Callable[[Any, Topic], bool]) -> None:
+    def __init__(self, history: History, messages: int, is_held: Callable[[Any, Topic, RetryPolicy], bool]) -> None:
         self.history = history
         self.process = Process(history.world, "retention", "retention")
         self.loop = VirtualLoop(self.process)

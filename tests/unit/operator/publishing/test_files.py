@@ -25,7 +25,7 @@ from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.chunks.schemas import TIMESTAMP, message_schema
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import to_json
-from smq_storage.object_store.store import Store, open_store
+from smq_storage.object_store.store import Store, StoredObject, open_store
 from smq_storage.uploads import renewal
 from smq_storage.uploads.renewal import renew_upload
 from smq_storage.uploads.upload_format import KEY, footer_of
@@ -36,6 +36,7 @@ OLD = TopicSchema(0, (Column("count", "int32"), Column("note", "string", nullabl
 NEW = TopicSchema(1, (Column("count", "int64"), Column("extra", "string", nullable=True)), dropped=("note",))
 TOPIC = Topic("default/t", "uid", TopicSpec(partitions=8, key="count", schema=OLD.columns))
 HOUR = 3600 * 1_000_000
+RETRY = RetryPolicy(5.0)
 
 
 @pytest.fixture
@@ -175,12 +176,40 @@ def written_in_one_row_group(store: Store, rows: int) -> AtomicFile:
 
 def test_files_are_kept_until_the_publish_is_complete(store: Store, file: AtomicFile) -> None:
     def change(step) -> None:
-        change_publishes(store, TOPIC.name, TOPIC.uid, step, RetryPolicy(5.0))
+        change_publishes(store, TOPIC.name, TOPIC.uid, step, RETRY)
 
     assert not unfinished_uploads(store, TOPIC)
     change(lambda it: claim_app(it, "etl", "me", "p", 0))
-    assert not has_unfinished_publish(store, TOPIC)
+    assert not has_unfinished_publish(store, TOPIC, RETRY)
     change(lambda it: commit_version(it, "etl", "me", 1, "r", [file], LayoutMark(1, (0,), 1), 0)[0])
-    assert unfinished_uploads(store, TOPIC) == {"u.parquet"} and has_unfinished_publish(store, TOPIC)
+    assert unfinished_uploads(store, TOPIC) == {"u.parquet"} and has_unfinished_publish(store, TOPIC, RETRY)
     change(lambda it: complete_version(it, "etl", 1, 0))
-    assert not unfinished_uploads(store, TOPIC) and not has_unfinished_publish(store, TOPIC)
+    assert not unfinished_uploads(store, TOPIC) and not has_unfinished_publish(store, TOPIC, RETRY)
+
+
+def test_an_answer_that_is_out_of_date_holds_retention(store: Store, file: AtomicFile) -> None:
+    """Otherwise the segments with rows of a publish that was committed a moment ago are removed."""
+    change_publishes(store, TOPIC.name, TOPIC.uid, lambda it: claim_app(it, "etl", "me", "p", 0), RETRY)
+    before = store.get(paths.publishes(TOPIC.name, TOPIC.uid))
+    change_publishes(
+        store,
+        TOPIC.name,
+        TOPIC.uid,
+        lambda it: commit_version(it, "etl", "me", 1, "r", [file], LayoutMark(1, (0,), 1), 0)[0],
+        RETRY,
+    )
+
+    class OutOfDate:
+        """The first answer is what was there before the commit."""
+
+        def __init__(self) -> None:
+            self.answers = [before]
+
+        def get(self, path: str) -> StoredObject:
+            return self.answers.pop() if self.answers else store.get(path)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    assert has_unfinished_publish(cast(Store, OutOfDate()), TOPIC, RETRY)
+    assert unfinished_uploads(store, TOPIC) == {"u.parquet"}, "nothing was overwritten"
