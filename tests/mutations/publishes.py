@@ -83,6 +83,14 @@ MUTATIONS = (
         (f"{TEST_TRIED}::test_a_completed_publish_is_not_written_again_after_retention",),
     ),
     Mutation(
+        "believe_an_old_answer_about_a_completed_publish",
+        "After retention a leader writes only what is surely unfinished.",
+        TRIED,
+        "document = read_newest_publishes(store, topic.name, topic.uid, retry_policy)",
+        "document = read_publishes(store, topic.name, topic.uid)",
+        (f"{TEST_TRIED}::test_an_answer_of_before_the_completion_is_not_believed_after_retention",),
+    ),
+    Mutation(
         "take_any_removed_segment_for_an_old_one",
         "Only a segment that is older than the commit may be removed before the publish is complete.",
         "core/smq_core/producing/tried_segments.py",

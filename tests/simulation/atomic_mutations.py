@@ -143,7 +143,8 @@ def write_again_to_a_segment_that_forgets(patch: Patch) -> None:
 def complete_what_another_leader_has_completed(patch: Patch) -> None:
     """A leader that was paused writes nothing for a publish that is complete, because retention may have removed it."""
     unfinished = SimpleNamespace(unfinished=True, epoch=ANY)
-    patch.setattr(operator_reads, "read_publishes", lambda *args: SimpleNamespace(app=lambda name: unfinished))
+    for read in ("read_publishes", "read_newest_publishes"):
+        patch.setattr(operator_reads, read, lambda *args: SimpleNamespace(app=lambda name: unfinished))
 
 
 @mutation

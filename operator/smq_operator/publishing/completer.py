@@ -177,7 +177,7 @@ class PublishCompleter:
         publish = app.unfinished
         if attempt.partitions is None:
             attempt.partitions = await self._store.run(_read_all_partitions, topic, publish)
-        read = await self._store.run(read_tried_segments, topic, app, publish, attempt.sequences)
+        read = await self._store.run(read_tried_segments, topic, app, publish, attempt.sequences, self._retry_policy)
         if read is None:
             return False
         segments, writable = read.tried.with_sequences(read.last_sequences), read.tried.writable

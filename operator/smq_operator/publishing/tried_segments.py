@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from smq_core.errors import StoreUnavailable, Unavailable
 from smq_core.model.atomic_publish import AppState, AtomicPublish
 from smq_core.model.entities import Layout, SealedSegment, Topic
+from smq_core.model.interval_set import contains
 from smq_core.producing.tried_segments import TriedSegments, find_tried_segments, last_sequence
 from smq_storage.catalog import layouts, sealed_index
-from smq_storage.catalog.atomic_publishes import read_publishes
+from smq_storage.catalog.atomic_publishes import read_newest_publishes, read_publishes
 from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 
 
@@ -24,7 +26,12 @@ class ReadSegments:
 
 
 def read_tried_segments(
-    store: Store, topic: Topic, app: AppState, publish: AtomicPublish, known: dict[int, int]
+    store: Store,
+    topic: Topic,
+    app: AppState,
+    publish: AtomicPublish,
+    known: dict[int, int],
+    retry_policy: RetryPolicy,
 ) -> ReadSegments | None:
     """``known`` has last sequences that were read before, which never change.
 
@@ -43,7 +50,13 @@ def read_tried_segments(
         if number not in known:
             known[number] = _last_sequence(store, topic, entry, app)
     # After the index: what it lacks while the publish is unfinished was sealed before the commit.
-    present = read_publishes(store, topic.name, topic.uid).app(app.app)
+    if any(contains(index.removed, number) for number in publish.layout.segments):
+        document = read_newest_publishes(store, topic.name, topic.uid, retry_policy)
+        if document is None:
+            raise Unavailable(f"the publishes of {topic.name} are being changed: try again")
+    else:  # nothing that may have rows is removed, so an answer that is out of date does no harm
+        document = read_publishes(store, topic.name, topic.uid)
+    present = document.app(app.app)
     if present is None or present.unfinished is None or present.epoch != app.epoch:
         return None
     return ReadSegments(found[0], tried, known)

@@ -147,7 +147,9 @@ class SimulatedCompleter:
         yield from self._reach("read the segments")
         key = app.app, app.epoch
         known = self._sequences.setdefault(key, {})
-        read: ReadSegments | None = yield self._call(read_tried_segments, self.history.topic, app, publish, known)
+        read: ReadSegments | None = yield self._call(
+            read_tried_segments, self.history.topic, app, publish, known, self._filer.retry_policy(3.0)
+        )
         if read is None:
             self.history.publishes.taken_over += 1
             return

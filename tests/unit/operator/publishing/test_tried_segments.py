@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -10,10 +11,10 @@ from smq_core.errors import Unavailable
 from smq_core.model.atomic_publish import AppState, AtomicFile, LayoutMark, claim_app, commit_version, complete_version
 from smq_core.model.entities import RemovedSegment, Topic
 from smq_operator.publishing.tried_segments import last_sequence_before_forgotten, read_tried_segments
-from smq_storage.catalog import sealed_index
+from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.atomic_publishes import change_publishes
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.store import Store, open_store
+from smq_storage.object_store.store import Store, StoredObject, open_store
 from support.data.sealed_topic import END, make_topic, segment_name
 
 RETRY = RetryPolicy(5.0)
@@ -44,9 +45,9 @@ class CommittedPublish:
         removal = RemovedSegment(segment_name(SEALED), 0, END, removed_at=1)
         sealed_index.remove(self.store, self.topic.name, self.topic.uid, [removal], RETRY)
 
-    def read(self):
+    def read(self, store: Store | None = None):
         assert self.app.unfinished is not None
-        return read_tried_segments(self.store, self.topic, self.app, self.app.unfinished, {})
+        return read_tried_segments(store or self.store, self.topic, self.app, self.app.unfinished, {}, RETRY)
 
 
 def test_segments_that_were_sealed_after_the_commit_and_before() -> None:
@@ -64,6 +65,29 @@ def test_a_completed_publish_is_not_written_again_after_retention() -> None:
     publish.complete()
     publish.remove()
     assert publish.read() is None
+
+
+def test_an_answer_of_before_the_completion_is_not_believed_after_retention() -> None:
+    publish = CommittedPublish(LayoutMark(1, (SEALED,), 1))
+    document = paths.publishes(publish.topic.name, publish.topic.uid)
+    before = publish.store.get(document)
+    publish.complete()
+    publish.remove()
+
+    class OutOfDate:
+        """The first answer about publishes is what was there before the completion."""
+
+        def __init__(self) -> None:
+            self.answers = [before]
+
+        def get(self, path: str) -> StoredObject:
+            return self.answers.pop() if path == document and self.answers else publish.store.get(path)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(publish.store, name)
+
+    with pytest.raises(Unavailable, match="being changed"):
+        publish.read(cast(Store, OutOfDate()))
 
 
 def test_an_app_that_publishes_a_later_version_is_not_written_for_an_earlier_one() -> None:
