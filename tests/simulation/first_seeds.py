@@ -34,7 +34,7 @@ FIRST_SEEDS = {
     "collect_manifests_that_the_index_names": 21,
     "collect_uploads_of_segments_that_still_have_files": 16,
     "complete_what_another_leader_has_completed": 41,
-    "complete_whatever_is_unfinished": 17,
+    "complete_whatever_is_unfinished": 37,
     "delete_a_topic_without_its_last_layout": 395,
     "delete_the_data_whatever_the_policy": 10,
     "delete_the_manifest_before_the_files": 21,
