@@ -94,4 +94,3 @@ class OpenFetchers:
     def filer_errors(self) -> list[StoreUnavailable]:
         """Why the filer could not be read last, of each fetcher that waits for it."""
         return [it.filer_error for it in self._fetchers.values() if it.filer_error is not None]
-

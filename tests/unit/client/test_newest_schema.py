@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from smq import consumer as consumer_module
 from smq.consumer import Consumer
+from smq.consuming import open_fetchers
 from smq.consuming.fetcher import FetchPlan
 from smq.consuming.newest_schema import NewestSchema
 from smq.consuming.prefetch_buffer import FetchedRows, PrefetchBuffer
@@ -86,7 +86,7 @@ class Readers:
         self.view.snapshot = snapshot(V0)
         self.view.set_layout([self.view.first])
         self.fetchers: list[ReadAhead] = []
-        monkeypatch.setattr(consumer_module, "Fetcher", self._fetcher)
+        monkeypatch.setattr(open_fetchers, "Fetcher", self._fetcher)
 
     def _fetcher(self, view: object, buffer: PrefetchBuffer[Any], plan: FetchPlan, *_: int) -> ReadAhead:
         self.fetchers.append(ReadAhead(plan, buffer))
