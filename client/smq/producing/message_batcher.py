@@ -119,6 +119,8 @@ class MessageBatcher:
                     current.nbytes = nbytes = current.nbytes + size
                     if nbytes >= self._batch_bytes:
                         self._close_current()
+                    elif self._waiting_for_outcome and nbytes > SMALL_BATCH_BYTES:
+                        self._plan()
                     delivery = MessageDelivery()
                     delivery.state = current.delivery_state
                     delivery.row = row
@@ -144,6 +146,8 @@ class MessageBatcher:
                     current.nbytes += group.bytes_between(start, stop)
                     if current.nbytes >= self._batch_bytes:
                         self._close_current()
+                    elif self._waiting_for_outcome and current.nbytes > SMALL_BATCH_BYTES:
+                        self._plan()
                     return MessageSpan(current.delivery_state, row, row + stop - start)
             self.engine.wait_for_capacity(self._timeout)
 

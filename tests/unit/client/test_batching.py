@@ -15,7 +15,7 @@ from smq.producer import Producer
 from smq.producing import message_batcher
 from smq.producing.message_batcher import MAX_UNACKED_BATCHES, SMALL_BATCH_BYTES
 from smq.producing.partitioning import SubBatch
-from smq.producing.runtime.timers import SLACK_SECONDS
+from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq_core.errors import DeliveryTimeout
 from smq_core.model.keyspace import partition_of
 from support.in_memory.acking_engine import engine
@@ -107,6 +107,25 @@ def test_a_batch_that_is_worth_its_cost_waits_for_none(lingering_producer: Produ
     for count in range(1, 4):
         lingering_producer.send(b"x" * (SMALL_BATCH_BYTES + 1))
         eventually(lambda count=count: len(submitted) == count)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_batch_that_waits_leaves_when_it_has_grown_enough(
+    lingering_producer: Producer, monkeypatch: pytest.MonkeyPatch, many: bool
+) -> None:
+    # It has lingered when it is begun, as after a pause of its thread.
+    monkeypatch.setattr(Timers, "next_tick", lambda timers, now, interval: now)
+    submitted = engine(lingering_producer).submitted
+    lingering_producer.send(b"first")
+    eventually(lambda: len(submitted) == 1)
+    lingering_producer.send(b"waits for the outcome of the first")
+    large = b"x" * (SMALL_BATCH_BYTES + 1)
+    if many:
+        lingering_producer.send_many([large])
+    else:
+        lingering_producer.send(large)
+    eventually(lambda: len(submitted) == 2)
+    assert submitted[1].batch.num_rows == 2
 
 
 def test_messages_of_one_batch_have_their_own_times(open_producer: Callable[[float], Producer]) -> None:
