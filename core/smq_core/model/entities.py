@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from smq_core.model.compacted_rows import CompactedRows
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.lost_range import LostRange
 from smq_core.model.reference import Reference
+from smq_core.model.superseded_chunks import SupersededChunks
 
 Positions = Mapping[str, int]
 """How far a reader has come: ``{segment: next offset}``."""
@@ -208,7 +210,8 @@ class SealedSegment:
     """One entry of the index of sealed segments, for a segment that left the layout.
 
     ``lost_from``, ``lost_to`` and ``lost_open_ended`` are its lost range, as the index stores it. ``manifest`` is the
-    file name of its segment manifest; empty while none is named, so that readers walk its chunk chain.
+    file name of its segment manifest; empty while none is named, so that readers walk its chunk chain. ``superseded``
+    says since when the chunks that a compaction merged are not needed any more; it may be of a former manifest.
     """
 
     name: str
@@ -228,6 +231,7 @@ class SealedSegment:
     lost_open_ended: bool = False
     schema_version: int = 0
     manifest: str = ""
+    superseded: SupersededChunks | None = None
 
     @property
     def lost(self) -> LostRange | None:
@@ -374,6 +378,10 @@ class ChunkInfo:
     ``schema_version`` is the segment's; 0 also in chunks that a process of a former release wrote.
 
     ``large_values`` names the objects with values of these rows. They are deleted with the segment.
+
+    A *compacted chunk* has ``compacted``: its file has no rows, and the rows are in that compacted file. It takes the
+    place of the first of the chunks that were merged, when these are deleted, so that a walk goes on after them. It has
+    no state of producers, which the seal chunk has.
     """
 
     segment: str
@@ -393,6 +401,7 @@ class ChunkInfo:
     reference: Reference | None = None
     appended: Micros | None = None
     large_values: tuple[str, ...] = ()
+    compacted: CompactedRows | None = None
 
     @property
     def end(self) -> int:

@@ -18,6 +18,9 @@ DEFAULT_LIFETIME: Micros = 600 * SECOND
 MIN_LIFETIME: Micros = 5 * SECOND
 """The filer's times are whole seconds, so a much shorter lifetime would be none."""
 
+CLOCK_MARGIN: Micros = 60 * SECOND
+"""Two of the filer's times are compared only with so much in between: seconds are cut, and an answer may be late."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReaderPin:
@@ -58,6 +61,14 @@ class StoredPin:
     def covers(self, number: int) -> bool:
         """Whether it keeps the files of the segment with this number."""
         return not contains(self.pin.removed, number)
+
+    def needs_superseded(self, number: int, since: Micros) -> bool:
+        """Whether its reader may plan with chunks of this segment that are superseded since then, by the filer's time.
+
+        A reader plans from an index that it reads after it has created its pin. So one that created it later plans from
+        the manifest that does not use them.
+        """
+        return bool(self.problem) or (self.covers(number) and self.created_at <= since + CLOCK_MARGIN)
 
     def expires_at(self, max_age: Micros) -> Micros:
         """The filer's time from which on it protects nothing, if it is not renewed. ``max_age`` caps its whole age."""

@@ -116,6 +116,12 @@ def is_compacted(path: str) -> bool:
     return _COMPACTED.fullmatch(path) is not None
 
 
+def compacted_file_of_chunk(chunk_path: str, name: str) -> str:
+    """The path of the compacted file of that name, which the chunk at this path names."""
+    folder, segment, _ = chunk_path.rsplit("/", 2)
+    return f"{folder}/{COMPACTED}/{segment}/{name}"
+
+
 def manifests_folder(topic: str, uid: str) -> str:
     return f"{topic}/{uid}/_manifests"
 

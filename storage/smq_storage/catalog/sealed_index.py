@@ -22,6 +22,7 @@ from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import RemovedSegment, SealedSegment
 from smq_core.model.interval_set import EMPTY, IntervalSet, contains, from_numbers, union
 from smq_core.model.sealed_losses import raise_loss
+from smq_core.model.superseded_chunks import SupersededChunks
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_documents import read_document, write_document
@@ -207,6 +208,37 @@ def name_manifests(
 
     pages = _change(store, topic, uid, swapped, retry_policy)
     return {entry.name: entry.manifest for page in pages for entry in page.entries if entry.name in swaps}
+
+
+def record_superseded(
+    store: Store,
+    topic: str,
+    uid: str,
+    records: Mapping[str, SupersededChunks],
+    retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+) -> list[SealedSegment]:
+    """Records since when chunks are superseded, or that they are deleted, by segment. It can be repeated.
+
+    A record of another manifest than the entry names changes nothing, and nor does one that another leader has written
+    for the same manifest, unless this one says that the chunks are deleted. Returns the entries of these segments as
+    the index has them now. Raises StoreUnavailable.
+    """
+
+    def recorded(page: IndexPage) -> IndexPage:
+        entries = tuple(_with_record(entry, records.get(entry.name)) for entry in page.entries)
+        return page if entries == page.entries else replace(page, entries=entries)
+
+    pages = _change(store, topic, uid, recorded, retry_policy)
+    return [entry for page in pages for entry in page.entries if entry.name in records]
+
+
+def _with_record(entry: SealedSegment, record: SupersededChunks | None) -> SealedSegment:
+    if record is None or record.manifest != entry.manifest:
+        return entry
+    known = entry.superseded
+    if known is not None and known.manifest == record.manifest and (known.deleted or not record.deleted):
+        return entry
+    return replace(entry, superseded=record)
 
 
 def _with_manifest(entry: SealedSegment, swap: tuple[str, str] | None) -> SealedSegment:

@@ -26,11 +26,16 @@ def name_file_errors(
     except EtagMismatch:
         if altered is not None:
             raise altered() from None
-        raise _corrupt(path, f"it was altered, because its etag is not {etag} any more") from None
+        raise altered_file(path, etag) from None
     except CorruptChunk as error:
         raise _corrupt(path, error.message) from None
     except (pa.ArrowException, OSError) as error:
         raise _corrupt(path, f"it cannot be read: {error}") from None
+
+
+def altered_file(path: str, etag: str) -> CorruptChunk:
+    """The error for a file whose etag is not this one any more."""
+    return _corrupt(path, f"it was altered, because its etag is not {etag} any more")
 
 
 def _corrupt(path: str, what: str) -> CorruptChunk:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from itertools import accumulate, pairwise
 
+from smq_core.model.compacted_rows import CompactedRows
 from smq_core.model.entities import ChunkInfo, Producers, ProducerState
 from smq_core.model.lost_range import LostRange
 from smq_core.model.reference import Reference
@@ -39,6 +40,7 @@ class _StoredInfo:
     reference: Reference | None = None
     appended: int | None = None
     large_values: tuple[str, ...] = ()
+    compacted: CompactedRows | None = None
 
 
 _COPIED = [f.name for f in fields(_StoredInfo) if f.name not in ("producers", "lost", "lost_open_ended")]

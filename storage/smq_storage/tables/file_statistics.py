@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from smq_core.errors import CorruptChunk
 from smq_core.manifests.key_bounds import KeyBound, lower_bound, upper_bound
 from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.model.entities import ChunkInfo
 from smq_core.model.reference import Reference
 from smq_storage.catalog import paths
 from smq_storage.chunks.chain import StoredChunk
@@ -25,18 +26,42 @@ from smq_storage.uploads.uploaded_files import ReferencedRows
 def manifest_file(chunk: StoredChunk, key: str | None) -> ManifestFile:
     """The entry of a chunk with rows. ``key`` names the key column; None if the topic has none.
 
-    That of a reference chunk names the upload. Raises CorruptChunk if the file has another number of rows than its
-    info.
+    That of a reference chunk names the upload, and that of a compacted chunk the compacted file. Raises CorruptChunk if
+    the file has another number of rows than its info.
     """
     footer, info = chunk.footer, chunk.info
     if info.reference is not None:
         return _referenced_file(chunk, info.reference)
+    if (compacted := compacted_file(chunk.path, info)) is not None:
+        return compacted
     if footer.num_rows != info.rows:
         raise CorruptChunk(
             f"{chunk.path} has {footer.num_rows} rows, but its metadata says {info.rows}", path=chunk.path
         )
     stored = chunk.path, chunk.bytes, chunk.etag
     return entry_of_file(footer, stored, info.first, key, info.schema_version, info.large_values)
+
+
+def compacted_file(path: str, info: ChunkInfo) -> ManifestFile | None:
+    """The entry of the file with the rows of a compacted chunk at this path, or None if the chunk is another one."""
+    rows = info.compacted
+    if rows is None:
+        return None
+    return ManifestFile(
+        paths.compacted_file_of_chunk(path, rows.name),
+        info.first,
+        info.rows,
+        rows.bytes,
+        rows.etag,
+        rows.timestamp_min,
+        rows.timestamp_max,
+        rows.appended_min,
+        rows.appended_max,
+        rows.key_min,
+        rows.key_max,
+        info.schema_version,
+        large_values=info.large_values,
+    )
 
 
 def entry_of_file(

@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from smq_core.errors import CorruptChunk
+from smq_core.errors import CorruptChunk, SmqError
 from smq_core.manifests.segment_manifest import ManifestFile
 from smq_storage.catalog import paths
-from smq_storage.chunks.file_errors import name_file_errors
-from smq_storage.chunks.parquet_codec import decode_footer
+from smq_storage.chunks.file_errors import altered_file, name_file_errors
+from smq_storage.chunks.parquet_codec import decode_footer, info_of
 from smq_storage.chunks.parquet_ranges import ByteRange, RangedFile, read_rows, read_tail
-from smq_storage.object_store.store import EtagMismatch, Store
+from smq_storage.object_store.store import EtagMismatch, ObjectMissing, Store
 from smq_storage.tables.compacted_files import OFFSET, in_offset_order
 from smq_storage.tables.segment_files import StoredSegment, files_between, lost_file
 from smq_storage.uploads.uploaded_files import ReferencedRows, read_referenced_rows
@@ -54,7 +54,11 @@ def read_file(
     if paths.is_upload(file.path):
         yield from read_referenced_rows(store, _referenced_rows(segment, file), start, stop, columns)
         return
-    with name_file_errors(file.path, file.etag, lambda: lost_file(file.path, segment, start, stop)):
+
+    def lost() -> SmqError:
+        return lost_file(file.path, segment, start, stop)
+
+    with name_file_errors(file.path, file.etag, lost, lambda: _altered(store, file, lost())):
         if paths.is_compacted(file.path):
             yield start, _read_compacted(store, file, start, stop, columns)
             return
@@ -76,6 +80,21 @@ def _read_compacted(store: Store, file: ManifestFile, start: int, stop: int, col
         raise CorruptChunk(f"it has {footer.num_rows} rows, not {file.rows}", path=file.path)
     parts = [table for _, table in read_rows(footer, open_file, 0, file.rows, wanted)]
     return in_offset_order(pa.concat_tables(parts), start, stop)
+
+
+def _altered(store: Store, file: ManifestFile, lost: SmqError) -> SmqError:
+    """The error for a file with another etag: it was altered, or it is a compacted chunk by now, so its rows are gone.
+
+    Raises StoreUnavailable.
+    """
+    try:
+        if info_of(decode_footer(read_tail(store, file.path).data)).compacted is not None:
+            return lost
+    except ObjectMissing:
+        return lost
+    except CorruptChunk:
+        pass
+    return altered_file(file.path, file.etag)
 
 
 OpenedFile: TypeAlias = tuple[pq.FileMetaData, Callable[[Sequence[ByteRange]], Any]]

@@ -69,8 +69,8 @@ def lost_file(path: str, segment: str, start: int, stop: int | None) -> DataLost
     """The error for a file that is gone, with the offsets that are missing."""
     return DataLost(
         f"the file {path} is gone, with the messages of {segment} from offset {start} on: "
-        "retention removed the segment, or something else deleted the file. Read the index again; a pin keeps the "
-        "files of a long read",
+        "retention removed the segment, a compaction replaced the file a while ago, or something else deleted it. Read "
+        "the index again; a pin keeps the files of a long read",
         segment=segment,
         start=start,
         stop=stop,

@@ -51,6 +51,8 @@ class SegmentFiles:
     rows: bool
     files: list[ManifestFile] = field(default_factory=list)
     _schema: pa.Schema | None = field(default=None, init=False)
+    _checked: set[ManifestFile] = field(default_factory=set, init=False)
+    """The compacted files that were checked."""
 
     def problems(self) -> Iterator[FileProblem]:
         """In the order of the offsets. May raise StoreUnavailable."""
@@ -89,6 +91,10 @@ class SegmentFiles:
             if chunk.footer.num_rows:
                 yield FileProblem(chunk.path, f"has {chunk.footer.num_rows} rows, although it refers to an upload")
             yield from self.uploads.problems(chunk.path, info, info.reference, without_append_time(expected))
+        elif info.compacted is not None:
+            if chunk.footer.num_rows:
+                yield FileProblem(chunk.path, f"has {chunk.footer.num_rows} rows, although it names a compacted file")
+            yield from self._compacted(file)
         elif self.rows:
             yield from self._rows(file)
 
@@ -135,9 +141,13 @@ class SegmentFiles:
     def _merged(self, manifest: SegmentManifest) -> Iterator[FileProblem]:
         """A later manifest's files with merged rows. The others are those of the chain."""
         for file in manifest.files:
-            if not paths.is_compacted(file.path):
-                continue
-            yield from self._rows(file) if self.rows else self._footer(file)
+            if paths.is_compacted(file.path) and file not in self._checked:
+                yield from self._compacted(file)
+
+    def _compacted(self, file: ManifestFile) -> Iterator[FileProblem]:
+        """A file with merged rows, which the manifest lists and a compacted chunk may name, too."""
+        self._checked.add(file)
+        yield from self._rows(file) if self.rows else self._footer(file)
 
     def _footer(self, file: ManifestFile) -> Iterator[FileProblem]:
         lost = lost_file(file.path, self.segment.name, file.first, file.end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from smq_core.errors import CorruptDocument, UnknownTopic
 from smq_core.model.entities import Layout, Topic
@@ -46,6 +47,11 @@ class TopicFiles:
         for segment in _expected(layout, index):
             checked = SegmentFiles(self._store, topic, segment, columns, uploads, self._rows)
             problems = list(checked.problems())
+            if problems and segment.manifest:
+                # Superseded chunks may be deleted between the answers, and the index may name other files by now.
+                segment = self._current(topic, segment)
+                checked = SegmentFiles(self._store, topic, segment, columns, uploads, self._rows)
+                problems = list(checked.problems())
             self.segments += 1
             self.files += len(checked.files)
             self.messages += sum(file.rows for file in checked.files)
@@ -58,6 +64,12 @@ class TopicFiles:
         if topic is None:
             raise UnknownTopic(f"there is no topic {self._name} in {self._store!r}", topic=self._name)
         return topic
+
+    def _current(self, topic: Topic, segment: ExpectedSegment) -> ExpectedSegment:
+        """The segment with the manifest that the index names now."""
+        entries = sealed_index.read(self._store, topic.name, topic.uid)
+        manifest = next((it.manifest for it in entries if it.name == segment.name), segment.manifest)
+        return replace(segment, manifest=manifest)
 
     def _was_removed(self, topic: Topic, segment: ExpectedSegment) -> bool:
         """Whether retention has removed the segment since the index was read."""

@@ -1,0 +1,24 @@
+"""Where the rows of a compacted chunk are: in a file with the merged rows of several chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedRows:
+    """All rows of the file ``name`` below ``_compacted/<segment>/``, with this size and etag.
+
+    The bounds are those of the file's entry in the manifest. They are here so that the chunk chain alone says all that
+    the manifest says.
+    """
+
+    name: str
+    bytes: int
+    etag: str
+    timestamp_min: int | None = None
+    timestamp_max: int | None = None
+    appended_min: int | None = None
+    appended_max: int | None = None
+    key_min: int | str | None = None
+    key_max: int | str | None = None
