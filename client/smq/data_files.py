@@ -71,7 +71,8 @@ class DataFile:
 class DataFiles(Sequence[DataFile]):
     """The files of a topic, in which each message is once. It is a list of :class:`DataFile` with some helpers.
 
-    The files stay as long as retention keeps their segments, and an hour longer.
+    The files stay as long as retention keeps their segments, and an hour longer; those that a compaction merges stay
+    for an hour after it.
     """
 
     def __init__(self, topic: str, uid: str, files: Sequence[DataFile], settings: StoreSettings) -> None:
@@ -136,8 +137,8 @@ class DataFiles(Sequence[DataFile]):
             )
         if any(file.kind == COMPACTED for file in self._files):
             found.append(
-                "segments were compacted: <folder>/*/*.parquet has each message once, but <folder>/**/*.parquet has "
-                "the compacted ones twice"
+                "segments were compacted: <folder>/*/*.parquet has their messages only until the small files are "
+                "deleted, an hour after the compaction, and <folder>/**/*.parquet has them twice until then"
             )
         return found
 

@@ -19,14 +19,15 @@ from smq.reading.tail_stream import TailFrame, TailStream
 from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView
 from smq_core.errors import CorruptChunk, CorruptDocument, DataLost, SmqError, StoreUnavailable, Unreachable
-from smq_core.manifests.segment_manifest import SegmentManifest
+from smq_core.manifests.segment_manifest import ManifestFile, SegmentManifest
 from smq_core.model.entities import SealedSegment, Segment
 from smq_core.model.lost_range import LostRange
 from smq_core.reading.segment_dag import is_removed
 from smq_proto.wire import lost_from_pb
-from smq_storage.catalog import paths
+from smq_storage.catalog import paths, sealed_index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.schemas import TIMESTAMP
+from smq_storage.tables.file_statistics import compacted_file
 from smq_storage.tables.range_reader import read_file
 from smq_storage.tables.segment_files import StoredSegment, load_manifest
 from smq_storage.uploads.large_values import LargeValue, find_large_values
@@ -328,6 +329,8 @@ class Fetcher:
                     if not self._put(table, first):
                         return False
             except DataLost as error:
+                if not paths.is_upload(file.path) and self._is_replaced():
+                    return False
                 log.warning("reading %s: %s", self.segment, error.message)
                 if not paths.is_upload(file.path):
                     return self._report_removed(self._sealed.end)
@@ -336,6 +339,16 @@ class Fetcher:
         if self._stop.is_set():
             return False
         self._report_end(self._sealed.end, self._sealed.lost)
+        return True
+
+    def _is_replaced(self) -> bool:
+        """Whether the index names another manifest by now, because of a compaction. Reading goes on with that one."""
+        topic, sealed = self._view.snapshot.topic, self._sealed
+        entries = sealed_index.read(self._view.store(), topic.name, topic.uid)
+        entry = next((it for it in entries if it.name == self.segment), None)
+        if entry is None or sealed is None or entry.manifest == sealed.manifest:
+            return False
+        self._sealed, self._manifest, self._unusable_manifest = entry, None, ""
         return True
 
     def _read_chunks(self) -> bool:
@@ -350,6 +363,10 @@ class Fetcher:
                 return True
             first: int | None = self.position if self._at_boundary else chain.find(self.position)
             found = chain.read(first) if first is not None else None
+            if found is None and self._at_boundary and (self._sealed is not None or self._layout_segment() is None):
+                # If the chunk that began here was merged, an earlier one says where its rows are.
+                first = chain.find(self.position)
+                found = chain.read(first) if first is not None else None
             self._on_filer_answer()
             if found is None:
                 return self._at_end_of_chain(chain)
@@ -363,6 +380,11 @@ class Fetcher:
                 if not self._put_referenced(referenced):
                     return False
                 continue
+            compacted = compacted_file(chain.path(info.first), info)
+            if compacted is not None:
+                if not self._put_compacted(chain, compacted):
+                    return False
+                continue
             self._at_boundary = False  # an error may leave the position within the chunk
             if not self._put(table, info.first):
                 return False
@@ -372,8 +394,8 @@ class Fetcher:
     def _at_end_of_chain(self, chain: ChunkChain) -> bool:
         """Handles a position that no chunk has, because it is not written yet or was removed. True: all is read."""
         if self._sealed is not None:
-            # The index has the segment's end, so the chunk existed and retention has removed it.
-            return self._report_removed(self._sealed.end)
+            # The index has the segment's end, so the chunk existed, and was merged meanwhile or removed by retention.
+            return not self._is_replaced() and self._report_removed(self._sealed.end)
         self.watermark_known = True
         if not self._at_boundary or self._layout_segment() is None:
             seal = chain.read_seal_chunk()
@@ -413,6 +435,24 @@ class Fetcher:
             if not self._put_loss(referenced.end, referenced.path):
                 return False
         self._at_boundary = True  # an entry with a reference is a chunk of its own
+        return True
+
+    def _put_compacted(self, chain: ChunkChain, file: ManifestFile) -> bool:
+        """Reads the merged rows of a compacted chunk from the position on. False: it was stopped, or read again."""
+        self._at_boundary = False
+        try:
+            for first, table in read_file(self._view.store(), self.segment, file, self.position, file.end):
+                self._on_filer_answer()
+                if not self._put(table, first):
+                    return False
+        except DataLost as error:
+            info = chain.info(file.first)
+            if info is None or compacted_file(chain.path(file.first), info) != file:
+                return False  # it was merged again
+            log.warning("reading %s: %s", self.segment, error.message)
+            if not self._put_loss(file.end, file.path):
+                return False
+        self._at_boundary = True
         return True
 
     def _on_filer_answer(self) -> None:

@@ -18,9 +18,16 @@ from smq.consuming.reader_losses import data_lost
 from smq.reading.tail_stream import TailFrame
 from smq.transport import filer_health
 from smq_core.errors import CorruptChunk, NotHosted, SmqError, StoreUnavailable, Unreachable
-from smq_core.model.entities import Replica
+from smq_core.manifests.segment_manifest import ManifestFile
+from smq_core.model.entities import RemovedSegment, Replica
 from smq_proto.v1 import data_pb2 as pb
+from smq_storage.catalog import paths, sealed_index
+from smq_storage.compaction.superseded_files import delete_superseded
+from smq_storage.compaction.topic_compaction import compact_topic, merge_here
+from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import StoredObject
+from smq_storage.tables.manifests import read_manifest
+from smq_storage.tables.segment_files import StoredSegment
 from support.data.stored_segment import CountingStore, Requests
 from support.in_memory.topic import REPLICAS, TopicInMemory, rows_of
 from support.waiting import eventually
@@ -259,6 +266,107 @@ def test_a_file_of_the_manifest_that_is_gone_is_reported_as_lost(bench: Bench) -
     bench.topic.files.delete(bench.topic.chain(bench.segment).path(3))
     bench.fetch(1)
     assert ranges(bench.rest()) == [(1, 3), FetchedLoss(3, 6), SegmentEnd(6)]
+
+
+# ---- chunks that were merged, and deleted since the reader has read the index
+
+
+def compact(bench: Bench, *, delete: bool = True) -> list[ManifestFile]:
+    """Merges all small files of the segment. Readers know the index as it was before. Returns the new files."""
+    store, name, planned = bench.topic.files, bench.topic.name, bench.topic.sealed[bench.segment.name]
+    if not planned.manifest and not sealed_index.read(store, name, "uid"):
+        bench.topic.name_manifest(bench.segment)
+    sealed_index.append(store, name, "uid", [bench.topic.sealed[bench.segment.name]])
+    bench.topic.sealed[bench.segment.name] = planned
+    assert all(it.switched for it in compact_topic(store, name, "uid", None, merge_here(store)))
+    (entry,) = sealed_index.read(store, name, "uid")
+    if delete:
+        delete_superseded(store, StoredSegment.of(name, "uid", entry), RetryPolicy(1.0))
+    manifest = read_manifest(store, name, "uid", entry.manifest)
+    assert manifest is not None
+    return list(manifest.files)
+
+
+@pytest.mark.parametrize("position", range(6))
+def test_a_reader_in_the_middle_goes_on_with_the_merged_file(bench: Bench, position: int) -> None:
+    seal_chunks(bench, [1, 2], [3, 4], [5, 6])
+    compact(bench)
+    bench.fetch(position)
+    assert ranges(bench.rest()) == [(position, 6), SegmentEnd(6)]
+
+
+def test_a_reader_between_two_files_goes_on_with_the_merged_one(bench: Bench) -> None:
+    """It has read a chunk already, so it knows where the next one begins."""
+    seal_chunks(bench, [1, 2], [3, 4], [5, 6], [7, 8], [9, 10])
+    assert offsets_around(bench, lambda: compact(bench)) == list(range(10))
+
+
+def test_a_reader_between_two_chunks_goes_on_although_the_manifests_are_gone(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2], [3, 4], [5, 6], [7, 8], [9, 10])
+
+    def compact_and_lose_manifests() -> None:
+        compact(bench)
+        for it in list(bench.topic.files.list(paths.manifests_folder(bench.topic.name, "uid"))):
+            bench.topic.files.delete(it.path)
+
+    assert offsets_around(bench, compact_and_lose_manifests) == list(range(10))
+
+
+def offsets_around(bench: Bench, change: Callable[[], object]) -> list[int]:
+    """What a reader gets that has got the first chunk before the change, and waits for room meanwhile."""
+    bench.buffer = PrefetchBuffer(1)  # the next rows wait until these are taken
+    fetcher = bench.fetch()
+    eventually(lambda: fetcher.position == 2)
+    change()
+    items = bench.rest()
+    assert items[-1] == SegmentEnd(10) and len(items) > 2
+    rows = [(item.first, item.end) for item in items[:-1] if isinstance(item, FetchedRows)]
+    assert len(rows) == len(items) - 1
+    return [offset for start, stop in rows for offset in range(start, stop)]
+
+
+def test_a_reader_goes_on_by_the_chain_if_its_manifest_is_gone_too(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2], [3, 4], [5, 6])
+    compact(bench)
+    for it in list(bench.topic.files.list(paths.manifests_folder(bench.topic.name, "uid"))):
+        bench.topic.files.delete(it.path)
+    bench.fetch(3)
+    assert ranges(bench.rest()) == [(3, 6), SegmentEnd(6)]
+
+
+def test_a_merged_chain_has_rows_references_and_the_start_by_time(bench: Bench) -> None:
+    bench.topic.put_chunk(bench.segment, 0, [1, 2])
+    bench.topic.put_chunk(bench.segment, 2, [3, 4])
+    bench.topic.put_reference(bench.segment, 4, 3, appended=5)
+    bench.topic.put_chunk(bench.segment, 7, [6])
+    bench.topic.put_seal(bench.segment, 8)
+    bench.topic.seal(bench.segment, 8, bench.topic.segment(1, predecessors=(bench.segment.name,)))
+    if bench.manifests:
+        bench.topic.name_manifest(bench.segment)
+    compact(bench)
+    bench.fetch(since=4)
+    assert ranges(bench.rest()) == [(3, 4), (4, 7), (7, 8), SegmentEnd(8)]
+
+
+def test_a_file_that_the_next_manifest_lacks_too_is_lost(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2], [3, 4], [5, 6])
+    (merged,) = compact(bench)
+    bench.topic.files.delete(merged.path)
+    bench.fetch(3)
+    lost = FetchedLoss(3, 6) if bench.manifests else FetchedLoss(3, 6, file=merged.path)
+    assert ranges(bench.rest()) == [lost, SegmentEnd(6)]
+
+
+def test_a_segment_that_was_removed_meanwhile_is_lost(bench: Bench) -> None:
+    seal_chunks(bench, [1, 2], [3, 4], [5, 6])
+    compact(bench)
+    store, name = bench.topic.files, bench.topic.name
+    removed = RemovedSegment(bench.segment.name, bench.segment.number, 6, 1)
+    sealed_index.remove(store, name, "uid", [removed])
+    for it in [it for it in store.list(paths.topic_folder(name, "uid")) if it.path.endswith(".parquet")]:
+        store.delete(it.path)
+    bench.fetch(3)
+    assert bench.rest() == [FetchedLoss(3, 6), SegmentEnd(6)]
 
 
 @pytest.mark.parametrize("altered", [False, True])
