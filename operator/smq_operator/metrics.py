@@ -109,7 +109,7 @@ class _LeaderMetrics(PrometheusCollector):
             publishes.add_metric([name], len(committed))
             publish_age.add_metric([name], (self._now() - min(committed)) / 1e6 if committed else 0)
         files = CounterMetricFamily("smq_leader_deleted_files", "Files deleted, by what they were.", labels=["kind"])
-        for kind in ("removed", "deleted_topic", "orphan", "manifest", "upload"):
+        for kind in ("removed", "deleted_topic", "superseded", "orphan", "manifest", "upload"):
             files.add_metric([kind], it.files[kind])
         failures = CounterMetricFamily("smq_leader_cleanup_failures", "Collecting that failed.", value=it.failures)
         yield from (removed, size, retained, publishes, publish_age, pins, pin_age, files, failures)

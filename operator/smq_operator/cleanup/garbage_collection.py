@@ -1,4 +1,4 @@
-"""Removes data that is no longer wanted: by retention, of deleted topics, and orphaned files.
+"""Removes data that is no longer wanted: by retention, of deleted topics, superseded chunks, and orphaned files.
 
 It runs beside the reconcile loop and is level-triggered: the filer says what is to be removed, so no state has to
 survive a leader. It does one thing at a time, so that it does not delay what users wait for.
@@ -26,6 +26,7 @@ from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.reader_pins import PinnedFiles, end_expired_pins
 from smq_operator.cleanup.retention import StartedSegment, age_of_removal, delete_files, remove_expired
 from smq_operator.cleanup.stale_segments import UNSEALED_STATES
+from smq_operator.cleanup.superseded_chunks import SupersededChunksCollector
 from smq_operator.cleanup.uploads import KeptUploads, collect_unreferenced_uploads
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
@@ -114,6 +115,9 @@ class GarbageCollector:
         """The readers' pins by topic, as they were at the last check."""
         self.failures = 0
         self.filer_clock = FilerClock(store, clock)
+        self._superseded = SupersededChunksCollector(
+            store, self.filer_clock, clock, settings, retry_policy, tasks.problems, is_held
+        )
         events.on_deleted(self._on_topic_deleted)
 
     async def run(self) -> None:
@@ -161,6 +165,8 @@ class GarbageCollector:
         if now - checked_at >= self._settings.retention_interval_us or changes != managed.index_changes:
             await self._apply_retention(managed, topic)
             self._retention_checked[topic.uid] = (self._now(), managed.index_changes)
+        await self._superseded.collect(managed, topic, lambda: self._hosted_segments(topic))
+        self.files["superseded"] = self._superseded.deleted_files
         if now >= self._next_pin_check_at.get(topic.uid, 0):
             self._next_pin_check_at[topic.uid] = now + PIN_CHECK_INTERVAL_US
             await self._check_pins(topic)
@@ -169,7 +175,7 @@ class GarbageCollector:
         )
         if now >= orphan_check_at:
             self._next_orphan_check_at[topic.uid] = now + self._settings.orphan_check_interval_us
-            await self._collect_orphans(topic)
+            await self._collect_orphans(managed, topic)
 
     async def _apply_retention(self, managed: ManagedTopic, topic: Topic) -> None:
         now = self._now()
@@ -233,9 +239,22 @@ class GarbageCollector:
             if segment.uid == topic.uid and segment.state != "waiting"
         }
 
-    async def _collect_orphans(self, topic: Topic) -> None:
+    def _hosted_segments(self, topic: Topic) -> set[str]:
+        """The segments of which a broker that may be alive has not reported the seal."""
+        return {
+            segment.segment
+            for broker in self._registry.all()
+            if broker.terminated is None
+            for segment in broker.status.segments
+            if segment.uid == topic.uid and segment.state in UNSEALED_STATES
+        }
+
+    async def _collect_orphans(self, managed: ManagedTopic, topic: Topic) -> None:
+        changes = managed.index_changes
         before = _date((await self.filer_clock.read()).earliest - self._settings.orphan_grace_us)
         found = await self._store.run(collect_orphaned_files, topic, before)
+        if managed.topic is not None and managed.topic.uid == topic.uid and managed.index_changes == changes:
+            managed.manifests_named(found.named)  # also those of other processes' compactions
         for segment, count in found.deleted.items():
             self.files["orphan"] += count
             log.warning(

@@ -15,7 +15,8 @@ Files below ``_uploads/`` belong to ``uploads.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from smq_core.model.entities import Topic
@@ -29,12 +30,13 @@ from smq_storage.object_store.store import ObjectMissing, Store
 @dataclass(frozen=True, slots=True)
 class OrphanedFiles:
     """``deleted``: the number of files by segment. ``unknown``: folders that are left for a person to check.
-    ``manifests``: the number of manifests that were deleted.
+    ``manifests``: the number of manifests that were deleted. ``named``: the manifests that the index names, by segment.
     """
 
     deleted: dict[str, int]
     unknown: list[str]
     manifests: int = 0
+    named: Mapping[str, str] = field(default_factory=dict)
 
 
 def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> OrphanedFiles:
@@ -65,7 +67,8 @@ def collect_orphaned_files(store: Store, topic: Topic, before: datetime) -> Orph
     orphaned = [path for path in manifests if _is_orphaned_manifest(path, known)]
     if orphaned and has_pins(store, topic):
         orphaned = [path for path in orphaned if is_removed(paths.manifest_segment(path) or "", known.index.removed)]
-    return OrphanedFiles(deleted, unknown, sum(delete_if_older(store, path, before) for path in orphaned))
+    named = {entry.name: entry.manifest for entry in known.index.entries}
+    return OrphanedFiles(deleted, unknown, sum(delete_if_older(store, path, before) for path in orphaned), named)
 
 
 def _is_orphaned_manifest(path: str, known: ConsistentState) -> bool:

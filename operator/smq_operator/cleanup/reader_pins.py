@@ -36,6 +36,10 @@ class PinnedFiles:
         """Whether a living pin keeps the files of the segment with this number."""
         return any(pin.covers(number) for pin in self.pins)
 
+    def needs_superseded(self, number: int, since: Micros) -> bool:
+        """Whether a living pin keeps the chunks of this segment that are superseded since then, by the filer's time."""
+        return any(pin.needs_superseded(number, since) for pin in self.pins)
+
     @property
     def oldest_age(self) -> Micros:
         """0 if there is none."""

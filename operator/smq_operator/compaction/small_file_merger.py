@@ -226,7 +226,8 @@ class SmallFileMerger:
     def _is_known(self, managed: ManagedTopic, topic: Topic, entry: SealedSegment) -> bool:
         """Whether the topic was not deleted meanwhile, and this leader has not removed the segment."""
         is_managed = managed.topic is not None and managed.topic.uid == topic.uid and not managed.deleted
-        return is_managed and managed.sealed.get(entry.name) == entry
+        known = managed.sealed.get(entry.name)
+        return is_managed and known is not None and known.manifest == entry.manifest
 
     async def _is_replaced(self, managed: ManagedTopic, topic: Topic, entry: SealedSegment) -> bool:
         """Whether the index names another manifest than this leader knows, or retention has removed the segment."""

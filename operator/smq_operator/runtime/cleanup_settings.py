@@ -14,6 +14,8 @@ class CleanupSettings:
     ``retention_interval_us`` is the interval of retention, and of checking whether a deleted topic's grace has ended.
     ``removed_files_grace_us`` is how long files stay after their segment left the index, for readers that still read
     them. A reader's pin keeps them longer, and protects nothing once it is older than ``max_pin_age_us``.
+    ``superseded_files_grace_us`` is the same for the chunks of a living segment whose rows are in merged files; None
+    keeps them until retention removes the segment.
     ``deleted_topics_grace_us`` is how long the data of a deleted topic stays. ``orphan_grace_us`` is the age at which a
     file counts as orphaned if nothing refers to it, and ``uploads_grace_us`` that of an upload.
     ``orphan_check_interval_us`` is the interval of searching for those, and for topics that were deleted while there
@@ -27,6 +29,7 @@ class CleanupSettings:
     orphan_grace_us: int = 3600 * SECOND
     orphan_check_interval_us: int = 600 * SECOND
     uploads_grace_us: int = 3 * 24 * 3600 * SECOND
+    superseded_files_grace_us: int | None = 3600 * SECOND
 
     @property
     def max_upload_age_us(self) -> int:

@@ -18,7 +18,7 @@ from pydantic_settings import (
 
 from smq_core.errors import InvalidRequest
 from smq_core.manifests.small_files import MAX_SMALL_FILE_BYTES
-from smq_core.model.units import size_text
+from smq_core.model.units import UNLIMITED, parse_duration, size_text
 from smq_operator.runtime.cleanup_settings import CleanupSettings
 from smq_operator.runtime.merge_settings import MergeSettings
 from smq_storage.object_store.clients import DEFAULT_TIMEOUT
@@ -69,6 +69,11 @@ class Settings(BaseSettings):
     removed_files_grace: Duration = duration_field(
         _CLEANUP.removed_files_grace_us, "how long files stay after retention removed their segment"
     )
+    superseded_files_grace: str = Field(
+        "",
+        description="how long the small files stay after a merged file has replaced them, or unlimited; "
+        "default: as --removed-files-grace",
+    )
     max_pin_age: Duration = duration_field(
         _CLEANUP.max_pin_age_us,
         "how long after its creation a reader's pin keeps removed files, however often it is renewed",
@@ -113,6 +118,13 @@ class Settings(BaseSettings):
     def _filer(cls, value: str) -> str:
         return required_filer_url(value)
 
+    @field_validator("superseded_files_grace")
+    @classmethod
+    def _grace(cls, value: str) -> str:
+        if value not in ("", UNLIMITED):
+            parse_duration(value)
+        return value
+
     @field_validator("merge_files_below")
     @classmethod
     def _small(cls, value: int) -> int:
@@ -138,7 +150,15 @@ class Settings(BaseSettings):
             orphan_grace_us=self.orphaned_files_grace,
             orphan_check_interval_us=self.orphan_check_interval,
             uploads_grace_us=self.unreferenced_uploads_grace,
+            superseded_files_grace_us=self._superseded_files_grace_us,
         )
+
+    @property
+    def _superseded_files_grace_us(self) -> int | None:
+        given = self.superseded_files_grace
+        if given == UNLIMITED:
+            return None
+        return parse_duration(given) if given else self.removed_files_grace
 
     @property
     def merge(self) -> MergeSettings:

@@ -221,3 +221,18 @@ def test_the_operator_understands_its_arguments() -> None:
 )
 def test_the_size_of_merged_files_is_what_the_operator_reads(operator: dict[str, Any], merge: MergeSettings) -> None:
     assert operator_settings({"operator": operator}).merge == merge
+
+
+@pytest.mark.parametrize(
+    ("operator", "grace"),
+    [
+        ({}, 3600 * SECOND),
+        ({"supersededFilesGrace": None}, 3600 * SECOND),
+        ({"supersededFilesGrace": "1h30m"}, 5400 * SECOND),
+        ({"supersededFilesGrace": "unlimited"}, None),
+        ({"extraArgs": ["--removed-files-grace=2h"]}, 7200 * SECOND),
+    ],
+    ids=["default", "values of a release before", "shorter", "kept", "as removed files"],
+)
+def test_how_long_superseded_files_stay_is_what_the_operator_reads(operator: dict[str, Any], grace: int | None) -> None:
+    assert operator_settings({"operator": operator}).cleanup.superseded_files_grace_us == grace

@@ -182,6 +182,13 @@ class ManagedTopic:
             self.sealed |= changed
             self.index_changes += 1
 
+    def superseded_recorded(self, entries: Iterable[SealedSegment]) -> None:
+        """The index has these entries now, with records of their superseded chunks."""
+        for entry in entries:
+            known = self.sealed.get(entry.name)
+            if known is not None and known.manifest == entry.manifest:
+                self.sealed[entry.name] = replace(known, superseded=entry.superseded)
+
     def segments_removed(self, removals: Iterable[Removal], now: int) -> None:
         """Retention removed these from the index."""
         for removal in removals:

@@ -7,12 +7,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from smq_core.errors import StoreUnavailable
 from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import SECOND, RemovedSegment
+from smq_core.model.superseded_chunks import SupersededChunks
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import delete_files
 from smq_operator.compaction import small_file_merger
@@ -421,3 +423,15 @@ async def test_a_topic_that_is_deleted_meanwhile_is_not_merged_further() -> None
     await leader.merger.run_pass()
     assert not merged_objects(store)
     assert not leader.problems
+
+
+@virtual_time
+async def test_a_merge_goes_on_while_superseded_chunks_of_its_segment_are_recorded() -> None:
+    store = CountingStore()
+    leader = MergingLeader(store, make_topic(store.store, chunks=CHUNKS))
+    leader.read_manifests()
+    (entry,) = leader.managed.sealed.values()
+    record = SupersededChunks(entry.manifest, 1, 1)
+    when(store, "get", lambda: leader.managed.superseded_recorded([replace(entry, superseded=record)]))
+    await leader.merger.run_pass()
+    assert len(merged_objects(store)) == 1

@@ -68,12 +68,27 @@ def test_units() -> None:
     )
     assert settings.fleet_policy == FleetPolicy(1, 4, bytes_per_second=80 * 2**20, scale_in_after=30 * SECOND)
     assert settings.cleanup == CleanupSettings(
-        SECOND // 5, 2 * SECOND, 10800 * SECOND, 5400 * SECOND, 7200 * SECOND, 300 * SECOND, 14400 * SECOND
+        SECOND // 5, 2 * SECOND, 10800 * SECOND, 5400 * SECOND, 7200 * SECOND, 300 * SECOND, 14400 * SECOND, 2 * SECOND
     )
     assert settings.cleanup.max_upload_age_us == 7200 * SECOND
     assert settings.merge == MergeSettings(64 * 1024, 60 * SECOND)
     assert local("--merge-files-below=0").merge.below_bytes == 0
     assert kube("--node-grace", "5s").node_grace_us == 5 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("arguments", "grace"),
+    [
+        ((), 3600 * SECOND),
+        (("--removed-files-grace", "2h"), 7200 * SECOND),
+        (("--removed-files-grace", "2h", "--superseded-files-grace", "5s"), 5 * SECOND),
+        (("--superseded-files-grace", "unlimited"), None),
+    ],
+)
+def test_superseded_files_stay_as_long_as_removed_ones_unless_they_have_a_time_of_their_own(
+    arguments: tuple[str, ...], grace: int | None
+) -> None:
+    assert local(*arguments).cleanup.superseded_files_grace_us == grace
 
 
 def test_an_empty_flag_is_a_value() -> None:
