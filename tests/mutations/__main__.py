@@ -29,6 +29,7 @@ from . import (
     small_files,
     spark,
     storage,
+    superseded_chunks,
     typed_rows,
     upload_credentials,
 )
@@ -42,6 +43,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "operator": operator.MUTATIONS,
     "manifests": manifests.MUTATIONS,
     "small_files": small_files.MUTATIONS,
+    "superseded_chunks": superseded_chunks.MUTATIONS,
     "references": references.MUTATIONS,
     "large_values": large_values.MUTATIONS,
     "schemas": schemas.MUTATIONS,
