@@ -12,6 +12,9 @@ from pyspark_smq.jobs.compact import compact
 from pyspark_smq.options import Connection
 from smq_storage.catalog import sealed_index
 from smq_storage.catalog.topics import read_current_topic
+from smq_storage.compaction.superseded_files import delete_superseded
+from smq_storage.object_store.conditional_writes import RetryPolicy
+from smq_storage.tables.segment_files import StoredSegment
 from support.processes.local_cluster import LocalCluster
 from support.spark.topics import collected, consumed, roll
 from support.waiting import HANG_GUARD, eventually
@@ -47,3 +50,11 @@ def test_a_compacted_topic_is_read_as_before(
     pyspark_smq.release(frame)
     source = s3a.read.format("smq").options(leader=cluster.address, topic=topic).load()
     assert collected(source).equals(before)
+
+    (entry,) = sealed_index.read(store, name, current.uid)
+    deleted = delete_superseded(store, StoredSegment.of(name, current.uid, entry), RetryPolicy(HANG_GUARD))
+    assert deleted.complete and deleted.chunks == done.merged_files - 1
+    frame = pyspark_smq.read(s3a, topic, leader=cluster.address)
+    assert collected(frame).equals(before), "without the small files"
+    pyspark_smq.release(frame)
+    assert collected(s3a.read.format("smq").options(leader=cluster.address, topic=topic).load()).equals(before)
