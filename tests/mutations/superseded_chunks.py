@@ -13,7 +13,7 @@ COLLECTOR = "operator/smq_operator/cleanup/superseded_chunks.py"
 TEST_COLLECTOR = "tests/unit/operator/cleanup/test_superseded_chunks.py"
 INDEX = "storage/smq_storage/catalog/sealed_index.py"
 RANGES = "storage/smq_storage/tables/range_reader.py"
-FETCHER = "client/smq/consuming/fetcher.py"
+FETCHER = "client/smq/consuming/fetching/fetcher.py"
 TEST_FETCHER = "tests/unit/client/test_fetcher.py"
 VERIFY = "storage/smq_storage/verification/segment_files.py"
 
@@ -100,7 +100,7 @@ MUTATIONS = (
         "delete_superseded_chunks_during_a_publish",
         "Superseded chunks stay while an atomic publish is unfinished.",
         COLLECTOR,
-        "if due and not is_held(store, topic):",
+        "if due and not is_held(store, topic, retry_policy):",
         "if due:",
         (f"{TEST_COLLECTOR}::test_they_stay_while_an_atomic_publish_is_unfinished",),
     ),

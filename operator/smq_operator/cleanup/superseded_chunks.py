@@ -79,7 +79,7 @@ class SupersededChunksCollector:
         settings: CleanupSettings,
         retry_policy: RetryPolicy,
         problems: LeaderProblems,
-        is_held: Callable[[Store, Topic], bool],
+        is_held: Callable[[Store, Topic, RetryPolicy], bool],
     ) -> None:
         self._store = store
         self._filer_clock = filer_clock
@@ -189,7 +189,7 @@ def run_pass(
     clocks: ClockReading,
     settings: CleanupSettings,
     retry_policy: RetryPolicy,
-    is_held: Callable[[Store, Topic], bool] = lambda store, topic: False,
+    is_held: Callable[[Store, Topic, RetryPolicy], bool] = lambda store, topic, retry_policy: False,
 ) -> PassResult:
     """Records, and deletes what is due. ``entries`` were read from the index before ``clocks``. Blocks on the store.
 
@@ -201,7 +201,7 @@ def run_pass(
         if step is CleanupStep.RECORD:
             records[name] = SupersededChunks(by_name[name].manifest, clocks.leader, clocks.filer)
     due = [by_name[name] for name, step in steps.items() if step is CleanupStep.DELETE and name not in hosted]
-    if due and not is_held(store, topic):
+    if due and not is_held(store, topic, retry_policy):
         for entry in _unpinned(store, topic, due, clocks, settings, retry_policy):
             left = MAX_CHUNKS_PER_CALL - sum(it.chunks for it in result.deleted.values())
             if left <= 0:

@@ -82,7 +82,14 @@ def run(
 ) -> PassResult:
     entries = index_of(store)
     return run_pass(
-        store, topic, entries, hosted, ClockReading(leader, filer), settings, POLICY, lambda store, topic: held
+        store,
+        topic,
+        entries,
+        hosted,
+        ClockReading(leader, filer),
+        settings,
+        POLICY,
+        lambda store, topic, retry_policy: held,
     )
 
 
@@ -236,7 +243,13 @@ class Leader:
         self.clock = FilerClock(pool, lambda: self.time)
         self.clock.read = self._read  # type: ignore[method-assign]
         self.collector = SupersededChunksCollector(
-            pool, self.clock, lambda: self.time, settings, POLICY, self.problems, lambda store, topic: False
+            pool,
+            self.clock,
+            lambda: self.time,
+            settings,
+            POLICY,
+            self.problems,
+            lambda store, topic, retry_policy: False,
         )
 
     async def _read(self) -> ClockReading:
