@@ -24,7 +24,7 @@ from smq_core.errors import InvalidRequest
 # Arrow, Flight and the store are imported on first use, because administration needs none of them.
 if TYPE_CHECKING:
     from smq.consumer import Consumer
-    from smq.consuming.shared_tails import SharedTails
+    from smq.consuming.fetching.shared_tails import SharedTails
     from smq.data_files import DataFiles
     from smq.delivery import AtomicReceipt, StagedFile
     from smq.producer import Producer
@@ -491,7 +491,7 @@ class Client:
 
     @cached_property
     def _tails(self) -> SharedTails:
-        from smq.consuming.shared_tails import SharedTails
+        from smq.consuming.fetching.shared_tails import SharedTails
 
         return SharedTails()
 

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Literal
 from smq.batch import Batch
 from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
 from smq.consuming.consumer_options import check_max_records, check_options
-from smq.consuming.fetcher import Fetcher, FetchPlan, join_all
-from smq.consuming.group_losses import GroupLosses
-from smq.consuming.group_membership import GroupMembership
-from smq.consuming.large_values import LargeValueReader
-from smq.consuming.member_positions import MemberPositions
+from smq.consuming.fetching.fetcher import Fetcher, FetchPlan, join_all
+from smq.consuming.fetching.large_values import LargeValueReader
+from smq.consuming.fetching.open_fetchers import FetchSettings, OpenFetchers
+from smq.consuming.fetching.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
+from smq.consuming.fetching.shared_tails import SharedTails
+from smq.consuming.groups.group_losses import GroupLosses
+from smq.consuming.groups.group_membership import GroupMembership
+from smq.consuming.groups.member_positions import MemberPositions
+from smq.consuming.groups.rebalance_events import OnRebalance, RebalanceEvents
 from smq.consuming.newest_schema import NewestSchema
-from smq.consuming.open_fetchers import FetchSettings, OpenFetchers
 from smq.consuming.position_search import PositionSearch, micros
-from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
 from smq.consuming.reader_losses import ReaderLosses, loss_for_reader
-from smq.consuming.rebalance_events import OnRebalance, RebalanceEvents
 from smq.consuming.segment_choice import SegmentChoice
-from smq.consuming.shared_tails import SharedTails
 from smq.consuming.start_positions import Start, check_start, seek_to_start
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable
 from smq_core.model.entities import SealedSegment

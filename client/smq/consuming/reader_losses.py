@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from dataclasses import replace
 
-from smq.consuming.prefetch_buffer import FetchedLoss
+from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq_core.errors import DataLost
 from smq_core.model.lost_range import LostRange
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-PAUSE_AFTER_REFUSAL_SECONDS = 1.0
+PAUSE_AFTER_REJECTION_SECONDS = 1.0
 PAUSE_SHARE = 3.0
 """After a request that timed out, none is sent for so many times its timeout."""
 
@@ -30,9 +30,9 @@ class AdaptiveTimeout:
         self.seconds = self._minimum
 
     def failed(self, sent_at: float, now: float) -> None:
-        """There was no answer. What failed before its timeout was refused, so a longer timeout would not help."""
+        """There was no answer. What failed before its timeout was rejected, so a longer timeout would not help."""
         if now - sent_at < 0.9 * self.seconds:
-            self._paused_until = now + PAUSE_AFTER_REFUSAL_SECONDS
+            self._paused_until = now + PAUSE_AFTER_REJECTION_SECONDS
             return
-        self._paused_until = now + max(PAUSE_AFTER_REFUSAL_SECONDS, PAUSE_SHARE * self.seconds)
+        self._paused_until = now + max(PAUSE_AFTER_REJECTION_SECONDS, PAUSE_SHARE * self.seconds)
         self.seconds = min(2 * self.seconds, self._maximum)

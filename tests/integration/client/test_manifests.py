@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from smq.consuming import fetcher
+from smq.consuming.fetching import fetcher
 from smq_core.model.entities import SealedSegment
 from smq_storage.catalog import paths, sealed_index, topics
 from smq_storage.chunks.chain import ChunkChain

@@ -9,9 +9,11 @@ import pytest
 
 import smq.consumer
 from smq.consumer import Consumer
-from smq.consuming import consumer_monitor, group_membership, open_fetchers
-from smq.consuming.fetcher import FetchPlan
-from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
+from smq.consuming import consumer_monitor
+from smq.consuming.fetching import open_fetchers
+from smq.consuming.fetching.fetcher import FetchPlan
+from smq.consuming.fetching.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
+from smq.consuming.groups import group_membership
 from smq.consuming.segment_choice import ALL_SEGMENTS, SegmentChoice
 from smq_core.errors import (
     InvalidRequest,

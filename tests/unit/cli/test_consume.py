@@ -19,7 +19,7 @@ from smq.cli.commands.consume import _write_messages, parse_start
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.sinks import Shown, Sink, open_sink
 from smq.cli.times import parse_time
-from smq.consuming.prefetch_buffer import FetchedLoss
+from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import data_lost
 from smq_core.errors import InvalidRequest
 from support.in_memory.topic import rows_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smq.consuming.prefetch_buffer import FetchedLoss, FetchFailed, SegmentEnd
+from smq.consuming.fetching.prefetch_buffer import FetchedLoss, FetchFailed, SegmentEnd
 from smq_core.errors import (
     CorruptChunk,
     DataLost,

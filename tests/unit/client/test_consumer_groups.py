@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from smq.consumer import Consumer
-from smq.consuming.prefetch_buffer import SegmentEnd
+from smq.consuming.fetching.prefetch_buffer import SegmentEnd
 from smq_core.errors import (
     DataLost,
     InvalidRequest,

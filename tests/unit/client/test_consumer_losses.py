@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smq.consumer import Consumer
-from smq.consuming import group_losses
-from smq.consuming.prefetch_buffer import FetchedLoss, SegmentEnd
+from smq.consuming.fetching.prefetch_buffer import FetchedLoss, SegmentEnd
+from smq.consuming.groups import group_losses
 from smq_core.errors import (
     DataLost,
     Unavailable,

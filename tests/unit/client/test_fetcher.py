@@ -11,9 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from smq.consuming import fetcher as fetcher_module
-from smq.consuming.fetcher import Fetcher, FetchPlan
-from smq.consuming.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
+from smq.consuming.fetching import fetcher as fetcher_module
+from smq.consuming.fetching.fetcher import Fetcher, FetchPlan
+from smq.consuming.fetching.prefetch_buffer import (
+    FetchedItem,
+    FetchedLoss,
+    FetchedRows,
+    FetchFailed,
+    PrefetchBuffer,
+    SegmentEnd,
+)
 from smq.consuming.reader_losses import data_lost
 from smq.reading.tail_stream import TailFrame
 from smq.transport import filer_health

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from smq.consuming import group_membership
-from smq.consuming.group_membership import GroupMembership
+from smq.consuming.groups import group_membership
+from smq.consuming.groups.group_membership import GroupMembership
 from smq_core.errors import InvalidRequest, StaleGeneration, Unavailable
 from support.in_memory.topic import GroupInMemory
 from support.waiting import eventually

@@ -12,7 +12,7 @@ import pytest
 
 from smq.batch import Batch
 from smq.consumer import Consumer
-from smq.consuming import fetcher as fetcher_module
+from smq.consuming.fetching import fetcher as fetcher_module
 from smq_core.errors import DataLost, InvalidRequest, StoreUnavailable
 from smq_core.model.entities import ChunkInfo
 from smq_storage.catalog import paths

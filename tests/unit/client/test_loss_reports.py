@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smq.consuming.prefetch_buffer import FetchedLoss
+from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import ReaderLosses, data_lost, loss_for_reader
 from smq_core.model.lost_range import LostRange
 

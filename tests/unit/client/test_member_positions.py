@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smq.consuming.member_positions import MemberPositions
+from smq.consuming.groups.member_positions import MemberPositions
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from smq.consumer import Consumer
-from smq.consuming import open_fetchers
-from smq.consuming.fetcher import FetchPlan
+from smq.consuming.fetching import open_fetchers
+from smq.consuming.fetching.fetcher import FetchPlan
+from smq.consuming.fetching.prefetch_buffer import FetchedRows, PrefetchBuffer
 from smq.consuming.newest_schema import NewestSchema
-from smq.consuming.prefetch_buffer import FetchedRows, PrefetchBuffer
 from smq.reading.tail_stream import with_append_times
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.model.entities import Column, Layout, Topic, TopicSchema, TopicSpec

@@ -6,7 +6,7 @@ import threading
 
 import pyarrow as pa
 
-from smq.consuming.prefetch_buffer import FetchedRows, PrefetchBuffer, SegmentEnd
+from smq.consuming.fetching.prefetch_buffer import FetchedRows, PrefetchBuffer, SegmentEnd
 from support.waiting import HANG_GUARD, eventually
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from smq.consuming import fetcher as fetcher_module
-from smq.consuming.fetcher import Fetcher, FetchPlan
-from smq.consuming.prefetch_buffer import FetchedRows, PrefetchBuffer, SegmentEnd
-from smq.consuming.shared_tails import PublishedTail, SharedTails
+from smq.consuming.fetching import fetcher as fetcher_module
+from smq.consuming.fetching.fetcher import Fetcher, FetchPlan
+from smq.consuming.fetching.prefetch_buffer import FetchedRows, PrefetchBuffer, SegmentEnd
+from smq.consuming.fetching.shared_tails import PublishedTail, SharedTails
 from smq.reading.tail_stream import TailFrame
 from smq_core.errors import SmqError, Unreachable
 from smq_core.model.entities import Replica

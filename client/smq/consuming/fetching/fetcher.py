@@ -11,10 +11,10 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from smq.consuming.large_values import LargeValueReader
-from smq.consuming.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
+from smq.consuming.fetching.large_values import LargeValueReader
+from smq.consuming.fetching.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
+from smq.consuming.fetching.shared_tails import PublishedTail, SharedTails, TailSubscription
 from smq.consuming.reader_losses import loss_for_reader
-from smq.consuming.shared_tails import PublishedTail, SharedTails, TailSubscription
 from smq.reading.tail_stream import TailFrame, TailStream
 from smq.transport.backoff import Backoff
 from smq.transport.topic_view import TopicView

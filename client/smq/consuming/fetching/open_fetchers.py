@@ -6,10 +6,10 @@ import random
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from smq.consuming.fetcher import Fetcher, FetchPlan
-from smq.consuming.large_values import LargeValueReader
-from smq.consuming.prefetch_buffer import PrefetchBuffer
-from smq.consuming.shared_tails import SharedTails
+from smq.consuming.fetching.fetcher import Fetcher, FetchPlan
+from smq.consuming.fetching.large_values import LargeValueReader
+from smq.consuming.fetching.prefetch_buffer import PrefetchBuffer
+from smq.consuming.fetching.shared_tails import SharedTails
 from smq.transport.topic_view import TopicView
 from smq_core.errors import StoreUnavailable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smq.consuming.prefetch_buffer import FetchedLoss
+from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import loss_for_reader
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.invariants import Row

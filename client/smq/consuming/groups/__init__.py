@@ -1,0 +1,1 @@
+"""What makes a consumer a member of a group."""
