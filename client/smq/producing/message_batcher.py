@@ -36,6 +36,11 @@ SMALL_BATCH_BYTES = 64 << 10
 MAX_BATCH_DELAY_SECONDS = 0.02
 """How old a batch may get by waiting for outcomes, because these may be those of another segment."""
 
+UNACKED_PER_DELAY = 4
+MAX_DELAYS = 10
+"""Each so many batches without an outcome allow a batch one more such delay, up to ten. Otherwise thousands of small
+batches wait at the end of an outage of a minute, and the brokers, which have just come back, need minutes for them."""
+
 RowPartitions = npt.NDArray[np.int32] | None
 
 
@@ -249,12 +254,14 @@ class MessageBatcher:
         age = now - current.created_at
         if self._linger and now < (tick := self._timers.next_tick(current.created_at, self._linger)):
             return tick - now
-        if age >= MAX_BATCH_DELAY_SECONDS or current.nbytes > SMALL_BATCH_BYTES:
+        if current.nbytes > SMALL_BATCH_BYTES:
             return 0.0
         self._waiting_for_outcome = True  # set before the check, so that no outcome is missed
         self._drop_resolved()
-        self._waiting_for_outcome = len(self._delivery_states) > self._max_unacked_batches
-        return MAX_BATCH_DELAY_SECONDS - age if self._waiting_for_outcome else 0.0
+        unacked = len(self._delivery_states)
+        left = MAX_BATCH_DELAY_SECONDS * min(max(1, unacked // UNACKED_PER_DELAY), MAX_DELAYS) - age
+        self._waiting_for_outcome = unacked > self._max_unacked_batches and left > 0
+        return left if self._waiting_for_outcome else 0.0
 
     def _drop_resolved(self) -> None:
         """Drops the oldest batches that have their outcome; keeps the first error."""

@@ -128,6 +128,47 @@ def test_a_batch_that_waits_leaves_when_it_has_grown_enough(
     assert submitted[1].batch.num_rows == 2
 
 
+class VirtualTimers:
+    """Timers and a clock that the test moves. They run in the test's own thread."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+        self._calls: list[tuple[float, Callable[[], None]]] = []
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def next_tick(self, now: float, interval: float) -> float:
+        return now + interval
+
+    def call_at(self, at: float, call: Callable[[], None]) -> None:
+        self._calls.append((at, call))
+
+    def advance(self, seconds: float) -> None:
+        until = self._now + seconds
+        while due := [it for it in self._calls if it[0] <= until]:
+            first = min(due, key=lambda it: it[0])
+            self._calls.remove(first)
+            self._now = max(self._now, first[0])
+            first[1]()
+        self._now = until
+
+
+def test_a_long_outage_leaves_few_batches(
+    open_producer: Callable[[float], Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer, timers = open_producer(0.005), VirtualTimers()
+    monkeypatch.setattr(message_batcher, "time", timers)
+    monkeypatch.setattr(producer._batcher, "_timers", timers)
+    for _ in range(60 * 100):
+        producer.send(b"one every 10 ms")
+        timers.advance(0.01)
+    timers.advance(1.0)
+    submitted = engine(producer).submitted
+    assert sum(sub_batch.batch.num_rows for sub_batch in submitted) == 6000
+    assert len(submitted) < 400, "they would be 3,000 with the same delay for all"
+
+
 def test_messages_of_one_batch_have_their_own_times(open_producer: Callable[[float], Producer]) -> None:
     producer = open_producer(3600.0)
     before = time.time_ns() // 1000
