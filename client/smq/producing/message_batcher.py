@@ -124,8 +124,8 @@ class MessageBatcher:
                     current.nbytes = nbytes = current.nbytes + size
                     if nbytes >= self._batch_bytes:
                         self._close_current()
-                    elif self._waiting_for_outcome and nbytes > SMALL_BATCH_BYTES:
-                        self._plan()
+                    elif nbytes > SMALL_BATCH_BYTES >= nbytes - size and self._waiting_for_outcome:
+                        self._plan()  # once for a batch, because it costs more than all the rest
                     delivery = MessageDelivery()
                     delivery.state = current.delivery_state
                     delivery.row = row
@@ -146,12 +146,12 @@ class MessageBatcher:
                 current = self._open_batch(encoder)
                 if current is not None:
                     stop = group.end_of_batch(start, self._batch_bytes - current.nbytes, largest)
-                    row = len(current)
+                    row, was_small = len(current), current.nbytes <= SMALL_BATCH_BYTES
                     current.add_some(group.values[start:stop], group.keys[start:stop], now)
                     current.nbytes += group.bytes_between(start, stop)
                     if current.nbytes >= self._batch_bytes:
                         self._close_current()
-                    elif self._waiting_for_outcome and current.nbytes > SMALL_BATCH_BYTES:
+                    elif was_small and current.nbytes > SMALL_BATCH_BYTES and self._waiting_for_outcome:
                         self._plan()
                     return MessageSpan(current.delivery_state, row, row + stop - start)
             self.engine.wait_for_capacity(self._timeout)
