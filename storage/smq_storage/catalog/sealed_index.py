@@ -165,9 +165,9 @@ def raise_losses(
     found: dict[str, SealedSegment] = {}
 
     def raised(page: IndexPage) -> IndexPage:
-        entries = tuple(raise_loss(entry, acked.get(entry.name, 0)) for entry in page.entries)
-        found.update({entry.name: entry for entry in entries if entry.name in acked})
-        return page if entries == page.entries else replace(page, entries=entries)
+        changed = _with_entries(page, lambda entry: raise_loss(entry, acked.get(entry.name, 0)))
+        found.update({entry.name: entry for entry in changed.entries if entry.name in acked})
+        return changed
 
     _change(store, topic, uid, raised, retry_policy)
     return list(found.values())
@@ -203,8 +203,7 @@ def name_manifests(
     """
 
     def swapped(page: IndexPage) -> IndexPage:
-        entries = tuple(_with_manifest(entry, swaps.get(entry.name)) for entry in page.entries)
-        return page if entries == page.entries else replace(page, entries=entries)
+        return _with_entries(page, lambda entry: _with_manifest(entry, swaps.get(entry.name)))
 
     pages = _change(store, topic, uid, swapped, retry_policy)
     return {entry.name: entry.manifest for page in pages for entry in page.entries if entry.name in swaps}
@@ -225,11 +224,16 @@ def record_superseded(
     """
 
     def recorded(page: IndexPage) -> IndexPage:
-        entries = tuple(_with_record(entry, records.get(entry.name)) for entry in page.entries)
-        return page if entries == page.entries else replace(page, entries=entries)
+        return _with_entries(page, lambda entry: _with_record(entry, records.get(entry.name)))
 
     pages = _change(store, topic, uid, recorded, retry_policy)
     return [entry for page in pages for entry in page.entries if entry.name in records]
+
+
+def _with_entries(page: IndexPage, change: Callable[[SealedSegment], SealedSegment]) -> IndexPage:
+    """The page with each entry as ``change`` returns it; the same object if that changes none."""
+    entries = tuple(map(change, page.entries))
+    return page if entries == page.entries else replace(page, entries=entries)
 
 
 def _with_record(entry: SealedSegment, record: SupersededChunks | None) -> SealedSegment:
