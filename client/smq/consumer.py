@@ -123,7 +123,7 @@ class Consumer:
         if isinstance(start, Mapping):
             view.refresh_from_store(highest_number(start))
         self._refresh()
-        self._choice.check_known(view.name, build_nodes(self._sealed.values(), view.snapshot.layout))
+        self._choice.check_known(view.name, {*self._sealed, *(it.name for it in view.snapshot.layout.segments)})
         self._start_time_us = (
             seek_to_start(view, self._reader, start, self._sealed.values(), self._ends) if group is None else 0
         )
