@@ -30,9 +30,9 @@ def java_for_short_runs() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of this process. A test that changes a setting sets it back."""
+    """The session of this folder. A test that changes a setting sets it back."""
     session = start_spark(tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()

@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevProcess]:
     running = DevProcess(tmp_path_factory.mktemp("dev") / "data")
     try:

@@ -17,9 +17,9 @@ from support.waiting import eventually
 CRDS = Path(__file__).parents[3] / "crds"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """etcd, API server, controller manager and scheduler for all tests of this run: no node, so no Pod ever runs.
+    """etcd, API server, controller manager and scheduler for all tests of a folder: no node, so no Pod ever runs.
 
     With SMQ_E2E set to the folder of a cluster that runs already, that one is used.
     """
@@ -34,7 +34,7 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kube(api_server: Cluster) -> KubeClient:
     """The API as admin, with the project's kinds."""
     client = KubeClient(api_server.kubeconfig, BIN / "kubectl")

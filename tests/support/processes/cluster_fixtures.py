@@ -1,4 +1,7 @@
-"""Fixtures for tests that share a cluster; a conftest imports them, beside those of ``seaweed``."""
+"""Fixtures for tests that share a cluster; a conftest imports them, beside those of ``seaweed``.
+
+Its folder is a package, so that the cluster ends with the folder's last test and not with the run.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from support.processes.local_cluster import LocalCluster
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(seaweed: SeaweedProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A leader and three brokers for all tests that let them run; each takes a topic of its own."""
     folder = tmp_path_factory.mktemp("cluster")

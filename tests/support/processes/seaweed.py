@@ -1,4 +1,7 @@
-"""Fixtures with a real SeaweedFS. A conftest.py imports them for the tests in its folder."""
+"""Fixtures with a real SeaweedFS. A conftest.py imports them for the tests in its folder.
+
+The folder is a package, so that SeaweedFS ends with its last test and not with the run.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ from support.fault_injection.store_proxy import StoreProxy
 Seaweed = SeaweedProcess
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
-    """One SeaweedFS for all tests of this run. A test that stops it must start it again."""
+    """One SeaweedFS for all tests of a folder. A test that stops it must start it again."""
     with SeaweedProcess(tmp_path_factory.mktemp("seaweed")) as process:
         yield process
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
-    """One SeaweedFS for all tests of this run that takes requests with its credentials only."""
+    """One SeaweedFS for all tests of a folder that takes requests with its credentials only."""
     with SeaweedProcess(tmp_path_factory.mktemp("guarded"), access_key="key", secret_key="secret") as process:
         yield process
 
