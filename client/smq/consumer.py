@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from smq.batch import Batch
 from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
 from smq.consuming.consumer_options import check_max_records, check_options
-from smq.consuming.fetching.fetcher import Fetcher, FetchPlan, join_all
+from smq.consuming.fetching.fetch_plan import FetchPlan
+from smq.consuming.fetching.fetcher import Fetcher, join_all
 from smq.consuming.fetching.large_values import LargeValueReader
 from smq.consuming.fetching.open_fetchers import FetchSettings, OpenFetchers
 from smq.consuming.fetching.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer

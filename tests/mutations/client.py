@@ -18,7 +18,10 @@ TEST_SENDER = "tests/unit/client/test_segment_sender.py"
 VIEW = "client/smq/transport/topic_view.py"
 TEST_VIEW = "tests/unit/client/test_topic_view.py"
 TEST_DELIVERY = "tests/unit/client/test_delivery.py"
-FETCHER = "client/smq/consuming/fetching/fetcher.py"
+FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
+FETCH_PROGRESS = "client/smq/consuming/fetching/fetch_progress.py"
+FILE_FETCHER = "client/smq/consuming/fetching/file_fetcher.py"
+TAIL_FETCHER = "client/smq/consuming/fetching/tail_fetcher.py"
 TEST_FETCHER = "tests/unit/client/test_fetcher.py"
 PREFETCH = "client/smq/consuming/fetching/prefetch_buffer.py"
 TEST_PREFETCH = "tests/unit/client/test_read_ahead.py"
@@ -41,8 +44,8 @@ MUTATIONS = (
     Mutation(
         "keep_the_filer_s_error_to_oneself",
         "A reader that waits for the filer names it, in the log and as its error.",
-        FETCHER,
-        "            self._view.filer_health.failed(error, self._last_progress_at)\n",
+        FETCH_PROGRESS,
+        "            self._filer_health.failed(error, self._last_at)\n",
         "",
         (f"{TEST_FETCHER}::test_a_filer_that_is_away_is_named_until_it_is_back",),
     ),
@@ -206,7 +209,7 @@ MUTATIONS = (
     Mutation(
         "keep_offsets_at_a_start_by_time",
         "Rows that a start by time leaves out count: the offset of the next row is beyond them.",
-        FETCHER,
+        FETCH_OUTPUT,
         "        self.position += early\n",
         "",
         (f"{TEST_FETCHER}::test_a_reader_that_resumes_after_a_start_by_time_repeats_and_misses_nothing",),
@@ -214,7 +217,7 @@ MUTATIONS = (
     Mutation(
         "repeat_rows_before_the_position",
         "Rows before the reader's position are withheld.",
-        FETCHER,
+        FETCH_OUTPUT,
         "        if skip > 0:\n",
         "        if skip > len(table):\n",
         (f"{TEST_FETCHER}::test_rows_before_the_position_are_withheld",),
@@ -222,7 +225,7 @@ MUTATIONS = (
     Mutation(
         "read_the_same_replica_again_after_it_broke",
         "A tail that breaks continues at another replica.",
-        FETCHER,
+        TAIL_FETCHER,
         "        self._ordinal += 1  # another replica next time\n",
         "",
         (f"{TEST_FETCHER}::test_a_tail_that_breaks_continues_at_another_replica_and_repeats_nothing",),
@@ -230,15 +233,15 @@ MUTATIONS = (
     Mutation(
         "pass_over_removed_chunks_in_silence",
         "Messages that retention removed before they were read are reported as lost.",
-        FETCHER,
-        "            self._buffer.put(self, FetchedLoss(self.position, end))\n",
+        FETCH_OUTPUT,
+        "            self.put_item(FetchedLoss(self.position, end))\n",
         "            pass\n",
         (f"{TEST_FETCHER}::test_chunks_that_retention_removed_are_reported_as_lost",),
     ),
     Mutation(
         "take_the_position_for_the_watermark",
         "The watermark is known only when a replica or the chain has reported it.",
-        FETCHER,
+        FETCH_OUTPUT,
         "        self.watermark_known = False\n",
         "        self.watermark_known = True\n",
         (f"{TEST_FETCHER}::test_the_watermark_is_known_only_when_a_replica_has_reported_it",),
@@ -246,7 +249,7 @@ MUTATIONS = (
     Mutation(
         "end_a_tail_without_its_loss",
         "A loss at the end of the tail is reported before the segment's end.",
-        FETCHER,
+        TAIL_FETCHER,
         "lost_from_pb(frame.sealed))",
         "None)",
         (f"{TEST_FETCHER}::test_a_loss_at_the_end_of_the_tail_is_reported",),
@@ -377,7 +380,7 @@ MUTATIONS = (
     Mutation(
         "walk_the_chain_of_a_segment_with_a_manifest",
         "A sealed segment with a manifest is read without listing or walking.",
-        FETCHER,
+        FILE_FETCHER,
         "return self._read_chunks() if manifest is None else self._read_files(manifest)",
         "return self._read_chunks()",
         (f"{TEST_FETCHER}::test_a_position_finds_its_file_by_the_manifest_without_listing_or_walking",),
@@ -385,17 +388,17 @@ MUTATIONS = (
     Mutation(
         "end_before_a_file_that_is_gone_without_a_report",
         "A file of a manifest that is gone is reported as lost.",
-        FETCHER,
-        "                    return self._report_removed(self._sealed.end)\n                if not",
-        "                    break\n                if not",
+        FILE_FETCHER,
+        "                    return not self._is_replaced() and self._report_removed(self.sealed.end, error)\n",
+        "                    break\n",
         (f"{TEST_FETCHER}::test_a_file_of_the_manifest_that_is_gone_is_reported_as_lost",),
     ),
     Mutation(
         "read_all_files_of_a_manifest_for_a_start_by_time",
         "A start by time skips the files of the manifest that are older.",
-        FETCHER,
-        "elif self._since:",
-        "elif self._since < 0:",
+        FILE_FETCHER,
+        "elif self._output.since:",
+        "elif self._output.since < 0:",
         (f"{TEST_FETCHER}::test_a_start_by_time_skips_the_files_that_are_older",),
     ),
     # ---- reads of planned ranges

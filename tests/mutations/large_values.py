@@ -11,7 +11,8 @@ PRODUCER = "client/smq/producer.py"
 BATCHER = "client/smq/producing/message_batcher.py"
 BUILDER = "client/smq/producing/batch_builder.py"
 UPLOADER = "client/smq/producing/uploads/large_values.py"
-FETCHER = "client/smq/consuming/fetching/fetcher.py"
+FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
+FILE_FETCHER = "client/smq/consuming/fetching/file_fetcher.py"
 FORMAT = "storage/smq_storage/uploads/large_values.py"
 STREAM = "broker/smq_broker/streams/producer.py"
 CHECKER = "broker/smq_broker/references/upload_checker.py"
@@ -217,16 +218,16 @@ MUTATIONS = (
     Mutation(
         "continue_at_a_chunk_after_an_error_within_it",
         "After an error within a chunk, reading goes on within it.",
-        FETCHER,
-        "            self._at_boundary = False  # an error may leave",
-        "            self._at_boundary = True  # an error may leave",
+        FILE_FETCHER,
+        "                output.at_boundary = False  # an error may leave",
+        "                output.at_boundary = True  # an error may leave",
         (f"{TEST_CONSUMER}::test_an_eager_read_waits_for_the_filer",),
     ),
     Mutation(
         "end_reading_at_a_lost_value",
         "A lost value is the loss of one message.",
-        FETCHER,
-        "return self._put_loss(self.position + 1, error.path)",
+        FETCH_OUTPUT,
+        "return self.put_loss(self.position + 1, error.path)",
         "return False",
         (f"{TEST_CONSUMER}::test_a_lost_value_is_skipped_if_losses_are",),
     ),

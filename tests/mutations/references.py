@@ -16,7 +16,8 @@ PUBLISHER = "client/smq/producing/uploads/reference_publisher.py"
 FILES = "client/smq/producing/uploads/parquet_files.py"
 VERSIONS = "client/smq/producing/sub_batch_versions.py"
 SENDER = "client/smq/producing/streams/segment_sender.py"
-FETCHER = "client/smq/consuming/fetching/fetcher.py"
+FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
+FILE_FETCHER = "client/smq/consuming/fetching/file_fetcher.py"
 FINISHED = "client/smq/producing/uploads/finished_files.py"
 TEST_FINISHED = "tests/unit/client/uploads/test_finished_files.py"
 TEST_PUBLISHING = "tests/unit/client/uploads/test_publishing.py"
@@ -504,7 +505,7 @@ MUTATIONS = (
     Mutation(
         "report_a_lost_upload_without_its_name",
         "The loss of an upload names the file.",
-        FETCHER,
+        FETCH_OUTPUT,
         "FetchedLoss(self.position, end, file=file)",
         "FetchedLoss(self.position, end)",
         (f"{TEST_FETCHER}::test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name",),
@@ -512,7 +513,7 @@ MUTATIONS = (
     Mutation(
         "lose_the_rest_of_a_segment_with_one_upload",
         "The loss of an upload is of its messages, not of those after it.",
-        FETCHER,
+        FILE_FETCHER,
         "if not paths.is_upload(file.path):",
         "if file.path:",
         (f"{TEST_FETCHER}::test_an_upload_that_is_gone_or_altered_is_a_loss_with_its_name",),

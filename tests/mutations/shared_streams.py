@@ -12,7 +12,8 @@ SERVED = "broker/smq_broker/streams/shared_stream.py"
 LINK = "broker/smq_broker/streams/replication_out.py"
 SPACING = "broker/smq_broker/streams/frame_spacing.py"
 TAILS = "client/smq/consuming/fetching/shared_tails.py"
-FETCHER = "client/smq/consuming/fetching/fetcher.py"
+FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
+TAIL_FETCHER = "client/smq/consuming/fetching/tail_fetcher.py"
 TEST_TAILS = "tests/unit/client/test_shared_tails.py"
 TEST_SPACING = "tests/unit/broker/test_frame_spacing.py"
 TEST_CLIENT = "tests/unit/client/test_shared_stream.py"
@@ -179,24 +180,24 @@ MUTATIONS = (
     Mutation(
         "publish_while_the_program_is_slow",
         "A reader whose program takes nothing holds up no other one.",
-        FETCHER,
-        "                self._end_publication()\n                if not self._buffer.put",
-        "                if not self._buffer.put",
+        FETCH_OUTPUT,
+        "                self._tail.end_publication()\n                if not self.put_item",
+        "                if not self.put_item",
         (f"{TEST_TAILS}::test_a_reader_whose_program_is_slow_holds_nobody_up",),
     ),
     Mutation(
         "begin_with_what_another_reader_knows",
         "A reader has the watermark from a replica before it subscribes.",
-        FETCHER,
-        "self._published is None and self.watermark_known and self._subscribe()",
+        TAIL_FETCHER,
+        "self._published is None and self._output.watermark_known and self._subscribe()",
         "self._published is None and self._subscribe()",
         (f"{TEST_TAILS}::test_a_reader_gets_the_watermark_from_a_replica_first",),
     ),
     Mutation(
         "take_frames_behind_a_gap",
         "A subscriber that would miss messages reads by itself.",
-        FETCHER,
-        "if frame.first > self.position:",
+        TAIL_FETCHER,
+        "if frame.first > self._output.position:",
         "if False:",
         (f"{TEST_TAILS}::test_a_frame_that_lacks_messages_is_not_taken",),
     ),

@@ -13,7 +13,7 @@ COLLECTOR = "operator/smq_operator/cleanup/superseded_chunks.py"
 TEST_COLLECTOR = "tests/unit/operator/cleanup/test_superseded_chunks.py"
 INDEX = "storage/smq_storage/catalog/sealed_index.py"
 RANGES = "storage/smq_storage/tables/range_reader.py"
-FETCHER = "client/smq/consuming/fetching/fetcher.py"
+FILE_FETCHER = "client/smq/consuming/fetching/file_fetcher.py"
 TEST_FETCHER = "tests/unit/client/test_fetcher.py"
 VERIFY = "storage/smq_storage/verification/segment_files.py"
 
@@ -211,24 +211,24 @@ MUTATIONS = (
     Mutation(
         "report_merged_rows_as_lost",
         "A reader whose file was replaced goes on with the manifest that the index names now.",
-        FETCHER,
-        '        self._sealed, self._manifest, self._unusable_manifest = entry, None, ""\n        return True\n',
+        FILE_FETCHER,
+        '        self.sealed, self._manifest, self._unusable_manifest = entry, None, ""\n        return True\n',
         "        return False\n",
         (f"{TEST_FETCHER}::test_a_reader_in_the_middle_goes_on_with_the_merged_file",),
     ),
     Mutation(
         "skip_the_merged_rows_of_a_chain",
         "A walk of the chain reads the rows of a compacted chunk.",
-        FETCHER,
-        "                if not self._put_compacted(chain, compacted):\n",
-        "                self.position = compacted.end\n                if False:\n",
+        FILE_FETCHER,
+        "                goes_on = self._read_compacted(chain, compacted)\n",
+        "                output.position, goes_on = compacted.end, True\n",
         (f"{TEST_FETCHER}::test_a_reader_goes_on_by_the_chain_if_its_manifest_is_gone_too",),
     ),
     Mutation(
         "wait_for_ever_for_a_chunk_that_was_merged",
         "A reader at the beginning of a chunk that was merged finds its rows by the chunks before.",
-        FETCHER,
-        "            if found is None and self._at_boundary and (",
+        FILE_FETCHER,
+        "            if found is None and output.at_boundary and (",
         "            if False and (",
         (f"{TEST_FETCHER}::test_a_reader_between_two_chunks_goes_on_although_the_manifests_are_gone",),
     ),

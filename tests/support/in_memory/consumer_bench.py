@@ -11,7 +11,7 @@ import smq.consumer
 from smq.consumer import Consumer
 from smq.consuming import consumer_monitor
 from smq.consuming.fetching import open_fetchers
-from smq.consuming.fetching.fetcher import FetchPlan
+from smq.consuming.fetching.fetch_plan import FetchPlan
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
 from smq.consuming.groups import group_membership
 from smq.consuming.segment_choice import ALL_SEGMENTS, SegmentChoice

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 from smq.consuming.fetching import fetcher as fetcher_module
-from smq.consuming.fetching.fetcher import Fetcher, FetchPlan
+from smq.consuming.fetching import tail_fetcher
+from smq.consuming.fetching.fetch_plan import FetchPlan
+from smq.consuming.fetching.fetcher import Fetcher
 from smq.consuming.fetching.prefetch_buffer import (
     FetchedItem,
     FetchedLoss,
@@ -114,7 +116,7 @@ class Bench:
 def bench(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """Sealed segments have manifests, or are read by their chunk chains."""
     made = Bench(request.param == "manifest")
-    monkeypatch.setattr(fetcher_module, "TailStream", made.tail.stream)
+    monkeypatch.setattr(tail_fetcher, "TailStream", made.tail.stream)
     monkeypatch.setattr(fetcher_module, "MIN_BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(fetcher_module, "MAX_BACKOFF_SECONDS", 0.001)
     yield made

@@ -11,7 +11,7 @@ import pytest
 
 from smq.consumer import Consumer
 from smq.consuming.fetching import open_fetchers
-from smq.consuming.fetching.fetcher import FetchPlan
+from smq.consuming.fetching.fetch_plan import FetchPlan
 from smq.consuming.fetching.prefetch_buffer import FetchedRows, PrefetchBuffer
 from smq.consuming.newest_schema import NewestSchema
 from smq.reading.tail_stream import with_append_times

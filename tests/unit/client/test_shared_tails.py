@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from smq.consuming.fetching import fetcher as fetcher_module
-from smq.consuming.fetching.fetcher import Fetcher, FetchPlan
+from smq.consuming.fetching import tail_fetcher
+from smq.consuming.fetching.fetch_plan import FetchPlan
+from smq.consuming.fetching.fetcher import Fetcher
 from smq.consuming.fetching.prefetch_buffer import FetchedRows, PrefetchBuffer, SegmentEnd
 from smq.consuming.fetching.shared_tails import PublishedTail, SharedTails
 from smq.reading.tail_stream import TailFrame
@@ -231,7 +233,7 @@ class Readers:
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Readers]:
     made = Readers()
-    monkeypatch.setattr(fetcher_module, "TailStream", made.streams.open)
+    monkeypatch.setattr(tail_fetcher, "TailStream", made.streams.open)
     monkeypatch.setattr(fetcher_module, "MIN_BACKOFF_SECONDS", 0.001)
     monkeypatch.setattr(fetcher_module, "MAX_BACKOFF_SECONDS", 0.001)
     yield made
@@ -368,7 +370,7 @@ def test_many_readers_get_each_message_once_whatever_breaks(
     readers: Readers, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     log = LogStreams(seed)
-    monkeypatch.setattr(fetcher_module, "TailStream", log.open)
+    monkeypatch.setattr(tail_fetcher, "TailStream", log.open)
     random_ = random.Random(seed)
     for _ in range(6):
         readers.add(budget=random_.choice([1, 1 << 20]))

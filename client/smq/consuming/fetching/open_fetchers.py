@@ -6,7 +6,8 @@ import random
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from smq.consuming.fetching.fetcher import Fetcher, FetchPlan
+from smq.consuming.fetching.fetch_plan import FetchPlan
+from smq.consuming.fetching.fetcher import Fetcher
 from smq.consuming.fetching.large_values import LargeValueReader
 from smq.consuming.fetching.prefetch_buffer import PrefetchBuffer
 from smq.consuming.fetching.shared_tails import SharedTails
