@@ -30,7 +30,7 @@ from examples.demo_publisher import Publisher
 from examples.demo_stream import DemoStream
 from examples.demo_timeline import accepting, alive
 from examples.flights import flights
-from smq.cli.dev_cluster import DevCluster
+from smq.cli.dev.cluster import DevCluster
 
 TOPIC = "flights"
 BROKERS, MOST_BROKERS = 2, 4

@@ -17,10 +17,12 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from smq.cli import dev_background, dev_cluster, dev_processes, session
+from smq.cli import session
 from smq.cli.app import app
-from smq.cli.dev_cluster import DevCluster, StopIncomplete
-from smq.cli.dev_status import DevRecord
+from smq.cli.dev import background, processes
+from smq.cli.dev import cluster as dev_cluster
+from smq.cli.dev.cluster import DevCluster, StopIncomplete
+from smq.cli.dev.status import DevRecord
 from smq_core.errors import Unavailable
 from smq_storage.process.ports import free_ports
 from smq_storage.process.shutdown import Shutdown, write_if_possible
@@ -199,7 +201,7 @@ SLEEPER = "import time; print('started', flush=True)\nwhile True: time.sleep(1)"
 def leftover_broker(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that a killed leader left behind."""
     (tmp_path / "brokers").mkdir()
-    environment = {**os.environ, dev_processes.INCARNATION_VARIABLE: "i-1"}
+    environment = {**os.environ, processes.INCARNATION_VARIABLE: "i-1"}
     process = subprocess.Popen([sys.executable, "-c", SLEEPER], env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline()
     record = {"name": "broker-1", "incarnation": "i-1", "pid": process.pid}
@@ -265,6 +267,6 @@ def test_a_detached_one_names_the_command_that_stops_it(
     options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(dev_background, "start_in_background", lambda folder, *_: RecordedCluster(folder).record())
+    monkeypatch.setattr(background, "start_in_background", lambda folder, *_: RecordedCluster(folder).record())
     ran = CliRunner().invoke(app, ["dev", "--detach", *options])
     assert f"`{' '.join(['smq dev stop', *options])}` stops everything" in ran.output

@@ -13,13 +13,13 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.dev_status import DevRecord
+from smq.cli.dev.status import DevRecord
 from smq.cli.session import DEFAULT_LEADER_ADDRESS, CommandFailed, out, reported, say
 from smq_core.errors import SmqError
 from smq_storage.process.shutdown import stop_signals
 
 if TYPE_CHECKING:
-    from smq.cli.dev_cluster import DevCluster
+    from smq.cli.dev.cluster import DevCluster
 
 
 app = typer.Typer(add_completion=False, invoke_without_command=True, no_args_is_help=False)
@@ -71,7 +71,7 @@ def dev(
     if broker_limit < brokers:
         raise typer.BadParameter(f"--max-brokers {broker_limit} is below --brokers {brokers}")
     if detach:
-        from smq.cli.dev_background import start_in_background
+        from smq.cli.dev.background import start_in_background
 
         arguments = ["--brokers", str(brokers), "--max-brokers", str(broker_limit), "--listen", listen]
         record = start_in_background(folder, [*arguments, *(["--no-journal"] if no_journal else [])], timeout)
@@ -86,7 +86,7 @@ def dev(
 @reported
 def status(folder: Folder = DEFAULT_FOLDER) -> None:
     """Show whether a `smq dev` runs on the folder, and where its leader is. Exit code 1 if none runs."""
-    from smq.cli.dev_cluster import check_installed, find_running
+    from smq.cli.dev.cluster import check_installed, find_running
 
     check_installed()
     running = find_running(folder)
@@ -107,8 +107,8 @@ def stop(
     ] = 90.0,
 ) -> None:
     """Stop the `smq dev` that runs on the folder, as Ctrl-C does: everything in order. The data stays."""
-    from smq.cli.dev_background import stop_in_background
-    from smq.cli.dev_cluster import check_installed, find_running
+    from smq.cli.dev.background import stop_in_background
+    from smq.cli.dev.cluster import check_installed, find_running
 
     check_installed()
     running = find_running(folder)
@@ -121,7 +121,7 @@ def stop(
 
 
 def _run_in_foreground(folder: Path, brokers: int, broker_limit: int, listen: str, more: Sequence[str]) -> None:
-    from smq.cli.dev_cluster import DevCluster
+    from smq.cli.dev.cluster import DevCluster
 
     cluster = DevCluster(folder, listen=listen, brokers=brokers, max_brokers=broker_limit, more=more)
     stopping = _StopRequest()

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from smq.cli.dev_cluster import check_installed, find_running, last_lines
-from smq.cli.dev_processes import is_alive
-from smq.cli.dev_status import DevRecord, read_record
+from smq.cli.dev.cluster import check_installed, find_running, last_lines
+from smq.cli.dev.processes import is_alive
+from smq.cli.dev.status import DevRecord, read_record
 from smq.cli.session import CommandFailed
 from smq.cli.waiting import wait_until
 

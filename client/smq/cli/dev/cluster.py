@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from smq.cli.dev_processes import (
+from smq.cli.dev.processes import (
     find_broker,
     find_process,
     find_recorded,
@@ -27,7 +27,7 @@ from smq.cli.dev_processes import (
     terminate,
     terminate_processes,
 )
-from smq.cli.dev_status import PROCESS_FILE, RECORD, DevRecord, read_record
+from smq.cli.dev.status import PROCESS_FILE, RECORD, DevRecord, read_record
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_storage.process.seaweedfs import SeaweedProcess, find_weed
 from smq_storage.process.shutdown import Shutdown

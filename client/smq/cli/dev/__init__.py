@@ -1,0 +1,1 @@
+"""A leader, brokers and SeaweedFS on this machine, for `smq dev`."""
