@@ -598,7 +598,7 @@ class Consumer:
             with self._changed:
                 self._changed.notify_all()
 
-    def _follow_history(self, now: float) -> None:
+    def _follow_history(self) -> None:
         self._refresh()
         self._fetch_readable()
         if self._refresh_failure is not None:
@@ -613,7 +613,7 @@ class Consumer:
     def _is_member(self) -> bool:
         return self._membership is not None and self._membership.joined
 
-    def _load_group_losses(self, now: float) -> None:
+    def _load_group_losses(self) -> None:
         """Records what the group has lost, except what it knew at its last commit.
 
         That is what retention removed before the group read it, and what was lost with all replicas of segments that

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from smq_core.errors import SmqError
 
@@ -20,27 +21,29 @@ RETRY_AFTER_SECONDS = 0.5
 class RepeatedTask:
     """Work that the monitor does when it is due, and again after a pause when it fails. ``name`` is for the log.
 
-    ``run`` gets the time, in monotonic seconds. It returns with ``due`` cleared, or raises SmqError. What makes it due
-    again while it runs is not lost.
+    It is due again after ``run`` has raised, and also if it was made due while it ran. Times are monotonic seconds.
     """
 
     name: str
-    run: Callable[[float], None]
+    run: Callable[[], None]
     due: bool = False
     may_run: Callable[[], bool] = lambda: True
     on_failure: Callable[[SmqError, float], None] = lambda error, since: None
     _retry_at: float = 0.0
 
     def run_if_due(self, now: float) -> None:
+        """Raises what ``run`` does, unless it is a SmqError."""
         if not self.due or now < self._retry_at or not self.may_run():
             return
         self.due = False
         try:
-            self.run(now)
-        except SmqError as error:
+            self.run()
+        except Exception as error:
+            self.due, self._retry_at = True, now + RETRY_AFTER_SECONDS
+            if not isinstance(error, SmqError):
+                raise
             self.on_failure(error, now)
             log.info("%s: %s", self.name, error.message)
-            self.due, self._retry_at = True, now + RETRY_AFTER_SECONDS
 
 
 class ConsumerMonitor:
@@ -70,7 +73,10 @@ class ConsumerMonitor:
         due = time.monotonic() + MONITOR_INTERVAL_SECONDS
         while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
             now = time.monotonic()
-            self._check(now, now - due)
+            calls = [partial(self._check, now, now - due), *(partial(task.run_if_due, now) for task in self._tasks)]
             due = now + MONITOR_INTERVAL_SECONDS
-            for task in self._tasks:
-                task.run_if_due(now)
+            for call in calls:
+                try:
+                    call()
+                except Exception:  # without this thread, nobody would look after the streams any more
+                    log.exception("%s failed and goes on", self._thread.name)
