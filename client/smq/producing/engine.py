@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import numpy.typing as npt
 
+from smq.producing.batch_outcomes import BatchOutcomes
 from smq.producing.delivery_state import Callbacks, DeliveryState, run_callbacks
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
@@ -34,7 +35,6 @@ from smq.producing.uploads.large_values import PendingLargeValue
 from smq.transport.schema_versions import SchemaVersions
 from smq.transport.topic_view import TopicSnapshot, TopicView
 from smq_core.errors import (
-    DeliveryUnknown,
     InvalidRequest,
     ProducerFenced,
     ReferenceRejected,
@@ -43,7 +43,7 @@ from smq_core.errors import (
     UnknownTopic,
 )
 from smq_core.model.entities import Replica, SealOutcome, Segment
-from smq_core.producing.send_queue import DeliveredSubBatch, SendQueue, SendQueues, SendQueueState
+from smq_core.producing.send_queue import SendQueue, SendQueues, SendQueueState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, outcome_from_pb, segment_from_pb
 
@@ -94,6 +94,7 @@ class ProducerEngine:
         self._senders: dict[str, SegmentSender] = {}
         self._outcomes: dict[str, SealOutcome] = {}
         self._budget = InFlightBudget(view.name, max_in_flight, self.lock)
+        self._results = BatchOutcomes(view.name, producer_id, self._budget)
         self._routing_lock = threading.Lock()
         self._closing = threading.Event()
         self._on_resolved = on_resolved
@@ -192,7 +193,7 @@ class ProducerEngine:
                         kept = [it for it in send_queue.queue if it is not failed[0]]
                         send_queue.queue.clear()
                         send_queue.queue.extend(kept)
-                        callbacks += self._fail(failed, error)
+                        callbacks += self._results.failed(failed, error)
             for sender in self._senders.values():
                 sender.notify()
         run_callbacks(callbacks)
@@ -285,7 +286,7 @@ class ProducerEngine:
                     last = reply.opened.last_sequence if reply.opened.HasField("last_sequence") else None
                     self.max_batch_bytes = reply.opened.max_batch_bytes or self.max_batch_bytes
                     unknown = send_queue.opened(last, end=reply.opened.end, forgotten_upto=reply.opened.forgotten_upto)
-                    callbacks = self._fail_unknown(unknown)
+                    callbacks = self._results.unknown(unknown)
                     stream.takes_references = reply.opened.references
                     sender.opened()
                     sender.notify()
@@ -293,11 +294,12 @@ class ProducerEngine:
                     offsets = [None if o == OFFSET_UNKNOWN else o for o in reply.acks.first_offsets]
                     sender.acked(time.monotonic())
                     delivered = send_queue.acked(reply.acks.first_sequence, offsets)
-                    callbacks = self._resolve_delivered(delivered)
+                    callbacks = self._results.delivered(delivered)
                     sender.notify()
                 elif kind == "rejected":
                     rejected = send_queue.rejected(reply.rejected.sequence)
-                    callbacks = self._fail([rejected] if rejected else [], error_from_pb(reply.rejected.error))
+                    error = error_from_pb(reply.rejected.error)
+                    callbacks = self._results.failed([rejected] if rejected else [], error)
                     sender.notify()
                 elif kind == "sealed":
                     successors = tuple(segment_from_pb(s) for s in reply.sealed.successors)
@@ -472,7 +474,7 @@ class ProducerEngine:
         send_queue = self.send_queues.send_queues.get(segment.name)
         if send_queue is not None and send_queue.state is not SendQueueState.DONE:
             resolution = send_queue.resolve(outcome, self.producer_id, self._epoch, self._instance)
-            callbacks = self._resolve_delivered(resolution.delivered) + self._fail_unknown(resolution.unknown)
+            callbacks = self._results.delivered(resolution.delivered) + self._results.unknown(resolution.unknown)
             unresolved = resolution.resend
         self._route = self._route.with_replacement(segment, self._targets)
         for sub_batch in unresolved:
@@ -499,11 +501,11 @@ class ProducerEngine:
         if self.failure is not None:
             return sub_batch.delivery_state.failed(sub_batch.rows, self.failure)
         if sub_batch.large_value is not None and sub_batch.large_value.error is not None:
-            return self._fail([sub_batch], sub_batch.large_value.error)
+            return self._results.failed([sub_batch], sub_batch.large_value.error)
         try:
             sub_batch = reshaped(sub_batch, segment, self._versions, self.view.name)
         except ReferenceRejected as error:
-            return self._fail([sub_batch], error)
+            return self._results.failed([sub_batch], error)
         except SchemaMismatch as error:
             return self._halt(error) + sub_batch.delivery_state.failed(sub_batch.rows, error)
         send_queue = self.send_queues.send_queue(segment)
@@ -529,37 +531,6 @@ class ProducerEngine:
                 callbacks += sub_batch.delivery_state.failed(sub_batch.rows, error)
             send_queue.queue.clear()
         self._budget.close()
-        return callbacks
-
-    def _resolve_delivered(self, delivered: list[DeliveredSubBatch]) -> Callbacks:
-        callbacks: Callbacks = []
-        for one in delivered:
-            sub_batch = one.sub_batch
-            assert isinstance(sub_batch, SubBatch)
-            callbacks += sub_batch.delivery_state.delivered(sub_batch.rows, one.segment, one.first_offset)
-            self._budget.release(sub_batch.cost)
-        return callbacks
-
-    def _fail_unknown(self, sub_batches: list[object]) -> Callbacks:
-        """Fails sub-batches that may or may not be in a segment that has forgotten this producer."""
-        callbacks: Callbacks = []
-        for sub_batch in sub_batches:
-            assert isinstance(sub_batch, SubBatch)
-            error = DeliveryUnknown(
-                f"{self.view.name} does not remember producer {self.producer_id} any more, so "
-                f"{sub_batch.batch.num_rows} messages may or may not have been stored. Send them again only if "
-                "duplicates do no harm"
-            )
-            callbacks += self._fail([sub_batch], error)
-        return callbacks
-
-    def _fail(self, sub_batches: Iterable[object], error: SmqError) -> Callbacks:
-        """Fails these and nothing else: the producer goes on."""
-        callbacks: Callbacks = []
-        for sub_batch in sub_batches:
-            assert isinstance(sub_batch, SubBatch)
-            callbacks += sub_batch.delivery_state.failed(sub_batch.rows, error)
-            self._budget.release(sub_batch.cost)
         return callbacks
 
     def _raise_failure(self) -> None:
