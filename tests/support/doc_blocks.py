@@ -33,6 +33,8 @@ def console_blocks(page: str) -> list[Commands]:
         for line in block.splitlines():
             if line.startswith("$ "):
                 commands.append((line[2:], []))
+            elif commands[-1][0].endswith("\\"):
+                commands[-1] = (f"{commands[-1][0]}\n{line}", [])
             else:
                 commands[-1][1].append(line)
         blocks.append(commands)
@@ -48,7 +50,12 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 def paste(commands: Sequence[str], folder: Path, environment: Mapping[str, str]) -> list[str]:
     """The output of each command that bash has run."""
-    lines = "".join(f"{command}\necho '{MARK}'\n" for command in commands)
+    return [output for output, _ in run_commands(commands, folder, environment)]
+
+
+def run_commands(commands: Sequence[str], folder: Path, environment: Mapping[str, str]) -> list[tuple[str, int]]:
+    """The output and the exit code of each command that bash has run."""
+    lines = "".join(f'{command}\necho "{MARK} $?"\n' for command in commands)
     scripts = Path(sys.executable).parent  # as after `source .venv/bin/activate`
     done = subprocess.run(
         ["bash", "-s"],
@@ -61,7 +68,8 @@ def paste(commands: Sequence[str], folder: Path, environment: Mapping[str, str])
         env={**environment, "PATH": f"{scripts}:{environment['PATH']}"},
         check=False,
     )
-    return done.stdout.split(f"{MARK}\n")[:-1]
+    *parts, _ = re.split(rf"{MARK} (\d+)\n", done.stdout)
+    return [(output, int(code)) for output, code in zip(parts[::2], parts[1::2], strict=True)]
 
 
 def check_outputs(block: Commands, outputs: Sequence[str]) -> None:
