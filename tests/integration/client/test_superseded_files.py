@@ -52,13 +52,13 @@ def store(running: LocalCluster) -> Store:
 class SmallChunks:
     """A topic with one segment of chunks, rows of an upload, and chunks; the value of a message is its offset."""
 
-    def __init__(self, running: LocalCluster, client: smq.Client, store: Store) -> None:
-        running.create("t", flush={"bytes": "64Mi", "interval": "100ms"})
-        self.client, self.store = client, store
-        self.topic: Topic = read_stored_topic(store, "default/t")
-        (self.segment,) = [it.name for it in client.admin().segments("t")]
+    def __init__(self, running: LocalCluster, client: smq.Client, store: Store, name: str = "t") -> None:
+        running.create(name, flush={"bytes": "64Mi", "interval": "100ms"})
+        self.client, self.store, self.name = client, store, name
+        self.topic: Topic = read_stored_topic(store, f"default/{name}")
+        (self.segment,) = [it.name for it in client.admin().segments(name)]
         self.total = 0
-        with client.producer("t") as producer:
+        with client.producer(name) as producer:
             self._write_chunks(producer)
             rows = pa.table({"value": [self._value() for _ in range(UPLOADED)], "key": [b"k"] * UPLOADED})
             producer.write(rows, by_reference=True).result(HANG_GUARD)
@@ -84,12 +84,22 @@ class SmallChunks:
         entries = sealed_index.read(self.store, self.topic.name, self.topic.uid)
         return next(it for it in entries if it.name == self.segment)
 
+    def seal(self) -> None:
+        self.client.admin().roll(self.name, self.segment)
+        eventually(lambda: bool(self.entry().manifest), what="a manifest")
+
+    def compact(self) -> None:
+        (done,) = self.client.compact(self.name)
+        assert done.switched
+
     def seal_and_compact(self) -> list[int]:
         """Returns the first offsets of the files that the manifest lists then."""
-        self.client.admin().roll("t", self.segment)
-        eventually(lambda: bool(self.entry().manifest), what="a manifest")
-        (done,) = self.client.compact("t")
-        assert done.switched
+        self.seal()
+        self.compact()
+        return self.files_of_manifest()
+
+    def files_of_manifest(self) -> list[int]:
+        """Their first offsets."""
         manifest = read_manifest(self.store, self.topic.name, self.topic.uid, self.entry().manifest)
         assert manifest is not None
         return [file.first for file in manifest.files]
@@ -171,22 +181,20 @@ def test_a_damaged_manifest_of_merged_files_costs_no_message(
 def test_a_pinned_read_keeps_the_small_files_until_it_ends(
     running: LocalCluster, client: smq.Client, store: Store
 ) -> None:
-    written = SmallChunks(running, client, store)
+    written, unpinned = SmallChunks(running, client, store), SmallChunks(running, client, store, "unpinned")
     before = written.chunks()
     reads = PinnedReads(store, lambda: uuid.uuid4().hex, lambda: time.monotonic_ns() // 1000, RetryPolicy())
-    client.admin().roll("t", written.segment)
-    eventually(lambda: bool(written.entry().manifest), what="a manifest")
+    written.seal()
     with reads.begin(written.topic.name, written.topic.uid, "a test") as read:
         planned = StoredSegment.of(written.topic.name, written.topic.uid, written.entry())
-        (done,) = client.compact("t")
-        assert done.switched
+        written.compact()
         eventually(lambda: written.entry().superseded is not None, what="the record")
-        for _ in range(20):  # longer than the grace
-            time.sleep(0.1)
-            assert written.chunks() == [*before, written.total]
+        unpinned.wait_for_deletion(unpinned.seal_and_compact())
+        later, record = unpinned.entry().superseded, written.entry().superseded
+        assert later is not None and record is not None and not record.deleted
+        assert later.since >= record.since and later.filer_since >= record.filer_since
+        assert written.chunks() == [*before, written.total], "those of the other topic were due later, and are gone"
         parts = list(read.read_range(planned, 0, written.total))
         assert sum(table.num_rows for _, table in parts) == written.total
-    manifest = read_manifest(store, written.topic.name, written.topic.uid, written.entry().manifest)
-    assert manifest is not None
-    written.wait_for_deletion([file.first for file in manifest.files])
+    written.wait_for_deletion(written.files_of_manifest())
     written.check_files()
