@@ -30,6 +30,17 @@ MUTATIONS = (
         (f"{TEST_MERGER}::test_merged_files_that_are_small_are_not_merged_again",),
     ),
     Mutation(
+        "end_a_merge_at_a_conflict_of_the_store",
+        "A store may answer any creation with a conflict, so a merged file is written again under another name.",
+        MERGING,
+        "        except ObjectExists:  #",
+        "        except NotImplementedError:  #",
+        (
+            f"{TEST_MERGING}::test_a_write_without_a_clear_answer_is_repeated_under_another_name",
+            f"{TEST_MERGING}::test_a_write_that_never_gets_a_clear_answer_ends_with_an_error",
+        ),
+    ),
+    Mutation(
         "read_all_files_of_a_run_ahead",
         "A merge has few small files in memory at a time.",
         MERGING,

@@ -14,7 +14,7 @@ from smq_core.manifests.compaction_plan import FileRun
 from smq_core.manifests.segment_manifest import ManifestFile
 from smq_storage.catalog import paths
 from smq_storage.chunks.parquet_codec import decode_footer
-from smq_storage.object_store.store import Store
+from smq_storage.object_store.store import ObjectExists, Store
 from smq_storage.tables.compacted_files import encode_compacted
 from smq_storage.tables.file_statistics import entry_of_file
 from smq_storage.tables.range_reader import read_file
@@ -122,12 +122,14 @@ def _read(store: Store, segment: StoredSegment, file: ManifestFile) -> pa.Table:
 def _write(
     store: Store, segment: StoredSegment, first: int, data: pa.Buffer, new_nonce: Callable[[], str]
 ) -> tuple[str, str]:
-    """Path and etag of the new object. An attempt without an answer is repeated under another name."""
-    for attempt in range(WRITE_ATTEMPTS):
+    """Path and etag of the new object. An attempt without a clear answer is repeated under another name."""
+    failure = StoreStateUnknown("")
+    for _ in range(WRITE_ATTEMPTS):
         path = paths.compacted_file(segment.topic, segment.uid, segment.name, first, new_nonce())
         try:
             return path, store.put_new(path, data)
-        except StoreStateUnknown:
-            if attempt == WRITE_ATTEMPTS - 1:
-                raise
-    raise AssertionError("unreachable")
+        except StoreStateUnknown as error:
+            failure = error
+        except ObjectExists:  # a store may answer this to any conflict, and nobody else writes this name
+            failure = StoreStateUnknown(f"the store refuses to create {path}, as if it existed", path=path)
+    raise failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from dataclasses import replace
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from smq_storage.compaction import merging
 from smq_storage.compaction.manifest_switch import plan_segment, switch_manifest
 from smq_storage.compaction.merging import DEFAULT_LIMITS, MergeInterrupted, MergeLimits, merge_run
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.store import Data, Store, StoreStateUnknown, open_store
+from smq_storage.object_store.store import Data, ObjectExists, Store, StoreStateUnknown, open_store
 from smq_storage.tables.manifests import read_manifest
 from smq_storage.tables.range_reader import read_range
 from smq_storage.tables.segment_files import StoredSegment
@@ -165,23 +166,36 @@ def test_a_switch_can_be_repeated(store: CountingStore) -> None:
     assert switch_manifest(store, segment, merged, "m", POLICY)
 
 
-def test_a_write_without_an_answer_is_repeated_under_another_name(store: CountingStore) -> None:
-    class Unanswering(CountingStore):
-        attempts = 0
+class UnclearStore(CountingStore):
+    """Its first ``failures`` creations end with this error, whether the object was written or not."""
 
-        def put_new(self, path: str, data: Data) -> str:
-            etag = super().put_new(path, data)
-            self.attempts += 1
-            if self.attempts == 1:
-                raise StoreStateUnknown("no answer")
-            return etag
+    def __init__(self, store: Store, error: Exception, failures: int = 1) -> None:
+        super().__init__(store)
+        self.error, self.failures = error, failures
 
-    unanswering = Unanswering(store)
+    def put_new(self, path: str, data: Data) -> str:
+        etag = super().put_new(path, data)
+        self.failures -= 1
+        if self.failures >= 0:
+            raise self.error
+        return etag
+
+
+@pytest.mark.parametrize("error", [StoreStateUnknown("no answer"), ObjectExists("a conflict")])
+def test_a_write_without_a_clear_answer_is_repeated_under_another_name(store: CountingStore, error: Exception) -> None:
     segment = stored_segment(store)
     (run,) = plan_segment(store, segment)
     nonces = iter(["a", "b"])
-    (file,) = merge_run(unanswering, segment, run, KEY, lambda: next(nonces))
+    (file,) = merge_run(UnclearStore(store, error), segment, run, KEY, lambda: next(nonces))
     assert file.path.endswith("-b.parquet")
+
+
+@pytest.mark.parametrize("error", [StoreStateUnknown("no answer"), ObjectExists("a conflict")])
+def test_a_write_that_never_gets_a_clear_answer_ends_with_an_error(store: CountingStore, error: Exception) -> None:
+    segment = stored_segment(store)
+    (run,) = plan_segment(store, segment)
+    with pytest.raises(StoreStateUnknown):
+        merge_run(UnclearStore(store, error, 100), segment, run, KEY, lambda: uuid.uuid4().hex)
 
 
 def test_a_damaged_compacted_file_is_named(store: CountingStore) -> None:
