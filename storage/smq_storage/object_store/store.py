@@ -101,7 +101,7 @@ class Store:
 
     def get_tail(self, path: str, nbytes: int) -> ObjectTail:
         """The last ``nbytes`` bytes (all of them if the object is smaller). Raises ObjectMissing."""
-        data, etag, size, modified = self._call(lambda: _read(self._reader, path, {"suffix": nbytes}), path)
+        data, etag, size, modified = self._call(lambda: _read_tail(self._reader, path, nbytes), path)
         return ObjectTail(data, size, etag, modified)
 
     def head(self, path: str) -> ObjectInfo:
@@ -235,6 +235,15 @@ def _read(store: Any, path: str, part: Any) -> tuple[memoryview, str, int, datet
     # bytes() fetches the body, so its errors must be translated too.
     result = obstore.get(store, path, options={"range": part} if part else {})
     return memoryview(result.bytes()), str(result.meta["e_tag"]), result.meta["size"], result.meta["last_modified"]
+
+
+def _read_tail(store: Any, path: str, nbytes: int) -> tuple[memoryview, str, int, datetime]:
+    try:
+        return _read(store, path, {"suffix": nbytes})
+    except BaseError as error:
+        if "status code: 416" not in str(error):
+            raise
+        return _read(store, path, None)  # an empty object has no range of bytes
 
 
 def _is_denied(error: Exception) -> bool:
