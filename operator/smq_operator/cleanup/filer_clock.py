@@ -25,10 +25,19 @@ SKEW_TOLERANCE_US = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """The same moment on the leader's clock and on the filer's, in microseconds; the filer's may be a moment late."""
+    """The same moment on the leader's clock and on the filer's, in microseconds.
+
+    The filer's may be late by ``delay`` at most, which is how long it took to measure it: a leader may be paused.
+    """
 
     leader: int
     filer: int
+    delay: int = 0
+
+    @property
+    def latest_filer(self) -> int:
+        """The filer's time is not later than this, but for the second to which it is rounded."""
+        return self.filer + self.delay
 
     @property
     def earliest(self) -> int:
@@ -66,10 +75,11 @@ class FilerClock:
             filer = await self._store.run(read_filer_time)
             # The object was written after ``began``. If that is counted as one moment, the filer's time may be late by
             # the duration of the calls, and never early.
-            measured = self._measured = ClockReading(self._now(), filer)
+            ended = self._now()
+            measured = self._measured = ClockReading(ended, filer, ended - began)
             self._report(ClockReading(began, filer))
         now = self._now()
-        return ClockReading(now, measured.filer + now - measured.leader)
+        return ClockReading(now, measured.filer + now - measured.leader, measured.delay)
 
     def _report(self, reading: ClockReading) -> None:
         was, self.skew_us = self.skew_us, reading.skew_us

@@ -199,7 +199,7 @@ def run_pass(
     result, records = PassResult(), dict[str, SupersededChunks]()
     for name, step in steps.items():
         if step is CleanupStep.RECORD:
-            records[name] = SupersededChunks(by_name[name].manifest, clocks.leader, clocks.filer)
+            records[name] = SupersededChunks(by_name[name].manifest, clocks.leader, clocks.latest_filer)
     due = [by_name[name] for name, step in steps.items() if step is CleanupStep.DELETE and name not in hosted]
     if due and not is_held(store, topic, retry_policy):
         for entry in _unpinned(store, topic, due, clocks, settings, retry_policy):

@@ -25,7 +25,7 @@ from smq_storage.catalog.deleted_topics import read_deleted_topic
 from smq_storage.catalog.filer_time import read_filer_time
 from smq_storage.catalog.group_positions import CommittedPositions, put_positions
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.results import ObjectInfo
+from smq_storage.object_store.results import ObjectInfo, ObjectTail
 from smq_storage.object_store.store import Store, open_store
 from support.data.clocks import FAR, leader_at
 from support.data.sealed_topic import HOLDER, make_topic, segment_name, segments_with_files
@@ -142,14 +142,14 @@ class StoreWithClock:
     """A store whose time is set by the test."""
 
     def __init__(self, store: Store, now: int) -> None:
-        self._store, self.now, self.heads = store, now, 0
+        self._store, self.now, self.answers = store, now, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def head(self, path: str) -> ObjectInfo:
-        self.heads += 1
-        return ObjectInfo(path, 0, datetime.fromtimestamp(self.now / 1e6, UTC))
+    def get_tail(self, path: str, nbytes: int) -> ObjectTail:
+        self.answers += 1
+        return self._store.get_tail(path, nbytes)._replace(modified=datetime.fromtimestamp(self.now / 1e6, UTC))
 
 
 @virtual_time
@@ -162,10 +162,10 @@ async def test_both_clocks_advance_alike_between_two_measurements():
     at[0] += SECOND
     store.now += YEAR  # the filer's clock jumps
     assert await clock.read() == ClockReading(1001 * SECOND, 51 * SECOND)
-    assert store.heads == 1
+    assert store.answers == 1
     at[0] += MEASURE_INTERVAL_US
     assert (await clock.read()).filer == store.now
-    assert store.heads == 2
+    assert store.answers == 2
     assert (await clock.read()).earliest == at[0], "the leader's clock is not affected"
     await asyncio.sleep(0)
 
@@ -187,3 +187,26 @@ def test_a_topic_with_retention_by_age_says_that_the_clocks_differ():
 def retention_blocked(snapshot: TopicSnapshot) -> Any:
     commands = Commands("restore", lambda namespace, segment: "accept", lambda namespace, topic: "resume")
     return next(c for c in topic_conditions(snapshot, commands) if c.type == "RetentionBlocked")
+
+
+def test_an_answer_that_is_out_of_date_is_not_the_filer_s_time() -> None:
+    """It may be as old as the last time that any leader has asked."""
+
+    class StaleOnce:
+        def __init__(self, store: Store) -> None:
+            self.store, self.before = store, store.get_tail(paths.CLOCK, 100)
+            self.puts = 0
+
+        def put(self, path: str, data: bytes) -> str:
+            self.puts += 1
+            return self.store.put(path, data)
+
+        def get_tail(self, path: str, nbytes: int) -> ObjectTail:
+            found, self.before = self.before, None
+            return found or self.store.get_tail(path, nbytes)
+
+    store = open_store("memory://")
+    read_filer_time(store)
+    stale = StaleOnce(store)
+    read_filer_time(stale)  # type: ignore[arg-type]
+    assert stale.puts == 2, "the first answer is not what was written"

@@ -112,6 +112,13 @@ def test_chunks_are_deleted_a_while_after_it_was_recorded_that_they_are_supersed
     assert numbers(store, stored(store)) == list(range(CHUNKS * ROWS))
 
 
+def test_a_filer_s_time_that_is_late_makes_no_pin_look_younger(store: Store, topic: Topic) -> None:
+    """A leader may be paused while it measures. The record then has the latest time that the filer's may have been."""
+    run_pass(store, topic, index_of(store), (), ClockReading(YEAR, YEAR - HOUR, delay=HOUR), SETTINGS, POLICY)
+    record = record_of(store)
+    assert record is not None and (record.since, record.filer_since) == (YEAR, YEAR)
+
+
 def test_a_second_compaction_begins_anew(store: Store) -> None:
     topic = make_topic(store, 1, CHUNKS)
     compact(store, target_bytes=33_000)
