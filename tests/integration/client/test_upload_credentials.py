@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +19,15 @@ import pytest
 import smq
 from smq.producing.uploads import upload_targets
 from smq_core.errors import StoreDenied, StoreStateUnknown
+from smq_core.model.keyspace import KeyRange
+from smq_storage.catalog import paths
 from smq_storage.object_store.presigned_puts import put_presigned
 from smq_storage.object_store.presigned_urls import PresignedPut
-from smq_storage.object_store.store import ObjectExists
+from smq_storage.object_store.store import ObjectExists, ObjectMissing
 from support.data.message_ledger import read_back
+from support.data.raw_flight import RawProducer
+from support.data.raw_flight import rows as raw_rows
+from support.data.reference_publisher import ReferencePublisher
 from support.processes.cli import smq as run_smq
 from support.processes.local_cluster import LocalCluster
 from support.processes.seaweed import Seaweed
@@ -73,6 +83,66 @@ def test_files_and_tables_are_published_and_a_used_url_changes_nothing(
         with pytest.raises(StoreDenied):
             put_presigned(replace(put, headers={}), data, timeout=HANG_GUARD)
     assert values_of(cluster, topic, 300) == rows
+
+
+def test_a_url_of_an_upload_alters_no_file_of_the_log(
+    cluster: LocalCluster, client: smq.Client, topic: str, puts: list[tuple[PresignedPut, bytes]]
+) -> None:
+    cluster.create(topic, flush={"interval": "100ms"})
+    store = cluster.store.open()
+    with client.producer(topic) as producer:
+        producer.send(b"streamed").result(HANG_GUARD)
+        producer.write(pa.table({"value": [b"uploaded"]}), by_reference=True).result(HANG_GUARD)
+        uid = producer._view.snapshot.topic.uid
+    folder = paths.topic_folder(f"default/{topic}", uid)
+    eventually(lambda: any(paths.first_offset(it.path) == 0 for it in store.list(folder)), what="the first chunk")
+    before = {it.path: store.get(it.path).etag for it in store.list(folder)}
+    ((put, data),) = puts
+    upload = f"{paths.uploads_folder(uid)}/{put.url.partition('?')[0].rpartition('/')[2]}"
+    for path in (*before, f"{folder}/new/{0:020d}.parquet", f"{paths.uploads_folder(uid)}/other.parquet"):
+        assert upload in put.url
+        with pytest.raises(StoreDenied):
+            put_presigned(replace(put, url=put.url.replace(upload, path)), data, timeout=HANG_GUARD)
+    assert {it.path: store.get(it.path).etag for it in store.list(folder)}.items() >= before.items()
+    assert [it.path for it in store.list(paths.uploads_folder(uid))] == [upload]
+    assert values_of(cluster, topic, 2) == [b"streamed", b"uploaded"]
+
+
+def test_an_upload_that_never_ends_is_not_published_and_the_stream_goes_on(cluster: LocalCluster, topic: str) -> None:
+    cluster.create(topic, partitions=64)
+    store, rows = cluster.store.open(), pa.table({"value": [b"v" * 1000] * 1000})
+    with cluster.connect() as client:
+        brokers = [it.address for it in client.admin().brokers()]
+        publisher = ReferencePublisher(store, topic, brokers, "bulk")
+        (segment,) = publisher.layout.writable_segments
+        whole = publisher.upload(pa.Table.from_batches([raw_rows(rows["value"].to_pylist())]))
+    data = bytes(store.get(paths.uploaded_file(publisher.topic.uid, whole.name)).data)
+    path = paths.uploaded_file(publisher.topic.uid, "endless.parquet")
+    put = store.presign_put_new(path, len(data), hashlib.sha256(data).digest(), timedelta(minutes=5))
+    reference = replace(whole.reference(KeyRange(0, 64)), upload="endless.parquet")
+    stream = RawProducer(segment.primary.address, publisher.topic, segment)
+    with begin_put(put, data[:-1]):
+        stream.publish(reference, 0)
+        stream.wait_resolved(0)
+        ((_, error),) = stream.rejected
+        assert isinstance(error, smq.ReferenceRejected) and "there is no such file" in error.message
+        assert stream.wait_acked(stream.send(raw_rows([b"streamed"]), 0)) == 0
+    assert stream.wait_acked(stream.send(raw_rows([b"then"]))) == 1
+    stream.close()
+    with pytest.raises(ObjectMissing):
+        store.head(path)
+    assert values_of(cluster, topic, 2) == [b"streamed", b"then"]
+
+
+@contextmanager
+def begin_put(put: PresignedPut, data: bytes) -> Iterator[None]:
+    """A request that has sent only so much of its body, as long as this context lasts."""
+    url = urlsplit(put.url)
+    head = [f"PUT {url.path}?{url.query} HTTP/1.1", f"host: {url.netloc}"]
+    head += [f"{name}: {value}" for name, value in put.headers.items()]
+    with socket.create_connection((url.hostname or "", url.port or 80), HANG_GUARD) as connection:
+        connection.sendall("\r\n".join([*head, "", ""]).encode() + data)
+        yield
 
 
 def test_an_upload_without_an_answer_is_repeated_with_another_url(
