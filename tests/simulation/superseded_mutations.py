@@ -12,9 +12,7 @@ from smq_core.model.entities import SealedSegment
 from smq_core.reading.reader_pins import StoredPin
 from smq_operator.cleanup import superseded_chunks as cleanup
 from smq_operator.cleanup.reader_pins import PinnedFiles
-from smq_storage.catalog import sealed_index
 from smq_storage.compaction import superseded_files as files
-from smq_storage.object_store.conditional_writes import WriteSucceeded
 
 MUTATIONS = MutationTable()
 mutation = MUTATIONS.add
@@ -74,16 +72,6 @@ def delete_chunks_before_the_walk_passes_over_them(patch: Patch) -> None:
 
 
 @mutation
-def replace_whatever_the_first_chunk_is_now(patch: Patch) -> None:
-    """The compacted chunk replaces only the chunk that was read, so a leader that was paused changes nothing."""
-
-    def put(store: Any, path: str, data: Any, etag: str, **options: Any) -> Any:
-        return WriteSucceeded(store.put(path, data))
-
-    patch.setattr(files, "replace", put)
-
-
-@mutation
 def delete_the_chunk_after_a_merged_file(patch: Patch) -> None:
     """The chunk at the end of a merged file is not superseded. It may be the seal chunk."""
 
@@ -103,25 +91,3 @@ def delete_chunks_without_a_look_at_the_merged_files(patch: Patch) -> None:
 def delete_the_last_superseded_chunk_first(patch: Patch) -> None:
     """A walk that begins at a superseded chunk, by a listing, finds the next one or begins anew."""
     patch.setattr(files, "sorted", lambda found: sorted(found, reverse=True), raising=False)
-
-
-@mutation
-def leave_what_an_interruption_left(patch: Patch) -> None:
-    """Chunks that are left after an interruption are found by the listing."""
-    original = files._read_run
-
-    def read_run(chain: Any, file: ManifestFile, listed: list[int]) -> Any:
-        first = chain.stored(file.first)
-        return None if first is not None and files._is_done(first, file) else original(chain, file, listed)
-
-    patch.setattr(files, "_read_run", read_run)
-
-
-@mutation
-def name_merged_files_whatever_the_index_names(patch: Patch) -> None:
-    """A compaction names its manifest only in place of the one from which it has planned."""
-
-    def with_manifest(entry: SealedSegment, swap: tuple[str, str] | None) -> SealedSegment:
-        return entry if swap is None else replace(entry, manifest=swap[1])
-
-    patch.setattr(sealed_index, "_with_manifest", with_manifest)
