@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from smq.consuming.fetching import fetcher
+from smq.consuming.fetching import file_fetcher
 from smq_core.model.entities import SealedSegment
 from smq_storage.catalog import paths, sealed_index, topics
 from smq_storage.chunks.chain import ChunkChain
@@ -27,7 +27,7 @@ def test_a_sealed_segment_is_read_by_its_manifest(own_cluster: LocalCluster, mon
             super().__init__(*about)
             walked.append(self.segment)
 
-    monkeypatch.setattr(fetcher, "ChunkChain", RecordedChain)
+    monkeypatch.setattr(file_fetcher, "ChunkChain", RecordedChain)
     own_cluster.create("flights", flush={"bytes": "64Ki", "interval": "1s"})
     store = own_cluster.store.open()
     ledger = MessageLedger()
