@@ -6,7 +6,6 @@ What a folder shares ends with its last test.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,10 +42,3 @@ def test_folders_that_share_processes_are_packages(conftest: Path) -> None:
     """Or else pytest ends a fixture of scope "package" with the run, and its processes slow the other folders down."""
     shares = re.search(r"support\.(processes|kube)\.\w+ import|scope=\"package\"", conftest.read_text())
     assert not shares or (conftest.parent / "__init__.py").exists() or conftest.parent.name == "chaos"
-
-
-def test_no_package_of_tests_hides_a_module_of_python() -> None:
-    """pytest imports a test of a package by the name of its outermost folder that is one."""
-    packages = [it.parent for it in (ROOT / "tests").rglob("__init__.py")]
-    outermost = {folder.name for folder in packages if not (folder.parent / "__init__.py").exists()}
-    assert not outermost & sys.stdlib_module_names, outermost
