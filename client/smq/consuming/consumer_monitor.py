@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from typing import ParamSpec
 
 from smq_core.errors import SmqError
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 MONITOR_INTERVAL_SECONDS = 0.1
 RETRY_AFTER_SECONDS = 0.5
@@ -73,10 +75,14 @@ class ConsumerMonitor:
         due = time.monotonic() + MONITOR_INTERVAL_SECONDS
         while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
             now = time.monotonic()
-            calls = [partial(self._check, now, now - due), *(partial(task.run_if_due, now) for task in self._tasks)]
+            self._call(self._check, now, now - due)
             due = now + MONITOR_INTERVAL_SECONDS
-            for call in calls:
-                try:
-                    call()
-                except Exception:  # without this thread, nobody would look after the streams any more
-                    log.exception("%s failed and goes on", self._thread.name)
+            for task in self._tasks:
+                self._call(task.run_if_due, now)
+
+    def _call(self, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Logs an unexpected error. Without this thread, nobody would look after the streams any more."""
+        try:
+            call(*args, **kwargs)
+        except Exception:
+            log.exception("%s failed and goes on", self._thread.name)
