@@ -7,7 +7,7 @@ simulation's names, and this adapter converts them to the real JSON. Chunks stay
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from smq_core.errors import StoreStateUnknown
@@ -29,10 +29,11 @@ from smq_storage.object_store.results import (
 )
 from support.sim.clients import uploads
 from support.sim.engine.virtual_asyncio import BlockingCall
-from support.sim.engine.world import SECOND, Process
+from support.sim.engine.world import Process
 from support.sim.filer.chunk_chain import INDEX, LAYOUT, PUBLISHES, TOPIC, UID, VALUES, StoredChunk, folder, path
 from support.sim.filer.manifest_files import StoredFile
 from support.sim.filer.object_store import ConditionFailed, SimulatedStore
+from support.sim.filer.virtual_times import object_time, virtual_retry_policy
 from support.sim.leaders import group_host
 
 _ROOT = paths.topic_folder(TOPIC, UID)
@@ -71,7 +72,7 @@ class BlockingStore:
             raise ObjectMissing(path)
         written = next(at for at, _, etag in self.store.things[kind.name].versions if etag == found[1])
         data = kind.shown(found[0])
-        return ObjectTail(memoryview(data), len(data), found[1], datetime.fromtimestamp(written / SECOND, UTC))
+        return ObjectTail(memoryview(data), len(data), found[1], object_time(written))
 
     def put_new(self, path: str, data: Any) -> str:
         try:
@@ -109,7 +110,9 @@ class BlockingStore:
         """Lists real paths; the chunks of one segment by the simulation's paths."""
         for name in self._names(prefix):
             path = name if name.startswith("seg/") and prefix != _ROOT else _shown_as(name)
-            yield ObjectInfo(path, 0, self._modified(name) if name.startswith((uploads.FOLDER, VALUES)) else _time(0))
+            yield ObjectInfo(
+                path, 0, self._modified(name) if name.startswith((uploads.FOLDER, VALUES)) else object_time(0)
+            )
 
     def folders(self, prefix: str) -> Iterator[str]:
         """The folders directly below this folder."""
@@ -126,7 +129,7 @@ class BlockingStore:
     def _modified(self, name: str) -> datetime:
         """When it was written; of an upload, which may be backdated, when it claims to have been."""
         written, value, _ = self.store.things[name].versions[-1]
-        return _time(value.uploaded_at if isinstance(value, uploads.UploadedFile) else written)
+        return object_time(value.uploaded_at if isinstance(value, uploads.UploadedFile) else written)
 
     def _names(self, prefix: str) -> list[str]:
         folders = ("seg/", LAYOUT, INDEX, "group/", f"doc/{_ROOT}/") if prefix == _ROOT else (_folder(prefix),)
@@ -134,10 +137,7 @@ class BlockingStore:
 
     def retry_policy(self, seconds: float) -> RetryPolicy:
         """Sleeps in virtual time."""
-        world = self.process.world
-        return RetryPolicy(
-            seconds, wait=lambda s: BlockingCall.current().wait(int(s * SECOND)), clock=lambda: world.now / SECOND
-        )
+        return virtual_retry_policy(self.process, seconds)
 
 
 class BlockingChain:
@@ -190,10 +190,6 @@ class BlockingChain:
 
     def files(self) -> list[Any]:
         return []
-
-
-def _time(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / SECOND, UTC)
 
 
 def _kind(name: str) -> _DocumentKind:

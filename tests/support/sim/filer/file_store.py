@@ -7,7 +7,7 @@ answers at once, for the checker and for what a history has before it begins.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from smq_core.errors import StoreStateUnknown
@@ -21,8 +21,9 @@ from smq_storage.object_store.results import (
     StoredObject,
 )
 from support.sim.engine.virtual_asyncio import BlockingCall
-from support.sim.engine.world import SECOND, Process
+from support.sim.engine.world import Process
 from support.sim.filer.object_store import ANY_VERSION, ConditionFailed, SimulatedStore
+from support.sim.filer.virtual_times import object_time, virtual_retry_policy
 
 
 class TrueFiles:
@@ -87,7 +88,7 @@ class TrueFiles:
         for path in self._names(f"{prefix}/"):
             if start_after is None or path > start_after:
                 written, data, _ = next(it for it in reversed(self.store.things[path].versions) if it[1] is not None)
-                yield ObjectInfo(path, len(data), _time(written))
+                yield ObjectInfo(path, len(data), object_time(written))
 
     def folders(self, prefix: str) -> list[str]:
         found = {path[len(prefix) + 1 :].partition("/") for path in self._names(f"{prefix}/")}
@@ -109,7 +110,7 @@ class TrueFiles:
         return sorted(self.store.paths(prefix))
 
     def _written(self, path: str, etag: str) -> datetime:
-        return _time(next(at for at, _, found in self.store.things[path].versions if found == etag))
+        return object_time(next(at for at, _, found in self.store.things[path].versions if found == etag))
 
 
 class OldListing(TrueFiles):
@@ -129,10 +130,7 @@ class FileStore(TrueFiles):
 
     def retry_policy(self, seconds: float) -> RetryPolicy:
         """Sleeps in virtual time."""
-        world = self.process.world
-        return RetryPolicy(
-            seconds, wait=lambda s: BlockingCall.current().wait(int(s * SECOND)), clock=lambda: world.now / SECOND
-        )
+        return virtual_retry_policy(self.process, seconds)
 
     def _read(self, path: str) -> tuple[bytes, str]:
         while (found := BlockingCall.current().wait(self.store.get(self.process, path))) is None:
@@ -147,7 +145,3 @@ class FileStore(TrueFiles):
     def _names(self, prefix: str) -> list[str]:
         found: list[str] = BlockingCall.current().wait(self.store.list(self.process, prefix))
         return found
-
-
-def _time(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / SECOND, UTC)
