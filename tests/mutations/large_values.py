@@ -221,7 +221,7 @@ MUTATIONS = (
         FILE_FETCHER,
         "                output.at_boundary = False  # an error may leave",
         "                output.at_boundary = True  # an error may leave",
-        (f"{TEST_CONSUMER}::test_an_eager_read_waits_for_the_filer",),
+        (f"{TEST_CONSUMER}::test_an_eager_read_goes_on_within_the_chunk_of_an_open_segment",),
     ),
     Mutation(
         "end_reading_at_a_lost_value",

@@ -13,7 +13,10 @@ import pytest
 from smq.batch import Batch
 from smq.consumer import Consumer
 from smq.consuming.fetching import fetcher as fetcher_module
-from smq_core.errors import DataLost, InvalidRequest, StoreUnavailable
+from smq.transport.dialer import DIRECT, Dialer
+from smq.transport.flight_channel import FlightChannel
+from smq.transport.reader_channels import ReaderChannels
+from smq_core.errors import DataLost, InvalidRequest, StoreUnavailable, Unreachable
 from smq_core.model.entities import ChunkInfo
 from smq_storage.catalog import paths
 from smq_storage.chunks.schemas import chunk_schema
@@ -151,6 +154,20 @@ class FlakyStore:
 
 def test_an_eager_read_waits_for_the_filer(topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic, "open_upload_store", lambda: FlakyStore(topic.files))
+    with consumer_of(topic) as consumer:
+        assert column(read(consumer), "value") == VALUES
+
+
+def test_an_eager_read_goes_on_within_the_chunk_of_an_open_segment(
+    topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(address: str, dialer: Dialer) -> FlightChannel:
+        raise Unreachable(f"{address} cannot be reached")
+
+    monkeypatch.setattr(topic, "open_upload_store", lambda: FlakyStore(topic.files))
+    monkeypatch.setattr(topic, "reader_channels", ReaderChannels(DIRECT, refuse))
+    topic.sealed.clear()
+    topic.set_layout([topic.first])  # no entry of the index says where its chunks end, and no replica answers
     with consumer_of(topic) as consumer:
         assert column(read(consumer), "value") == VALUES
 
