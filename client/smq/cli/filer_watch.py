@@ -86,8 +86,11 @@ def end_process(message: str) -> None:
 
 
 @contextmanager
-def filer_named(client: Client) -> Iterator[None]:
-    """If the leader does not answer in time because it waits for the filer itself, the error says so."""
+def filer_named(client: Client, see: str = "smq topic list") -> Iterator[None]:
+    """If the leader does not answer in time because it waits for the filer itself, the error says so.
+
+    ``see`` is the command that shows what was done.
+    """
     try:
         yield
     except Unavailable as error:
@@ -95,7 +98,7 @@ def filer_named(client: Client) -> Iterator[None]:
         if not problem:
             raise
         raise CommandFailed(
-            f"the leader waits for the filer: {problem}. `smq topic list` shows what was done when the filer answers"
+            f"the leader waits for the filer: {problem}. `{see}` shows what was done when the filer answers"
         ) from error
 
 

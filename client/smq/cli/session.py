@@ -89,10 +89,10 @@ def leader_timeout() -> float:
     return next(iter(_timeout), LEADER_TIMEOUT_SECONDS)
 
 
-def _connect() -> Client:
+def _connect(timeout: float) -> Client:
     import smq  # imported late: Arrow and gRPC take half a second, which `smq --help` does not need
 
-    options: dict[str, Any] = {"timeout": leader_timeout(), "on_wait": print_wait}
+    options: dict[str, Any] = {"timeout": timeout, "on_wait": print_wait}
     if _via:
         _check_reachable(_via[0], "relay", "`--via` or SMQ_VIA is the address of the brokers' external Service")
         return smq.connect(next(iter(_leader), None), via=_via[0], **options)
@@ -108,9 +108,13 @@ def _connect() -> Client:
 
 
 @contextmanager
-def client() -> Iterator[Client]:
-    """Yields a client of the chosen leader. Raises Unavailable at once if the address refuses connections."""
-    with _connect() as made:
+def client(within: float | None = None) -> Iterator[Client]:
+    """Yields a client of the chosen leader, none of whose calls lasts longer than ``within`` seconds, if it is given.
+
+    Raises Unavailable at once if the address refuses connections.
+    """
+    timeout = leader_timeout()
+    with _connect(timeout if within is None else min(timeout, within)) as made:
         yield made
 
 

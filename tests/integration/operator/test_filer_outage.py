@@ -14,6 +14,7 @@ from smq_core.errors import StoreUnavailable
 from smq_proto.v1 import leader_pb2 as lpb
 from support.data.segment_writer import sealed_segments, write
 from support.fault_injection.store_proxy import StoreFault, StoreProxy
+from support.processes.cli import smq
 from support.processes.leader import LeaderProcess, manifest
 from support.processes.seaweed import Seaweed
 from support.waiting import eventually
@@ -53,6 +54,17 @@ def test_failover_waits_for_the_filer_and_acks_do_not(leader: LeaderProcess, pro
     assert sealed_segments(leader, segment.name).end == 15
     assert leader.wait_until_open("other"), "what was applied meanwhile is made now"
     producer.close()
+
+
+def test_a_split_that_waits_for_the_filer_says_so_and_is_done_later(leader: LeaderProcess, proxy: StoreProxy):
+    leader.apply(manifest())
+    (segment,) = leader.wait_until_open()
+    away = proxy.add(StoreFault.HOLD, method=None, times=None)
+    ran = smq("segment", "split", segment.name, "--timeout", "2", leader=leader.address)
+    assert ran.code == 1 and "the leader waits for the filer: no clear answer from" in ran.err, ran
+    away.times = 0
+    away.release.set()
+    eventually(lambda: len(leader.wait_until_open()) == 2)
 
 
 def test_a_leader_that_was_paused_suspects_no_broker(leader: LeaderProcess):

@@ -52,7 +52,7 @@ BrokerName = Annotated[str, typer.Argument(metavar="BROKER")]
 @command
 def drain(broker: BrokerName, wait: WaitOption = True, timeout: WaitTimeout = DONE_TIMEOUT_SECONDS) -> None:
     """Move every segment away from a broker. `smq broker undrain` brings it back."""
-    with client() as connected:
+    with client(within=timeout) as connected:
         admin = connected.admin()
         admin.drain(broker)
         if not wait:
@@ -76,7 +76,7 @@ def undrain(broker: BrokerName, wait: WaitOption = True, timeout: WaitTimeout = 
 
     On Kubernetes delete the Pod of the broker: its Deployment starts a new one.
     """
-    with client() as connected:
+    with client(within=timeout) as connected:
         admin = connected.admin()
         admin.undrain(broker)
         if not wait:

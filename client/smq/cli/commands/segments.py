@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smq.cli import formatting
+from smq.cli.filer_watch import filer_named
 from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list
 from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out
 from smq.cli.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, cause_of_wait, wait_until
@@ -186,10 +187,11 @@ def _find_segment(topics: Sequence[TopicInfo], name: str) -> tuple[str, str]:
 def _submit_and_wait(
     names: Sequence[str], submit_request: Callable[[Admin, str, list[str]], None], wait: bool, timeout: float
 ) -> None:
-    with client() as connected:
+    with client(within=timeout) as connected:
         admin = connected.admin()
         topic, full = find_segments(admin.topics(), names)
-        submit_request(admin, topic, full)
+        with filer_named(connected, see=f"smq segment list {formatting.topic(topic)}"):
+            submit_request(admin, topic, full)
         if not wait:
             out.print(
                 f"requested: {', '.join(full)}; `smq segment list {formatting.topic(topic)}` shows when it is done"

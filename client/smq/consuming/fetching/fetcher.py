@@ -132,7 +132,8 @@ class Fetcher:
         return self._files.read()
 
     def _layout_segment(self) -> Segment | None:
-        return next((s for s in self._view.snapshot.layout.segments if s.name == self.segment), None)
+        layout = self._view.snapshot.layout
+        return layout.segment(self.segment) if self.segment in layout else None
 
 
 def join_all(fetchers: list[Fetcher], seconds: float) -> None:

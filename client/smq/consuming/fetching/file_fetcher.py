@@ -207,7 +207,7 @@ class FileFetcher:
         return False
 
     def _is_in_layout(self) -> bool:
-        return any(s.name == self._segment for s in self._view.snapshot.layout.segments)
+        return self._segment in self._view.snapshot.layout
 
     # ---- what is gone
 
