@@ -46,6 +46,10 @@ MESSAGES_PER_SECOND = 1000
 CHUNK_ROWS, CHUNKS, CHUNK_SEGMENTS = 100, 10_000, 8
 CHUNK_SECONDS = 0.05
 
+Durations = dict[str, float]
+"""Milliseconds by the steps of a micro-batch, as Spark names them."""
+WHOLE = "triggerExecution"
+
 
 def batches(spark: SparkSession, cluster: BenchmarkCluster, given: argparse.Namespace) -> None:
     source, target = cluster.topic(2), cluster.topic(2)
@@ -70,37 +74,39 @@ def batches(spark: SparkSession, cluster: BenchmarkCluster, given: argparse.Name
         "smq source": (topic, "noop"),
         "smq source and sink": (topic, "smq"),
     }
-    found: dict[str, list[float]] = {name: [] for name in ways}
+    found: dict[str, list[Durations]] = {name: [] for name in ways}
     with sending(cluster, source):
         for run in range(given.runs):
             for name, (frame, sink) in ways.items():
                 checkpoint = cluster.folder / f"checkpoint-{run}-{sink}-{len(found[name])}-{name.replace(' ', '-')}"
-                found[name].append(median_batch(frame(), sink, checkpoint, target, cluster.leader))
-    base = median(found["rate source"])
-    for name, seconds in found.items():
-        mine = median(seconds)
-        print(f"{name:22} p50 {mine * 1000:5.0f} ms, {mine / base:.2f} of the rate source")
+                found[name].append(median_durations(frame(), sink, checkpoint, target, cluster.leader))
+    base = median(it[WHOLE] for it in found["rate source"])
+    for name, runs in found.items():
+        mine = {step: median(it.get(step, 0.0) for it in runs) for step in runs[0]}
+        steps = ", ".join(f"{step} {ms:.0f}" for step, ms in sorted(mine.items()) if step != WHOLE and ms >= 1)
+        print(f"{name:22} p50 {mine[WHOLE]:5.0f} ms, {mine[WHOLE] / base:.2f} of the rate source ({steps})")
 
 
-def median_batch(frame: DataFrame, sink: str, checkpoint: Path, topic: str, leader: str) -> float:
-    """The median duration of a warm micro-batch that has rows, in seconds."""
+def median_durations(frame: DataFrame, sink: str, checkpoint: Path, topic: str, leader: str) -> Durations:
+    """The median of warm micro-batches that have rows, for the whole and for each of Spark's steps."""
     writer = frame.writeStream.format(sink).option("checkpointLocation", str(checkpoint))
     if sink == "smq":
         writer = writer.options(topic=topic, leader=leader)
     query = writer.start()
-    taken: dict[int, float] = {}
+    taken: dict[int, Durations] = {}
     try:
         while len(taken) < WARM_BATCHES + BATCHES:
             time.sleep(0.2)
             for progress in query.recentProgress:
                 if progress["numInputRows"]:
-                    taken[progress["batchId"]] = progress["durationMs"]["triggerExecution"] / 1000
+                    taken[progress["batchId"]] = dict(progress["durationMs"])
             failure = query.exception()
             if failure is not None:
                 raise failure
     finally:
         query.stop()
-    return median([taken[batch] for batch in sorted(taken)][WARM_BATCHES:])
+    warm = [taken[batch] for batch in sorted(taken)][WARM_BATCHES:]
+    return {step: median(it.get(step, 0.0) for it in warm) for step in warm[0]}
 
 
 @contextmanager

@@ -308,6 +308,9 @@ class SimulatedSegment:
                 index_read_at = self.broker.world.now
                 if (yield from self._is_removed(name)):
                     self.machine.predecessor_sealed(SealOutcome(name, 0))
+                    self.broker.checker.producers.found_removed(self.name, name)
+            if self.machine.state is ReplicaState.OPEN:
+                self.broker.checker.producers.opened(self.name)
             yield self.broker.world.between(30 * MS, 150 * MS)
             if name not in self.machine.unread_predecessors:
                 return

@@ -49,6 +49,37 @@ class ProducerChecker:
         """The producers' state at the end of each entry, and ``forgotten_upto``, as the primary knows them."""
         self._chains: dict[str, ProducerMap] = {}
         self._left_at: dict[tuple[str, str], int] = {}
+        self._opened: set[str] = set()
+        self._found_removed: dict[str, set[str]] = {}
+
+    # ---- what a primary takes over
+
+    def opened(self, name: str) -> None:
+        """The primary of this segment has read the seals of all predecessors."""
+        self._opened.add(name)
+
+    def found_removed(self, name: str, removed: str) -> None:
+        """The primary of ``name`` cannot read a seal, because retention has removed it.
+
+        That is right only if somebody else had read it: a successor that was opened, and lost all of its log since.
+        """
+        self._found_removed.setdefault(name, set()).add(removed)
+        before = self._checker.predecessors
+        waiting = [it for it in self._delegating(name) if removed in before[it] and it not in self._opened]
+        if waiting:
+            words = f"{removed} was removed before {', '.join(waiting)} had read its seal"
+            self._checker.must([inv.Violation(9, name, words)])
+
+    def _delegating(self, name: str) -> list[str]:
+        """The segment itself, and those before it that ended empty without knowing what they had inherited."""
+        found = [name]
+        for segment in found:
+            found += [it for it in self._checker.predecessors[segment] if it not in found and self._is_unknowing(it)]
+        return found
+
+    def _is_unknowing(self, name: str) -> bool:
+        seal = self._checker.seals.get(name)
+        return seal is not None and bool(seal.uninherited)
 
     # ---- at the primary
 
@@ -142,11 +173,15 @@ class ProducerChecker:
     # ---- who may write
 
     def _inherited(self, name: str) -> dict[str, Writer]:
-        """What the predecessors' logs say, which are sealed."""
+        """What the predecessors' logs say, which are sealed, as far as they existed when the primary read them."""
         found: dict[str, Writer] = {}
-        for predecessor in self._checker.predecessors[name]:
-            for producer, writer in self._at_seal(predecessor).items():
-                found[producer] = _merged(found.get(producer), writer)
+        removed = self._found_removed.get(name, set())
+        delegating = self._delegating(name)
+        for segment in delegating:
+            for predecessor in self._checker.predecessors[segment]:
+                if predecessor not in delegating and predecessor not in removed:
+                    for producer, writer in self._at_seal(predecessor).items():
+                        found[producer] = _merged(found.get(producer), writer)
         return found
 
     def _at_seal(self, name: str) -> Mapping[str, Writer]:
