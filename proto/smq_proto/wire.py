@@ -6,9 +6,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Iterable
-from typing import Any, get_type_hints
-
-from pydantic import BaseModel, ValidationError, create_model
+from typing import Any, get_args, get_origin, get_type_hints
 
 from smq_core.errors import InvalidRequest, SmqError, Unavailable, Unreachable, error_class
 from smq_core.model.entities import (
@@ -321,23 +319,45 @@ def error_from_pb(message: pb.Error) -> SmqError:
     An error that lacks a required field becomes its nearest base class that needs none.
     """
     cls = error_class(message.code)
-    while cls is not SmqError:
-        try:
-            values = _fields_model(cls).model_validate_json(message.details or "{}")
-        except ValidationError:
-            cls = cls.__base__
-        else:
-            return cls(message.message, **dict(values))
+    try:
+        given = json.loads(message.details or "{}")
+    except ValueError:
+        given = None
+    while cls is not SmqError and isinstance(given, dict):
+        values = _declared_values(cls, given)
+        if values is not None:
+            return cls(message.message, **values)
+        cls = cls.__base__
     return SmqError(message.message)
 
 
+def _declared_values(cls: type[SmqError], given: dict[str, Any]) -> dict[str, Any] | None:
+    """The values of the error's fields; None if one is missing or of another type.
+
+    No model of pydantic does this: a client's first error comes with the first sealed segment, when its writers wait,
+    and to make the first model takes a tenth of a second.
+    """
+    values = {}
+    for field in dataclasses.fields(cls):
+        if field.name == "message":
+            continue
+        if field.name in given:
+            value = given[field.name]
+            if type(value) not in _json_types(cls)[field.name]:
+                return None
+            values[field.name] = tuple(value) if isinstance(value, list) else value
+        elif field.default is dataclasses.MISSING:
+            return None
+    return values
+
+
 @functools.cache
-def _fields_model(cls: type[SmqError]) -> type[BaseModel]:
-    """The declared fields of an error class as a pydantic model, which checks their types."""
-    hints = get_type_hints(cls)
-    fields: dict[str, Any] = {
-        f.name: (hints[f.name], ... if f.default is dataclasses.MISSING else f.default)
-        for f in dataclasses.fields(cls)
-        if f.name != "message"
-    }
-    return create_model(cls.__name__, **fields)
+def _json_types(cls: type[SmqError]) -> dict[str, tuple[type, ...]]:
+    """The types that each field's value may have in JSON. Fields are scalars, or tuples of text."""
+    found: dict[str, tuple[type, ...]] = {}
+    for name, hint in get_type_hints(cls).items():
+        if get_origin(hint) is tuple:
+            found[name] = (list,)
+        else:
+            found[name] = get_args(hint) or (hint,)
+    return found

@@ -14,9 +14,10 @@ from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.keys import KeylessPartitioner, partitions_of_keys
-from smq.producing.encoding.small_arrays import array_of, binary_array, no_headers
+from smq.producing.encoding.small_arrays import binary_array, no_headers
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
+from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 from smq_storage.uploads.large_values import HEADER, reserved_header
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from smq.producing.delivery_state import DeliveryState, RowIndices
-from smq.producing.encoding.small_arrays import array_of
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq_core.model.entities import Segment
+from smq_storage.chunks.array_buffers import array_of, numbers_of
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class RoutingTable:
         numbers = {s.name: i for i, s in enumerate(segments)}
         table = np.array([numbers.get(s.name, 0) for s in self.segments], np.uint16)[self.table]
         targets = by.table[mine]
-        for number in np.unique(targets):
+        for number in dict.fromkeys(targets.tolist()):
             segment = by.segments[number]
             if segment.name not in numbers:
                 numbers[segment.name] = len(segments)
@@ -98,7 +98,7 @@ def partition_by_segment(
     if isinstance(sub_batch.batch, UploadedRows):
         return _split_upload(sub_batch, sub_batch.batch, route)
     if row_partitions is None:
-        row_partitions = sub_batch.batch.column(0).to_numpy()
+        row_partitions = numbers_of(sub_batch.batch.column(0))
     if len(row_partitions) == 1:
         return [(route.segment_of(int(row_partitions[0])), sub_batch)]
     targets = route.table[row_partitions]

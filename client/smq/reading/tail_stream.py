@@ -17,6 +17,7 @@ from smq_core.model.entities import Replica
 from smq_proto.flight import flight_errors
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, reference_from_pb
+from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import TIMESTAMP
 from smq_storage.uploads.uploaded_files import ReferencedRows
 
@@ -145,4 +146,4 @@ def with_append_times(batch: pa.RecordBatch, rows: list[int], appended: list[int
     times = np.repeat(np.array(appended, np.int64), rows)
     after = batch.schema.get_field_index("timestamp") + 1
     field = pa.field("appended", TIMESTAMP, nullable=False)
-    return pa.Table.from_batches([batch.add_column(after, field, pa.array(times).view(TIMESTAMP))])
+    return pa.Table.from_batches([batch.add_column(after, field, array_of(times, TIMESTAMP))])

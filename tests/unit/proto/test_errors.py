@@ -103,6 +103,8 @@ def test_a_flight_error_without_an_error_of_ours_means_no_answer() -> None:
         ("SequenceGap", "{}", errors.SmqError),
         ("SequenceGap", '{"expected": "soon"}', errors.SmqError),
         ("UnknownTopic", "not JSON", errors.SmqError),
+        ("UnknownTopic", "3", errors.SmqError),
+        ("SequenceGap", '{"expected": true}', errors.SmqError),
         ("NotLeader", '{"leader": {"host": "h"}}', errors.Unavailable),
     ],
 )

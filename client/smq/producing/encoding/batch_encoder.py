@@ -19,9 +19,9 @@ from smq.producing.encoding.keys import (
     partitions_of_keys,
 )
 from smq.producing.encoding.row_values import RowConverter, column_maker, no_such_columns
-from smq.producing.encoding.small_arrays import array_of
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
 from smq_core.model.entities import Topic, TopicSchema
+from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.column_types import declared_type, plain_type
 from smq_storage.chunks.parquet_codec import message_schema
 from smq_storage.chunks.schemas import TIMESTAMP
@@ -198,7 +198,7 @@ class BatchEncoder:
         columns = []
         for name, type_ in self._stored_types.items():
             if name == "partition":
-                columns.append(pa.array(row_partitions))
+                columns.append(array_of(row_partitions, pa.int32()))
             elif name == key_column and not self.typed:
                 columns.append(keys)
             elif name in given:

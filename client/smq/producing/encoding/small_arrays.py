@@ -1,7 +1,6 @@
-"""Arrow arrays of a batch's columns, made from their buffers.
+"""Arrow arrays of a batch's columns, made from their buffers, as in ``smq_storage.chunks.array_buffers``.
 
-``pyarrow.array`` and casts take 5 to 20 us a call, whatever the number of values. A small batch has five columns. The
-first call also imports pandas if it is installed, and all messages of the program would wait for that.
+``pyarrow.array`` and casts take 5 to 20 us a call, whatever the number of values. A small batch has five columns.
 """
 
 from __future__ import annotations
@@ -23,11 +22,6 @@ about 1 us, and several times as much in a program that sends seldom and finds n
 
 _BINARY = pa.binary()
 _MAX_BYTES = (1 << 31) - 1
-
-
-def array_of(values: npt.NDArray[np.int32] | npt.NDArray[np.int64], type_: pa.DataType) -> pa.Array:
-    """An array without nulls of a type that has the width of the values. Copies nothing. Shape (rows,)."""
-    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
 def binary_array(values: Sequence[bytes | None]) -> pa.Array:
