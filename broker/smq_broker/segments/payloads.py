@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from smq_core.replica.log_entries import Entry
+from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import TIMESTAMP
 
 BLOCKS_PER_COMPACTION = 64
@@ -93,7 +94,7 @@ def batches_with_append_times(entries: Sequence[Entry]) -> list[tuple[pa.RecordB
             found.append((part, of_run[0].appended))
             continue
         times = np.repeat([e.appended for e in of_run], [e.batch.rows for e in of_run])
-        found.append((part, pa.array(times, pa.int64()).cast(TIMESTAMP)))
+        found.append((part, array_of(times, TIMESTAMP)))
     return found
 
 
