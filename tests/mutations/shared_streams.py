@@ -39,6 +39,22 @@ MUTATIONS = (
         (f"{TEST_CLIENT}::test_a_message_does_not_wait_for_acks_for_ever",),
     ),
     Mutation(
+        "wait_for_the_acks_of_a_session_that_has_ended",
+        "A message does not wait for the acks of a session that has ended, because nobody takes them any more.",
+        STREAM,
+        "            self._unacked.pop(session.number, None)\n",
+        "",
+        (f"{TEST_CLIENT}::test_nothing_waits_for_the_acks_of_a_session_that_has_ended",),
+    ),
+    Mutation(
+        "let_what_did_not_fit_into_a_message_wait_for_ever",
+        "What does not fit into a message waits no longer for acks than MAX_HOLD_SECONDS either.",
+        STREAM,
+        "            if self._ready and self._unacked:\n",
+        "            if False:\n",
+        (f"{TEST_CLIENT}::test_what_does_not_fit_into_a_message_does_not_wait_for_ever",),
+    ),
+    Mutation(
         "share_large_batches",
         "A large batch gets a stream of its own, where it holds up nobody else.",
         SENDER,

@@ -196,6 +196,50 @@ def test_a_message_does_not_wait_for_acks_for_ever(client: Client, broker: Playe
     assert served.next_batches() == [(1, 1)]
 
 
+def test_what_does_not_fit_into_a_message_does_not_wait_for_ever(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_connect, connect = threading.Event(), shared_stream.FlightChannel.open
+
+    def connect_later(address: str, dialer: Any) -> Any:
+        may_connect.wait(HANG_GUARD)
+        return connect(address, dialer)
+
+    monkeypatch.setattr(shared_stream.FlightChannel, "open", staticmethod(connect_later))
+    producers = [client.producer() for _ in range(10)]
+    for producer in producers:
+        producer.send(b"x" * 60_000)
+    eventually(lambda: all(not it._batcher._ready and not it._batcher._current for it in producers))
+    may_connect.set()
+    served = broker.accept()
+    assert len(served.next_batches(10)) == 10, "although nothing is acked"
+
+
+def test_nothing_waits_for_the_acks_of_a_session_that_has_ended(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends with a message that has its last batches, because the next one is large and gets a stream of its own."""
+    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
+    one, two = client.producer(), client.producer()
+    one.send(b"first")
+    served = broker.accept()
+    assert served.next_batches() == [(1, 0)]
+    served.ack((1, 0))
+    two.send(b"first")
+    assert served.next_batches() == [(2, 0)]
+    one.send(b"second")
+    eventually(lambda: not one._batcher._ready and not one._batcher._current)
+    one.send(b"x" * 100_000)
+    two.send(b"second")
+    eventually(lambda: all(not it._batcher._ready and not it._batcher._current for it in (one, two)))
+    served.ack((2, 0))
+    message, _ = served.message()
+    assert list(message.closes) == [1] and [it.session for it in message.sub_batches] == [1, 2]
+    served.ack((1, 1), (2, 1))
+    two.send(b"third")
+    assert served.next_batches() == [(2, 2)]
+
+
 def test_an_error_ends_one_session_which_opens_again(client: Client, broker: PlayedBroker) -> None:
     one, two = client.producer(), client.producer()
     first = one.send(b"a")

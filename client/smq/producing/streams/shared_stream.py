@@ -159,7 +159,11 @@ class SharedStream:
                 self._wake.notify()
 
     def _remove(self, session: SharedSession) -> bool:
-        """False if somebody else has removed it, and lets it finish."""
+        """False if somebody else has removed it, and lets it finish. Nothing waits for its acks any more."""
+        with self._wake:
+            self._unacked.pop(session.number, None)
+            if self._ready and not self._unacked:
+                self._wake.notify()
         return self._sessions.pop(session.number, None) is not None
 
     def _send_now(self) -> None:
@@ -289,6 +293,8 @@ class SharedStream:
             self._sent_at = time.monotonic()
             self._unacked.update({it.session: -1 for it in message.opens})
             self._unacked.update({session.number: sent.sequence for session, sent in batches})
+            if self._ready and self._unacked:
+                self._plan_end_of_hold()  # of what did not fit into this message
         if rows:
             joined = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
             writer.write_with_metadata(joined, message.SerializeToString())
