@@ -174,10 +174,10 @@ def sink(spark: SparkSession, cluster: BenchmarkCluster, given: argparse.Namespa
     smq, parquet = median(taken["smq"]), median(taken["parquet"])
     print(f"sink {megabytes / smq:.0f} MB/s (at least 100), Parquet {megabytes / parquet:.0f} MB/s")
     print(f"sink / Parquet {parquet / smq:.2f} (at least 0.70)")
-    streaming, at_rest = meter.spent("broker"), idle.spent("broker") / IDLE_SECONDS
+    streaming, idle_cores = meter.spent("broker"), idle.spent("broker") / IDLE_SECONDS
     print(f"brokers' CPU {median(brokers):.2f} s, streamed {streaming:.2f} s: {median(brokers) / streaming:.1%}")
-    added = median(brokers) - at_rest * smq, streaming - at_rest * meter.wall
-    print(f"without the {at_rest:.3f} cores that they take at rest: {added[0] / added[1]:.1%} (at most 2 %)")
+    added = median(brokers) - idle_cores * smq, streaming - idle_cores * meter.wall
+    print(f"without the {idle_cores:.3f} cores that they take when idle: {added[0] / added[1]:.1%} (at most 2 %)")
 
 
 def compaction(spark: SparkSession, cluster: BenchmarkCluster, given: argparse.Namespace) -> None:
