@@ -46,7 +46,7 @@ MESSAGES_PER_SECOND = 1000
 CHUNK_ROWS, CHUNKS, CHUNK_SEGMENTS = 100, 10_000, 8
 CHUNK_SECONDS = 0.05
 IDLE_SECONDS = 20.0
-"""So long the brokers are measured at rest."""
+"""So long the CPU of idle brokers is measured."""
 
 Durations = dict[str, float]
 """Milliseconds by the steps of a micro-batch, as Spark names them."""

@@ -345,7 +345,11 @@ def _declared_values(cls: type[SmqError], given: dict[str, Any]) -> dict[str, An
             value = given[field.name]
             if type(value) not in _json_types(cls)[field.name]:
                 return None
-            values[field.name] = tuple(value) if isinstance(value, list) else value
+            if isinstance(value, list):
+                if not all(isinstance(it, str) for it in value):
+                    return None
+                value = tuple(value)
+            values[field.name] = value
         elif field.default is dataclasses.MISSING:
             return None
     return values

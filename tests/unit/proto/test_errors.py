@@ -105,6 +105,7 @@ def test_a_flight_error_without_an_error_of_ours_means_no_answer() -> None:
         ("UnknownTopic", "not JSON", errors.SmqError),
         ("UnknownTopic", "3", errors.SmqError),
         ("SequenceGap", '{"expected": true}', errors.SmqError),
+        ("SchemaMismatch", '{"difference": ["size", 3]}', errors.InvalidRequest),
         ("NotLeader", '{"leader": {"host": "h"}}', errors.Unavailable),
     ],
 )
