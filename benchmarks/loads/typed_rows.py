@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
@@ -37,8 +38,9 @@ def spec(columns: int) -> str:
 def rows(columns: int) -> list[dict[str, object]]:
     """``DIFFERENT`` rows, always the same ones. One in ten values of a column that may be null is null."""
     draw = random.Random(_SEED + columns)
+    names = [sys.intern(f"c{n}") for n in range(columns)]  # as the names in a program's text are
     return [
-        {f"c{n}": None if n % 3 == 2 and draw.random() < 0.1 else _value(draw, n) for n in range(columns)}
+        {name: None if n % 3 == 2 and draw.random() < 0.1 else _value(draw, n) for n, name in enumerate(names)}
         for _ in range(DIFFERENT)
     ]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from operator import itemgetter
+from sys import intern
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +60,8 @@ def compile_row_conversion(
         lines += _lines_of_column(number, field)
     lines.append(f"    return ({unpacked}), size")
     scope: dict[str, Any] = {"size_of": size, "date": date, "datetime": datetime, "time": time, "UTC": UTC}
-    scope |= {"Decimal": Decimal, "values_of": values_of, "items_of": itemgetter(*(field.name for field in fields))}
+    names = [intern(field.name) for field in fields]  # as those in a program's text are, so that finding them is quick
+    scope |= {"Decimal": Decimal, "values_of": values_of, "items_of": itemgetter(*names)}
     scope |= {f"convert{number}": convert for number, convert in enumerate(conversions)}
     for number, field in enumerate(fields):
         if kind_of(field.type) == "decimal":
