@@ -11,26 +11,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from smq.batch import Batch
+from smq.consuming.consumer_losses import ConsumerLosses
 from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
-from smq.consuming.consumer_options import check_max_records, check_options
-from smq.consuming.fetching.fetch_plan import FetchPlan
+from smq.consuming.consumer_options import check_max_records, check_options, check_without_group
 from smq.consuming.fetching.fetcher import Fetcher, join_all
 from smq.consuming.fetching.large_values import LargeValueReader
 from smq.consuming.fetching.open_fetchers import FetchSettings, OpenFetchers
 from smq.consuming.fetching.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
 from smq.consuming.fetching.shared_tails import SharedTails
-from smq.consuming.groups.group_losses import GroupLosses
+from smq.consuming.groups.assigned_reads import AssignedReads
 from smq.consuming.groups.group_membership import GroupMembership
 from smq.consuming.groups.member_positions import MemberPositions
 from smq.consuming.groups.rebalance_events import OnRebalance, RebalanceEvents
+from smq.consuming.history_reader import HistoryReader
 from smq.consuming.newest_schema import NewestSchema
 from smq.consuming.position_search import PositionSearch, micros
-from smq.consuming.reader_losses import ReaderLosses, loss_for_reader
-from smq.consuming.segment_choice import SegmentChoice
-from smq.consuming.start_positions import Start, check_start, seek_to_start
-from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, Unavailable
-from smq_core.model.entities import SealedSegment
-from smq_core.reading.segment_dag import ReadProgress, SegmentNode, build_nodes, highest_number
+from smq.consuming.segment_choice import SegmentChoice, check_possible
+from smq.consuming.segment_reads import SegmentReads
+from smq.consuming.start_positions import Start, check_start
+from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable
+from smq_core.reading.segment_dag import highest_number
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.chunks.column_types import as_declared
 
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 2.0
 """``close`` waits so long for its threads. One inside a request to a filer that hangs ends with that request."""
-MAX_HISTORY_ATTEMPTS = 3
-HISTORY_RETRY_SECONDS = 0.15
 AUTO_COMMIT_INTERVAL_SECONDS = 1.0
 
 
@@ -78,14 +76,12 @@ class Consumer:
         check_start(start)
         check_max_records(max_records)
         check_options(on_loss, schema, large_values, max_bytes, prefetch_bytes)
-        if auto_commit and group is None:
-            raise InvalidRequest("auto_commit needs a group")
-        if group is None and (on_assigned is not None or on_revoked is not None):
-            raise InvalidRequest("on_assigned and on_revoked need a group: without one, all segments are read")
+        in_group = group is not None
+        if not in_group:
+            check_without_group(auto_commit, on_assigned, on_revoked)
         self._view = view
         self._leader = leader
         self._group = group
-        self._skip_losses = on_loss == "skip"
         self._newest_schema = NewestSchema() if schema == "newest" else None
         self._auto_commit = auto_commit
         self._max_bytes = max_bytes
@@ -96,27 +92,25 @@ class Consumer:
         self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes, changed)
         # Guards the fields below. It is the buffer's own condition, so that one wait sees changes of both.
         self._changed = self._buffer.changed
-        self._reader = ReadProgress()
-        self._sealed: dict[str, SealedSegment] = {}
-        self._ends: dict[str, int] = {}
         eager = self._large_values if large_values == "eager" else None
-        self._fetchers = OpenFetchers(self._buffer, FetchSettings(view, max_bytes, eager, shared_tails))
-        self._losses = ReaderLosses()
-        self._unknown_predecessors: set[str] = set()
-        self._group_losses = GroupLosses()
+        fetchers = OpenFetchers(self._buffer, FetchSettings(view, max_bytes, eager, shared_tails))
+        self._losses = ConsumerLosses(self._changed, in_group=in_group, skips=on_loss == "skip")
+        self._reads = SegmentReads(view, self._choice, fetchers, self._losses, in_group=in_group)
         self._member = MemberPositions()
+        self._assigned = AssignedReads(self._reads, self._member, self._events, commits_by_itself=not auto_commit)
         self._history = RepeatedTask(
             f"the history of {view.name} could not be read", self._follow_history, on_failure=self._on_history_failed
         )
         self._loading_losses = RepeatedTask(
             f"the losses of group {group} could not be read",
             self._load_group_losses,
-            due=group is not None,
+            due=in_group,
             may_run=self._is_member,
         )
         self._monitor = ConsumerMonitor(
             f"smq-consumer-monitor-{view.name}", self._check_streams, (self._history, self._loading_losses)
         )
+        self._history_reader = HistoryReader(view, self._monitor.wait_for_close)
         self._refresh_failure: StoreUnavailable | None = None
         self._closed = False
         self._last_commit = time.monotonic()
@@ -124,20 +118,14 @@ class Consumer:
         if isinstance(start, Mapping):
             view.refresh_from_store(highest_number(start))
         self._refresh()
-        self._choice.check_known(view.name, {*self._sealed, *(it.name for it in view.snapshot.layout.segments)})
-        self._start_time_us = (
-            seek_to_start(view, self._reader, start, self._sealed.values(), self._ends) if group is None else 0
-        )
-        # Segments that count as read because of the start position; their losses are not reported.
-        self._read_before_start: set[str] = set()
-        if start != "earliest":
-            # A reader that comes back at a segment's end may have ended before it learned what the segment had lost.
-            named = start if isinstance(start, Mapping) else ()
-            self._read_before_start = {s for s in self._sealed if self._reader.is_read(s) and s not in named}
+        self._choice.check_known(view.name, {*self._reads.sealed, *(it.name for it in view.snapshot.layout.segments)})
+        if not in_group:
+            self._reads.start_at(start)
         with self._changed:
-            self._collect_reader_losses()
+            self._reads.ignore_losses_before(start)
+            self._reads.collect_losses()
         if group is None:
-            self._fetch_readable()
+            self._open_readable()
         else:
             begin = start if isinstance(start, str) else self._group_start(start)
             self._membership = GroupMembership(leader, view.name, group, begin, self._on_assignment)
@@ -161,7 +149,7 @@ class Consumer:
             with self._changed:
                 if self._closed:
                     raise InvalidRequest("the consumer is closed")
-                self._raise_next_loss()
+                self._losses.raise_next()
                 waits_for_losses = self.waits_for_losses()
                 found = None if waits_for_losses else self._buffer.take(self._max_bytes, max_rows)
                 if found is None:
@@ -198,17 +186,17 @@ class Consumer:
             raise InvalidRequest("a consumer without a group cannot commit; pass group to client.consumer()")
         with self._changed:
             wanted = self._member.uncommitted if positions is None else dict(positions)
-            reported = self._group_losses.to_confirm
+            reported = self._losses.to_confirm
         if not wanted and not reported:
             return {}
         done = self._membership.commit(wanted, reported)
         committed = done.positions
         with self._changed:
-            self._group_losses.confirmed(done.losses)
+            self._losses.confirmed(done.losses)
             self._member.commit(wanted, committed)
             for segment in committed:
-                self._skip_committed(segment)
-            ended = any(segment not in self._fetchers for segment in committed)
+                self._assigned.skip_committed(segment)
+            ended = any(segment not in self._reads.fetchers for segment in committed)
             free = not self._member.is_processing
         self._last_commit = time.monotonic()
         if free and not self._events.revocation_pending:
@@ -255,12 +243,12 @@ class Consumer:
         member is no longer paused. Raises InvalidRequest for a segment that is not read now.
         """
         with self._changed:
-            self._fetchers.pause(self._reading(segments))
+            self._reads.fetchers.pause(self._reading(segments))
 
     def resume(self, segments: Collection[str] | None = None) -> None:
         """Ends the pause of these segments (None: of all). Raises InvalidRequest for one that is not read now."""
         with self._changed:
-            self._fetchers.resume(self._reading(segments))
+            self._reads.fetchers.resume(self._reading(segments))
 
     @property
     def topic(self) -> str:
@@ -271,19 +259,19 @@ class Consumer:
     def paused(self) -> frozenset[str]:
         """The segments that are paused."""
         with self._changed:
-            return frozenset(self._fetchers.paused)
+            return frozenset(self._reads.fetchers.paused)
 
     @property
     def positions(self) -> dict[str, int]:
         """How far this consumer has returned messages, ``{segment: next offset}``."""
         with self._changed:
-            return dict(self._reader.committed())
+            return dict(self._reads.progress.committed())
 
     @property
     def assignment(self) -> frozenset[str]:
         """The segments that this consumer reads now."""
         with self._changed:
-            return frozenset(self._fetchers)
+            return frozenset(self._reads.fetchers)
 
     @property
     def filer_error(self) -> StoreUnavailable | None:
@@ -292,7 +280,7 @@ class Consumer:
         The message names the filer. The same is logged as a warning, less and less often.
         """
         with self._changed:
-            failures = self._fetchers.filer_errors()
+            failures = self._reads.fetchers.filer_errors()
             return self._refresh_failure or next(iter(failures), None)
 
     def at_end(self) -> bool:
@@ -301,8 +289,8 @@ class Consumer:
             if self._history.due or (self._membership is not None and not self._membership.joined):
                 return False
             return all(
-                f.watermark_known and not f.may_end() and self._position(f.segment) >= f.watermark
-                for f in self._fetchers.all()
+                f.watermark_known and not f.may_end() and self._reads.position(f.segment) >= f.watermark
+                for f in self._reads.fetchers.all()
             )
 
     def close(self) -> None:
@@ -313,7 +301,7 @@ class Consumer:
         with self._changed:
             if self._closed:
                 return
-            self._closed = True
+            self._closed = self._reads.closed = True
             self._changed.notify_all()
         self._view.remove_listener(self._on_layout_changed)
         self._monitor.close()
@@ -327,7 +315,7 @@ class Consumer:
             finally:
                 self._membership.leave()
         with self._changed:
-            fetchers = self._fetchers.take_all()
+            fetchers = self._reads.fetchers.take_all()
         deadline = time.monotonic() + CLOSE_SECONDS
         for fetcher in fetchers:
             fetcher.stop()
@@ -363,15 +351,7 @@ class Consumer:
         """Whether a new member still has to learn what its group has lost, which comes before the next messages."""
         if self._group is None or self._buffer.is_empty:
             return False
-        return self._group_losses.delay_messages(time.monotonic())
-
-    def _raise_next_loss(self) -> None:
-        """Raises the next loss that the program does not know. If it skips losses, all count as reported."""
-        while (loss := self._losses.take()) is not None:
-            if self._group is not None:
-                self._group_losses.reported(loss)
-            if not self._skip_losses:
-                raise loss
+        return self._losses.delay_messages()
 
     def finish_last_batch(self) -> None:
         """Treats the last batch as done, because the program polls for more."""
@@ -417,10 +397,10 @@ class Consumer:
             raise item.error
         segment = fetcher.segment
         with self._changed:
-            if not self._fetchers.is_open(fetcher):
+            if not self._reads.fetchers.is_open(fetcher):
                 return None  # the segment was revoked meanwhile
             if isinstance(item, FetchedRows):
-                self._reader.advance(segment, item.end)
+                self._reads.progress.advance(segment, item.end)
                 if self._membership is not None:
                     self._member.batch_returned(segment, item.end)
                 # Here and not when it was fetched, so that "newest" also holds for what was read ahead.
@@ -430,46 +410,23 @@ class Consumer:
                     as_declared(table),
                     segment,
                     item.first,
-                    self._reader.committed(),
+                    self._reads.progress.committed(),
                     self._view.name,
                     self._large_values.read,
                 )
             if isinstance(item, FetchedLoss):
-                self._record_loss(segment, item)
-                self._reader.advance(segment, item.stop if item.stop is not None else item.start)
+                self._losses.record(segment, item)
+                self._reads.progress.advance(segment, item.stop if item.stop is not None else item.start)
                 return None
             self._on_segment_end(segment, item.end)
-        self._fetch_readable()
+        self._open_readable()
         return None
 
     def _on_segment_end(self, segment: str, end: int) -> None:
-        if segment not in self._reader.nodes:
-            self._reader.update(self._nodes())
-        if segment in self._reader.nodes:
-            self._reader.ended(segment, end)
-        self._collect_reader_losses()
-        self._reader.advance(segment, end)
-        self._fetchers.stop(segment)
+        self._reads.end(segment, end)
         self._events.ended(segment)
         if self._membership is not None:
             self._membership.heartbeat_now()
-
-    def _position(self, segment: str) -> int:
-        return self._reader.positions.get(segment, 0)
-
-    def _collect_reader_losses(self) -> None:
-        for loss in self._reader.losses:
-            # The end of a segment that is gone altogether is not known.
-            read = FetchedLoss(loss.start, loss.stop if loss.stop > loss.start else None)
-            sealed = self._sealed.get(loss.segment)
-            recorded = loss_for_reader(loss.stop, sealed.lost) if sealed is not None else None
-            self._record_loss(loss.segment, recorded if recorded is not None else read)
-        self._reader.losses.clear()
-
-    def _record_loss(self, segment: str, loss: FetchedLoss) -> None:
-        """Records what of a loss is not recorded yet."""
-        if self._losses.record(segment, loss):
-            self._changed.notify_all()
 
     # ---- what to read
 
@@ -483,106 +440,41 @@ class Consumer:
             return search.resolve(start)
 
     def _seek(self, positions: Mapping[str, int]) -> None:
-        if positions.keys() - self._reader.nodes.keys():
+        if positions.keys() - self._reads.progress.nodes.keys():
             self._refresh()
         with self._changed:
             if self._group is None:
-                self._check_chosen(positions, self._reader.nodes, "is not among those that this consumer reads")
-                self._start_time_us = 0
-                self._reader.seek(positions)
-                self._read_before_start |= {s for s in self._sealed if self._reader.is_read(s)}
-                readable = self._reader.readable()
-                for segment in [s for s in self._fetchers if s in positions or s not in readable]:
-                    self._fetchers.stop(segment)
-                self._fetchers.paused &= set(readable)
+                known = self._reads.progress.nodes
+                check_possible(positions, known, "is not among those that this consumer reads")
+                self._reads.seek(positions)
             else:
-                self._check_chosen(positions, self._member.assigned, "is not assigned to this member")
-                for segment, offset in positions.items():
-                    self._member.sought(segment)
-                    self._reader.positions[segment] = offset
-                    if segment in self._fetchers:
-                        self._fetchers.stop(segment)
-                    self._fetch(segment)
-        self._fetch_readable()
+                check_possible(positions, self._member.assigned, "is not assigned to this member")
+                self._assigned.seek(positions)
+        self._open_readable()
 
     def _reading(self, segments: Collection[str] | None) -> set[str]:
         if segments is None:
-            return set(self._fetchers)
+            return set(self._reads.fetchers)
         if isinstance(segments, str):
             raise InvalidRequest(f"pass the names of segments in a list, such as [{segments!r}]")
-        self._check_chosen(segments, set(self._fetchers), "is not read now")
+        check_possible(segments, set(self._reads.fetchers), "is not read now")
         return set(segments)
 
-    @staticmethod
-    def _check_chosen(segments: Collection[str], possible: Collection[str], problem: str) -> None:
-        wrong = [segment for segment in segments if segment not in possible]
-        if wrong:
-            raise InvalidRequest(f"{wrong[0]} {problem}; possible are: {', '.join(sorted(possible)) or 'none'}")
-
-    def _nodes(self) -> dict[str, SegmentNode]:
-        """The DAG, as far as this consumer reads it."""
-        return self._choice.among(build_nodes(self._sealed.values(), self._view.snapshot.layout))
-
-    def _fetch_readable(self) -> None:
+    def _open_readable(self) -> None:
         """Without a group, starts reading the segments that may be read now."""
-        if self._membership is not None or self._group is not None:
-            return
-        with self._changed:
-            for sealed in self._sealed.values():
-                if not self._choice.has(sealed.name):
-                    continue
-                # A segment that was lost completely has nothing to fetch; one that was read may have lost more since.
-                loss = loss_for_reader(0, sealed.lost)
-                passed = sealed.name not in self._read_before_start and sealed.name not in self._fetchers
-                if loss is not None and passed and self._reader.is_read(sealed.name):
-                    self._record_loss(sealed.name, loss)
-            for segment in self._reader.readable():
-                if segment not in self._fetchers and not self._closed:
-                    self._fetch(segment)
-
-    def _fetch(self, segment: str) -> None:
-        position = self._position(segment)
-        self._fetchers.start(FetchPlan(segment, position, self._sealed.get(segment), self._start_time_us))
+        if self._group is None:
+            with self._changed:
+                self._reads.open_readable()
 
     def _on_assignment(self, positions: Mapping[str, int]) -> bool:
-        """In a group, applies the segments that this member may read.
-
-        True: the program still works on a revoked segment, or its position is still to be committed.
-        """
+        """In a group, applies the segments that this member may read. True as :meth:`AssignedReads.assign` says."""
         with self._changed:
-            for segment in [s for s in self._fetchers if s not in positions]:
+            if any(segment not in positions for segment in self._reads.fetchers):
                 self._history.due = True  # another member has it now, or retention removed it
-                self._fetchers.stop(segment)
-                self._fetchers.paused.discard(segment)
-            self._events.revoked(self._member.revoked_by(positions))
-            for segment, position in positions.items():
-                if segment in self._fetchers and self._member.was_read_by_another(
-                    segment, position, self._position(segment)
-                ):
-                    self._fetchers.stop(segment)
-                if segment not in self._fetchers and not self._closed and not self._is_read_to_end(segment):
-                    self._reader.positions[segment] = self._member.start(segment, position)
-                    self._fetch(segment)
-            self._member.assign(positions)
-            self._events.assigned(s for s in positions if s in self._fetchers)
+            keeps_revoked = self._assigned.assign(positions)
             if self._events.pending:
                 self._changed.notify_all()
-            if self._events.revocation_pending:
-                return True
-            return self._member.keeps_revoked(positions, commits_by_itself=not self._auto_commit)
-
-    def _skip_committed(self, segment: str) -> None:
-        """Goes on at what was just committed, if the segment came back to this member at an older position."""
-        upto = self._member.behind_commit(segment, self._position(segment))
-        if segment in self._fetchers and upto is not None:
-            self._fetchers.stop(segment)
-            self._reader.positions[segment] = upto
-            self._fetch(segment)
-
-    def _is_read_to_end(self, segment: str) -> bool:
-        """Whether the segment is assigned only because its end was not committed yet."""
-        node = self._reader.nodes.get(segment)
-        return node is not None and node.end is not None and self._member.has_reached(segment, node.end)
+            return keeps_revoked
 
     # ---- the monitor's thread
 
@@ -591,7 +483,7 @@ class Consumer:
 
     def _check_streams(self, now: float, late_by: float) -> None:
         with self._changed:
-            fetchers = self._fetchers.all()
+            fetchers = self._reads.fetchers.all()
         for fetcher in fetchers:
             fetcher.check_liveness(now, late_by)
         if self._view.deleted is not None:
@@ -600,7 +492,7 @@ class Consumer:
 
     def _follow_history(self) -> None:
         self._refresh()
-        self._fetch_readable()
+        self._open_readable()
         if self._refresh_failure is not None:
             self._refresh_failure = None
             self._view.filer_health.answered()
@@ -614,69 +506,17 @@ class Consumer:
         return self._membership is not None and self._membership.joined
 
     def _load_group_losses(self) -> None:
-        """Records what the group has lost, except what it knew at its last commit.
-
-        That is what retention removed before the group read it, and what was lost with all replicas of segments that
-        the group has passed.
-        """
         request = lpb.PositionsRequest(topic=self._view.name, group=self._group or "")
         reply: lpb.GroupPositions = self._leader.call("GetPositions", request)
         with self._changed:
-            for loss in reply.lost:
-                start = max(loss.start, self._position(loss.segment))
-                if loss.acknowledged and not self._group_losses.received:
-                    self._losses.ignore(loss.segment, FetchedLoss(loss.start, loss.stop))
-                elif start < loss.stop:
-                    self._record_loss(loss.segment, FetchedLoss(start, loss.stop))
-            for loss in reply.lost_with_replicas:
-                self._record_loss(loss.segment, FetchedLoss(loss.start, loss.stop, loss.at_least))
-            self._group_losses.received = True
-            self._changed.notify_all()
+            self._losses.record_of_group(reply, self._reads.position)
 
     def _refresh(self) -> None:
-        """Builds the DAG from the layout and then the index, which has the segments that left the layout.
-
-        If neither has a predecessor, retention removed it or the index is outdated; the index is then read again.
-        Raises Unavailable if it stays outdated.
-        """
-        layout = self._view.snapshot.layout
-        sealed_history = self._view.sealed_history()
-        for _ in range(MAX_HISTORY_ATTEMPTS):
-            missing = sealed_history.missing_predecessors(layout) - self._unknown_predecessors
-            if not missing or self._monitor.wait_for_close(HISTORY_RETRY_SECONDS):
-                break
-            sealed_history = self._view.sealed_history()
-        else:
-            if sealed_history.removed is not None:
-                raise Unavailable(f"the history of {self._view.name} is older than its layout")
-            self._unknown_predecessors |= sealed_history.missing_predecessors(layout)
-        nodes = self._choice.among(build_nodes(sealed_history.sealed.values(), layout))
+        """Reads the topic's history anew. Raises Unavailable if it stays older than the layout."""
+        history, layout = self._history_reader.read()
         with self._changed:
-            self._ends = {**{name: s.end for name, s in self._sealed.items()}, **sealed_history.ends}
-            if {s.name: s.lost for s in self._sealed.values() if s.lost} != {
-                s.name: s.lost for s in sealed_history.sealed.values() if s.lost
-            }:
-                self._loading_losses.due = self._group is not None
-            self._sealed = dict(sealed_history.sealed)
-            for segment in [s for s in self._reader.nodes if s not in nodes]:
-                self._on_segment_removed(segment)
-            self._reader.update(nodes)
-            self._collect_reader_losses()
-
-    def _on_segment_removed(self, segment: str) -> None:
-        """Handles a segment that retention removed; what this reader had not read of it is lost.
-
-        For a group, the leader has the unread ranges. Only this member has what it read beyond the end.
-        """
-        end = self._ends.get(segment)
-        if self._group is None:
-            self._reader.removed(segment, end)
-        else:
-            self._loading_losses.due = True
-            if end is not None:
-                self._reader.ended(segment, end)
-            del self._reader.nodes[segment]
-        if segment in self._fetchers:
-            self._fetchers.stop(segment)
-        self._fetchers.paused.discard(segment)
-        self._events.ended(segment)
+            change = self._reads.update(history, layout)
+            if self._group is not None and (change.removed or change.has_new_losses):
+                self._loading_losses.due = True
+            for segment in change.removed:
+                self._events.ended(segment)

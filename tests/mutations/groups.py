@@ -14,7 +14,7 @@ IDLE = "operator/smq_operator/api/idle_groups.py"
 CHANGES = "operator/smq_operator/api/group_changes.py"
 LAGS = "operator/smq_operator/api/group_lags.py"
 TEST_CHANGES = "tests/unit/operator/api/test_group_changes.py"
-CONSUMER = "client/smq/consumer.py"
+ASSIGNED_READS = "client/smq/consuming/groups/assigned_reads.py"
 MEMBER_POSITIONS = "client/smq/consuming/groups/member_positions.py"
 OPEN_FETCHERS = "client/smq/consuming/fetching/open_fetchers.py"
 TEST_CONSUMER = "tests/unit/client/test_consumer.py"
@@ -127,8 +127,8 @@ MUTATIONS = (
     Mutation(
         "give_a_segment_up_before_the_program_knows",
         "A revoked segment can be committed in on_revoked, before another member gets it.",
-        CONSUMER,
-        "            if self._events.revocation_pending:\n                return True\n",
+        ASSIGNED_READS,
+        "        if self._events.revocation_pending:\n            return True\n",
         "",
         (f"{TEST_CONSUMER_GROUPS}::test_a_revoked_segment_can_be_committed_before_another_member_gets_it",),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smq.consuming.groups.rebalance_events import OnRebalance
 from smq_core.errors import InvalidRequest
 
 
@@ -19,3 +20,10 @@ def check_options(on_loss: str, schema: str, large_values: str, max_bytes: int, 
 def check_max_records(max_records: int | None) -> None:
     if max_records is not None and max_records < 1:
         raise InvalidRequest(f"max_records must be 1 or more, not {max_records}")
+
+
+def check_without_group(auto_commit: bool, on_assigned: OnRebalance | None, on_revoked: OnRebalance | None) -> None:
+    if auto_commit:
+        raise InvalidRequest("auto_commit needs a group")
+    if on_assigned is not None or on_revoked is not None:
+        raise InvalidRequest("on_assigned and on_revoked need a group: without one, all segments are read")

@@ -68,3 +68,10 @@ class SegmentChoice:
 
 
 ALL_SEGMENTS = SegmentChoice()
+
+
+def check_possible(segments: Collection[str], possible: Collection[str], problem: str) -> None:
+    """Raises InvalidRequest for the first segment that is not possible, with the ``problem`` and those that are."""
+    wrong = [segment for segment in segments if segment not in possible]
+    if wrong:
+        raise InvalidRequest(f"{wrong[0]} {problem}; possible are: {', '.join(sorted(possible)) or 'none'}")

@@ -111,7 +111,7 @@ class Bench:
             # It has acknowledged its first assignment, and does nothing by itself from now on.
             eventually(lambda: self.leader.acknowledged() == 1 and self.applied >= 2)
             if not self.leader.failures.get("GetPositions"):
-                eventually(lambda: made._group_losses.received)
+                eventually(lambda: made._losses.has_group_losses)
         return made
 
     def assign(self, consumer: Consumer, positions: dict[str, int]) -> None:
@@ -173,5 +173,5 @@ def offsets(consumer: Consumer) -> tuple[int, int] | None:
 
 def refreshed(consumer: Consumer, *segments: Segment) -> None:
     """Waits until the consumer knows these segments, and has started to read what may be read."""
-    eventually(lambda: all(s.name in consumer._reader.nodes for s in segments) and not consumer._history.due)
-    consumer._fetch_readable()
+    eventually(lambda: all(s.name in consumer._reads.progress.nodes for s in segments) and not consumer._history.due)
+    consumer._open_readable()

@@ -321,7 +321,7 @@ def test_a_group_learns_of_a_loss_after_the_leader_failed_to_answer(bench: Bench
     lost = lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5)
     bench.leader.lost = [lost, lpb.GroupPositions.Loss(segment="old-0-8-8", start=0, stop=1, acknowledged=True)]
     consumer = bench.open("g")
-    eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and consumer._group_losses.received)
+    eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and consumer._losses.has_group_losses)
 
     with pytest.raises(DataLost) as caught:
         consumer.poll(0)

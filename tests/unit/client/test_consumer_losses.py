@@ -41,8 +41,8 @@ def test_a_reader_that_has_passed_a_segment_learns_that_it_lost_more(bench: Benc
     assert offsets(consumer) is None
 
     bench.topic.seal(bench.first, 3, successor, **LOST | {"lost_to": 9})
-    eventually(lambda: consumer._sealed[bench.first.name].lost_to == 9 and not consumer._history.due)
-    consumer._fetch_readable()
+    eventually(lambda: consumer._reads.sealed[bench.first.name].lost_to == 9 and not consumer._history.due)
+    consumer._open_readable()
     assert loss(consumer) == (bench.first.name, 5, 9, True), "the rest"
     assert offsets(consumer) is None
 
@@ -65,7 +65,7 @@ def test_a_reader_that_starts_behind_a_loss_learns_nothing_of_it(bench: Bench) -
 def test_a_member_learns_what_the_group_has_passed_and_confirms_it(bench: Bench) -> None:
     bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment="gone-0-8-9", start=2, stop=5, at_least=True)]
     consumer = bench.open("g")
-    eventually(lambda: consumer._group_losses.received)
+    eventually(lambda: consumer._losses.has_group_losses)
     assert consumer.commit() == {} and not bench.leader.requests("CommitPositions"), "its program does not know yet"
     assert loss(consumer) == ("gone-0-8-9", 2, 5, True)
     assert consumer.commit() == {}
@@ -87,7 +87,7 @@ def test_a_new_member_learns_of_losses_before_it_gets_messages(bench: Bench, mon
     bench.fetchers[0].rows(3, 1)
     monkeypatch.setattr(group_losses, "LOSSES_TIMEOUT_SECONDS", 1e9)
     bench.leader.failures["GetPositions"].clear()
-    eventually(lambda: consumer._group_losses.received)
+    eventually(lambda: consumer._losses.has_group_losses)
     assert loss(consumer) == ("gone-0-8-9", 2, 5, True)
     assert offsets(consumer) == (3, 4)
 
@@ -107,10 +107,10 @@ def test_a_confirmation_that_failed_is_repeated_with_the_next_commit(bench: Benc
 
 def test_a_member_reads_its_losses_again_when_the_index_records_one(bench: Bench) -> None:
     consumer = bench.open("g")
-    eventually(lambda: consumer._group_losses.received and not consumer._loading_losses.due)
+    eventually(lambda: consumer._losses.has_group_losses and not consumer._loading_losses.due)
     name = bench.first.name
     bench.leader.lost_with_replicas = [lpb.GroupPositions.Loss(segment=name, start=3, stop=5, at_least=True)]
     bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first), **LOST)
     eventually(lambda: len(bench.leader.requests("GetPositions")) == 2 and not consumer._loading_losses.due)
-    eventually(lambda: bool(consumer._losses._unreported))
+    eventually(lambda: consumer._losses.pending)
     assert loss(consumer) == (name, 3, 5, True)
