@@ -44,6 +44,9 @@ def rejected(*cases: str) -> tuple[str, ...]:
     return tuple(f"{TEST_BROKER}::test_a_bad_reference_is_rejected_and_the_stream_goes_on[{case}]" for case in cases)
 
 
+STORE = "storage/smq_storage/object_store/store.py"
+TEST_STORE_ERRORS = "tests/integration/storage/test_store_errors.py"
+
 MUTATIONS = (
     # ---- producers
     Mutation(
@@ -590,5 +593,13 @@ MUTATIONS = (
         "if problems and not self._was_removed(topic, segment):",
         "if problems:",
         (f"{TEST_VERIFICATION}::test_a_segment_that_retention_removes_meanwhile_is_no_problem",),
+    ),
+    Mutation(
+        "take_an_empty_upload_for_an_outage",
+        "An upload without bytes is rejected, and nothing waits for it.",
+        STORE,
+        'if "status code: 416" not in str(error):',
+        "if True:",
+        (f"{TEST_STORE_ERRORS}::test_the_tail_of_an_empty_object_is_empty",),
     ),
 )

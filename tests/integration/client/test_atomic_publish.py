@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import smq
-from smq_core.errors import InvalidRequest, ProducerFenced
+from smq_core.errors import CorruptDocument, InvalidRequest, ProducerFenced
 from smq_core.model.atomic_publish import AppState
 from smq_storage.catalog import paths
 from smq_storage.catalog.atomic_publishes import read_publishes
@@ -116,6 +116,33 @@ def test_bad_input_publishes_nothing(cluster: LocalCluster, client: smq.Client, 
         client.publish_atomically(topic, app="", version=1, files=[good])
     assert client.publish_atomically(topic, app="etl", version=1, files=[good]).rows == ROWS
     assert sum(stored_rows(cluster, topic, ROWS).values()) == ROWS
+
+
+def test_a_damaged_document_of_publishes_publishes_nothing_and_is_kept(
+    cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path
+) -> None:
+    """Which versions are published cannot be known without it, so an administrator has to look. Producers go on."""
+    cluster.create(topic)
+    files = write_files(tmp_path, 1)
+    assert client.publish_atomically(topic, app="etl", version=1, files=files).rows == FILES * ROWS
+    store = cluster.store.open()
+    document = paths.publishes(f"default/{topic}", read_current(store, f"default/{topic}")[0])
+    good = store.get(document).data
+    damaged = good[:-20]
+    store.put(document, damaged)
+
+    for app, version in (("etl", 1), ("etl", 2), ("other", 1)):
+        with pytest.raises(CorruptDocument, match=r"_publishes\.json"):
+            client.publish_atomically(topic, app=app, version=version, table=rows_of(9))
+    assert store.get(document).data == damaged, "nobody replaces what it cannot read"
+    with client.producer(topic) as producer:
+        producer.send(b"a message").result(HANG_GUARD)
+    wanted = all_rows([1]) + Counter([b"a message"])
+    assert stored_rows(cluster, topic, wanted.total()) == wanted
+
+    store.put(document, good)
+    assert client.publish_atomically(topic, app="etl", version=1, files=files).already_published
+    assert client.publish_atomically(topic, app="etl", version=2, files=write_files(tmp_path, 2)).rows == FILES * ROWS
 
 
 def test_the_leader_completes_what_a_killed_client_has_committed(

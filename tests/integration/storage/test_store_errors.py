@@ -139,3 +139,10 @@ def test_listings_longer_than_one_answer_are_complete(filer_store: Store) -> Non
         filer_store.put(f"many/{number:05d}", b"")
     assert [o.path for o in filer_store.list("many")] == [f"many/{n:05d}" for n in range(1005)]
     assert [o.path for o in filer_store.list("many", "many/01003")] == ["many/01004"]
+
+
+def test_the_tail_of_an_empty_object_is_empty(filer_store: Store) -> None:
+    """S3 answers 416 to the last bytes of nothing, which is no outage."""
+    etag = filer_store.put("empty", b"")
+    tail = filer_store.get_tail("empty", 100)
+    assert (len(tail.data), tail.size, tail.etag) == (0, 0, etag)
