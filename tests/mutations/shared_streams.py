@@ -55,6 +55,22 @@ MUTATIONS = (
         (f"{TEST_CLIENT}::test_what_does_not_fit_into_a_message_does_not_wait_for_ever",),
     ),
     Mutation(
+        "reply_to_each_segment_alone",
+        "Acks that come soon after each other share a reply.",
+        SERVED,
+        "            self._hold_acks()\n",
+        "",
+        (f"{TEST_BROKER}::test_acks_of_different_segments_share_a_reply",),
+    ),
+    Mutation(
+        "hold_what_is_no_ack",
+        "Only acks wait for other acks.",
+        SERVED,
+        "not (port.is_urgent or self._refused or self._ended)",
+        "not (self._refused or self._ended)",
+        (f"{TEST_BROKER}::test_only_acks_wait_for_acks",),
+    ),
+    Mutation(
         "share_large_batches",
         "A large batch gets a stream of its own, where it holds up nobody else.",
         SENDER,

@@ -70,6 +70,10 @@ class SessionPort:
         """Sessions that may have replies, in the order of the changes."""
         self.waiting: dict[ProducerSession, None] = {}
         """Sessions with batches that wait."""
+        self.unacked: dict[ProducerSession, None] = {}
+        """Sessions with batches that are in the log and not acked yet."""
+        self.is_urgent = False
+        """Whether a session has a reply that is no ack."""
         self.waiting_bytes = WaitingBytes()
         self.accepting_batches = accepting_batches
         self.count_wait = count_wait
@@ -95,6 +99,7 @@ class ProducerSession:
         self._opened: pb.ProducerReply | None = None
         self._error: SmqError | None = None
         self._waiting: deque[ReceivedBatch] = deque()
+        self._last_appended = -1
 
     def open(self, max_batch_bytes: int) -> None:
         """Opens the producer at the segment. If that is being sealed, its outcome is the only reply.
@@ -110,7 +115,7 @@ class ProducerSession:
         with self._port.wake:
             if opened is not None:
                 self._opened = opened_reply(opened, max_batch_bytes, references=False)
-            self._mark_changed()
+            self._mark_urgent()
 
     def close(self) -> None:
         """Forgets the session; batches that wait are dropped. Repeatable."""
@@ -119,27 +124,41 @@ class ProducerSession:
             self.hosted.streams.discard(self)
             self.hosted.machine.close_producer(self, self._producer)
             self._drop_waiting()
+        with self._port.wake:
+            self._forget_unacked()
 
     # ---- called by the segment, under its lock
 
     def acked(self, acks: list[Ack]) -> None:
         with self._port.wake:
             self._acks.extend(acks)
+            if acks[-1].id.sequence >= self._last_appended:
+                self._forget_unacked()
             self._mark_changed()
 
     def wake(self) -> None:
         with self._port.wake:
-            self._mark_changed()
+            self._mark_urgent()
 
     def fail(self, error: SmqError) -> None:
         with self._port.wake:
             self._error = self._error or error
-            self._mark_changed()
+            self._mark_urgent()
 
     def _mark_changed(self) -> None:
-        if not self._port.changed:
-            self._port.wake.notify()
+        port = self._port
+        if not port.changed or not port.unacked:
+            port.wake.notify()
+        port.changed[self] = None
+
+    def _mark_urgent(self) -> None:
+        self._forget_unacked()
+        self._port.is_urgent = True
         self._port.changed[self] = None
+        self._port.wake.notify()
+
+    def _forget_unacked(self) -> None:
+        self._port.unacked.pop(self, None)
 
     # ---- batches
 
@@ -216,6 +235,9 @@ class ProducerSession:
         except SmqError as error:
             self.fail(error)
             return False
+        self._last_appended = batch.sequence
+        with self._port.wake:
+            self._port.unacked[self] = None
         self.hosted.histogram.count(batch.partitions, batch.partition_min, batch.partition_max)
         return True
 

@@ -37,7 +37,8 @@ UPDATE_DELAY_SECONDS = 0.02
 UNRESPONSIVE_AFTER_SECONDS = 0.5
 HOLD_BELOW_BYTES = 64 << 10
 """While a message is unanswered, fewer bytes than these wait for the answer, but at most so long:"""
-MAX_HOLD_SECONDS = 0.005
+MAX_HOLD_SECONDS = 0.02
+"""A follower that is slow to answer would not answer a second message sooner."""
 INITIAL_BACKOFF_SECONDS = 0.02
 MAX_BACKOFF_SECONDS = 0.5
 

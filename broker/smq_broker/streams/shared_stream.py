@@ -38,6 +38,8 @@ from smq_proto.wire import error_to_pb
 HEARTBEAT_SECONDS = 1.0
 RETRY_WAITING_SECONDS = 0.02
 """How soon batches that wait for capacity are tried again."""
+REPLY_HOLD_SECONDS = 0.005
+"""How long acks wait at most for those of other segments. A client sends its next message when all have come."""
 
 Item = tuple[ProducerSession | None, pb.SharedBatch.SubBatch]
 
@@ -212,8 +214,10 @@ class SharedStream:
         with port.wake:
             if not port.changed and not self._refused and not self._ended:
                 port.wake.wait(RETRY_WAITING_SECONDS if port.waiting else HEARTBEAT_SECONDS)
+            self._hold_acks()
             changed = [(session, session.take_acks()) for session in port.changed]
             port.changed = {}
+            port.is_urgent = False
             waiting = list(port.waiting)
             refused, self._refused = self._refused, []
             ended = self._ended
@@ -235,6 +239,16 @@ class SharedStream:
         for session in waiting:
             session.append_waiting()
         return not ended
+
+    def _hold_acks(self) -> None:
+        """Lets acks that come together share a reply. The caller holds ``wake``."""
+        port = self._port
+        until = time.monotonic() + REPLY_HOLD_SECONDS
+        while port.changed and port.unacked and not (port.is_urgent or self._refused or self._ended):
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            port.wake.wait(left)
 
     def _write(self, reply: pb.SharedReply) -> None:
         self._writer.write(reply.SerializeToString())

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from smq_broker.streams import producer_session
+from smq_broker.streams import producer_session, shared_stream
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.shared_stream import SharedStream
 from smq_core.errors import InvalidRequest, NotHosted, Overloaded, ProducerFenced, SequenceGap
@@ -41,6 +41,7 @@ class SharedClient:
         self.replies: dict[int, list[pb.ProducerReply]] = {}
         self.error: BaseException | None = None
         self.heartbeats = 0
+        self.sessions_of_replies: list[list[int]] = []
         self.ended = threading.Event()
         served = SharedStream(
             self.broker.registry,
@@ -117,6 +118,7 @@ class SharedClient:
                 self.heartbeats += not reply.sessions
                 if reply.HasField("error"):
                     self.error = error_from_pb(reply.error)
+                self.sessions_of_replies.append(sorted(it.session for it in reply.sessions))
                 for one in reply.sessions:
                     self.replies.setdefault(one.session, []).append(one.reply)
         except (pa.ArrowException, OSError):
@@ -270,3 +272,34 @@ def test_the_end_of_the_stream_ends_all_sessions(client: SharedClient) -> None:
     client.close()
     assert not client.hosted(client.low).streams and not client.hosted(client.high).streams
     assert client.broker.memory.primary_usage()[0] == 0
+
+
+def sent_to_both(client: SharedClient) -> None:
+    opened(client, (1, client.low, "a"), (2, client.high, "b"))
+    client.send((1, 0, [b"x"], 0), (2, 0, [b"y"], 600))
+    eventually(lambda: client.end(client.low) == client.end(client.high) == 1)
+
+
+def test_acks_of_different_segments_share_a_reply(client: SharedClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_stream, "REPLY_HOLD_SECONDS", 3600.0)
+    sent_to_both(client)
+    client.flush()
+    client.flush()
+    eventually(lambda: client.acks(1) and client.acks(2))
+    assert client.sessions_of_replies[-1] == [1, 2]
+
+
+def test_acks_do_not_wait_long_for_those_of_another_segment(client: SharedClient) -> None:
+    sent_to_both(client)
+    client.flush()
+    eventually(lambda: client.acks(1) or client.acks(2))
+    client.flush()
+    eventually(lambda: client.acks(1) and client.acks(2))
+
+
+def test_only_acks_wait_for_acks(client: SharedClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_stream, "REPLY_HOLD_SECONDS", 3600.0)
+    sent_to_both(client)
+    opened(client, (3, client.low, "c"))
+    client.send((3, 7, [b"z"], 0))
+    assert isinstance(client.error_of(3), SequenceGap)
