@@ -269,6 +269,10 @@ class Client:
         from smq.consumer import Consumer
         from smq.topics_consumer import TopicPattern, TopicsConsumer, check_topics, start_of
 
+        if isinstance(topics, str):
+            raise InvalidRequest(
+                f"pass names of topics in a list, such as [{topics!r}], or a pattern, such as re.compile({topics!r})"
+            )
         if options.keys() & {"segments", "partitions"}:
             raise InvalidRequest("segments and partitions are of one topic: read it by consumer()")
 

@@ -103,6 +103,8 @@ class TopicsConsumer:
 
     def __getitem__(self, topic: str) -> Consumer:
         """The consumer of one topic, by its full name (``namespace/topic``). Raises KeyError."""
+        if topic not in self._consumers:
+            raise KeyError(f"{topic} is not read. These topics are: {', '.join(sorted(self._consumers)) or 'none'}")
         return self._consumers[topic]
 
     @property

@@ -19,7 +19,8 @@
     │   ├── NoBrokers
     │   ├── StoreUnavailable      the store failed: nothing was written
     │   │   ├── StoreStateUnknown the write may have happened, or may still happen
-    │   │   └── StoreDenied       the store refuses the credentials; a retry does not help
+    │   │   ├── StoreDenied       the store refuses the credentials; a retry does not help
+    │   │   └── BucketMissing     the store has no such bucket; a retry does not help
     │   └── Overloaded            memory is full, and the call waited as long as it may
     ├── SegmentSealed             the batch belongs to a successor
     ├── WrongIncarnation          another process has this address: locate the topic again
@@ -216,6 +217,12 @@ class StoreStateUnknown(StoreUnavailable):
 
 class StoreDenied(StoreUnavailable):
     """The store refuses these credentials. A retry does not help until an administrator changes something."""
+
+    retry = False
+
+
+class BucketMissing(StoreUnavailable):
+    """The store has no such bucket. A retry does not help until an administrator changes something."""
 
     retry = False
 

@@ -24,13 +24,26 @@ CHECK_SECONDS = 2.0
 
 def filer_problem(client: Client, topic: str, seconds: float = CHECK_SECONDS) -> str:
     """Why the filer does not answer; empty if it does, or if nobody can tell."""
+    failure = filer_failure(client, topic, seconds)
+    return "" if failure is None else description(failure)
+
+
+def filer_failure(client: Client, topic: str, seconds: float) -> StoreUnavailable | None:
+    """The error of a filer that does not answer; None if it does, or if nobody can tell."""
     try:
         client.check_filer(topic, seconds)
     except StoreUnavailable as error:
-        return error.message.partition(" for '")[0]  # without the file's name and how long the request took
+        return error
     except SmqError:
-        return ""
-    return ""
+        return None
+    return None
+
+
+def description(failure: StoreUnavailable) -> str:
+    """The error for people, without the file's name."""
+    where, named, rest = failure.message.partition(" for '")
+    cause = rest.partition("': ")[2]
+    return f"{where}: {cause}" if named else where
 
 
 class FilerWatch:
@@ -63,13 +76,17 @@ class FilerWatch:
         pause = NOTE_AFTER_SECONDS
         while not self._done.wait(pause):
             left = self._timeout - (time.monotonic() - answered_at)
-            problem = filer_problem(self._client, self._topic, min(CHECK_SECONDS, max(0.1, left)))
+            failure = filer_failure(self._client, self._topic, min(CHECK_SECONDS, max(0.1, left)))
             now = time.monotonic()
-            if not problem:
+            if failure is None:
                 answered_at, pause = now, CHECK_SECONDS
                 continue
+            problem = description(failure)
             with self._lock:
                 if self._done.is_set():
+                    return
+                if not failure.retry:
+                    self._end(problem)
                     return
                 print_wait(f"waiting for the filer: {problem}")
                 if now - answered_at >= self._timeout:

@@ -147,7 +147,8 @@ def reported(function: Callable[P, None]) -> Callable[P, None]:
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             function(*args, **kwargs)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # it may have been closed before the start
+                sys.stdout.flush()
         except BrokenPipeError:
             # The reader of the pipe has ended (`smq consume … | head`). Discard what is still buffered.
             discard_output(sys.stdout)

@@ -29,6 +29,8 @@ DONE_TIMEOUT_SECONDS = 30.0
 
 NOTE_AFTER_SECONDS = 1.0
 POLL_SECONDS = 0.1
+UNREAD_SECONDS = 10.0
+"""How much longer than a timeout a reader waits that is not at the end."""
 CHECK_AGAIN_SECONDS = 10.0
 """After so long without a message the cause is looked for again."""
 
@@ -61,25 +63,53 @@ def _without_filer_warnings() -> Iterator[None]:
 
 
 class MessageWait:
-    """Polls a consumer. When no message comes for a second, it says so, and why if something is wrong."""
+    """Polls a consumer. When no message comes for a second, it says so, and why if something is wrong.
 
-    def __init__(self, client: Client, topic: str) -> None:
+    The reading ends at the end of the topic: ``timeout`` seconds after the last message (None: never), or at once with
+    ``exit_at_end``.
+    """
+
+    def __init__(self, client: Client, topic: str, timeout: float | None = None, *, exit_at_end: bool = False) -> None:
         self._client = client
         self._topic = topic
+        self._timeout = timeout
+        self._exit_at_end = exit_at_end
         self._checked_at = 0.0
         self._check: threading.Thread | None = None
 
-    def poll(self, consumer: Consumer, timeout: float | None) -> Batch | None:
-        """The next batch, or None if none came within ``timeout`` seconds (None: no limit)."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+    def poll(self, consumer: Consumer) -> Batch | None:
+        """The next batch, or None when the reading ends.
+
+        Raises CommandFailed if there may be more messages than could be read in time.
+        """
+        began = time.monotonic()
+        step = POLL_SECONDS if self._exit_at_end else NOTE_AFTER_SECONDS
         while True:
-            left = NOTE_AFTER_SECONDS if deadline is None else deadline - time.monotonic()
+            left = step if self._timeout is None else began + self._timeout - time.monotonic()
             with _without_filer_warnings():
-                batch = consumer.poll(max(0.0, min(left, NOTE_AFTER_SECONDS)))
-            if batch is not None or (deadline is not None and time.monotonic() >= deadline):
+                batch = consumer.poll(min(max(left, 0.0), step))
+            if batch is not None or (self._exit_at_end and consumer.at_end()):
                 return batch
-            print_wait(f"waiting for messages of {self._topic}…")
-            self._look_for_the_cause()
+            waited = time.monotonic() - began
+            if self._timeout is not None and waited >= self._timeout:
+                if consumer.at_end():
+                    return None
+                self._check_more(consumer, waited)
+            if waited >= NOTE_AFTER_SECONDS:
+                print_wait(f"waiting for messages of {self._topic}…")
+                self._look_for_the_cause()
+
+    def _check_more(self, consumer: Consumer, waited: float) -> None:
+        """Raises CommandFailed if reading fails, or does not get on for long. A slow start is not the end."""
+        assert self._timeout is not None
+        failure = consumer.filer_error
+        if failure is None and waited < self._timeout + UNREAD_SECONDS:
+            return
+        cause = failure.message if failure is not None else cause_of_wait(self._client, self._topic)
+        raise CommandFailed(
+            f"no message of {self._topic} came for {waited:.0f} s, but there may be more: "
+            + (cause or "the brokers have not said yet where the topic ends")
+        )
 
     def _look_for_the_cause(self) -> None:
         """In a thread of its own, because a filer that is away takes seconds to be given up."""

@@ -105,15 +105,24 @@ class TopicView:
     def _wait_for_snapshot(self, seconds: float) -> bool:
         """Whether there is a snapshot, or an error that stays."""
         with self._changed:
-            return bool(self._changed.wait_for(lambda: self._snapshot or _is_final(self._failure), max(0.0, seconds)))
+            return bool(self._changed.wait_for(lambda: self._snapshot or self._is_final(), max(0.0, seconds)))
+
+    def _is_final(self) -> bool:
+        """Whether the last error stays as it is. A leader may not need what a client cannot read by itself."""
+        failure = self._failure
+        stays = failure is not None and not failure.retry and not self._leader.is_configured
+        return isinstance(failure, InvalidRequest) or stays
 
     def _report_wait(self) -> None:
         if self._leader.on_wait is None:
             return
         failure = self._failure
-        self._leader.on_wait(
-            f"waiting for the leader to locate topic {self.name}" if failure is None else describe_wait(failure)
-        )
+        if isinstance(failure, StoreUnavailable):
+            self._leader.on_wait(f"waiting for the filer: {failure.message}")
+        elif failure is not None:
+            self._leader.on_wait(describe_wait(failure))
+        else:
+            self._leader.on_wait(f"waiting for the leader to locate topic {self.name}")
 
     @property
     def snapshot(self) -> TopicSnapshot:
@@ -342,10 +351,6 @@ def _is_newer(new: TopicSnapshot, old: TopicSnapshot) -> bool:
     if old.topic.uid != new.topic.uid or new.layout.version > old.layout.version:
         return True
     return new.layout.version == old.layout.version and new.losses not in (0, old.losses)
-
-
-def _is_final(failure: SmqError | None) -> bool:
-    return isinstance(failure, InvalidRequest)
 
 
 @dataclass(frozen=True, slots=True)

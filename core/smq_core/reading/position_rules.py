@@ -56,9 +56,9 @@ def _problem(
     if node is None and is_removed(name, removed):
         return f"retention has removed {name}: leave it out, and what follows it is read from the beginning"
     if node is None:
-        living = [it.name for it in nodes.values() if it.end is None] or list(nodes)
-        more = f" and {len(living) - MAX_NAMED} more" if len(living) > MAX_NAMED else ""
-        return f"{topic} has no segment {name}; it has {', '.join(living[:MAX_NAMED])}{more}"
+        known = sorted(nodes, key=lambda it: nodes[it].end is not None)  # the open ones first
+        more = f" and {len(known) - MAX_NAMED} more" if len(known) > MAX_NAMED else ""
+        return f"{topic} has no segment {name}; it has {', '.join(known[:MAX_NAMED])}{more}"
     end = node.end if node.end is not None else watermarks.get(name)
     if offset < 0 or (end is not None and offset > end):
         ends = "ends at" if node.end is not None else "has messages up to"

@@ -1,6 +1,6 @@
 """The object store as the rest of the project uses it: few calls, few errors.
 
-Only this module, ``clients.py`` and ``presigned_puts.py`` import obstore.
+Only this module, ``clients.py``, ``failures.py`` and ``presigned_puts.py`` import obstore.
 
 Writes are never retried here and never sent in parts, because ``conditional_writes.py`` finds out what became of a
 write whose answer was lost, and a retry inside the client would make that impossible. Reads are tried three times.
@@ -20,12 +20,10 @@ import obstore
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
-    PermissionDeniedError,
     PreconditionError,
-    UnauthenticatedError,
 )
 
-from smq_core.errors import StoreDenied, StoreStateUnknown, StoreUnavailable, StoreUnsupported
+from smq_core.errors import BucketMissing, StoreDenied, StoreStateUnknown, StoreUnavailable, StoreUnsupported
 from smq_storage.object_store.clients import (
     DEFAULT_TIMEOUT,
     S3Options,
@@ -34,6 +32,7 @@ from smq_storage.object_store.clients import (
     region_of,
     signing_key,
 )
+from smq_storage.object_store.failures import DISK_FULL_HINT, cause, first_line, is_denied, may_be_disk_full
 from smq_storage.object_store.presigned_urls import PresignedPut, create_only_headers, presign
 from smq_storage.object_store.request_bodies import Data, request_body
 from smq_storage.object_store.results import (
@@ -49,8 +48,6 @@ T = TypeVar("T")
 
 CREDENTIALS_OPTION, REQUIRED = "credentials", "required"
 """Among the public options of a store that takes only signed requests."""
-
-_DISK_FULL_HINT = "; if this continues, check the filer's free space and its log"
 
 __all__ = [
     "Data",
@@ -176,7 +173,7 @@ class Store:
             except AlreadyExistsError as error:
                 # This is 409 or 412. A caller that reads the object back need not distinguish them.
                 if mode == "create":
-                    raise ObjectExists(f"{path}: {_first_line(error)}") from None
+                    raise ObjectExists(f"{path}: {first_line(error)}") from None
                 raise
             except PreconditionError:
                 raise EtagMismatch(path) from None
@@ -192,18 +189,18 @@ class Store:
             return call()
         except FileNotFoundError as error:
             if "NoSuchBucket" in str(error):
-                raise StoreUnavailable(f"there is no bucket at {self._where}: create it, or change the url") from None
+                raise BucketMissing(f"there is no bucket at {self._where}: create it, or change the url") from None
             raise ObjectMissing(path) from None
         except (BaseError, OSError) as error:
-            if _is_denied(error):
+            if is_denied(error):
                 raise StoreDenied(
                     f"{self._where} refuses the credentials for {path!r}: set AWS_ACCESS_KEY_ID and "
                     f"AWS_SECRET_ACCESS_KEY to a key that may read, write, list and delete there "
-                    f"({_first_line(error)})"
+                    f"({first_line(error)})"
                 ) from None
-            hint = _DISK_FULL_HINT if _may_be_disk_full(error) else ""
+            hint = DISK_FULL_HINT if may_be_disk_full(error) else ""
             raise no_clear_answer(
-                f"no clear answer from {self._where} for {path!r}: {_first_line(error)}{hint}", path=path
+                f"no clear answer from {self._where} for {path!r}: {cause(error)}{hint}", path=path
             ) from None
 
 
@@ -244,22 +241,6 @@ def _read_tail(store: Any, path: str, nbytes: int) -> tuple[memoryview, str, int
         if "status code: 416" not in str(error):
             raise
         return _read(store, path, None)  # an empty object has no range of bytes
-
-
-def _is_denied(error: Exception) -> bool:
-    # Listings report a refusal as a general error.
-    kinds = (PermissionDeniedError, UnauthenticatedError)
-    return isinstance(error, kinds) or any(f"status code: {status}" in str(error) for status in (401, 403))
-
-
-def _may_be_disk_full(error: Exception) -> bool:
-    """SeaweedFS answers 500 to every write when its disk is full, others 507. Only their logs have the reason."""
-    text = str(error)
-    return "Error performing PUT" in text and any(f"status code: {status}" in text for status in (500, 507))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0].split(": <", 1)[0][:300]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ MAX_COLUMNS = 400
 MAX_TYPE = 256
 MAX_RATE = 10**12
 TOGETHER = "fields_together"
+NESTED_TYPES = ("list<", "struct<", "map<")
 
 _DEFAULT = TopicSpec()
 _DNS_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -206,6 +207,9 @@ class SpecModel(Strict):
             mistakes.append(("key", "names a column of schema, and there is none: take key out or add a schema"))
         elif self.key is not None and self.key not in names:
             mistakes.append(("key", f"{self.key!r} is no column of schema: use one of {', '.join(names)}"))
+        elif any(column.name == self.key and column.type.startswith(NESTED_TYPES) for column in self.columns):
+            problem = "is nested and cannot be a key: use a binary, text, number or time column"
+            mistakes.append(("key", f"column {self.key} {problem}"))
         return mistakes
 
 

@@ -199,6 +199,15 @@ def test_a_position_that_the_topic_does_not_have_is_refused_with_those_that_it_h
     assert ran.code == 1 and f"it has {first}" in ran.err, ran
 
 
+def test_it_may_exit_at_the_end_of_the_topic(leader: str, topic: str) -> None:
+    assert smq("consume", topic, "--from", "earliest", "--exit-at-end", leader=leader).out == ""
+    assert smq("publish", topic, leader=leader, stdin="a\nb\n").code == 0
+    ran = smq("consume", topic, "--from", "earliest", "-e", leader=leader)
+    assert (ran.code, ran.out) == (0, "a\nb\n"), ran
+    group = ("consume", topic, "--group", "g", "--from", "earliest", "-e")
+    assert [smq(*group, leader=leader).out for _ in range(2)] == ["a\nb\n", ""]
+
+
 def test_files_are_published_by_reference(leader: str, typed_topic: str, tmp_path: Path) -> None:
     one, two = tmp_path / "one.parquet", tmp_path / "two.parquet"
     pq.write_table(pa.table({"name": ["a", "b"], "size": [1, 2]}), one)

@@ -67,12 +67,14 @@ def unsynced(calls: Sequence[SystemCall], s3: str) -> list[str]:
     return missing
 
 
+@pytest.mark.slow
 def test_an_acknowledged_put_of_the_trial_is_on_the_disk(tmp_path: Path) -> None:
     with TrialFiler(tmp_path / "data", wrapper=tracer(tmp_path / "recording")) as filer:
         put_all(filer.store())
     assert unsynced(read_recording(tmp_path / "recording", filer.pid), filer.address) == []
 
 
+@pytest.mark.slow
 def test_what_was_synced_is_enough_for_the_trial_to_serve_every_acknowledged_put(tmp_path: Path) -> None:
     """The worst power failure: of the files that were not synced, nothing is left but half of the volumes' indexes."""
     with TrialFiler(tmp_path / "before", wrapper=tracer(tmp_path / "recording")) as filer:
@@ -105,6 +107,7 @@ def test_smq_dev_acknowledges_a_put_before_it_is_on_the_disk(tmp_path: Path) -> 
     assert any(".dat" in what for what in missing) and any(".log" in what for what in missing)
 
 
+@pytest.mark.slow
 def test_the_trial_continues_on_the_metadata_of_an_earlier_release(tmp_path: Path) -> None:
     """Which kept it in LevelDB. With another store of metadata its files would be gone."""
     with SeaweedProcess(tmp_path) as earlier:

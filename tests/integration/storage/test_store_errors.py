@@ -42,12 +42,12 @@ def test_an_absent_filer_is_reported_quickly_with_its_address(call) -> None:
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(StoreUnavailable) as caught:
             quick(call, open_store("s3://smq", endpoint=endpoint), seconds=60)
-    assert endpoint in caught.value.message
+    assert endpoint in caught.value.message and caught.value.message.endswith(": connection refused")
     assert not isinstance(caught.value, StoreDenied)
 
 
 def test_an_unknown_host_is_reported_quickly() -> None:
-    with pytest.raises(StoreUnavailable, match="no-such-host"):
+    with pytest.raises(StoreUnavailable, match=r"no-such-host.*the name of its host is not known$"):
         quick(CALLS["put_new"], open_store("s3://smq", endpoint="http://no-such-host.invalid:1"), seconds=60)
 
 
@@ -55,7 +55,7 @@ def test_an_unknown_host_is_reported_quickly() -> None:
 def test_a_filer_that_accepts_and_never_answers_is_reported_after_the_timeout(call) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unresponsive:
         store = open_store("s3://smq", endpoint=f"http://127.0.0.1:{unresponsive.getsockname()[1]}", timeout=0.3)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailable, match=r"no answer in time$"):
             quick(call, store, seconds=60)
 
 

@@ -98,6 +98,7 @@ TOGETHER = [
     _bad("a key without a schema", {"key": "tailnum"}, "", "there is none: take key out or add a schema"),
     _bad("an empty key", {"key": ""}, "", "there is none: take key out or add a schema"),
     _bad("a key that is no column", {"key": "b", "schema": [A]}, "", "is no column of schema: use"),
+    _bad("a nested key", {"key": "a", "schema": [A | {"type": "list<int64>"}]}, "", "is nested and cannot be a key"),
     _bad("a key in other case", {"key": "A", "schema": [A]}, "", "is no column of schema: use"),
     _bad(
         "a longest interval below the interval", {"flush": {"maxInterval": "9s"}}, "flush.maxInterval", "which is 10s"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 import yaml
 from typer.testing import CliRunner
 
+from smq.cli import main
 from smq.cli.app import app
 from smq.cli.commands.examples import example_manifests
+from smq.cli.session import reported
 from smq_storage.topic_manifests.parser import parse_document
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -50,6 +55,27 @@ def test_the_lines_of_help_are_broken_by_the_terminal(line: str) -> None:
 def test_an_option_of_all_commands_that_comes_too_late_is_explained() -> None:
     ran = CliRunner().invoke(app, ["topic", "list", "--leader", "localhost:7070"], env={"COLUMNS": "200"})
     assert ran.exit_code == 2 and "Write it before the command: smq --leader HOST:PORT" in ran.output
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_it_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = builtins.__import__
+
+    def interrupted(name: str, *args: Any) -> Any:
+        if name == "smq.cli.app":
+            raise KeyboardInterrupt
+        return load(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+
+
+def test_a_command_works_without_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    calls: list[str] = []
+    reported(lambda: calls.append("called"))()
+    assert calls == ["called"]
 
 
 @pytest.mark.parametrize("name", sorted(example_manifests()))

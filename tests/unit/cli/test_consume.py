@@ -57,9 +57,7 @@ def messages_in(file: Path) -> int:
 
 def consume(consumer: FakeConsumer, sink: Sink, limit: int | None = None, commits: bool = True) -> int:
     any_consumer: Any = consumer
-    return _write_messages(
-        any_consumer, sink, limit, 0.0, commits=commits, poll=lambda it, timeout: it.poll(timeout or 0.0)
-    )
+    return _write_messages(any_consumer, sink, limit, commits=commits, poll=lambda it: it.poll(0.0))
 
 
 def test_a_parquet_file_is_whole_before_its_messages_are_committed(tmp_path: Path) -> None:
@@ -131,8 +129,7 @@ def test_only_messages_of_the_partition_are_written_with_their_own_offsets(tmp_p
     file = tmp_path / "out.json"
     any_consumer: Any = OfPartitions(file, 2)
     sink = open_sink(OutputFormat.JSON, file, Shown(meta=True))
-    poll = lambda it, timeout: it.poll(timeout or 0.0)  # noqa: E731
-    assert _write_messages(any_consumer, sink, 3, 0.0, poll, commits=True, partition=5) == 3
+    assert _write_messages(any_consumer, sink, 3, lambda it: it.poll(0.0), commits=True, partition=5) == 3
     assert [json.loads(line)["_offset"] for line in file.read_text().splitlines()] == [1, 2, 4]
     assert any_consumer.commits[-1][0][SEGMENT] == 5, "what was not written is not committed"
 
@@ -174,6 +171,9 @@ def test_a_parquet_file_cannot_have_the_columns_of_several_schemas(tmp_path: Pat
 
 class LosingConsumer:
     """A consumer, and the client that makes it: three messages, then three that are gone, then three more."""
+
+    def at_end(self) -> bool:
+        return True
 
     def __init__(self) -> None:
         self.options: dict[str, Any] = {}

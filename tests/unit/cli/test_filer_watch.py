@@ -11,11 +11,11 @@ import pytest
 from smq.cli import filer_watch, session
 from smq.cli.filer_watch import FilerWatch, filer_named
 from smq.cli.session import CommandFailed
-from smq_core.errors import InvalidRequest, StoreUnavailable, Unavailable
+from smq_core.errors import BucketMissing, InvalidRequest, StoreUnavailable, Unavailable
 from support.waiting import HANG_GUARD, eventually
 
 AWAY = StoreUnavailable("no clear answer from s3://smq (http://h:1) for 'default/t/_current.json': in 2.0s")
-NOTE = "waiting for the filer: no clear answer from s3://smq (http://h:1)"
+NOTE = "waiting for the filer: no clear answer from s3://smq (http://h:1): in 2.0s"
 
 
 class FakeClient:
@@ -68,7 +68,22 @@ def test_the_filer_is_named_and_the_command_ended_after_the_timeout(notes: list[
     with FilerWatch(client, "t", end):
         assert hangs.wait(HANG_GUARD)
 
-    assert notes == [NOTE] and ended[0].startswith("no clear answer from s3://smq (http://h:1) for 0 s.")
+    assert notes == [NOTE] and ended[0].startswith("no clear answer from s3://smq (http://h:1): in 2.0s for 0 s.")
+
+
+def test_what_no_retry_helps_ends_the_command_at_once(notes: list[str]) -> None:
+    client: Any = FakeClient(BucketMissing("there is no bucket at s3://wrong: create it, or change the url"))
+    ended: list[str] = []
+    hangs = threading.Event()
+
+    def end(message: str) -> None:
+        ended.append(message)
+        hangs.set()
+
+    with FilerWatch(client, "t", end):
+        assert hangs.wait(HANG_GUARD)
+
+    assert not notes and ended == ["there is no bucket at s3://wrong: create it, or change the url"]
 
 
 @pytest.mark.parametrize("answer", [None, Unavailable("no leader"), InvalidRequest("closed")], ids=repr)

@@ -50,11 +50,16 @@ class FakeClient:
 
 
 class FakeConsumer:
-    """Has a batch at the n-th poll."""
+    """Has a batch at the n-th poll, and is at the end of its topic after so many polls."""
 
-    def __init__(self, batch_at: int) -> None:
+    def __init__(self, batch_at: int = 10**9, end_at: int = 0, filer_error: StoreUnavailable | None = None) -> None:
         self.batch_at = batch_at
+        self.end_at = end_at
+        self.filer_error = filer_error
         self.polls = 0
+
+    def at_end(self) -> bool:
+        return self.polls >= self.end_at
 
     def poll(self, timeout: float) -> object | None:
         self.polls += 1
@@ -75,22 +80,51 @@ def test_a_wait_that_takes_too_long_says_what_became_of_it() -> None:
 def test_a_consumer_says_that_it_waits_for_messages(notes: list[str]) -> None:
     client: Any = FakeClient()
     consumer: Any = FakeConsumer(3)
-    assert MessageWait(client, "events").poll(consumer, None) == "batch"
+    assert MessageWait(client, "events").poll(consumer) == "batch"
     assert notes == ["waiting for messages of events…"]
 
 
 def test_a_poll_ends_after_its_timeout() -> None:
     client: Any = FakeClient()
-    consumer: Any = FakeConsumer(10**9)
-    assert MessageWait(client, "events").poll(consumer, 0.0) is None
+    consumer: Any = FakeConsumer()
+    assert MessageWait(client, "events", 0.0).poll(consumer) is None
+
+
+def test_a_slow_start_is_not_the_end_of_the_topic() -> None:
+    client: Any = FakeClient()
+    consumer: Any = FakeConsumer(end_at=5)
+    assert MessageWait(client, "events", 0.0).poll(consumer) is None
+    assert consumer.polls == 5
+
+
+def test_a_reading_that_fails_is_an_error_and_not_the_end() -> None:
+    client: Any = FakeClient()
+    consumer: Any = FakeConsumer(end_at=10**9, filer_error=FILER_AWAY)
+    with pytest.raises(CommandFailed, match=r"there may be more: no clear answer from s3://smq"):
+        MessageWait(client, "events", 0.0).poll(consumer)
+
+
+def test_a_reader_that_does_not_reach_the_end_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "UNREAD_SECONDS", 0.0)
+    client: Any = FakeClient(blocked="no replica answers")
+    consumer: Any = FakeConsumer(end_at=10**9)
+    with pytest.raises(CommandFailed, match="there may be more: events: no replica answers"):
+        MessageWait(client, "events", 0.0).poll(consumer)
+
+
+def test_a_reader_may_exit_at_the_end_without_a_timeout() -> None:
+    client: Any = FakeClient()
+    consumer: Any = FakeConsumer(end_at=3)
+    assert MessageWait(client, "events", exit_at_end=True).poll(consumer) is None
+    assert consumer.polls == 3
 
 
 def test_a_consumer_says_that_it_is_the_filer(notes: list[str]) -> None:
     client: Any = FakeClient(FILER_AWAY)
     consumer: Any = FakeConsumer(2)
-    MessageWait(client, "events").poll(consumer, None)
+    MessageWait(client, "events").poll(consumer)
     eventually(lambda: len(notes) == 2)
-    assert notes[1].startswith("waiting for the filer: no clear answer from s3://smq (http://h:1).")
+    assert notes[1].startswith("waiting for the filer: no clear answer from s3://smq (http://h:1): in 2.0s.")
 
 
 def test_a_blocked_seal_is_the_cause() -> None:

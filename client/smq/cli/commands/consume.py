@@ -68,8 +68,16 @@ def consume(
     ] = None,
     max_: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this many messages.")] = None,
     timeout: Annotated[
-        float | None, typer.Option(min=0, help="Stop after this many seconds without a message.")
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="Stop so long after the last message of the topic. If reading fails, it ends with an error.",
+        ),
     ] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit-at-end", "-e", help="Stop as soon as everything that is there was printed.")
+    ] = False,
     to: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")] = None,
     segment: Annotated[
         list[str] | None, typer.Option("--segment", metavar="SEGMENT", help="Read only this segment; may be repeated.")
@@ -98,7 +106,7 @@ def consume(
         OnLoss, typer.Option(help="What to do if messages are gone: end with an error, or continue after them.")
     ] = OnLoss.FAIL,
 ) -> None:
-    """Print the messages of a topic as they arrive, until --max, --timeout or Ctrl-C.
+    """Print the messages of a topic as they arrive, until --max, --timeout, --exit-at-end or Ctrl-C.
 
     With --group, printed messages are committed, and the next member continues after them.
     """
@@ -128,11 +136,9 @@ def consume(
         ) as consumer:
             if typed is not None:
                 consumer.seek(typed)
-            poll = MessageWait(connected, topic).poll
+            poll = MessageWait(connected, topic, timeout, exit_at_end=exit_at_end).poll
             try:
-                count = _write_messages(
-                    consumer, sink, max_, timeout, poll, commits=group is not None, partition=partition
-                )
+                count = _write_messages(consumer, sink, max_, poll, commits=group is not None, partition=partition)
             except DataLost as error:
                 gone = error.message.partition(". Poll again")[0]  # what follows is for programs
                 raise CommandFailed(f"{gone}. With --on-loss skip it is read on after them") from None
@@ -144,8 +150,7 @@ def _write_messages(
     consumer: Consumer,
     sink: Sink,
     max_messages: int | None,
-    timeout: float | None,
-    poll: Callable[[Consumer, float | None], Batch | None],
+    poll: Callable[[Consumer], Batch | None],
     *,
     commits: bool,
     partition: int | None = None,
@@ -155,7 +160,7 @@ def _write_messages(
     positions: dict[str, int] = {}
     with sink:
         while max_messages is None or count < max_messages:
-            batch = poll(consumer, timeout)
+            batch = poll(consumer)
             if batch is None:
                 break
             left = None if max_messages is None else max_messages - count

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.filer_watch import FilerWatch
+from smq.cli.filer_watch import FilerWatch, filer_named
 from smq.cli.rendering import ListCommand, Output, OutputOption, print_json, print_list, print_table, print_value
 from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out, print_note
 from smq.cli.times import parse_positions, parse_time
@@ -36,9 +36,10 @@ def list_groups(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List consumer groups: members, messages that they have not committed yet, and the age of the oldest of these."""
-    with client() as connected:
+    with client() as connected, filer_named(connected, see="smq group list"):
         admin = connected.admin()
-        topics = [admin.topic(topic)] if topic else admin.topics()
+        # A topic without segments is not created yet, because the filer does not answer. It has no groups.
+        topics = [admin.topic(topic)] if topic else [it for it in admin.topics() if it.segments]
         found = [(t.name, group) for t in topics for group in admin.groups(t.name)]
     now = time.time_ns() // 1000
     print_list(

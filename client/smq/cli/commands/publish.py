@@ -177,8 +177,8 @@ class _TablePublisher:
         """After an error in the input, says how many messages before it are published."""
         with contextlib.suppress(SmqError):
             self.finish()
-        if self.written:
-            print_note(f"{formatting.plural(self.written, 'message')} before the error were published")
+        verb = "was" if self.written == 1 else "were"
+        print_note(f"{formatting.plural(self.written, 'message')} before the error {verb} published")
 
     def _report_unmatched(self, table: pa.Table, key: str | None) -> None:
         from smq.cli.files.column_matching import unmatched_columns

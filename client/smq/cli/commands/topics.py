@@ -238,7 +238,8 @@ def delete(topic: TopicName, yes: Annotated[bool, typer.Option("--yes", "-y", he
         found = connected.admin().topic(topic)
         if not yes and not confirm(f"Delete topic {formatting.topic(found.name)}?"):
             raise CommandFailed("nothing was deleted")
-        connected.admin().delete(topic)
+        with filer_named(connected):
+            connected.admin().delete(topic)
     out.print(f"topic {formatting.topic(found.name)} deleted")
 
 

@@ -62,4 +62,6 @@ def _without_unnamed_index(table: pa.Table) -> pa.Table:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    # Of a frame of pandas, Arrow says in two parts what does not fit and in which column.
+    text = "; ".join(str(part) for part in error.args)
+    return (text.splitlines() or [type(error).__name__])[0]
