@@ -27,6 +27,7 @@ CLUSTER ?= own
 # (tests/support/scheduling.py), and the short files at the end keep all workers busy.
 ARGS ?=
 WORKERS ?= 3
+SLOW ?=
 
 # Nodes of Kubernetes, their base image, and cuts in the network between processes
 NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
@@ -80,12 +81,12 @@ format: $(STAMP) ## let ruff fix and format
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-test: $(STAMP) ## every test that needs no Kubernetes nodes and kills nothing
-	$(PY) -m pytest tests -m "not chaos and not e2e" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+test: $(STAMP) ## the tests that need no Kubernetes nodes; with SLOW=yes also those of more than five seconds each
+	$(PY) -m pytest tests -m "not chaos and not e2e$(if $(SLOW),, and not slow)" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 		--durations=80 --durations-min=5 $(ARGS)
 
 test-quick: $(STAMP) ## unit and property tests, in less than two minutes
-	$(PY) -m pytest tests/unit tests/property -n $(WORKERS) $(ARGS)
+	$(PY) -m pytest tests/unit tests/property -m "not slow" -n $(WORKERS) $(ARGS)
 
 mutations: $(STAMP) ## break the packages one rule at a time; each time the tests named for it must fail (some minutes)
 	$(PY) -m tests.mutations $(ARGS)

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.simulation
 SEEDS = 25
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_versions_are_published_repeated_and_taken_over() -> None:
     results: Counter[CommitResult] = Counter()

@@ -19,6 +19,7 @@ from support.sim.histories.parallel import failures
 pytestmark = pytest.mark.simulation
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_invariants_hold_in_every_elastic_history(elastic_seeds: range, workers: ProcessPoolExecutor) -> None:
     found = failures(workers, run, elastic_seeds)
@@ -32,6 +33,7 @@ def run_history(seed: int) -> ElasticHistory:
     return history
 
 
+@pytest.mark.slow
 def test_elastic_histories_are_elastic() -> None:
     """Many histories split, merge, scale brokers and remove segments, so that the checks apply."""
     histories = [run_history(seed) for seed in range(40)]

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.simulation
 SEEDS = 80
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_invariants_hold_in_every_history(seeds: range, workers: ProcessPoolExecutor) -> None:
     found = failures(workers, run, seeds)

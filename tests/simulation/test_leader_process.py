@@ -26,6 +26,7 @@ from support.sim.leaders.topic_deletion import TopicDeletionScenario
 pytestmark = pytest.mark.simulation
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_invariants_hold_with_the_real_loop(leader_seeds: range, workers: ProcessPoolExecutor) -> None:
     found = failures(workers, leader_process.run, leader_seeds)
@@ -45,6 +46,7 @@ def test_a_seed_is_one_history() -> None:
     assert one.decisions and any("layout.put" in words or "decision" in words for *_, words in one.world.story.lines)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_leader_that_takes_unresponsive_for_terminated_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The segments of an unresponsive broker are not given up, because it may be alive."""
@@ -60,6 +62,7 @@ def test_a_leader_that_takes_unresponsive_for_terminated_is_caught(monkeypatch: 
     assert any(leader_process.run(seed) for seed in range(60))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_leader_that_answers_a_deletion_of_what_it_has_not_read_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The filer may have the topic from earlier leaders. The search begins at one of the few seeds that detect it."""

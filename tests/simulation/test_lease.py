@@ -16,6 +16,7 @@ pytestmark = pytest.mark.simulation
 HISTORIES = 600
 
 
+@pytest.mark.slow
 def test_the_promises_are_kept() -> None:
     found = [failure for seed in range(HISTORIES) if (failure := lease_history.run(seed))]
     assert not found, f"{len(found)} of {HISTORIES} histories failed; the first:\n{found[0]}"

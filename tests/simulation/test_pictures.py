@@ -24,6 +24,7 @@ def run_history(seed: int) -> ElasticHistory:
     return history
 
 
+@pytest.mark.slow
 def test_a_picture_shows_what_happened(tmp_path: Path) -> None:
     """The picture of the first history with faults, a merge, and an additional broker."""
     for seed in range(100):

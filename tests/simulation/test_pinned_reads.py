@@ -11,6 +11,7 @@ pytestmark = pytest.mark.simulation
 SEEDS = 30
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_pinned_readers_read_what_retention_removes_and_late_ones_begin_again() -> None:
     completed = expired = kept = published = 0

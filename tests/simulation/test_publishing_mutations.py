@@ -25,6 +25,7 @@ RULES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("rule", "run", "within"), RULES)
 def test_a_broken_rule_is_noticed(rule: BreakRule, run: Run, within: int) -> None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.simulation
 SEEDS = 30
 
 
+@pytest.mark.slow
 def test_the_invariants_hold_while_tails_wait(first_seed: int, workers: ProcessPoolExecutor) -> None:
     found = failures(workers, quiet.run, range(first_seed, first_seed + SEEDS))
     assert not found, f"{len(found)} of {SEEDS} histories failed; the first:\n{found[0]}"

@@ -18,6 +18,7 @@ SEEDS = 60
 ELASTIC_SEEDS = 24
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_references_are_published_rejected_and_collected() -> None:
     notes: Counter[str] = Counter()
@@ -40,6 +41,7 @@ def test_references_are_published_rejected_and_collected() -> None:
     assert notes["the upload is too old"] > 20 and notes["the upload has another etag"] > 20
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_references_beside_splits_moves_and_retention() -> None:
     published = rejected = collected = removed = 0

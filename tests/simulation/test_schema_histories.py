@@ -17,12 +17,14 @@ from support.sim.histories.schema_change import SchemaHistory
 pytestmark = pytest.mark.simulation
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_invariants_hold_while_the_schema_changes(schema_seeds: range, workers: ProcessPoolExecutor) -> None:
     found = failures(workers, schema_change.run, schema_seeds)
     assert not found, f"{len(found)} of {len(schema_seeds)} histories failed; the first:\n{found[0]}"
 
 
+@pytest.mark.slow
 def test_schemas_change_in_the_middle_of_everything() -> None:
     """Most histories have several versions and re-shaped batches, and some have two leaders of different mind."""
     found: Counter[str] = Counter()

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.simulation
 SEEDS = 20
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_superseded_chunks_are_deleted_beside_readers_retention_and_compactions() -> None:
     completed = expired = planned_again = compacted = deleted = replaced = kept = removed = damaged = 0
@@ -35,6 +36,7 @@ def test_superseded_chunks_are_deleted_beside_readers_retention_and_compactions(
     assert kept > SEEDS and removed > 2 * SEEDS and damaged > SEEDS // 4
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("rule", "run", "within"), rules(superseded.run, 60, superseded_mutations.MUTATIONS))
 def test_a_broken_rule_is_noticed(rule: BreakRule, run: Run, within: int) -> None:

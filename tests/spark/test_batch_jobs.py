@@ -46,6 +46,7 @@ def in_log(client: smq.Client, topic: str, count: int) -> pa.Table:
         return pa.concat_tables(b.table.select(["plane", "number"]) for b in read_back(consumer, count))
 
 
+@pytest.mark.slow
 def test_a_backfill_goes_on_where_it_was_cut_off(
     s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -81,6 +82,7 @@ def test_rows_without_a_place_in_the_order_are_refused(
     assert client.last_version(topic, app="backfill-bad-86400s") is None
 
 
+@pytest.mark.slow
 def test_messages_out_of_order_are_found(
     s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -95,6 +97,7 @@ def test_messages_out_of_order_are_found(
     assert found.disorder == 1 and not found.is_whole and not any(it.problem for it in found.segments)
 
 
+@pytest.mark.slow
 def test_missing_and_doubled_offsets_are_found(spark: SparkSession) -> None:
     rows = [("a", n, "k", n) for n in (0, 1, 3, 4)] + [("b", n, "k", 10 + n) for n in (0, 1, 1, 2)]
     frame = spark.createDataFrame(rows, "_segment string, _offset long, key string, number long")

@@ -43,6 +43,7 @@ def write(client: smq.Client, topic: str, table: pa.Table) -> None:
         producer.write(table).result(HANG_GUARD)
 
 
+@pytest.mark.slow
 def test_files_memory_and_splits(spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic, flush={"bytes": "16Ki", "interval": "1h"})
     ledger = MessageLedger()
@@ -117,6 +118,7 @@ def test_positions_and_ranges_are_exact(
     assert places(startingPosition="latest") == []
 
 
+@pytest.mark.slow
 def test_times_are_exact(spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic, flush=IN_MEMORY)
     for number in range(6):
@@ -163,6 +165,7 @@ def test_a_read_is_pinned(spark: SparkSession, cluster: LocalCluster, client: sm
     assert pin.pin.owner == "Spark batch read" and pin.pin.created_at is not None, "no task has renewed it"
 
 
+@pytest.mark.slow
 def test_pushed_filters_leave_out_files_and_keep_the_rows(
     spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -199,6 +202,7 @@ def test_files_only(spark: SparkSession, cluster: LocalCluster, client: smq.Clie
     assert collected(frame).equals(consumed(client, topic, ledger.total))
 
 
+@pytest.mark.slow
 def test_what_was_lost_fails_the_plan_unless_it_is_allowed(
     spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -222,6 +226,7 @@ def fails(frame: DataFrame, words: str) -> None:
     assert "Job aborted" not in str(raised.value), "a task failed, not the plan"
 
 
+@pytest.mark.slow
 def test_mistakes_are_errors_of_the_plan(
     spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -235,6 +240,7 @@ def test_mistakes_are_errors_of_the_plan(
     fails(load(spark, cluster, topic, ranges="{}", pin="gone"), "PinExpired")
 
 
+@pytest.mark.slow
 def test_positions_of_a_topic_that_was_created_again(
     spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:

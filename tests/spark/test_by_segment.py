@@ -26,6 +26,7 @@ def keyed(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.mark.slow
 def test_each_task_has_the_rows_of_one_segment(
     spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.spark]
 ROWS = 400
 
 
+@pytest.mark.slow
 def test_a_compacted_topic_is_read_as_before(
     s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:

@@ -12,6 +12,7 @@ from support.spark.copying import Copying
 pytestmark = [pytest.mark.spark]
 
 
+@pytest.mark.slow
 def test_every_row_is_there_once(cluster: LocalCluster, tmp_path: Path) -> None:
     with Copying(cluster, tmp_path / "copying", "local[2,20]", seed=1, rows_per_round=400) as copying:
         copying.round("driver")

@@ -61,6 +61,7 @@ def submit(program: Path, given: Mapping[str, str], folder: Path, *flags: str) -
     return subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=HANG_GUARD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", COMPACTIONS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_driver_of_a_compaction_compacts(
     cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path, path: Path
@@ -87,6 +88,7 @@ def test_the_driver_of_a_compaction_compacts(
     assert consumed(client, topic, ROWS).equals(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.parent.name)
 def test_the_driver_of_a_stream_reads_what_there_is(
     cluster: LocalCluster, topic: str, tmp_path: Path, path: Path

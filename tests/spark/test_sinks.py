@@ -57,6 +57,7 @@ def write(cluster: LocalCluster, topic: str) -> Iterator[Callable[..., None]]:
     yield written
 
 
+@pytest.mark.slow
 def test_a_batch_write_publishes_every_row_once(
     spark: SparkSession, client: smq.Client, topic: str, write: Callable[..., None]
 ) -> None:
@@ -94,6 +95,7 @@ def test_columns_that_the_topic_does_not_take_are_named_before_a_task_runs(
         numbers(spark, 0, 1).write.format("smq").mode("overwrite").options(topic=topic, leader="127.0.0.1:1").save()
 
 
+@pytest.mark.slow
 def test_types_of_a_typed_topic(spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     columns = [{"name": "id", "type": "int64"}, {"name": "big", "type": "uint64"}, {"name": "small", "type": "uint8"}]
     cluster.create(topic, schema=columns, key="id")
@@ -174,6 +176,7 @@ def stream(spark: SparkSession, cluster: LocalCluster, topic: str, tmp_path: Pat
     return Stream(spark, tmp_path, cluster.address, topic)
 
 
+@pytest.mark.slow
 def test_a_repeated_micro_batch_is_published_once(client: smq.Client, topic: str, stream: Stream) -> None:
     stream.add(0, 500)
     stream.run()

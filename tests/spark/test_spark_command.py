@@ -17,6 +17,7 @@ from support.spark.topics import roll
 pytestmark = [pytest.mark.spark]
 
 
+@pytest.mark.slow
 def test_a_job_runs_with_its_own_arguments(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic, flush={"bytes": "64Ki", "interval": "1s"})
     with client.producer(topic) as producer:

@@ -98,6 +98,7 @@ def run(frame: DataFrame, found: Collector, checkpoint: Path) -> StreamingQuery:
     return query
 
 
+@pytest.mark.slow
 def test_the_order_of_keys_holds_through_splits_and_merges(
     spark: SparkSession, cluster: LocalCluster, topic: str, messages: Messages, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_the_order_of_keys_holds_through_splits_and_merges(
     assert len(found.batches) == 4, "a run takes one micro-batch, also if segments changed meanwhile"
 
 
+@pytest.mark.slow
 def test_a_limit_divides_what_there_is(
     spark: SparkSession, cluster: LocalCluster, topic: str, messages: Messages, tmp_path: Path
 ) -> None:
@@ -126,6 +128,7 @@ def test_a_limit_divides_what_there_is(
     assert max(map(len, found.batches)) <= 102  # at least one row of each segment
 
 
+@pytest.mark.slow
 def test_a_query_shows_how_far_it_is_and_how_far_it_could_be(
     spark: SparkSession, cluster: LocalCluster, topic: str, messages: Messages, tmp_path: Path
 ) -> None:
@@ -158,6 +161,7 @@ query.awaitTermination()
 """
 
 
+@pytest.mark.slow
 def test_a_killed_driver_continues_where_its_checkpoint_says(
     cluster: LocalCluster, topic: str, messages: Messages, tmp_path: Path
 ) -> None:
@@ -186,6 +190,7 @@ def test_a_killed_driver_continues_where_its_checkpoint_says(
     assert sorted(numbers()) == list(range(800))
 
 
+@pytest.mark.slow
 def test_a_segment_that_retention_removed_first_ends_the_query_with_the_reason(
     spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str, messages: Messages, tmp_path: Path
 ) -> None:
@@ -207,6 +212,7 @@ def test_a_segment_that_retention_removed_first_ends_the_query_with_the_reason(
     assert sorted(found.numbers) == [*range(100), *range(200, 300)]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_topic_is_refused(
     spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str, messages: Messages, tmp_path: Path
 ) -> None:
@@ -217,6 +223,7 @@ def test_a_checkpoint_of_another_topic_is_refused(
         run(stream(spark, cluster, f"{topic}-other"), Collector(), tmp_path)
 
 
+@pytest.mark.slow
 def test_positions_that_the_topic_does_not_have_are_refused(
     spark: SparkSession, cluster: LocalCluster, topic: str, messages: Messages, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def places(table: pa.Table) -> list[tuple[str, int]]:
     return list(zip(table.column("_segment").to_pylist(), table.column("_offset").to_pylist(), strict=True))
 
 
+@pytest.mark.slow
 def test_chunks_of_split_segments(s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic, flush=SMALL_FLUSH)
     ledger = MessageLedger()
@@ -54,6 +55,7 @@ def test_chunks_of_split_segments(s3a: SparkSession, cluster: LocalCluster, clie
     assert frame.count() == ledger.total
 
 
+@pytest.mark.slow
 def test_uploads_are_read_by_spark_with_their_places(
     s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path
 ) -> None:
@@ -74,6 +76,7 @@ def test_uploads_are_read_by_spark_with_their_places(
     assert only.columns == ["_offset"] and only.count() == 6200
 
 
+@pytest.mark.slow
 def test_every_type_is_the_same_by_both_ways(
     s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -115,6 +118,7 @@ def test_every_type_is_the_same_by_both_ways(
     assert known.column("g").to_pylist().count(None) == 2
 
 
+@pytest.mark.slow
 def test_old_files_get_new_and_wider_columns_and_lose_dropped_ones(
     s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -139,6 +143,7 @@ def test_old_files_get_new_and_wider_columns_and_lose_dropped_ones(
     assert collected(frame).equals(consumed(client, topic, 2))
 
 
+@pytest.mark.slow
 def test_only_files_with_what_is_wanted_are_opened(
     s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -177,6 +182,7 @@ def test_only_files_with_what_is_wanted_are_opened(
     assert counts == {segments[1]: 10, segments[2]: 5}
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_rows_while_producers_write_on(
     s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -242,6 +248,7 @@ def test_a_damaged_file_is_named(s3a: SparkSession, cluster: LocalCluster, clien
         s3a.read.format("smq").options(topic=topic, leader=cluster.address).load().collect()
 
 
+@pytest.mark.slow
 def test_files_are_pinned_until_release(
     s3a: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:

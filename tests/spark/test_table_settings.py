@@ -76,6 +76,7 @@ def closed_cluster(guarded: SeaweedProcess, tmp_path_factory: pytest.TempPathFac
     return running
 
 
+@pytest.mark.slow
 def test_credentials_open_the_files_and_are_not_printed(
     s3a: SparkSession, closed_cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def test_credentials_open_the_files_and_are_not_printed(
     assert "secret" not in done.stdout.lower().replace("filersecretkey", ""), "the name of the option may be shown"
 
 
+@pytest.mark.slow
 def test_without_s3a_the_error_says_what_to_install(closed_cluster: LocalCluster, tmp_path: Path) -> None:
     done = run(tmp_path, "without", closed_cluster)
     assert done.returncode != 0

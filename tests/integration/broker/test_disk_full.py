@@ -51,6 +51,7 @@ def disk(tmp_path: Path) -> Iterator[SmallFilesystem]:
     small.close()
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_acks_and_loses_nothing(disk: SmallFilesystem, tmp_path: Path):
     with SeaweedProcess(disk.folder) as seaweed:
         settings = seaweed.settings("full", timeout=3.0)

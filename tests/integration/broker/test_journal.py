@@ -74,6 +74,7 @@ def stored_values(store: Store, journaled: Journaled) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sealer", ["primary", "follower"])
 def test_nothing_acked_is_lost_when_all_replicas_are_killed(journaled: Journaled, store: Store, sealer: str):
     producer = RawProducer(journaled.one.address, journaled.topic, journaled.segment)
@@ -100,6 +101,7 @@ def test_nothing_acked_is_lost_when_all_replicas_are_killed(journaled: Journaled
     eventually(lambda: "smq_recovered_segments 0.0" in broker.get("/metrics")[1])
 
 
+@pytest.mark.slow
 def test_without_a_leader_a_broker_seals_what_it_recovered_before_it_ends(journaled: Journaled, store: Store):
     producer = RawProducer(journaled.one.address, journaled.topic, journaled.segment)
     producer.wait_acked(producer.send(rows([b"a", b"b"])))
@@ -113,6 +115,7 @@ def test_without_a_leader_a_broker_seals_what_it_recovered_before_it_ends(journa
     assert journaled.two.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_second_process_on_the_same_journal_does_not_start(journaled: Journaled, brokers: BrokerProcesses):
     (other,) = brokers.start("b1", flags=["--journal", str(journaled.folder / "b1")], wait=False)
     assert other.wait() == 2

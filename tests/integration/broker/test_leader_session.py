@@ -22,6 +22,7 @@ def leader() -> Iterator[RecordingLeader]:
         yield stub
 
 
+@pytest.mark.slow
 def test_the_first_report_registers_and_others_follow(brokers: BrokerProcesses, leader: RecordingLeader):
     (one,) = brokers.start("b1", flags=["--leader", leader.address, "--node", "n1", "--zone", "z1"])
     eventually(lambda: len(leader.reports) >= 4)
@@ -30,6 +31,7 @@ def test_the_first_report_registers_and_others_follow(brokers: BrokerProcesses, 
     assert (first.node, first.zone, first.status.memory_limit) == ("n1", "z1", 1 << 30)
 
 
+@pytest.mark.slow
 def test_changes_and_load_are_reported(brokers: BrokerProcesses, leader: RecordingLeader):
     (one,) = brokers.start("b1", flags=["--leader", leader.address])
     topic = make_topic(partitions=128)
@@ -47,6 +49,7 @@ def test_changes_and_load_are_reported(brokers: BrokerProcesses, leader: Recordi
     eventually(lambda: leader.last.status.segments[0].state == "sealed")
 
 
+@pytest.mark.slow
 def test_an_unresponsive_follower_is_reported(brokers: BrokerProcesses, leader: RecordingLeader):
     one, two = brokers.start("b1", "b2", flags=["--leader", leader.address])
     topic = make_topic()
@@ -70,6 +73,7 @@ def test_an_unresponsive_follower_is_reported(brokers: BrokerProcesses, leader: 
     producer.wait_acked(1)
 
 
+@pytest.mark.slow
 def test_a_new_broker_is_not_ready_while_another_drains(brokers: BrokerProcesses, leader: RecordingLeader):
     leader.others_drain = True
     (one,) = brokers.start("b1", flags=["--leader", leader.address])
@@ -82,6 +86,7 @@ def test_a_new_broker_is_not_ready_while_another_drains(brokers: BrokerProcesses
     assert one.get("/readyz")[0] == 200, "it was ready already"
 
 
+@pytest.mark.slow
 def test_the_leader_is_found_again_wherever_it_is(brokers: BrokerProcesses, leader: RecordingLeader):
     with RecordingLeader() as second:
         leader.other = second.address
@@ -92,6 +97,7 @@ def test_the_leader_is_found_again_wherever_it_is(brokers: BrokerProcesses, lead
         eventually(lambda: len(leader.reports) >= 2)
 
 
+@pytest.mark.slow
 def test_sigterm_requests_to_leave_and_the_broker_serves_until_it_may(
     brokers: BrokerProcesses, leader: RecordingLeader
 ):
@@ -114,6 +120,7 @@ def test_sigterm_requests_to_leave_and_the_broker_serves_until_it_may(
     assert producer.wait_sealed().end == producer.next_sequence
 
 
+@pytest.mark.slow
 def test_a_segment_that_the_leader_no_longer_names_is_looked_up(
     brokers: BrokerProcesses, leader: RecordingLeader, store: Store
 ):

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.integration
 DOCUMENTED = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
 
 
+@pytest.mark.slow
 def test_metrics_count_and_are_documented(brokers: BrokerProcesses):
     one, two = brokers.start("b1", "b2")
     topic = make_topic()
@@ -46,6 +47,7 @@ def test_metrics_count_and_are_documented(brokers: BrokerProcesses):
     assert value("smq_messages_total", role="primary") == 5
 
 
+@pytest.mark.slow
 def test_every_line_of_a_segment_names_segment_topic_and_broker(brokers: BrokerProcesses):
     (one,) = brokers.start("b1")
     topic = make_topic("travel/flights")
@@ -59,6 +61,7 @@ def test_every_line_of_a_segment_names_segment_topic_and_broker(brokers: BrokerP
     assert all((line["segment"], line["topic"]) == (segment.name, "travel/flights") for line in about)
 
 
+@pytest.mark.slow
 def test_a_drained_broker_is_not_ready_and_opens_nothing(brokers: BrokerProcesses):
     (one,) = brokers.start("b1")
     assert one.get("/readyz") == (200, "ok\n")

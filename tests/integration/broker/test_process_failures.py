@@ -16,6 +16,7 @@ def rows_in(chain: ChunkChain) -> int:
     return sum(info.rows for info in chain.walk())
 
 
+@pytest.mark.slow
 def test_nothing_acked_is_lost_when_the_primary_is_killed(brokers: BrokerProcesses, store: Store):
     one, two = brokers.start("b1", "b2")
     topic = make_topic()
@@ -41,6 +42,7 @@ def test_nothing_acked_is_lost_when_the_primary_is_killed(brokers: BrokerProcess
     assert two.outcome(topic, segment, "nobody").producers == {}
 
 
+@pytest.mark.slow
 def test_without_its_follower_a_segment_acks_nothing_until_it_is_sealed(brokers: BrokerProcesses):
     one, two = brokers.start("b1", "b2")
     topic = make_topic()
@@ -66,6 +68,7 @@ def test_without_its_follower_a_segment_acks_nothing_until_it_is_sealed(brokers:
     assert unacked not in producer.acked
 
 
+@pytest.mark.slow
 def test_a_follower_that_comes_back_gets_what_it_missed(brokers: BrokerProcesses):
     one, two = brokers.start("b1", "b2")
     topic = make_topic()
@@ -87,6 +90,7 @@ def test_a_follower_that_comes_back_gets_what_it_missed(brokers: BrokerProcesses
     assert two.report(segment).end == 6
 
 
+@pytest.mark.slow
 def test_a_stopped_filer_stops_producers_before_memory_runs_out(
     brokers: BrokerProcesses, seaweed: Seaweed, store: Store
 ):
@@ -126,6 +130,7 @@ def test_a_stopped_filer_stops_producers_before_memory_runs_out(
     assert rows_in(ChunkChain(store, topic.name, topic.uid, segment.name)) == outcome.end
 
 
+@pytest.mark.slow
 def test_sigterm_without_a_leader_writes_the_tail_and_ends(brokers: BrokerProcesses, store: Store):
     one, two = brokers.start("b1", "b2", flags=["--leader-timeout", "0.5"])
     topic = make_topic()

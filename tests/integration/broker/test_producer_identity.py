@@ -23,6 +23,7 @@ def publish(address: str, topic, segment, name: str, *, epoch: int = 0, instance
     producer.close()
 
 
+@pytest.mark.slow
 def test_a_producer_with_an_open_stream_is_remembered(brokers: BrokerProcesses):
     """However many others come and go, its next batch is not a gap."""
     one, two = brokers.start("b1", "b2", flags=("--max-producers", "3"))
@@ -41,6 +42,7 @@ def test_a_producer_with_an_open_stream_is_remembered(brokers: BrokerProcesses):
     again.close()
 
 
+@pytest.mark.slow
 def test_the_follower_seals_with_the_producers_that_the_primary_remembered(brokers: BrokerProcesses, store: Store):
     one, two = brokers.start("b1", "b2", flags=("--max-producers", "3"))
     topic = make_topic()
@@ -63,6 +65,7 @@ def test_the_follower_seals_with_the_producers_that_the_primary_remembered(broke
     assert two.outcome(topic, segment, "p0").forgotten_upto == 7
 
 
+@pytest.mark.slow
 def test_a_successor_knows_epochs_and_instances_but_begins_at_sequence_0(brokers: BrokerProcesses):
     """The first segment has both producers, the second one is its successor, sealed empty, and the third follows it."""
     one, two = brokers.start("b1", "b2")

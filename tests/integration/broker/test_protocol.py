@@ -352,6 +352,7 @@ def test_an_idle_reader_gets_heartbeats_with_the_watermark(own_broker: BrokerPro
 # ---- successors
 
 
+@pytest.mark.slow
 def test_a_successor_opens_only_after_its_predecessors_seals(
     broker: BrokerProcess, topic: Topic, brokers: BrokerProcesses
 ):
@@ -392,6 +393,7 @@ def test_a_producer_that_writes_after_the_seal_affects_nobody(own_broker: Broker
     assert not broker.events("request.failed")
 
 
+@pytest.mark.slow
 def test_locate_and_outcome_need_no_leader(broker: BrokerProcess, store: Store, brokers: BrokerProcesses):
     topic = make_topic("travel/flights")
     whole = Successor(make_segment(topic, broker.replica).range, (broker.replica,), Durability.STORED)

@@ -25,6 +25,7 @@ def values_of(chain: ChunkChain, first: int = 0) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_acked_messages_are_in_the_parquet_of_the_sealed_segment(brokers: BrokerProcesses, store: Store):
     one, two = brokers.start("b1", "b2")
     topic = make_topic(flush_interval=3600 * SECOND)  # the tail stays in memory until it is read
@@ -68,6 +69,7 @@ def test_a_stored_segment_acks_only_what_is_in_the_filer(brokers: BrokerProcesse
     producer.wait_sealed()
 
 
+@pytest.mark.slow
 def test_typed_columns(brokers: BrokerProcesses, store: Store):
     (one,) = brokers.start("b1")
     columns = (Column("name", "string"), Column("delay", "float64", nullable=True))

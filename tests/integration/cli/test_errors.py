@@ -27,6 +27,7 @@ def test_without_a_leader_the_error_names_the_address_and_how_to_start_one(nowhe
     assert "SMQ_LEADER" in ran.err and "Traceback" not in ran.err
 
 
+@pytest.mark.slow
 def test_the_environment_names_the_leader_and_the_flag_wins(nowhere: str) -> None:
     assert f"no leader at {nowhere}:" in smq("topic", "list", leader=nowhere).err
     assert "no leader at 127.0.0.1:1:" in smq("--leader", "127.0.0.1:1", "topic", "list", leader=nowhere).err
@@ -38,6 +39,7 @@ def test_an_address_that_is_none_is_refused() -> None:
     assert ran.code == 1 and "host:port" in ran.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["nonsense", "topic list --nonsense", "consume", "topic describe"])
 def test_a_wrong_command_line_is_exit_code_2(line: str) -> None:
     ran = smq(*line.split())
@@ -45,6 +47,7 @@ def test_a_wrong_command_line_is_exit_code_2(line: str) -> None:
     assert ran.code == 2 and "Usage" in ran.err and "Traceback" not in ran.err
 
 
+@pytest.mark.slow
 def test_version_and_help() -> None:
     assert smq("--version").out.startswith("smq ")
     assert "keyspace" in smq("top", "--help").out

@@ -15,6 +15,7 @@ from support.waiting import eventually
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 def test_a_group_is_described_reset_exported_imported_and_deleted(leader: str, topic: str, tmp_path: Path) -> None:
     assert smq("publish", topic, leader=leader, stdin="one\ntwo\nthree\n").code == 0
     read = smq("consume", topic, "--group", "g", "--from", "earliest", "--max", "3", leader=leader)

@@ -145,6 +145,7 @@ def test_a_damaged_document_of_publishes_publishes_nothing_and_is_kept(
     assert client.publish_atomically(topic, app="etl", version=2, files=write_files(tmp_path, 2)).rows == FILES * ROWS
 
 
+@pytest.mark.slow
 def test_the_leader_completes_what_a_killed_client_has_committed(
     cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
@@ -175,6 +176,7 @@ def test_the_leader_completes_what_a_killed_client_has_committed(
     assert stored_rows(cluster, topic, FILES * ROWS) == all_rows([1])
 
 
+@pytest.mark.slow
 def test_versions_among_splits_and_killed_processes(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
     cluster.create(topic, segments={"min": 2, "max": 32})
     store, versions = cluster.store.open(), range(1, 7)

@@ -98,6 +98,7 @@ def lose_everything(cluster: LocalCluster, segment: smq.SegmentInfo) -> None:
     cluster.start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lose", "leader_paused"),
     [(lose_replicas, False), (lose_replicas, True), (lose_everything, False)],

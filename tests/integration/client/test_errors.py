@@ -73,6 +73,7 @@ def test_what_a_topic_with_a_schema_does_not_take(cluster: LocalCluster, client:
             producer.write(pa.table({"tailnum": ["N1"]}), key="delay")
 
 
+@pytest.mark.slow
 def test_messages_that_no_broker_accepts_time_out(own_cluster: LocalCluster) -> None:
     """The brokers are paused: the sender blocks at its budget, and gets an error after its timeout."""
     own_cluster.create("flights")

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.integration
 NO_FLUSH = {"bytes": "64Mi", "interval": "1h"}
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_if_everything_is_killed_at_once_while_publishing(own_cluster: LocalCluster) -> None:
     own_cluster.create("flights", flush=NO_FLUSH)
     ledger = MessageLedger()
@@ -34,6 +35,7 @@ def test_nothing_is_lost_if_everything_is_killed_at_once_while_publishing(own_cl
         assert not [s.name for s in client.admin().segments("flights", all=True) if s.lost]
 
 
+@pytest.mark.slow
 def test_brokers_that_should_not_run_any_more_empty_their_journals(own_cluster: LocalCluster) -> None:
     own_cluster.create("flights", flush=NO_FLUSH, segments={"min": 3, "max": 3})
     with own_cluster.connect() as client:

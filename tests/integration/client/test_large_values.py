@@ -68,6 +68,7 @@ def values(batches: list[smq.Batch]) -> list[bytes]:
     return [value for batch in batches for value in batch.table.column("value").to_pylist()]
 
 
+@pytest.mark.slow
 def test_values_of_20_mb_among_small_ones_come_back_in_order(
     cluster: LocalCluster, client: smq.Client, topic: str, store: Store
 ) -> None:

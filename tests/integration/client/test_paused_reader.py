@@ -73,6 +73,7 @@ def names(client: smq.Client, topic: str) -> list[str]:
     return [s.name for s in client.admin().segments(topic, all=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["", "still"])
 def test_a_reader_that_had_read_everything_reports_no_loss(cluster: LocalCluster, topic: str, group: str) -> None:
     cluster.create(topic, retention=SHORT_RETENTION)
@@ -89,6 +90,7 @@ def test_a_reader_that_had_read_everything_reports_no_loss(cluster: LocalCluster
             assert line_of(process) == "b'after'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["", "still"])
 def test_a_loss_of_all_replicas_is_reported_after_a_pause(cluster: LocalCluster, topic: str, group: str) -> None:
     cluster.create(topic, retention=SHORT_RETENTION, flush={"bytes": "64Mi", "interval": "1h"})

@@ -101,6 +101,7 @@ def open_segments(client: smq.Client, topic: str) -> list[smq.SegmentInfo]:
     return [s for s in client.admin().segments(topic) if s.phase == "open"]
 
 
+@pytest.mark.slow
 def test_segments_are_split_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic)
     with client.producer(topic, linger=0.0) as producer, client.consumer(topic) as consumer:

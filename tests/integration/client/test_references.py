@@ -135,6 +135,7 @@ def test_a_broker_is_killed_with_an_unflushed_reference(
         messages.check(read_back(consumer, messages.total))
 
 
+@pytest.mark.slow
 def test_a_split_while_references_are_in_flight(publisher: ReferencePublisher, client: smq.Client, topic: str) -> None:
     messages, admin, done = Messages(), client.admin(), threading.Event()
     failure: list[BaseException] = []
@@ -178,6 +179,7 @@ def test_a_sealed_segment_is_read_with_its_uploads(
         messages.check(read_back(consumer, messages.total))
 
 
+@pytest.mark.slow
 def test_a_verification_names_a_deleted_upload(
     publisher: ReferencePublisher, cluster: LocalCluster, client: smq.Client, store: Store, topic: str
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_browser_learns_what_this_port_is(relay: tuple[LocalCluster, str]) -> 
     assert "smq --via" in answer.read().decode()
 
 
+@pytest.mark.slow
 def test_a_leader_that_was_started_again_is_found(relay: tuple[LocalCluster, str]) -> None:
     cluster, address = relay
     with smq.connect(via=address) as client:

@@ -65,6 +65,7 @@ def values(batches: list[smq.Batch]) -> list[bytes]:
     return [v for b in batches for v in b.table.column("value").to_pylist()]
 
 
+@pytest.mark.slow
 def test_old_segments_go_with_their_files_and_a_reader_begins_at_the_oldest_left(
     cluster: LocalCluster, client: smq.Client, topic: str, store: Store
 ) -> None:
@@ -84,6 +85,7 @@ def test_old_segments_go_with_their_files_and_a_reader_begins_at_the_oldest_left
     assert said == "older than 3s"
 
 
+@pytest.mark.slow
 def test_a_pinned_read_reads_what_retention_removed_and_the_pin_is_shown(
     cluster: LocalCluster, client: smq.Client, topic: str, store: Store
 ) -> None:
@@ -112,6 +114,7 @@ def test_a_pinned_read_reads_what_retention_removed_and_the_pin_is_shown(
         client.admin().pins("no-such-topic")
 
 
+@pytest.mark.slow
 def test_the_oldest_bytes_go_when_there_are_too_many(
     cluster: LocalCluster, client: smq.Client, topic: str, store: Store
 ) -> None:
@@ -150,6 +153,7 @@ def test_what_a_group_has_still_to_read_stays_until_it_has_read_it(
     assert not missing_files(store, read_stored_topic(store, f"default/{topic}"))
 
 
+@pytest.mark.slow
 def test_a_group_learns_exactly_what_retention_removed_unread(
     cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -241,6 +245,7 @@ def test_a_position_at_the_end_of_a_removed_segment_lost_nothing(
         assert values(read_back(reader, 1)) == [b"after"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
 def test_a_deleted_topic_keeps_its_data_or_not_and_a_new_one_of_its_name_is_not_touched(
     cluster: LocalCluster, client: smq.Client, topic: str, store: Store, policy: str
@@ -266,6 +271,7 @@ def test_a_deleted_topic_keeps_its_data_or_not_and_a_new_one_of_its_name_is_not_
             assert values(read_back(reader, 1)) == [b"second life"]
 
 
+@pytest.mark.slow
 def test_a_topic_deleted_without_a_leader_is_collected_by_the_next_leader(
     seaweed: SeaweedProcess, prefix: str, tmp_path: Path
 ) -> None:

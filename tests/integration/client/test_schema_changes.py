@@ -110,6 +110,7 @@ def check(tables: list[pa.Table], sent: list[int]) -> None:
         assert found[key] == list(range(count)), f"key {key} is out of order"
 
 
+@pytest.mark.slow
 def test_columns_are_added_widened_and_dropped_while_publishing(
     cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_producer_with_values_in_a_dropped_column_stops(
         assert sum(t.num_rows for t in read(consumer, len(stored))) == len(stored)
 
 
+@pytest.mark.slow
 def test_references_are_published_or_refused_whole_while_the_schema_changes(
     cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -223,6 +225,7 @@ def _change_columns(client: smq.Client, topic: str) -> None:
         eventually(lambda version=version: len(opened(client, topic, version)) >= 4, what="segments of the version")  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["broker", "leader"])
 def test_a_process_is_killed_during_the_change(own_cluster: LocalCluster, victim: str) -> None:
     create(own_cluster, "flights")

@@ -25,6 +25,7 @@ def only_segment(client: smq.Client, topic: str) -> smq.SegmentInfo:
     return segment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["primary", "follower"])
 def test_a_broker_is_killed_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str, who: str) -> None:
     cluster.create(topic)
@@ -47,6 +48,7 @@ def two_brokers(client: smq.Client, topic: str) -> tuple[str, ...]:
     return brokers if len(brokers) == 2 else ()
 
 
+@pytest.mark.slow
 def test_a_primary_is_killed_with_unacked_batches_on_their_way(
     cluster: LocalCluster, client: smq.Client, topic: str
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_split_while_publishing(cluster: LocalCluster, client: smq.Client, top
     assert len({b.segment for b in batches}) == 4
 
 
+@pytest.mark.slow
 def test_merge_and_roll_while_publishing(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
     cluster.create(topic, segments={"min": 1, "max": 16})
     admin = client.admin()
@@ -154,6 +157,7 @@ def test_the_leader_dies_and_publishing_goes_on(own_cluster: LocalCluster) -> No
     print(f"longest stall when the leader is killed: {stall:.3f} s")
 
 
+@pytest.mark.slow
 def test_a_leader_that_comes_back_is_followed_again(own_cluster: LocalCluster) -> None:
     own_cluster.create("flights")
     ledger = MessageLedger()

@@ -69,6 +69,7 @@ def merged_manifests(store: Store, topic: str, sealed: int) -> list[SegmentManif
     return eventually(all_merged, what=f"{sealed} segments are merged")
 
 
+@pytest.mark.slow
 def test_many_small_chunks_become_few_files_with_the_same_messages(
     cluster: LocalCluster, client: smq.Client, topic: str, store: Store
 ) -> None:

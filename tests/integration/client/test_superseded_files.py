@@ -138,6 +138,7 @@ def read_until(consumer: smq.Consumer, end: int, position: int = 0) -> list[smq.
     return batches
 
 
+@pytest.mark.slow
 def test_small_files_go_and_all_readers_get_each_message_at_its_offset(
     running: LocalCluster, client: smq.Client, store: Store
 ) -> None:
@@ -166,6 +167,7 @@ def test_small_files_go_and_all_readers_get_each_message_at_its_offset(
     written.check_files()
 
 
+@pytest.mark.slow
 def test_a_damaged_manifest_of_merged_files_costs_no_message(
     running: LocalCluster, client: smq.Client, store: Store
 ) -> None:
@@ -178,6 +180,7 @@ def test_a_damaged_manifest_of_merged_files_costs_no_message(
     assert [it.path for it in TopicFiles(store, "default/t").problems()] == [path]
 
 
+@pytest.mark.slow
 def test_a_pinned_read_keeps_the_small_files_until_it_ends(
     running: LocalCluster, client: smq.Client, store: Store
 ) -> None:

@@ -177,6 +177,7 @@ def test_an_atomic_publish_needs_no_credentials(
     assert values_of(cluster, topic, 10) == rows
 
 
+@pytest.mark.slow
 def test_the_command_line_needs_no_credentials(cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
     cluster.create(topic)
     pq.write_table(pa.table({"value": [b"a", b"b"]}), tmp_path / "rows.parquet")

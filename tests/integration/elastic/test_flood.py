@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.data.message_ledger import BackgroundPublisher, MessageLedger, check_deliveries, read_back
 from support.processes.local_cluster import LocalCluster
@@ -13,6 +15,7 @@ from support.waiting import HANG_GUARD, eventually
 ELASTIC = ("--broker-memory", "1Gi", "--max-brokers", "3", "--broker-capacity", "32Ki")
 
 
+@pytest.mark.slow
 def test_a_flood_is_met_and_goes_back(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:
     scaling = {"target": {"messagesPerSecond": 20, "bytesPerSecond": "256Mi"}, "splitAfter": "2s", "mergeAfter": "8s"}
     with (
@@ -34,6 +37,7 @@ def test_a_flood_is_met_and_goes_back(seaweed: SeaweedProcess, prefix: str, tmp_
             check_deliveries(ledger, read_back(consumer, ledger.total))
 
 
+@pytest.mark.slow
 def test_brokers_come_with_traffic(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:
     with (
         LocalCluster(tmp_path / "cluster", seaweed.settings(prefix), brokers=2, arguments=ELASTIC) as cluster,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.data.message_ledger import BackgroundPublisher, MessageLedger, check_deliveries, read_back
 from support.processes.local_cluster import LocalCluster
 from support.waiting import eventually
 
 
+@pytest.mark.slow
 def test_a_flood_does_not_split_a_paused_topic(seaweed: SeaweedProcess, prefix: str, tmp_path: Path) -> None:
     scaling = {"target": {"messagesPerSecond": 20, "bytesPerSecond": "256Mi"}, "splitAfter": "1s"}
     with (

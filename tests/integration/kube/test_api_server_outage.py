@@ -66,6 +66,7 @@ def test_data_goes_on_and_the_leader_leads_on(
     assert not operator.events("topic.deleted")
 
 
+@pytest.mark.slow
 def test_an_operator_waits_for_an_api_server_that_is_away_at_its_start(
     api_server: Cluster, new_operator: Callable[..., OperatorProcess]
 ) -> None:

@@ -25,6 +25,7 @@ def proofs(operator: OperatorProcess) -> dict[str, str]:
     return {event["incarnation"]: event["proof"] for event in operator.events("broker.gone")}
 
 
+@pytest.mark.slow
 def test_deployments_are_kept_within_their_annotations(
     operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
@@ -50,6 +51,7 @@ def test_an_invalid_annotation_is_refused_with_a_reason(
     assert "'two' is no count of brokers" in refused and 'such as "3"' in refused
 
 
+@pytest.mark.slow
 def test_the_termination_of_all_replicas_is_proved_when_their_pods_are_gone(
     operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
@@ -77,6 +79,7 @@ def test_the_termination_of_all_replicas_is_proved_when_their_pods_are_gone(
     assert all("was deleted" in proof for proof in proofs(operator).values())
 
 
+@pytest.mark.slow
 def test_a_next_leader_knows_that_pods_are_gone_which_it_never_saw(
     new_operator: Callable[..., OperatorProcess], new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
@@ -112,6 +115,7 @@ def test_a_restarted_container_makes_the_one_before_gone(
     eventually(lambda: "container in Pod a has terminated" in proofs(operator)[broker.incarnation])
 
 
+@pytest.mark.slow
 def test_by_force_on_a_node_that_is_not_ready_is_no_proof_and_its_removal_is(
     new_operator: Callable[..., OperatorProcess], new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:

@@ -49,6 +49,7 @@ def leads(operator: OperatorProcess) -> bool:
     return bool(operator.events("leader.ready"))
 
 
+@pytest.mark.slow
 def test_one_leads_the_other_names_it_and_is_ready(
     operator: OperatorProcess, new_operator: Operators, kube: KubeClient, namespace: str
 ) -> None:
@@ -59,6 +60,7 @@ def test_one_leads_the_other_names_it_and_is_ready(
     assert not other.is_labelled_leader
 
 
+@pytest.mark.slow
 def test_a_killed_leader_is_followed_and_the_next_one_decides(
     operator: OperatorProcess,
     new_operator: Operators,
@@ -77,6 +79,7 @@ def test_a_killed_leader_is_followed_and_the_next_one_decides(
     eventually(lambda: other.is_labelled_leader and not operator.is_labelled_leader)
 
 
+@pytest.mark.slow
 def test_a_leader_that_stops_hands_over_at_once(operator: OperatorProcess, new_operator: Operators) -> None:
     other = standby(new_operator, operator)
     assert operator.terminate() == 0
@@ -84,6 +87,7 @@ def test_a_leader_that_stops_hands_over_at_once(operator: OperatorProcess, new_o
     assert not operator.is_labelled_leader
 
 
+@pytest.mark.slow
 def test_a_leader_that_was_paused_finds_its_lease_taken_and_exits(
     operator: OperatorProcess, new_operator: Operators
 ) -> None:
@@ -97,6 +101,7 @@ def test_a_leader_that_was_paused_finds_its_lease_taken_and_exits(
     assert operator.events("leader.lost")[0]["leader"] == other.listen
 
 
+@pytest.mark.slow
 def test_a_leader_cut_off_from_the_api_server_ends_when_another_leads(
     new_operator: Operators,
     new_broker: Callable[..., BrokerProcess],

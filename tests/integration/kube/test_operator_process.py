@@ -41,6 +41,7 @@ def conditions(kube: KubeClient, made: dict[str, Any]) -> dict[str, str]:
     return {c["type"]: c["status"] for c in kube.get(made).get("status", {}).get("conditions", [])}
 
 
+@pytest.mark.slow
 def test_a_split_by_annotation_and_a_killed_leader(
     operator: OperatorProcess,
     new_operator: Callable[..., OperatorProcess],

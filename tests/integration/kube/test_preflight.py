@@ -54,6 +54,7 @@ def events(kube: KubeClient, operator: OperatorProcess) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_charts_rights_are_enough(
     api_server: Cluster, kube: KubeClient, new_operator: Operators, namespace: str
 ) -> None:
@@ -67,6 +68,7 @@ def test_the_charts_rights_are_enough(
     assert "may not" not in operator.log.read_text().replace("the operator may not list nodes", "")
 
 
+@pytest.mark.slow
 def test_a_right_that_is_missing_is_named_until_it_is_given(
     api_server: Cluster, kube: KubeClient, new_operator: Operators, namespace: str
 ) -> None:
@@ -94,6 +96,7 @@ def definitions(kube: KubeClient) -> Iterator[KubeClient]:
     kube.install_crds(CRDS)
 
 
+@pytest.mark.slow
 def test_definitions_that_are_missing_are_waited_for(definitions: KubeClient, new_operator: Operators) -> None:
     for crd in CRDS:
         definitions.delete(crd)
@@ -105,6 +108,7 @@ def test_definitions_that_are_missing_are_waited_for(definitions: KubeClient, ne
     eventually(lambda: operator.events("leader.ready"))
 
 
+@pytest.mark.slow
 def test_an_older_definition_is_reported_and_does_not_prevent_leading(
     definitions: KubeClient, new_operator: Operators
 ) -> None:
@@ -121,6 +125,7 @@ def test_an_older_definition_is_reported_and_does_not_prevent_leading(
     eventually(lambda: "status.lastDecision" in events(definitions, operator)["TopicCRDOutdated"])
 
 
+@pytest.mark.slow
 def test_topics_are_led_while_the_definition_is_newer_than_the_operator(
     definitions: KubeClient, new_operator: Operators, namespace: str
 ) -> None:
@@ -142,6 +147,7 @@ def test_topics_are_led_while_the_definition_is_newer_than_the_operator(
     assert operator.events("topic.adopted")
 
 
+@pytest.mark.slow
 def test_an_unusable_filer_is_reported(kube: KubeClient, new_operator: Operators) -> None:
     operator = new_operator()
     operator.store = replace(operator.store, endpoint="http://127.0.0.1:9")
@@ -150,6 +156,7 @@ def test_an_unusable_filer_is_reported(kube: KubeClient, new_operator: Operators
     eventually(lambda: "the filer does not answer" in events(kube, operator)["NotReady"])
 
 
+@pytest.mark.slow
 def test_of_two_releases_in_a_namespace_the_first_one_leads(
     kube: KubeClient, new_operator: Operators, namespace: str
 ) -> None:
@@ -174,6 +181,7 @@ def elsewhere(kube: KubeClient, namespace: str) -> Iterator[str]:
     kube.delete(resource)
 
 
+@pytest.mark.slow
 def test_of_two_releases_that_lead_all_namespaces_the_first_one_leads(
     kube: KubeClient, new_operator: Operators, namespace: str, elsewhere: str
 ) -> None:
@@ -190,6 +198,7 @@ def test_of_two_releases_that_lead_all_namespaces_the_first_one_leads(
     eventually(lambda: operator.events("leader.ready"))
 
 
+@pytest.mark.slow
 def test_the_first_of_two_releases_keeps_leading_and_the_other_reports_the_conflict(
     kube: KubeClient, new_operator: Operators, namespace: str, elsewhere: str
 ) -> None:

@@ -171,6 +171,7 @@ async def test_a_forged_segment_resource_is_removed_and_one_of_no_topic_stays(
         assert "nothing-0-16-77" in await leader_namespace.segments()
 
 
+@pytest.mark.slow
 async def test_nothing_is_written_when_idle_nor_under_a_steady_load(leader_namespace: LeaderNamespace) -> None:
     for number in range(5):
         leader_namespace.topic(f"t{number}", segments={"min": 2})

@@ -118,6 +118,7 @@ FIELDS = [
 ]
 
 
+@pytest.mark.slow
 def test_parser_and_api_server_agree_on_any_value_anywhere(kube: KubeClient) -> None:
     """Every value of a list at every field: both accept it, with the same meaning, or both refuse it."""
     cases = [manifest(nested(field, value)) for field, value in itertools.product(FIELDS, VALUES)]

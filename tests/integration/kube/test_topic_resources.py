@@ -31,6 +31,7 @@ def topics(operator: OperatorProcess) -> dict[str, lpb.TopicList.Topic]:
     return {t.info.name.rpartition("/")[2]: t for t in reply.topics}
 
 
+@pytest.mark.slow
 def test_a_topic_is_led_from_its_resource_until_it_is_deleted(
     operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:
@@ -100,6 +101,7 @@ def test_topics_of_other_namespaces_are_left_alone(operator: OperatorProcess, ku
         kube.delete(other)
 
 
+@pytest.mark.slow
 def test_columns_are_changed_in_the_resource(
     operator: OperatorProcess, new_broker: Brokers, kube: KubeClient, namespace: str
 ) -> None:

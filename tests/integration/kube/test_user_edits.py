@@ -152,6 +152,7 @@ async def test_a_deleted_topic_takes_its_segments_along_and_none_comes_back(edit
         assert not await edited_topic.segments()
 
 
+@pytest.mark.slow
 async def test_a_namespace_ends_while_the_leader_lives(edited_topic: EditedTopic) -> None:
     async with running(edited_topic, segments={"min": 3}):
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": edited_topic.namespace}}

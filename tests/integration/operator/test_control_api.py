@@ -187,6 +187,7 @@ def test_a_port_that_is_taken(shared: LeaderProcess, new_leader: Callable[..., L
     assert f"cannot listen on {shared.address}" in second.log.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -203,6 +204,7 @@ def test_flags_that_cannot_be(new_leader: Callable[..., LeaderProcess], flags, w
     assert words in leader.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_filer_that_is_away_at_the_start_is_waited_for(tmp_path: Path, seaweed: Seaweed, prefix: str):
     with StoreProxy(seaweed.endpoint) as proxy:
         away = proxy.add(StoreFault.ERROR_500, method=None, times=None)

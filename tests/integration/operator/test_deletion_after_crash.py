@@ -19,6 +19,7 @@ from support.waiting import HANG_GUARD, eventually
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.slow
 def test_a_leader_killed_while_it_deletes_a_topic_leaves_work_that_the_next_one_finishes(
     new_leader: Callable[..., LeaderProcess], store: Store
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_killed_broker_loses_nothing_that_was_acked(leader, rank):
     assert again != dead, "it runs again under its name, as another incarnation"
 
 
+@pytest.mark.slow
 def test_all_replicas_killed_at_once_without_journals_are_proved_gone_and_the_loss_is_reported(new_leader):
     leader = new_leader("--no-journal").start()
     leader.wait_for_brokers()
@@ -123,6 +124,7 @@ def test_segments_leave_a_paused_broker(leader, rank):
     )
 
 
+@pytest.mark.slow
 def test_unreachable_is_not_gone(leader):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
     (segment,) = leader.wait_until_open()
@@ -234,6 +236,7 @@ def test_watchers_receive_every_change(shared, topic):
         )
 
 
+@pytest.mark.slow
 def test_too_few_brokers_for_replicas_write_to_the_filer_and_change_when_there_are_more(
     new_leader: Callable[..., LeaderProcess],
 ):

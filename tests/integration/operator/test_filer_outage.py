@@ -38,6 +38,7 @@ def leader(tmp_path: Path, seaweed: Seaweed, prefix: str, proxy: StoreProxy) -> 
     made.stop()
 
 
+@pytest.mark.slow
 def test_failover_waits_for_the_filer_and_acks_do_not(leader: LeaderProcess, proxy: StoreProxy):
     leader.apply(manifest())
     (segment,) = leader.wait_until_open()
@@ -56,6 +57,7 @@ def test_failover_waits_for_the_filer_and_acks_do_not(leader: LeaderProcess, pro
     producer.close()
 
 
+@pytest.mark.slow
 def test_a_split_that_waits_for_the_filer_says_so_and_is_done_later(leader: LeaderProcess, proxy: StoreProxy):
     leader.apply(manifest())
     (segment,) = leader.wait_until_open()

@@ -128,6 +128,7 @@ def test_successors_come_when_all_before_them_is_committed(leader: LeaderProcess
     producer.close()
 
 
+@pytest.mark.slow
 def test_a_group_that_starts_at_the_latest_skips_what_is_there(leader: LeaderProcess, topic: str):
     leader.apply(manifest(topic))
     (segment,) = leader.wait_until_open(topic)
@@ -152,6 +153,7 @@ def test_many_commits_at_once_share_their_writes(two_segments: LeaderProcess, to
     assert committed(two_segments, topic)[one] == 100
 
 
+@pytest.mark.slow
 def test_an_unresponsive_member_is_replaced(two_segments: LeaderProcess, topic: str):
     a, b = RpcMember(two_segments, topic, "a"), RpcMember(two_segments, topic, "b")
     a.join()

@@ -26,6 +26,7 @@ def is_running(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_new_leader_adopts_the_brokers_and_changes_nothing(leader: LeaderProcess):
     leader.apply(manifest())
     (segment,) = leader.wait_until_open()
@@ -43,6 +44,7 @@ def test_a_new_leader_adopts_the_brokers_and_changes_nothing(leader: LeaderProce
     producer.close()
 
 
+@pytest.mark.slow
 def test_a_broker_that_died_without_a_leader_is_proved_gone(new_leader: Callable[..., LeaderProcess]):
     leader = new_leader("--no-journal").start()
     leader.wait_for_brokers()
@@ -58,6 +60,7 @@ def test_a_broker_that_died_without_a_leader_is_proved_gone(new_leader: Callable
         leader.wait_until_open(without=incarnation)
 
 
+@pytest.mark.slow
 def test_the_journal_of_a_broker_that_died_without_a_leader_is_sealed(leader: LeaderProcess):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
     (segment,) = leader.wait_until_open()
@@ -70,6 +73,7 @@ def test_the_journal_of_a_broker_that_died_without_a_leader_is_sealed(leader: Le
     assert (entry.end, entry.HasField("lost_from")) == (10, False)
 
 
+@pytest.mark.slow
 def test_a_leader_killed_before_it_wrote_a_pid_down_finds_the_process(leader: LeaderProcess):
     leader.apply(manifest())
     leader.wait_until_open()
@@ -84,6 +88,7 @@ def test_a_leader_killed_before_it_wrote_a_pid_down_finds_the_process(leader: Le
     assert leader.alive()["broker-1"] == record["incarnation"]
 
 
+@pytest.mark.slow
 def test_a_pid_that_is_another_process_by_now_is_a_dead_broker(leader: LeaderProcess):
     leader.apply(manifest())
     (segment,) = leader.wait_until_open()
@@ -98,6 +103,7 @@ def test_a_pid_that_is_another_process_by_now_is_a_dead_broker(leader: LeaderPro
     assert is_running(os.getpid())
 
 
+@pytest.mark.slow
 def test_a_record_that_cannot_be_read_harms_no_other(leader: LeaderProcess):
     leader.kill()
     (leader.folder / "brokers" / "broker-9.json").write_text("{")
@@ -106,6 +112,7 @@ def test_a_record_that_cannot_be_read_harms_no_other(leader: LeaderProcess):
     assert leader.events("broker_record.damaged")[0]["file"] == "broker-9.json"
 
 
+@pytest.mark.slow
 def test_brokers_end_after_their_leader_and_lose_nothing(leader: LeaderProcess):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
     (segment,) = leader.wait_until_open()
@@ -121,6 +128,7 @@ def test_brokers_end_after_their_leader_and_lose_nothing(leader: LeaderProcess):
     leader.wait_until_open()
 
 
+@pytest.mark.slow
 def test_brokers_may_outlive_their_leader(new_leader: Callable[..., LeaderProcess]):
     leader = new_leader("--keep-brokers").start()
     leader.wait_for_brokers()
@@ -132,6 +140,7 @@ def test_brokers_may_outlive_their_leader(new_leader: Callable[..., LeaderProces
     assert leader.alive() == before
 
 
+@pytest.mark.slow
 def test_a_leader_at_another_address_replaces_brokers_that_would_never_find_it(leader: LeaderProcess):
     leader.apply(manifest(flush={"bytes": "1Gi", "interval": "1h"}))
     (segment,) = leader.wait_until_open()
@@ -157,6 +166,7 @@ def test_the_folder_has_one_leader(leader: LeaderProcess, new_leader: Callable[.
     leader.alive()
 
 
+@pytest.mark.slow
 def test_fewer_brokers_than_before_end_the_others(leader: LeaderProcess):
     third = leader.pid("broker-3")
     leader.kill()
@@ -166,6 +176,7 @@ def test_fewer_brokers_than_before_end_the_others(leader: LeaderProcess):
     assert set(leader.alive()) == {"broker-1", "broker-2"}
 
 
+@pytest.mark.slow
 def test_a_broker_that_crashes_again_and_again_is_started_ever_more_slowly(new_leader: Callable[..., LeaderProcess]):
     leader = new_leader("--broker-arg=--memory=nonsense", brokers=1).start()
     eventually(lambda: len(leader.events("broker.terminated")) >= 4)
@@ -175,6 +186,7 @@ def test_a_broker_that_crashes_again_and_again_is_started_ever_more_slowly(new_l
     assert leader.http_get("/healthz")[0] == 200
 
 
+@pytest.mark.slow
 def test_the_leader_does_not_stand_in_the_way_of_ctrl_c(new_leader: Callable[..., LeaderProcess]):
     leader = new_leader(brokers=1).start()
     leader.wait_for_brokers()

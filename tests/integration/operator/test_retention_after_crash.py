@@ -43,6 +43,7 @@ def metric(leader: LeaderProcess, line: str) -> float:
     return float(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["decision", "retention.files_deleted"])
 def test_a_leader_killed_during_retention_leaves_work_that_the_next_one_finishes(
     new_leader: Callable[..., LeaderProcess], store: Store, at: str

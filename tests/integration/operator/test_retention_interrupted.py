@@ -44,6 +44,7 @@ def run_retention(store: Store, topic: Topic, groups: list[GroupProgress]) -> No
     delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer_lost", [False, True])
 def test_retention_that_dies_at_any_effect_is_finished_by_the_next_leader(seaweed, prefix, answer_lost):
     groups = [GroupProgress("g", {segment_name(3): 2})]
@@ -69,6 +70,7 @@ def test_retention_that_dies_at_any_effect_is_finished_by_the_next_leader(seawee
     assert stopped == 12, "one write of the index, four files and the manifest of each of two segments, one more write"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer_lost", [False, True])
 def test_a_deletion_that_dies_at_any_effect_is_finished_by_the_next_leader(seaweed, prefix, answer_lost):
     stopped = 0

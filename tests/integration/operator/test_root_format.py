@@ -42,6 +42,7 @@ def broker(tmp_path: Path, settings: StoreSettings, files: Callable[[], dict[str
     started.stop()
 
 
+@pytest.mark.slow
 def test_a_broker_refuses_a_root_of_format_1(broker: BrokerProcess, files: Callable[[], dict[str, bytes]]) -> None:
     assert broker.wait() == 3
     message = broker.event("store.rejected")["error"]
@@ -49,6 +50,7 @@ def test_a_broker_refuses_a_root_of_format_1(broker: BrokerProcess, files: Calla
     assert files() == FORMAT_1
 
 
+@pytest.mark.slow
 def test_a_leader_refuses_a_root_of_format_1(
     new_leader: Callable[..., LeaderProcess], files: Callable[[], dict[str, bytes]]
 ) -> None:

@@ -97,6 +97,7 @@ def test_the_broker_that_seals_a_segment_writes_its_manifest(leader: LeaderProce
     eventually(lambda: sealed_segments(leader, segment.name).manifest == entry.manifest, what="clients get its name")
 
 
+@pytest.mark.slow
 def test_the_leader_builds_what_a_killed_broker_did_not_write(leader: LeaderProcess, store: Store) -> None:
     """The follower that seals in the primary's place knows the first chunks only as written."""
     leader.apply(manifest(replicas=2, **MANY_CHUNKS))
@@ -110,6 +111,7 @@ def test_the_leader_builds_what_a_killed_broker_did_not_write(leader: LeaderProc
     assert built["built"] == [segment.name]
 
 
+@pytest.mark.slow
 def test_a_leader_killed_between_write_and_name_is_continued_by_the_next(
     new_leader: Callable[..., LeaderProcess], store: Store
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_leader_killed_between_write_and_name_is_continued_by_the_next(
     wait_until_all_are_named(leader)
 
 
+@pytest.mark.slow
 def test_a_damaged_manifest_is_replaced_by_the_next_leader(
     new_leader: Callable[..., LeaderProcess], store: Store
 ) -> None:

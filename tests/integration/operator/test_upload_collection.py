@@ -164,6 +164,7 @@ def test_the_uploads_of_a_deleted_topic_go_with_its_data_alone(store: Store):
         assert uploads(store, topic) == (set() if delete_data else {"a.parquet"})
 
 
+@pytest.mark.slow
 def test_a_leader_collects_old_uploads(new_leader: Callable[..., LeaderProcess], store: Store):
     leader = new_leader("--unreferenced-uploads-grace", "1s", "--orphan-check-interval", "500ms", brokers=2).start()
     leader.wait_for_brokers()

@@ -26,6 +26,7 @@ def run(name: str, seed: int, seconds: int | None = None) -> Record:
     return record
 
 
+@pytest.mark.slow
 def test_a_flood_is_met_within_half_a_minute_and_left_behind(seed: int) -> None:
     record = run("flood", seed)
     begin = make("flood").first_over_target()
@@ -40,6 +41,7 @@ def test_a_flood_is_met_within_half_a_minute_and_left_behind(seed: int) -> None:
     assert stable_since(record) < rest[0].second
 
 
+@pytest.mark.slow
 def test_a_ramp_is_met_before_it_hurts(seed: int) -> None:
     record = run("ramp", seed)
     assert max(max(s.pressures) for s in record.samples) < 1.15
@@ -66,6 +68,7 @@ def test_one_hot_key_is_isolated_and_said(seed: int) -> None:
     assert len([e for e in scaling(record) if e.action == "split"]) <= 3, "a partition cannot be cut: it was tried"
 
 
+@pytest.mark.slow
 def test_a_moving_hot_range_is_followed(seed: int) -> None:
     record = run("hot-range", seed)
     moving = record.samples[100:]
@@ -74,6 +77,7 @@ def test_a_moving_hot_range_is_followed(seed: int) -> None:
     assert record.changes("merge"), "what the range has left is never joined again"
 
 
+@pytest.mark.slow
 def test_a_backfill_beside_online_traffic(seed: int) -> None:
     record = run("backfill", seed)
     backfill = record.samples[150:920]
@@ -81,6 +85,7 @@ def test_a_backfill_beside_online_traffic(seed: int) -> None:
     assert record.samples[-1].segments <= 6
 
 
+@pytest.mark.slow
 def test_an_on_off_load_does_not_make_it_oscillate(seed: int) -> None:
     """The topic is scaled for the peaks once. The pauses are too short to scale back."""
     record = run("on-off", seed)
@@ -89,6 +94,7 @@ def test_an_on_off_load_does_not_make_it_oscillate(seed: int) -> None:
     assert len({s.brokers for s in record.samples[900:]}) == 1
 
 
+@pytest.mark.slow
 def test_two_days_in_an_hour_and_a_half(seed: int) -> None:
     """32 times faster than real time. There are splits while load rises, merges while it falls, and nothing else."""
     shape = stretched(make("diurnal", seed=seed), 32)

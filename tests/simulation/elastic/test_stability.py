@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ def is_due_to_noise(event: Event, loads: npt.NDArray[np.float64]) -> bool:
     return event.action == "merge" or (event.action == "split" and carried > (1 - NOISE) * TARGET)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
 @example(AT_THE_LINE, 1, 39, True, 97)
 @example(BELOW_THE_TARGET, 4, 33, True, 4789)
@@ -106,6 +108,7 @@ def test_a_constant_load_reaches_a_stable_layout(
     assert all(low <= s.segments <= high for s in samples)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=PHASES)
 @given(st.floats(0.05, 8), st.floats(0.05, 8), st.integers(5, 90), st.integers(0, 2**32 - 1))
 def test_a_load_that_goes_up_and_down_is_scaled_for_its_peaks(one: float, two: float, period: int, seed: int) -> None:

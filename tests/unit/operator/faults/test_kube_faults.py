@@ -203,6 +203,7 @@ class FaultyAsyncio:
         return self._fault.start_task(asyncio.ensure_future, work, kind="comparison")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KUBE_KINDS)
 def test_after_the_nth_fault_the_operator_works_or_has_ended(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = []
