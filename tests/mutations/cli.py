@@ -50,11 +50,19 @@ MUTATIONS = (
     ),
     Mutation(
         "poll_without_end",
-        "A poll ends after its timeout.",
+        "A reading with a timeout ends at the end of the topic.",
         WAITING,
-        "if batch is not None or (deadline is not None and time.monotonic() >= deadline):",
-        "if batch is not None or (deadline is not None and time.monotonic() >= deadline + 10):",
+        "                if consumer.at_end():\n                    return None\n",
+        "",
         (f"{TEST_WAITING}::test_a_poll_ends_after_its_timeout",),
+    ),
+    Mutation(
+        "end_a_reading_that_fails_without_a_word",
+        "A reading that fails is an error and not the end of the topic.",
+        WAITING,
+        "                self._check_more(consumer, waited)\n",
+        "                return None\n",
+        (f"{TEST_WAITING}::test_a_reading_that_fails_is_an_error_and_not_the_end",),
     ),
     Mutation(
         "forward_to_the_leader_only",
