@@ -40,7 +40,7 @@ processes of both formats refuse each other.
 OLDEST_PROTOCOL = 1
 
 _REPLACEMENT_REASONS = {Reason.SCHEMA: Reason.ROLL}
-"""What a peer that does not know a reason is told in its place."""
+"""What a peer that does not know a reason gets in its place."""
 _REASONS = frozenset(reason.value for reason in Reason)
 
 

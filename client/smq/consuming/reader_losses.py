@@ -1,4 +1,4 @@
-"""What one reader has lost, each offset told once."""
+"""What one reader has lost; each offset is reported once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class ReaderLosses:
-    """The losses that a reader knows, and those of them that its program was not told yet. Not safe from threads."""
+    """The losses that a reader knows, and those that were not reported to its program yet. Not safe from threads."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[FetchedLoss]] = {}
@@ -39,11 +39,11 @@ class ReaderLosses:
 
     @property
     def pending(self) -> bool:
-        """Whether there is a loss that the program was not told yet."""
+        """Whether there is a loss that was not reported to the program yet."""
         return bool(self._unreported)
 
     def take(self) -> DataLost | None:
-        """The next loss that the program was not told yet."""
+        """The next loss that was not reported to the program yet."""
         return self._unreported.popleft() if self._unreported else None
 
 

@@ -75,10 +75,10 @@ class LoadedGroup:
     touch_due: bool = False
     """Whether the file is written without new positions, because the group is active or knows a further loss."""
     known_losses: dict[str, int] = field(default_factory=dict)
-    """Losses that members' programs were told: the offset up to which, by segment."""
+    """Losses that were reported to members' programs: the offset up to which, by segment."""
 
     def learn(self, losses: Mapping[str, int]) -> bool:
-        """Adds losses that a member's program was told. False if the group knew them."""
+        """Adds losses that were reported to a member's program. False if the group knew them."""
         new = {s: upto for s, upto in losses.items() if upto > self.known_losses.get(s, -1)}
         self.known_losses.update(new)
         return bool(new)
@@ -151,7 +151,7 @@ class GroupCoordinator:
     ) -> None:
         """Returns when the positions are in the filer. Raises StaleGeneration, StoreUnavailable.
 
-        ``known_losses`` are the losses that the member's program was told; the group is not told them again.
+        ``known_losses`` were reported to the member's program; the group gets no report of them again.
         """
         it = await self._current(await self.ready_topic(topic), name, None, generation)
         if member in it.group.members:

@@ -32,7 +32,7 @@ class _Watermarks:
 
 
 class WatermarkRecorder:
-    """Writes the watermarks while this leader leads, and tells each topic's reconciler those of the leader before."""
+    """Writes the watermarks while this leader leads, and gives each topic's reconciler those of the leader before."""
 
     def __init__(self, path: Path, topics: TopicDirectory, events: TopicEvents) -> None:
         self._path = path

@@ -19,7 +19,7 @@ class CommittedPositions:
     """``positions`` is {segment: next offset}. ``writer`` is unique for each write.
 
     ``committed_at`` is when a member last committed, ``last_active_at`` when the group last had a member, both in
-    microseconds; 0 if that is unknown. ``known_losses`` are the losses of segments that members' programs were told,
+    microseconds; 0 if that is unknown. ``known_losses`` are the losses of segments that were reported to members,
     as the offset up to which; None in a document of an earlier version.
     """
 

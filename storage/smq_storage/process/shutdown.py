@@ -20,7 +20,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 class Shutdown:
     """Runs steps in the order of the calls. ``errors`` are the step and the error of each that failed.
 
-    ``on_error`` is told of each error at once; what it raises itself is dropped, because the next step matters more.
+    ``on_error`` gets each error at once; what it raises itself is dropped, because the next step matters more.
     """
 
     on_error: Callable[[str, Exception], None] = lambda step, error: None

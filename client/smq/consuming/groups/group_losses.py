@@ -30,7 +30,7 @@ class GroupLosses:
         return now - self._awaited_since < LOSSES_TIMEOUT_SECONDS
 
     def reported(self, loss: DataLost) -> None:
-        """The program was told of it, so the group's next commit confirms that."""
+        """It was reported to the program, so the group's next commit confirms that."""
         known = self._to_confirm.get(loss.segment, 0)
         self._to_confirm[loss.segment] = max(known, loss.start, loss.stop or 0)
 
