@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from smq.cli.session import CommandFailed, leader_timeout, print_error, print_wait
-from smq_core.errors import SmqError, StoreUnavailable, Unavailable
+from smq_core.errors import SmqError, StoreDenied, StoreUnavailable, Unavailable
 
 if TYPE_CHECKING:
     from smq import Client
@@ -78,7 +78,8 @@ class FilerWatch:
             left = self._timeout - (time.monotonic() - answered_at)
             failure = filer_failure(self._client, self._topic, min(CHECK_SECONDS, max(0.1, left)))
             now = time.monotonic()
-            if failure is None:
+            # A filer that refuses the credentials has answered, and what the leader signs needs none.
+            if failure is None or isinstance(failure, StoreDenied):
                 answered_at, pause = now, CHECK_SECONDS
                 continue
             problem = description(failure)

@@ -11,7 +11,7 @@ import pytest
 from smq.cli import filer_watch, session
 from smq.cli.filer_watch import FilerWatch, filer_named
 from smq.cli.session import CommandFailed
-from smq_core.errors import BucketMissing, InvalidRequest, StoreUnavailable, Unavailable
+from smq_core.errors import BucketMissing, InvalidRequest, StoreDenied, StoreUnavailable, Unavailable
 from support.waiting import HANG_GUARD, eventually
 
 AWAY = StoreUnavailable("no clear answer from s3://smq (http://h:1) for 'default/t/_current.json': in 2.0s")
@@ -86,7 +86,9 @@ def test_what_no_retry_helps_ends_the_command_at_once(notes: list[str]) -> None:
     assert not notes and ended == ["there is no bucket at s3://wrong: create it, or change the url"]
 
 
-@pytest.mark.parametrize("answer", [None, Unavailable("no leader"), InvalidRequest("closed")], ids=repr)
+@pytest.mark.parametrize(
+    "answer", [None, Unavailable("no leader"), InvalidRequest("closed"), StoreDenied("no key")], ids=repr
+)
 def test_while_the_filer_answers_or_another_error_comes_it_goes_on(answer: Exception | None, notes: list[str]) -> None:
     session.set_leader(None, timeout=0.1)
     client = FakeClient(answer)
