@@ -55,9 +55,8 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     session.set_leader(None)
 
 
-def test_the_filer_is_named_and_the_command_ended_after_the_timeout(notes: list[str]) -> None:
-    session.set_leader(None, timeout=0.1)
-    client: Any = FakeClient(AWAY)
+def ends_with(client: Any) -> list[str]:
+    """With what a watch of this client ends the command, while a request hangs."""
     ended: list[str] = []
     hangs = threading.Event()
 
@@ -67,21 +66,20 @@ def test_the_filer_is_named_and_the_command_ended_after_the_timeout(notes: list[
 
     with FilerWatch(client, "t", end):
         assert hangs.wait(HANG_GUARD)
+    return ended
+
+
+def test_the_filer_is_named_and_the_command_ended_after_the_timeout(notes: list[str]) -> None:
+    session.set_leader(None, timeout=0.1)
+    client: Any = FakeClient(AWAY)
+    ended = ends_with(client)
 
     assert notes == [NOTE] and ended[0].startswith("no clear answer from s3://smq (http://h:1): in 2.0s for 0 s.")
 
 
 def test_what_no_retry_helps_ends_the_command_at_once(notes: list[str]) -> None:
     client: Any = FakeClient(BucketMissing("there is no bucket at s3://wrong: create it, or change the url"))
-    ended: list[str] = []
-    hangs = threading.Event()
-
-    def end(message: str) -> None:
-        ended.append(message)
-        hangs.set()
-
-    with FilerWatch(client, "t", end):
-        assert hangs.wait(HANG_GUARD)
+    ended = ends_with(client)
 
     assert not notes and ended == ["there is no bucket at s3://wrong: create it, or change the url"]
 
