@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -18,6 +19,8 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
+
+T = TypeVar("T")
 
 COUNTS, STOP = "counts.json", "stop"
 SLOW_START = "Python worker failed to connect back"
@@ -55,14 +58,20 @@ def main(leader: str, folder: str) -> None:
             query = start(processingTime="3 seconds")
         time.sleep(0.2)
     query.stop()
-    for left in reversed(range(STARTS)):
+    run_patiently(lambda: start(availableNow=True).awaitTermination())
+
+
+def run_patiently(run: Callable[[], T]) -> T:
+    """Runs a query, and again from its checkpoint if Python started too slowly for Spark."""
+    left = STARTS
+    while True:
+        left -= 1
         try:
-            start(availableNow=True).awaitTermination()
-            return
+            return run()
         except StreamingQueryException as failure:
             if SLOW_START not in str(failure) or not left:
                 raise
-            print("Python did not start within 10 s on this busy machine; the count goes on", flush=True)
+            print("Python did not start within 10 s on this busy machine; the query goes on", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 import yaml
-from pyspark.errors import StreamingQueryException
 
 import smq
-from examples.demo_spark import SLOW_START, STARTS
+from examples.demo_spark import run_patiently
 from pyspark_smq.jobs.flights_hourly import Places, run
 from pyspark_smq.options import Connection
 from support.data.message_ledger import read_back
@@ -89,18 +88,6 @@ def in_order(table: pa.Table, names: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def run_patiently(spark: SparkSession, places: Places) -> int:
-    """Spark gives Python 10 s to start, which is not always enough on a busy machine. The checkpoint lets it go on."""
-    left = STARTS
-    while True:
-        left -= 1
-        try:
-            return run(spark, places, "12 hours", available_now=True)
-        except StreamingQueryException as failure:
-            if SLOW_START not in str(failure) or not left:
-                raise
-
-
 @pytest.mark.slow
 def test_each_hour_is_in_topic_and_table_once(
     spark: SparkSession, cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path, capfd: Any
@@ -118,7 +105,7 @@ def test_each_hour_is_in_topic_and_table_once(
     for first in (0, HOURS):
         seen.append(flights(first, HOURS))
         publish(client, topic, seen[-1])
-        assert run_patiently(spark, places) == 0
+        assert run_patiently(lambda: run(spark, places, "12 hours", available_now=True)) == 0
         expected = truth(pa.concat_tables(seen))
         names = ["hour", "carrier", "flights", "cancelled", "mean_dep_delay"]
         with client.consumer(result) as consumer:
@@ -128,5 +115,5 @@ def test_each_hour_is_in_topic_and_table_once(
         assert in_order(table, names) == expected
 
     publish(client, topic, flights(0, 1))
-    assert run_patiently(spark, places) > 0
+    assert run_patiently(lambda: run(spark, places, "12 hours", available_now=True)) > 0
     assert "late rows" in capfd.readouterr().err

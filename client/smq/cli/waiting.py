@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from smq.cli import formatting
-from smq.cli.filer_watch import filer_problem
+from smq.cli.filer_watch import description, filer_problem
 from smq.cli.session import CommandFailed, print_wait
 from smq_core.errors import SmqError
 
@@ -84,10 +84,10 @@ class MessageWait:
         """
         began = time.monotonic()
         step = POLL_SECONDS if self._exit_at_end else NOTE_AFTER_SECONDS
+        pause = step if self._timeout is None else min(self._timeout, step)
         while True:
-            left = step if self._timeout is None else began + self._timeout - time.monotonic()
             with _without_filer_warnings():
-                batch = consumer.poll(min(max(left, 0.0), step))
+                batch = consumer.poll(pause)
             if batch is not None or (self._exit_at_end and consumer.at_end()):
                 return batch
             waited = time.monotonic() - began
@@ -95,6 +95,9 @@ class MessageWait:
                 if consumer.at_end():
                     return None
                 self._check_more(consumer, waited)
+                pause = POLL_SECONDS
+            elif self._timeout is not None:
+                pause = min(self._timeout - waited, step)
             if waited >= NOTE_AFTER_SECONDS:
                 print_wait(f"waiting for messages of {self._topic}…")
                 self._look_for_the_cause()
@@ -105,7 +108,7 @@ class MessageWait:
         failure = consumer.filer_error
         if failure is None and waited < self._timeout + UNREAD_SECONDS:
             return
-        cause = failure.message if failure is not None else cause_of_wait(self._client, self._topic)
+        cause = description(failure) if failure is not None else cause_of_wait(self._client, self._topic)
         raise CommandFailed(
             f"no message of {self._topic} came for {waited:.0f} s, but there may be more: "
             + (cause or "the brokers have not said yet where the topic ends")

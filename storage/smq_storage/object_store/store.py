@@ -17,11 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import obstore
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    PreconditionError,
-)
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from smq_core.errors import BucketMissing, StoreDenied, StoreStateUnknown, StoreUnavailable, StoreUnsupported
 from smq_storage.object_store.clients import (
