@@ -28,6 +28,8 @@ from smq_broker.memory.trimmer import MemoryTrimmer
 from smq_broker.recovery.metrics import RecoveredCollector
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.references.upload_checker import UploadChecker
+from smq_broker.replication.follower_link import FollowerLink
+from smq_broker.replication.shared_streams import SharedStreams
 from smq_broker.runtime import logs
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.health import HealthServer, Readiness
@@ -45,7 +47,6 @@ from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.shutdown import BrokerShutdown
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.producer_claims import ProducerClaims
-from smq_broker.streams.replication_out import FollowerLink
 from smq_broker.streams.server import BrokerServer
 from smq_core.errors import InvalidRequest, SmqError, StoreDenied, StoreUnavailable, StoreUnsupported
 from smq_storage.catalog.root_format import ensure_root_format, root_id
@@ -120,7 +121,7 @@ class Broker:
             pauses,
             flusher,
             sealer,
-            partial(FollowerLink, threads=threads),
+            partial(FollowerLink, streams=SharedStreams(self.incarnation, threads), threads=threads),
             threads,
             settings.producer_limits(),
             on_change=report_due.set,

@@ -8,11 +8,6 @@ TAIL = "broker/smq_broker/streams/tail.py"
 TEST_TAIL = "tests/unit/broker/test_tail.py"
 PRODUCER = "broker/smq_broker/streams/producer.py"
 TEST_PRODUCER = "tests/unit/broker/test_producer_stream.py"
-REPLICATION = "broker/smq_broker/streams/replication_out.py"
-TEST_REPLICATION = "tests/unit/broker/test_replication_out.py"
-MESSAGES = "broker/smq_broker/segments/replication_messages.py"
-FOLLOWING = "broker/smq_broker/streams/replication_in.py"
-TEST_FOLLOWING = "tests/unit/broker/test_replication_in.py"
 TEST_JOURNAL = "tests/unit/broker/test_journal.py"
 TEST_JOURNAL_ON_DISK = "tests/unit/broker/test_journal_files_on_disk.py"
 TEST_JOURNAL_FILES = "tests/property/test_journal_files.py"
@@ -59,64 +54,6 @@ MUTATIONS = (
         "        if not self._call(stream.acked, acks):\n",
         "        if self._call(stream.acked, acks) is None:\n",
         (f"{TEST_PRODUCER}::test_a_segment_that_cannot_deliver_acks_ends_the_stream",),
-    ),
-    # ---- replication to followers
-    Mutation(
-        "take_what_was_sent_for_acked",
-        "The watermark follows the followers' answers only.",
-        REPLICATION,
-        "machine.follower_acked(self.incarnation, reply.end)",
-        "machine.follower_acked(self.incarnation, machine.end)",
-        (f"{TEST_REPLICATION}::test_the_watermark_follows_the_followers_answers_only",),
-    ),
-    Mutation(
-        "keep_the_first_credit_of_a_follower",
-        "The credit is what the follower granted last.",
-        REPLICATION,
-        "                    machine.follower_granted(self.incarnation, reply.credit)\n",
-        "",
-        (f"{TEST_REPLICATION}::test_credit_is_what_the_follower_granted_last",),
-    ),
-    Mutation(
-        "hide_that_a_follower_is_fenced",
-        "A primary learns that a follower is fenced, and fences itself.",
-        REPLICATION,
-        "            self._on_fenced(self._hosted)\n",
-        "            pass\n",
-        (f"{TEST_REPLICATION}::test_a_fenced_follower_is_reported_once_and_ends_the_link",),
-    ),
-    Mutation(
-        "take_a_new_connection_for_an_answer",
-        "A follower is unresponsive until it answers, also over a new connection.",
-        REPLICATION,
-        "self._unanswered_since = self._unanswered_since or time.monotonic()\n        client",
-        "self._unanswered_since = None\n        client",
-        (f"{TEST_REPLICATION}::test_a_follower_that_does_not_answer_is_unresponsive_until_it_does",),
-    ),
-    # ---- replication from the primary
-    Mutation(
-        "replicate_for_a_former_primary",
-        "A follower takes batches from its segment's primary only.",
-        FOLLOWING,
-        "if hosted.is_primary or hello.primary_incarnation != primary.incarnation:",
-        "if hosted.is_primary:",
-        (f"{TEST_FOLLOWING}::test_nobody_but_the_primary_replicates",),
-    ),
-    Mutation(
-        "believe_the_row_counts_of_entries",
-        "The entries of a message have as many rows as its batch.",
-        MESSAGES,
-        "if sum(rows) != batch.num_rows or not all(entry.rows for entry in header.entries):",
-        "if not all(entry.rows for entry in header.entries):",
-        (f"{TEST_FOLLOWING}::test_entries_that_do_not_have_the_rows_of_their_batch_are_refused",),
-    ),
-    Mutation(
-        "count_a_primary_that_left_as_connected",
-        "A follower knows that its primary has disconnected.",
-        FOLLOWING,
-        "            hosted.primary_stream_closed()\n",
-        "            pass\n",
-        (f"{TEST_FOLLOWING}::test_each_batch_is_answered_with_the_end_and_the_credit",),
     ),
     # ---- the flusher
     Mutation(
@@ -231,8 +168,8 @@ MUTATIONS = (
         "stay_open_without_replication",
         "A segment whose replication has died for good is fenced, so that the leader seals it.",
         OPENING,
-        'f"{hosted.name}-{it.broker}", on_death=fence)',
-        'f"{hosted.name}-{it.broker}", on_death=lambda: None)',
+        "self._sealer.follow_seal, fence) for it in followers]",
+        "self._sealer.follow_seal, lambda: None) for it in followers]",
         (f"{TEST_OPENING}::test_a_segment_whose_replication_dies_is_fenced",),
     ),
     Mutation(
@@ -347,22 +284,6 @@ MUTATIONS = (
         (f"{TEST_SHUTDOWN}::test_answers_of_the_leader_keep_it",),
     ),
     # ---- the journal
-    Mutation(
-        "answer_before_the_journal_is_written",
-        "A follower's answer counts only what is in its journal.",
-        FOLLOWING,
-        "                end, behind = machine.durable_end, is_journal_behind(hosted)",
-        "                end, behind = machine.end, False",
-        (f"{TEST_JOURNAL}::test_nothing_is_acked_before_both_journals_have_it[1]",),
-    ),
-    Mutation(
-        "forget_what_a_broken_stream_did_not_write",
-        "A primary writes to its journal what the follower has, although nothing is sent again.",
-        REPLICATION,
-        "behind = self._journals and is_journal_behind(hosted) and self._sent == self._answered",
-        "behind = False",
-        (f"{TEST_JOURNAL}::test_a_stream_that_breaks_before_the_journal_is_written_leaves_no_gap[0]",),
-    ),
     Mutation(
         "trust_a_journal_without_records",
         "A journal that begins after the chain's end lacks a part, also if it has no whole record.",

@@ -9,7 +9,6 @@ STREAM = "client/smq/producing/streams/shared_stream.py"
 STREAMS = "client/smq/producing/streams/shared_streams.py"
 SESSION = "broker/smq_broker/streams/producer_session.py"
 SERVED = "broker/smq_broker/streams/shared_stream.py"
-LINK = "broker/smq_broker/streams/replication_out.py"
 SPACING = "broker/smq_broker/streams/frame_spacing.py"
 TAILS = "client/smq/consuming/fetching/shared_tails.py"
 FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
@@ -18,7 +17,6 @@ TEST_TAILS = "tests/unit/client/test_shared_tails.py"
 TEST_SPACING = "tests/unit/broker/test_frame_spacing.py"
 TEST_CLIENT = "tests/unit/client/test_shared_stream.py"
 TEST_BROKER = "tests/unit/broker/test_shared_stream.py"
-TEST_LINK = "tests/unit/broker/test_replication_out.py"
 
 MUTATIONS = (
     # ---- the client
@@ -142,30 +140,6 @@ MUTATIONS = (
         "                for session in list(self._sessions.values()):\n                    session.close()\n",
         "                pass\n",
         (f"{TEST_BROKER}::test_the_end_of_the_stream_ends_all_sessions",),
-    ),
-    Mutation(
-        "replicate_each_small_batch_alone",
-        "Small batches that come while a message is unanswered are replicated as one message.",
-        LINK,
-        "return self._sent_at + MAX_HOLD_SECONDS - now",
-        "return 0.0",
-        (f"{TEST_LINK}::test_small_batches_wait_for_the_answer_and_go_out_as_one_message",),
-    ),
-    Mutation(
-        "forget_what_cannot_be_sent_at_once",
-        "What the thread that appended it cannot send after all is sent by the thread of the link.",
-        LINK,
-        "                    if self._send_next():\n                        return\n",
-        "                    self._send_next()\n                    return\n",
-        (f"{TEST_LINK}::test_what_cannot_be_sent_at_once_after_all_is_sent_by_the_link",),
-    ),
-    Mutation(
-        "hold_large_batches",
-        "Many bytes are replicated at once, even if a message is unanswered.",
-        "core/smq_core/replica/segment_replica.py",
-        "                if size > max_bytes:\n                    return True\n",
-        "",
-        (f"{TEST_LINK}::test_many_bytes_do_not_wait_for_the_answer",),
     ),
     # ---- to readers
     Mutation(

@@ -51,15 +51,18 @@ class ReplicationLink(Protocol):
     def incarnation(self) -> str: ...
 
     @property
-    def idle(self) -> bool: ...
-
-    @property
     def takes_references(self) -> bool | None: ...
 
-    def run(self) -> None:
-        """Replicates until the segment is fenced. Blocks; run it in a thread."""
+    def start(self) -> None:
+        """Replicates from now on, until the segment is fenced. Raises Unavailable."""
 
     def unresponsive(self) -> bool: ...
+
+    def notify(self, *, grown: bool, progressed: bool, sends_now: bool) -> None:
+        """There are new entries (``grown``), or a new watermark, chain end or state (``progressed``).
+
+        With ``sends_now`` the caller will call ``send_now``, so no thread has to wake for the entries. Lock held.
+        """
 
     def can_send_now(self) -> bool:
         """Whether a small message can be sent without blocking. The caller holds the segment's lock."""
@@ -71,9 +74,8 @@ class ReplicationLink(Protocol):
 class HostedSegment:
     """``with hosted as machine:`` locks the segment; leaving the block publishes what has changed.
 
-    All conditions use this one lock: ``changed`` (state or watermark), ``replication_pending`` (there is something to
-    send to followers), ``capacity_freed`` (the tail has shrunk). Locks are taken in this order: first the segment's,
-    then a stream's or the memory's.
+    Both conditions use this one lock: ``changed`` (state or watermark), ``capacity_freed`` (the tail has shrunk). Locks
+    are taken in this order: first the segment's, then a stream's or the memory's.
 
     A follower's memory is granted when it is constructed, which raises Overloaded if there is none left.
     """
@@ -128,7 +130,6 @@ class HostedSegment:
         self.stored = segment.durability is Durability.STORED
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
-        self.replication_pending = threading.Condition(self.lock)
         self.capacity_freed = threading.Condition(self.lock)
         self.fenced = threading.Event()
         self.recheck_predecessors = threading.Event()
@@ -308,10 +309,10 @@ class HostedSegment:
         before = self._last_seen
         if now != before:
             self._last_seen = now
-            grown = now[1] != before[1] and not self._sends_now
-            progressed = not self._sends_now or now[2:4] != before[2:4] or now[0] is not before[0]
-            if self.links and (grown or (progressed and any(link.idle for link in self.links))):
-                self.replication_pending.notify_all()
+            grown = now[1] != before[1]
+            progressed = now[2:4] != before[2:4] or now[0] is not before[0]
+            for link in self.links:
+                link.notify(grown=grown, progressed=progressed, sends_now=self._sends_now)
             self._sends_now = False
             if now[4] < before[4] or now[0] is not before[0]:
                 self.capacity_freed.notify_all()
@@ -351,7 +352,8 @@ class HostedSegment:
             self._memory.release(self.key)
             self._memory.release_readers(self.key)
             self.compactor.clear()
-        self.replication_pending.notify_all()
+        for link in self.links:
+            link.notify(grown=True, progressed=True, sends_now=False)
         for stream in self.streams:
             self._call(stream.wake)
         self.log.info("segment." + state.value, end=self.machine.end)

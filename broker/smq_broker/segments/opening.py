@@ -27,8 +27,11 @@ from smq_proto.wire import segment_to_pb, topic_to_pb
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.store import Store
 
-ConnectFollower = Callable[[HostedSegment, Replica, Callable[[HostedSegment], None]], ReplicationLink]
-"""Makes the link from a segment to one follower; the last argument is called when the follower is fenced."""
+ConnectFollower = Callable[
+    [HostedSegment, Replica, Callable[[HostedSegment], None], Callable[[], None]], ReplicationLink
+]
+"""Makes the link from a segment to one follower. The last two arguments are called when the follower is fenced, and
+when a thread of the link has died for good."""
 
 
 class SegmentOpener:
@@ -125,16 +128,18 @@ class SegmentOpener:
         )
 
     def _start_primary(self, hosted: HostedSegment) -> None:
-        followers = hosted.segment.replicas[1:]
-        hosted.links = [self._connect_follower(hosted, it, self._sealer.follow_seal) for it in followers]
-        # Without one of these threads the segment acks nothing. If it is fenced, the leader seals it.
+        # Without its links and threads the segment acks nothing. If it is fenced, the leader seals it.
         fence = partial(self._sealer.fence, hosted)
-        tasks = [
-            Task("replication", link.run, f"{hosted.name}-{it.broker}", on_death=fence)
-            for link, it in zip(hosted.links, followers, strict=True)
-        ]
-        if hosted.machine.state is ReplicaState.WAITING:
-            outcomes = StoredOutcomes(self._registry, self._store, hosted.topic)
-            wait = partial(wait_for_predecessors, hosted, outcomes, self._on_change)
-            tasks.append(Task("open", wait, hosted.name, on_death=fence))
-        self._threads.start_all(tasks)
+        followers = hosted.segment.replicas[1:]
+        hosted.links = [self._connect_follower(hosted, it, self._sealer.follow_seal, fence) for it in followers]
+        try:
+            for link in hosted.links:
+                link.start()
+            if hosted.machine.state is ReplicaState.WAITING:
+                outcomes = StoredOutcomes(self._registry, self._store, hosted.topic)
+                wait = partial(wait_for_predecessors, hosted, outcomes, self._on_change)
+                self._threads.start(Task("open", wait, hosted.name, on_death=fence))
+        except BaseException:
+            with hosted as machine:
+                machine.fence()  # which ends the links that have started
+            raise

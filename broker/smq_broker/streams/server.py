@@ -13,6 +13,8 @@ import structlog
 from google.protobuf.message import Message
 
 from smq_broker.references.upload_checker import UploadChecker
+from smq_broker.replication.follower import serve_primary
+from smq_broker.replication.shared_follower import SharedFollower
 from smq_broker.runtime.log_limiter import LogLimiter
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import ThreadSupervisor
@@ -22,7 +24,6 @@ from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.producer import ProducerStream
-from smq_broker.streams.replication_in import serve_primary
 from smq_broker.streams.shared_stream import SharedStream
 from smq_broker.streams.tail import Frame, tail_frames
 from smq_core.errors import InvalidRequest, NotHosted, SmqError
@@ -63,12 +64,14 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             hello = parse(pb.PutOpen, descriptor.command or b"")
             role = hello.WhichOneof("role")
             if role is None:
-                raise InvalidRequest("a stream is opened as a producer's, as a replica's, or as a shared one")
+                raise InvalidRequest("a stream is opened as a producer's, as a replica's, or as a shared one of these")
             with self._metrics.streams.labels(role).track_inprogress():
                 if role == "replica":
                     self._serve_primary(hello, BatchReader(reader), writer)
                 elif role == "shared":
                     self._serve_shared(hello, BatchReader(reader), writer)
+                elif role == "shared_replica":
+                    self._serve_shared_primary(hello, BatchReader(reader), writer)
                 else:
                     self._serve_producer(hello, context, BatchReader(reader), writer)
 
@@ -100,8 +103,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
 
     def _serve_shared(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
         try:
-            check_protocol(hello.protocol)
-            self._registry.check_incarnation(hello.incarnation)
+            self._check(hello)
         except SmqError as error:
             _send_error_reply(writer, pb.SharedReply(error=error_to_pb(error)))
             raise
@@ -116,6 +118,14 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             threads=self._threads,
         ).serve()
 
+    def _serve_shared_primary(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
+        try:
+            self._check(hello)
+        except SmqError as error:
+            _send_error_reply(writer, pb.SharedReplicationReply(error=error_to_pb(error)))
+            raise
+        SharedFollower(self._registry, hello, reader, writer).serve()
+
     def _serve_primary(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:
         try:
             hosted = self._find(hello)
@@ -123,6 +133,10 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             _send_error_reply(writer, pb.ReplicationReply(error=error_to_pb(error)))
             raise
         serve_primary(hosted, hello.replica, reader, writer)
+
+    def _check(self, hello: pb.PutOpen) -> None:
+        check_protocol(hello.protocol)
+        self._registry.check_incarnation(hello.incarnation)
 
     def _find(self, hello: pb.PutOpen) -> HostedSegment:
         check_protocol(hello.protocol)

@@ -26,7 +26,7 @@ from smq_broker.segments.batches import (
     partition_bounds,
     partition_column,
 )
-from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
 from smq_broker.segments.payloads import Payload, PayloadSpan, compact
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.streams.producer_session import ProducerSession, ReceivedBatch, SessionPort
@@ -162,15 +162,31 @@ class SharedStream:
                 limit=self._max_batch,
             )
         first = 0
-        for hosted, group in groupby(items, lambda item: None if item[0] is None else item[0].hosted):
-            run = list(group)
-            stop = first + sum(sub_batch.rows for _, sub_batch in run)
-            if hosted is not None:
-                self._append_run(hosted, run, rows, first, stop)
-            first = stop
+        links: list[ReplicationLink] = []
+        try:
+            for hosted, group in groupby(items, lambda item: None if item[0] is None else item[0].hosted):
+                run = list(group)
+                stop = first + sum(sub_batch.rows for _, sub_batch in run)
+                if hosted is not None:
+                    self._append_run(hosted, run, rows, first, stop, links)
+                first = stop
+        finally:
+            for link in links:  # those of several segments may share a stream, and go out as one message
+                link.send_now()
 
-    def _append_run(self, hosted: HostedSegment, run: list[Item], rows: pa.RecordBatch, first: int, stop: int) -> None:
-        """Appends the sub-batches of one segment, whose rows ``first .. stop - 1`` share a block."""
+    def _append_run(
+        self,
+        hosted: HostedSegment,
+        run: list[Item],
+        rows: pa.RecordBatch,
+        first: int,
+        stop: int,
+        links: list[ReplicationLink],
+    ) -> None:
+        """Appends the sub-batches of one segment, whose rows ``first .. stop - 1`` share a block.
+
+        Adds the links on which this thread has to send them.
+        """
         sessions = [session for session, _ in run if session is not None]
         is_part = stop - first < rows.num_rows
         try:
@@ -190,9 +206,8 @@ class SharedStream:
                 if session.append(machine, batch) and batch.is_small
             ]
             full = hosted.compactor.add(spans)
-            links = hosted.links_to_send_now() if machine.end > end else []
-        for link in links:
-            link.send_now()
+            if machine.end > end:
+                links += hosted.links_to_send_now()
         if full is not None:
             compact(full)
 

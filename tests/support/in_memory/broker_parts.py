@@ -19,6 +19,10 @@ from smq_broker.manifests.writer import ManifestWriter
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.references.upload_checker import UploadChecker
+from smq_broker.replication.follower import serve_primary
+from smq_broker.replication.follower_link import FollowerLink
+from smq_broker.replication.shared_follower import SharedFollower
+from smq_broker.replication.shared_streams import SharedStreams
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PauseCounter
@@ -33,8 +37,7 @@ from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.producer import ProducerStream
 from smq_broker.streams.producer_claims import ProducerClaims
-from smq_broker.streams.replication_in import serve_primary
-from smq_broker.streams.replication_out import FollowerLink
+from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Replica, SealOutcome, Segment, Topic
 from smq_core.replica.log_entries import ProducerLimits
 from smq_proto.v1 import data_pb2 as pb
@@ -60,6 +63,7 @@ class BrokerParts:
     """One broker. ``network`` has all brokers by address; ``wrap`` may replace each callback between the parts.
 
     With ``journal``, a folder, it begins with what former ones left there. ``start`` counts the broker's starts.
+    Without ``shares_streams`` it refuses shared streams of primaries, as brokers of former versions do.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class BrokerParts:
         wrap: Wrap = unchanged,
         journal: Path | None = None,
         start: int = 1,
+        shares_streams: bool = True,
     ) -> None:
         self.replica = Replica(name, f"i-{name}" if start == 1 else f"i-{name}-{start}", f"{name}:1")
         self.network = {} if network is None else network
@@ -91,6 +96,7 @@ class BrokerParts:
         self.manifests = ManifestWriter(store, self.metrics, self.threads)
         self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads, self.manifests)
         self.stopped = False
+        self.shares_streams = shares_streams
         self.journal_metrics = JournalMetrics()
         self.journal: JournalFolder | None = None
         formers: list[FormerIncarnation] = []
@@ -112,6 +118,7 @@ class BrokerParts:
             self._hosted, pauses, self.threads, on_seal_found=wrap("on_seal_found", self.sealer.record_seal)
         )
         self.wrap = wrap
+        self.streams = SharedStreams(self.replica.incarnation, self.threads, lambda it: self._connect(it))
         self.opener = SegmentOpener(
             self.registry,
             store,
@@ -180,14 +187,33 @@ class BrokerParts:
     def produce(self, topic: Topic, segment: Segment, name: str = "p") -> ProducerClient:
         return ProducerClient(self, self.hosted(topic, segment), name)
 
-    def _link(self, hosted: HostedSegment, follower: Replica, on_fenced: Callable[[HostedSegment], None]) -> Any:
-        return FollowerLink(hosted, follower, self.wrap("on_fenced", on_fenced), self.threads, self._connect)
+    def _link(
+        self,
+        hosted: HostedSegment,
+        follower: Replica,
+        on_fenced: Callable[[HostedSegment], None],
+        on_death: Callable[[], None],
+    ) -> Any:
+        return FollowerLink(
+            hosted,
+            follower,
+            self.wrap("on_fenced", on_fenced),
+            on_death,
+            streams=self.streams,
+            threads=self.threads,
+            connect_flight=self._connect,
+        )
 
     def _connect(self, address: str) -> InMemoryFlightClient:
         return InMemoryFlightClient(self.network[address].serve_replication)
 
     def serve_replication(self, command: bytes, stream: PutStream) -> None:
         hello = pb.PutOpen.FromString(command)
+        if hello.WhichOneof("role") == "shared_replica":
+            if not self.shares_streams:
+                raise InvalidRequest("a stream is opened as a producer's or as a replica's")
+            SharedFollower(self.registry, hello, BatchReader(stream), stream).serve()
+            return
         hosted = self.registry.find(hello.segment, hello.uid, hello.incarnation)
         serve_primary(hosted, hello.replica, BatchReader(stream), stream)
 

@@ -27,7 +27,18 @@ from support.waiting import eventually
 
 BATCHES = 3
 MAX_CALLS = 60
-KINDS = ("flush-poll", "flush", "seal-check", "seal-watcher", "seal", "replication", "replies", "open", "acker")
+KINDS = (
+    "flush-poll",
+    "flush",
+    "seal-check",
+    "seal-watcher",
+    "seal",
+    "shared-replication",
+    "replication",
+    "replies",
+    "open",
+    "acker",
+)
 """Of threads. The longer name comes first."""
 
 
@@ -55,9 +66,14 @@ class ProcessEnds(Exception):
 class TwoBrokers:
     """What a leader and a producer do with a segment and its successor, repeated until it succeeds, as they would."""
 
-    def __init__(self, store: object, spawn: Callable[..., threading.Thread], wrap: Wrap) -> None:
+    def __init__(
+        self, store: object, spawn: Callable[..., threading.Thread], wrap: Wrap, *, shares_streams: bool
+    ) -> None:
         network: dict[str, BrokerParts] = {}
-        self.brokers = [BrokerParts(name, store, network, spawn=spawn, wrap=wrap) for name in ("b1", "b2")]
+        self.brokers = [
+            BrokerParts(name, store, network, spawn=spawn, wrap=wrap, shares_streams=shares_streams)
+            for name in ("b1", "b2")
+        ]
         self.topic = make_topic(flush_bytes=1)
         one, two = self.brokers
         self.first = make_segment(self.topic, one.replica, two.replica)
@@ -105,18 +121,21 @@ class TwoBrokers:
         hosted = primary.hosted(self.topic, segment)
         acked: set[int] = set()
 
+        def is_given_up() -> bool:
+            return hosted.machine.state in (ReplicaState.FENCED, ReplicaState.SEALED)
+
         def send() -> None:
-            if hosted.machine.state in (ReplicaState.FENCED, ReplicaState.SEALED):
+            if is_given_up():
                 return
             producer = primary.produce(self.topic, segment)
             try:
                 self._send_all(producer)
-                eventually(lambda: producer.ended or len(producer.acked) == BATCHES)
+                eventually(lambda: producer.ended or len(producer.acked) == BATCHES or is_given_up())
             finally:
                 acked.update(producer.acked)
                 producer.close()
                 producer.context.cancelled.set()
-            if len(acked) < BATCHES:
+            if len(acked) < BATCHES and not is_given_up():
                 raise RuntimeError("the stream ended early")
 
         self.repeat(send)
@@ -144,9 +163,15 @@ class TwoBrokers:
         return ends[0]
 
 
-def run_history(store: object, spawn: Callable[..., threading.Thread] = spawn_daemon, wrap: Wrap = unchanged) -> bool:
+def run_history(
+    store: object,
+    spawn: Callable[..., threading.Thread] = spawn_daemon,
+    wrap: Wrap = unchanged,
+    *,
+    shares_streams: bool = True,
+) -> bool:
     """True if the brokers work at the end, False if a process said that it ends."""
-    two = TwoBrokers(store, spawn, wrap)
+    two = TwoBrokers(store, spawn, wrap, shares_streams=shares_streams)
     try:
         two.start()
         two.open(two.first)
@@ -194,7 +219,7 @@ def test_every_thread_that_cannot_start(kind: str) -> None:
             failure.count(next(known for known in KINDS if name.startswith(known)))
             return spawn_daemon(run, name)
 
-        return run_history(open_store("memory://"), spawn)
+        return run_history(open_store("memory://"), spawn, shares_streams=kind != "replication")
 
     run_with_every_failure(kind, history, lambda: RuntimeError("can't start new thread"))
 

@@ -143,5 +143,5 @@ def test_too_many_names_end_the_stream(brokers: Brokers) -> None:
 
 def test_nothing_is_taken_while_a_follower_would_forget_the_names(brokers: Brokers) -> None:
     eventually(lambda: brokers.hosted.takes_references)
-    brokers.hosted.links[0]._takes_references = False  # type: ignore[attr-defined]
+    brokers.hosted.links[0]._state.takes_references = False  # type: ignore[attr-defined]
     assert isinstance(ends_with(brokers, NAMES), Unavailable)

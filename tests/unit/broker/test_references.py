@@ -365,7 +365,7 @@ def test_a_reference_waits_for_the_filer(brokers: Brokers, monkeypatch: pytest.M
 
 def test_a_follower_that_knows_no_references(brokers: Brokers) -> None:
     eventually(lambda: brokers.hosted.takes_references)
-    brokers.hosted.links[0]._takes_references = False  # type: ignore[attr-defined]
+    brokers.hosted.links[0]._state.takes_references = False  # type: ignore[attr-defined]
     producer = brokers.produce()
     publish(producer, 0, brokers.reference())
     assert isinstance(error_from_pb(producer.wait_reply("error").error), Unavailable)

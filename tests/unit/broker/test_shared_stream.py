@@ -303,3 +303,38 @@ def test_only_acks_wait_for_acks(client: SharedClient, monkeypatch: pytest.Monke
     opened(client, (3, client.low, "c"))
     client.send((3, 7, [b"z"], 0))
     assert isinstance(client.error_of(3), SequenceGap)
+
+
+class RecordingLink:
+    """A link to a follower that records the ends of both segments whenever it sends."""
+
+    incarnation = "f"
+    takes_references = True
+
+    def __init__(self, client: SharedClient) -> None:
+        self._client = client
+        self.sent: list[tuple[int, int]] = []
+
+    def start(self) -> None: ...
+
+    def unresponsive(self) -> bool:
+        return False
+
+    def notify(self, *, grown: bool, progressed: bool, sends_now: bool) -> None: ...
+
+    def can_send_now(self) -> bool:
+        return True
+
+    def send_now(self) -> None:
+        self.sent.append((self._client.end(self._client.low), self._client.end(self._client.high)))
+
+
+def test_batches_of_several_segments_are_sent_when_all_are_appended(client: SharedClient) -> None:
+    """Segments with the same follower share a stream, so that one message has all of them."""
+    links = [RecordingLink(client), RecordingLink(client)]
+    for segment, link in zip((client.low, client.high), links, strict=True):
+        client.hosted(segment).links = [link]
+    client.send(opens=[(1, client.low, "a"), (2, client.high, "b")])
+    client.send((1, 0, [b"1"], 0), (2, 0, [b"2"], 600))
+    eventually(lambda: all(link.sent for link in links))
+    assert [link.sent for link in links] == [[(1, 1)], [(1, 1)]]

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from smq_broker.replication import own_stream
+from smq_broker.replication import stream as replication_stream
+from smq_broker.replication.link_state import OWN_STREAM_BYTES, LinkState
+from smq_broker.replication.own_stream import OwnStream
+from smq_broker.runtime.threads import Task
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
-from smq_broker.streams import replication_out
-from smq_broker.streams.replication_out import FollowerLink
 from smq_core.errors import NotHosted, SegmentSealed, SmqError
 from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import BatchId, IncomingBatch
@@ -40,10 +43,9 @@ class LinkedPrimary:
         self.rejections: list[SmqError] = []
         self.fenced = 0
         self.client = InMemoryFlightClient(self._handle)
-        self.link = FollowerLink(
-            self.hosted, segment.replicas[1], self._on_fenced, self.broker.threads, lambda _: self.client
-        )
-        self.hosted.links = [self.link]
+        state = LinkState(self.hosted, segment.replicas[1])
+        self.link = OwnStream(state, self._on_fenced, self.broker.threads, lambda _: self.client)
+        self.hosted.links = [self.link]  # type: ignore[list-item]
 
     def _on_fenced(self, hosted: HostedSegment) -> None:
         self.fenced += 1
@@ -57,7 +59,7 @@ class LinkedPrimary:
             pass
 
     def start(self) -> None:
-        self.broker.threads.start(replication_out.Task("replication", self.link.run))
+        self.broker.threads.start(Task("replication", self.link.run))
 
     def connect(self, end: int = 0, credit: int = CREDIT) -> PutStream:
         """The next stream, after the follower has said where it ends."""
@@ -156,7 +158,7 @@ def test_an_error_while_reading_replies_reopens_the_stream(
         def fail(_: object) -> None:
             raise ValueError("unexpected")
 
-        damaged.setattr(primary.link, "_handle_reply", fail)
+        damaged.setattr(primary.link, "_handle", fail)
         primary.append()
         assert next_entries(stream) == (0, 1)
         reply(stream, 1)
@@ -180,7 +182,7 @@ def test_credit_is_what_the_follower_granted_last(primary: LinkedPrimary) -> Non
 def test_a_follower_that_does_not_answer_is_unresponsive_until_it_does(
     primary: LinkedPrimary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replication_out, "UNRESPONSIVE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(replication_stream, "UNRESPONSIVE_AFTER_SECONDS", 0.0)
     stream = primary.connect()
     eventually(lambda: primary.hosted.machine.available_bytes() > 0)
     primary.append()
@@ -225,7 +227,7 @@ def test_a_fenced_segment_sends_nothing_more(primary: LinkedPrimary) -> None:
 def test_small_batches_wait_for_the_answer_and_go_out_as_one_message(
     primary: LinkedPrimary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replication_out, "MAX_HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr(own_stream, "MAX_HOLD_SECONDS", 3600.0)
     stream = primary.connect()
     primary.append()
     assert next_entries(stream) == (0, 1)
@@ -238,11 +240,11 @@ def test_small_batches_wait_for_the_answer_and_go_out_as_one_message(
 
 
 def test_many_bytes_do_not_wait_for_the_answer(primary: LinkedPrimary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replication_out, "MAX_HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr(own_stream, "MAX_HOLD_SECONDS", 3600.0)
     stream = primary.connect()
     primary.append()
     assert next_entries(stream) == (0, 1)
-    primary.append(replication_out.HOLD_BELOW_BYTES + 1)
+    primary.append(OWN_STREAM_BYTES + 1)
     assert next_entries(stream) == (1, 1)
 
 
@@ -262,7 +264,7 @@ def test_what_cannot_be_sent_at_once_after_all_is_sent_by_the_link(
     primary: LinkedPrimary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another thread was between taking a message and counting it as sent when this one asked."""
-    monkeypatch.setattr(replication_out, "HEARTBEAT", 3600.0)
+    monkeypatch.setattr(own_stream, "HEARTBEAT_SECONDS", 3600.0)
     stream = primary.connect()
     primary.append()
     assert next_entries(stream) == (0, 1)

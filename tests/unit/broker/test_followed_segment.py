@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from smq_broker.replication.follower import serve_primary
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.streams.batch_reader import BatchReader
-from smq_broker.streams.replication_in import serve_primary
 from smq_core.errors import InvalidRequest, WrongIncarnation
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.object_store.store import open_store

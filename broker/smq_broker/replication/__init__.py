@@ -1,0 +1,1 @@
+"""Replication of segments from their primary to their followers."""

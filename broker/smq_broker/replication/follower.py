@@ -1,0 +1,135 @@
+"""A follower's end of replication: batches of a segment's primary in, the log's end out."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from smq_broker.segments.batches import COPY_BELOW_BYTES
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.journaling import is_journal_behind, trim_journal, write_message, write_missing
+from smq_broker.segments.payloads import compact, payload_spans
+from smq_broker.segments.replication_messages import decode_entries
+from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
+from smq_core.replica.log_entries import Entry, ReplicationMessage
+from smq_proto.flight import parse
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_to_pb
+
+NOTHING = ReplicationMessage(base_offset=0, entries=(), watermark=0, chain_end=0, credit=0)
+
+
+class FollowedSegment:
+    """A segment while its primary replicates it here. ``close`` it when the primary has left.
+
+    Raises WrongIncarnation when the caller is not this segment's primary.
+    """
+
+    def __init__(self, hosted: HostedSegment, primary_incarnation: str) -> None:
+        primary = hosted.segment.primary
+        if hosted.is_primary or primary_incarnation != primary.incarnation:
+            raise WrongIncarnation(
+                f"{hosted.name} is replicated by {primary.incarnation} only, not by {primary_incarnation}"
+            )
+        self.hosted = hosted
+        self._confirmed_credit = 0
+        self._announced_credit = 0
+        with hosted:
+            hosted.primary_stream_opened()
+
+    def close(self) -> None:
+        with self.hosted:
+            self.hosted.primary_stream_closed()
+
+    def opened_reply(self) -> pb.ReplicationReply:
+        hosted = self.hosted
+        with hosted as machine:
+            end = machine.durable_end
+        self._announced_credit = hosted.credit
+        return pb.ReplicationReply(end=end, credit=hosted.credit, references=True)
+
+    def replicate(self, body: bytes, rows: pa.RecordBatch | None, *, same_schema: bool) -> pb.ReplicationReply:
+        """Appends a message; ``body`` is its header. ``trim_journal`` afterwards, when the reply was sent.
+
+        Raises InvalidRequest or SchemaMismatch if it is not valid, and the errors of ``SegmentReplica.replicate``.
+        """
+        hosted = self.hosted
+        message, batch = _decode_message(hosted, body, rows, same_schema)
+        full = None
+        with hosted as machine:
+            before = machine.end
+            grown = machine.replicate(message) > before
+            end, behind = machine.durable_end, is_journal_behind(hosted)
+            self._confirmed_credit = message.credit
+            credit = self._announced_credit = hosted.adjust_credit(message.credit)
+            if grown and rows is not None and rows.get_total_buffer_size() < COPY_BELOW_BYTES:
+                full = hosted.compactor.add(payload_spans(message.entries))
+        if behind:
+            if batch is not None:
+                write_message(hosted, message, body, batch)
+            else:
+                write_missing(hosted)
+            end = machine.durable_end
+        if full is not None:
+            compact(full)
+        return pb.ReplicationReply(end=end, credit=credit)
+
+    def news(self) -> pb.ReplicationReply | None:
+        """The reply that announces another credit, if this broker grants another one by now than it did last.
+
+        Raises SegmentSealed if this replica is fenced. The primary of a segment at rest would not learn it otherwise.
+        """
+        hosted = self.hosted
+        with hosted as machine:
+            machine.replicate(NOTHING)
+            credit = hosted.adjust_credit(self._confirmed_credit)
+            if credit == self._announced_credit:
+                return None
+            self._announced_credit = credit
+            return pb.ReplicationReply(end=machine.durable_end, credit=credit)
+
+
+def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, writer: Any) -> None:
+    """Serves a stream for one segment, until the primary ends it. Errors were sent to the primary and are raised.
+
+    Raises WrongIncarnation and the errors of ``FollowedSegment.replicate``.
+    """
+    followed = FollowedSegment(hosted, hello.primary_incarnation)
+    try:
+        same_schema = hosted.wire.check_stream(reader.schema)
+        writer.write(followed.opened_reply().SerializeToString())
+        while True:
+            try:
+                chunk = reader.read_chunk()
+            except StopIteration:
+                return
+            reply = followed.replicate(bytes(chunk.app_metadata or b""), chunk.data, same_schema=same_schema)
+            writer.write(reply.SerializeToString())
+            trim_journal(hosted)  # after the reply, which the primary waits for
+    except SmqError as error:
+        with suppress(OSError, pa.ArrowException):  # the primary may be gone already
+            writer.write(pb.ReplicationReply(end=hosted.machine.end, error=error_to_pb(error)).SerializeToString())
+        raise
+    except OSError as error:
+        # The primary disconnected while the reply was written.
+        hosted.log.info("primary.disconnected", error=str(error))
+    finally:
+        followed.close()
+
+
+def _decode_message(
+    hosted: HostedSegment, body: bytes, rows: pa.RecordBatch | None, same_schema: bool
+) -> tuple[ReplicationMessage, pa.RecordBatch | None]:
+    """The message and the rows of its entries. Raises InvalidRequest or SchemaMismatch if it is not valid."""
+    header = parse(pb.ReplicationBatch, body)
+    entries: tuple[Entry, ...] = ()
+    batch = None
+    if rows is not None and header.entries:
+        batch = hosted.wire.accept(rows, same_schema)
+        entries = decode_entries(header, batch)
+    elif header.entries or (rows is not None and rows.num_rows):
+        raise InvalidRequest("entries and rows of a replicated message belong together")
+    message = ReplicationMessage(header.base_offset, entries, header.watermark, header.chain_end, header.credit)
+    return message, batch

@@ -1,0 +1,92 @@
+"""What a primary knows of one follower of a segment, over whichever stream it is reached."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.journaling import is_journal_behind, write_message, write_missing
+from smq_core.model.entities import Replica
+from smq_core.replica.log_entries import ReplicationMessage
+from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_from_pb
+
+OWN_STREAM_BYTES = 64 << 10
+"""A link that has more bytes than these to send at once is not small: its segment gets a stream of its own."""
+
+
+class LinkState:
+    """The link to the first follower writes the primary's own journal, too."""
+
+    def __init__(self, hosted: HostedSegment, follower: Replica) -> None:
+        self.hosted = hosted
+        self.follower = follower
+        self.log = hosted.log.bind(follower=follower.broker)
+        self.takes_references: bool | None = None
+        """Whether the follower takes entries with references; None until it has answered."""
+        self._writes_journal = hosted.segment.replicas[1] == follower
+        self._credit = 0
+
+    @property
+    def incarnation(self) -> str:
+        return self.follower.incarnation
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the segment may still have something to replicate."""
+        return self.hosted.machine.state in (ReplicaState.WAITING, ReplicaState.OPEN)
+
+    @property
+    def has_much(self) -> bool:
+        """Whether more waits than goes out at once as a small message. Lock held."""
+        return self.hosted.machine.has_much_to_replicate(self.incarnation, OWN_STREAM_BYTES)
+
+    @property
+    def has_entries(self) -> bool:
+        """Lock held."""
+        return self.hosted.machine.pending_replication(self.incarnation) == "entries"
+
+    @property
+    def is_journal_behind(self) -> bool:
+        """Whether this link has to write entries to the journal that it has not sent itself. Lock held."""
+        return self._writes_journal and is_journal_behind(self.hosted)
+
+    def write_journal(self, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch) -> None:
+        if self._writes_journal:
+            write_message(self.hosted, message, header, rows)
+
+    def write_missing(self) -> None:
+        write_missing(self.hosted)
+
+    def heartbeat(self) -> ReplicationMessage:
+        """A message without entries, which confirms the follower's credit. Lock held."""
+        machine = self.hosted.machine
+        return ReplicationMessage(
+            0, (), machine.watermark, machine.chain_end, machine.confirmed_credit(self.incarnation)
+        )
+
+    def apply(self, reply: pb.ReplicationReply, *, first: bool) -> None:
+        """Applies a reply; ``first`` is the one that opens the segment at the follower.
+
+        Raises the follower's error, and OffsetMismatch if it is not the expected replica.
+        """
+        if reply.HasField("error"):
+            raise error_from_pb(reply.error)
+        hosted = self.hosted
+        with hosted as machine:
+            if first:
+                self.takes_references = reply.references
+                machine.follower_connected(self.incarnation, reply.end, reply.credit)
+                hosted.capacity_freed.notify_all()
+                self.log.info("follower.connected", end=reply.end, credit=reply.credit)
+            else:
+                if reply.credit and reply.credit != self._credit:
+                    machine.follower_granted(self.incarnation, reply.credit)
+                    hosted.capacity_freed.notify_all()
+                machine.follower_acked(self.incarnation, reply.end)
+            self._credit = reply.credit or self._credit
+
+    def disconnect(self) -> None:
+        with self.hosted as machine:
+            machine.follower_disconnected(self.incarnation)

@@ -1,0 +1,58 @@
+"""The shared streams of this broker, one to each broker that follows its segments."""
+
+from __future__ import annotations
+
+import threading
+
+from smq_broker.replication.shared_link import SharedLink
+from smq_broker.replication.shared_stream import SharedStream
+from smq_broker.replication.stream import ConnectFlight, connect
+from smq_broker.runtime.threads import Task, ThreadSupervisor
+from smq_core.model.entities import Replica
+
+
+class SharedStreams:
+    """Safe from many threads."""
+
+    def __init__(self, incarnation: str, threads: ThreadSupervisor, connect_flight: ConnectFlight = connect) -> None:
+        self._incarnation = incarnation
+        self._threads = threads
+        self._connect_flight = connect_flight
+        self._lock = threading.Lock()
+        self._streams: dict[Replica, SharedStream] = {}
+        self._unsupported: set[Replica] = set()
+
+    def add(self, link: SharedLink) -> bool:
+        """Puts the link on the stream to its follower's broker. False if that broker's version has no shared streams.
+
+        Raises Unavailable if the system starts no more threads.
+        """
+        follower = link.state.follower
+        with self._lock:
+            if follower in self._unsupported:
+                return False
+            stream = self._streams.get(follower)
+            if stream is None or not stream.add(link):
+                self._start(follower, link)
+            return True
+
+    def are_supported(self, follower: Replica) -> bool:
+        """False once the follower's broker has refused a shared stream."""
+        with self._lock:
+            return follower not in self._unsupported
+
+    def _start(self, follower: Replica, link: SharedLink) -> None:
+        def refused() -> None:
+            with self._lock:
+                self._unsupported.add(follower)
+
+        def run() -> None:
+            stream.run()
+            with self._lock:
+                if self._streams.get(follower) is stream:
+                    del self._streams[follower]
+
+        stream = SharedStream(follower, self._incarnation, refused, self._threads, self._connect_flight)
+        stream.add(link)
+        self._threads.start(Task("shared-replication", run, follower.broker, on_death=stream.die))
+        self._streams[follower] = stream

@@ -1,0 +1,196 @@
+"""A follower answers each message of a shared stream once; an error ends one segment's link and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from smq_broker.replication import shared_follower
+from smq_broker.replication.shared_follower import SharedFollower
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.streams.batch_reader import BatchReader
+from smq_core.errors import InvalidRequest, NotHosted, SegmentSealed, SmqError, WrongIncarnation
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_from_pb
+from smq_storage.object_store.store import open_store
+from support.data.raw_flight import rows
+from support.in_memory.broker_parts import BrokerParts
+from support.in_memory.flight_streams import PutStream
+from support.processes.broker import make_segment, make_topic
+
+TOPIC = make_topic()
+
+
+class Follower:
+    """A broker that follows two segments of another one, as links 1 and 2."""
+
+    def __init__(self) -> None:
+        network: dict[str, BrokerParts] = {}
+        store = open_store("memory://")
+        self.primary = BrokerParts("b1", store, network)
+        self.broker = BrokerParts("b2", store, network)
+        made = [make_segment(TOPIC, self.primary.replica, self.broker.replica, number=number) for number in range(2)]
+        self.segments: list[HostedSegment] = [self.broker.opener.open(TOPIC, segment) for segment in made]
+        self.stream = PutStream(shared_schema())
+        self.served = SharedFollower(self.broker.registry, self.hello("i-b1"), BatchReader(self.stream), self.stream)
+
+    def hello(self, primary: str) -> pb.PutOpen:
+        return pb.PutOpen(
+            incarnation=self.broker.replica.incarnation,
+            shared_replica=pb.SharedReplicaHello(primary_incarnation=primary),
+        )
+
+    def send(self, *parts: pb.SharedReplicationBatch.Part) -> None:
+        self.stream.write_metadata(pb.SharedReplicationBatch(parts=parts, number=1).SerializeToString())
+
+    def serve(self) -> list[dict[int, pb.ReplicationReply]]:
+        """Serves what was sent, and returns the replies to each message."""
+        self.stream.done_writing()
+        self.served.serve()
+        replies = []
+        while not self.stream.replies.empty():
+            body = self.stream.replies.get()
+            assert isinstance(body, bytes)
+            reply = pb.SharedReplicationReply.FromString(body)
+            replies.append({part.link: part.reply for part in reply.parts})
+        assert replies[0] == {}, "the first reply comes at once"
+        return replies[1:]
+
+    def ends(self) -> list[int]:
+        return [hosted.machine.end for hosted in self.segments]
+
+
+def shared_schema() -> object:
+    from smq_broker.replication.shared_stream import NO_SCHEMA
+
+    return NO_SCHEMA
+
+
+def opening(link: int, segment: str) -> pb.SharedReplicationBatch.Part:
+    request = pb.SharedReplicationBatch.Open(segment=segment, uid=TOPIC.uid)
+    return pb.SharedReplicationBatch.Part(link=link, open=request)
+
+
+def entry(link: int, first: int, values: list[bytes], *, said: int | None = None) -> pb.SharedReplicationBatch.Part:
+    one = pb.ReplicationBatch.Entry(
+        producer="p", epoch=1, sequence=first, instance="p-1", rows=said or len(values), appended=5
+    )
+    header = pb.ReplicationBatch(base_offset=first, entries=[one], watermark=0)
+    return pb.SharedReplicationBatch.Part(
+        link=link, header=header.SerializeToString(), rows=rows(values).serialize().to_pybytes()
+    )
+
+
+def error_of(reply: pb.ReplicationReply) -> SmqError:
+    assert reply.HasField("error")
+    return error_from_pb(reply.error)
+
+
+@pytest.fixture
+def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
+    monkeypatch.setattr(shared_follower, "NEWS_SECONDS", 3600.0)
+    yield Follower()
+
+
+@pytest.fixture
+def opened(follower: Follower) -> Follower:
+    follower.send(*(opening(link, hosted.name) for link, hosted in enumerate(follower.segments, 1)))
+    return follower
+
+
+def test_one_reply_answers_the_parts_of_all_segments(opened: Follower) -> None:
+    opened.send(entry(1, 0, [b"a"]), entry(2, 0, [b"b", b"c"]))
+    first, second = opened.serve()
+    assert {link: reply.end for link, reply in first.items()} == {1: 0, 2: 0}
+    assert all(reply.references and reply.credit for reply in first.values())
+    assert {link: reply.end for link, reply in second.items()} == {1: 1, 2: 2}
+    assert opened.ends() == [1, 2]
+
+
+def test_the_rows_arrive_as_they_were(opened: Follower) -> None:
+    opened.send(entry(1, 0, [b"a", b"b"]))
+    opened.serve()
+    with opened.segments[0] as machine:
+        (kept,) = machine.tail
+    block, start = kept.batch.payload.location  # type: ignore[attr-defined]
+    assert block.slice(start, kept.batch.rows).column("value").to_pylist() == [b"a", b"b"]
+
+
+def test_a_segment_whose_primary_has_left_knows_it(opened: Follower) -> None:
+    opened.send(pb.SharedReplicationBatch.Part(link=1, close=True), entry(1, 0, [b"late"]))
+    assert opened.serve()[1] == {}, "what comes after the end of a link is dropped"
+    assert opened.ends() == [0, 0]
+    assert all(hosted.primary_lost for hosted in opened.segments), "the stream has ended, too"
+
+
+def test_an_unknown_segment_is_refused_at_once_and_the_others_go_on(follower: Follower) -> None:
+    follower.send(opening(1, "t-0-9-9"), opening(2, follower.segments[1].name))
+    follower.send(entry(1, 0, [b"a"]), entry(2, 0, [b"b"]))
+    first, second = follower.serve()
+    assert isinstance(error_of(first[1]), NotHosted)
+    assert {link: reply.end for link, reply in second.items()} == {2: 1}
+
+
+@pytest.mark.parametrize("caller", ["i-b2", "i-b1-before", ""])
+def test_nobody_but_the_primary_replicates(follower: Follower, caller: str) -> None:
+    follower.served = SharedFollower(
+        follower.broker.registry, follower.hello(caller), BatchReader(follower.stream), follower.stream
+    )
+    follower.send(opening(1, follower.segments[0].name))
+    follower.send(entry(1, 0, [b"a"]))
+    first, second = follower.serve()
+    assert isinstance(error_of(first[1]), WrongIncarnation)
+    assert second == {} and follower.ends() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        entry(1, 0, [b"a", b"b"], said=1),
+        pb.SharedReplicationBatch.Part(link=1, header=entry(1, 0, [b"a"]).header, rows=b"no rows"),
+        pb.SharedReplicationBatch.Part(link=1, header=entry(1, 0, [b"a"]).header),
+        pb.SharedReplicationBatch.Part(link=1, header=b"\xff\xff"),
+    ],
+    ids=["row counts", "malformed rows", "no rows", "malformed header"],
+)
+def test_a_bad_part_ends_its_link_only(opened: Follower, bad: pb.SharedReplicationBatch.Part) -> None:
+    opened.send(bad, entry(2, 0, [b"b"]))
+    opened.send(entry(1, 0, [b"a"]), entry(2, 1, [b"c"]))
+    _, second, third = opened.serve()
+    assert isinstance(error_of(second[1]), InvalidRequest)
+    assert second[2].end == 1
+    assert set(third) == {2} and opened.ends() == [0, 2]
+
+
+def test_a_number_is_used_once(opened: Follower) -> None:
+    opened.send(opening(1, opened.segments[0].name))
+    assert isinstance(error_of(opened.serve()[1][1]), InvalidRequest)
+
+
+def test_the_primary_learns_from_a_heartbeat_which_segments_were_fenced(
+    opened: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_follower, "NEWS_SECONDS", 0.0)
+    receive = opened.served._receive
+
+    def fence_after_the_first(message: pb.SharedReplicationBatch) -> None:
+        receive(message)
+        with opened.segments[0] as machine:
+            machine.fence()
+
+    monkeypatch.setattr(opened.served, "_receive", fence_after_the_first)
+    opened.send()
+    second = opened.serve()[1]
+    assert isinstance(error_of(second[1]), SegmentSealed)
+    assert 2 not in second
+
+
+def test_a_heartbeat_announces_another_credit(opened: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_follower, "NEWS_SECONDS", 0.0)
+    credits = iter([1000, 1000, 900, 900])
+    monkeypatch.setattr(opened.segments[0], "adjust_credit", lambda _: next(credits))
+    for _ in range(3):
+        opened.send()
+    replies = opened.serve()
+    assert [reply[1].credit for reply in replies[1:] if 1 in reply] == [900]

@@ -1,0 +1,424 @@
+"""Links of several segments over one stream to their follower's broker, which the test plays."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from smq_broker.replication import own_stream, shared_stream
+from smq_broker.replication import stream as replication_stream
+from smq_broker.replication.follower_link import FollowerLink
+from smq_broker.replication.link_state import OWN_STREAM_BYTES
+from smq_broker.replication.shared_streams import SharedStreams
+from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.payloads import Payload
+from smq_core.errors import InvalidRequest, NotHosted, SegmentSealed, SmqError
+from smq_core.model.entities import Replica
+from smq_core.replica.log_entries import BatchId, IncomingBatch
+from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_to_pb
+from smq_storage.object_store.store import open_store
+from support.data.raw_flight import rows
+from support.in_memory.broker_parts import BrokerParts
+from support.in_memory.flight_streams import Chunk, InMemoryFlightClient, PutStream
+from support.processes.broker import make_segment, make_topic
+from support.waiting import HANG_GUARD, eventually
+
+CREDIT = 1 << 20
+FOLLOWER = Replica("b2", "f", "b2:1")
+
+
+class Primary:
+    """A broker that leads two segments. Each stream waits in ``streams`` until the test answers it."""
+
+    def __init__(self) -> None:
+        self.broker = BrokerParts("b1", open_store("memory://"))
+        self.client = InMemoryFlightClient(self._handle)
+        self.streams: queue.Queue[PutStream] = queue.Queue()
+        self.own_streams: queue.Queue[PutStream] = queue.Queue()
+        self.refuses_shared = False
+        self.fenced: list[str] = []
+        self.shared = SharedStreams("i-b1", self.broker.threads, lambda _: self.client)
+        self.segments = [self._open(number) for number in range(2)]
+
+    def _open(self, number: int) -> HostedSegment:
+        topic = make_topic()
+        segment = make_segment(topic, self.broker.replica, FOLLOWER, number=number)
+        self.broker.opener._start_primary = lambda hosted: None  # type: ignore[method-assign]
+        hosted = self.broker.opener.open(topic, segment)
+        link = FollowerLink(
+            hosted,
+            FOLLOWER,
+            self._on_fenced,
+            lambda: self.fence(hosted),
+            streams=self.shared,
+            threads=self.broker.threads,
+            connect_flight=lambda _: self.client,
+        )
+        hosted.links = [link]
+        return hosted
+
+    def _on_fenced(self, hosted: HostedSegment) -> None:
+        self.fenced.append(hosted.name)
+        self.fence(hosted)
+
+    def _handle(self, command: bytes, stream: PutStream) -> None:
+        is_shared = pb.PutOpen.FromString(command).WhichOneof("role") == "shared_replica"
+        if is_shared and self.refuses_shared:
+            raise InvalidRequest("a stream is opened as a producer's or as a replica's")
+        (self.streams if is_shared else self.own_streams).put(stream)
+        while not stream.broken.wait(0.005) and not stream.client_done.is_set():
+            pass
+
+    def start(self) -> None:
+        for hosted in self.segments:
+            hosted.links[0].start()
+
+    def connect(self) -> Follower:
+        """The follower's end of the next shared stream."""
+        follower = Follower(self.streams.get(timeout=HANG_GUARD))
+        follower.reply()
+        return follower
+
+    def append(self, number: int = 0, nbytes: int = 1000, *, sends_now: bool = False) -> None:
+        hosted = self.segments[number]
+        with hosted as machine:
+            id_ = BatchId("p", 1, machine.counters.batches, "one")
+            machine.append(self, IncomingBatch(id_, 1, nbytes, 0, 0, Payload(rows([b"v"]))), 0)
+            if sends_now:
+                assert hosted.links_to_send_now() == hosted.links
+
+    def fence(self, hosted: HostedSegment) -> None:
+        with hosted as machine:
+            machine.fence()
+
+    def watermark(self, number: int = 0) -> int:
+        return self.segments[number].machine.watermark
+
+    def acked(self, acks: object) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def fail(self, error: SmqError) -> None: ...
+
+
+class Follower:
+    """What the test has received on one shared stream; ``links`` are the numbers of the segments there."""
+
+    def __init__(self, stream: PutStream) -> None:
+        self.stream = stream
+        self.links: dict[str, int] = {}
+        self.closed: list[int] = []
+
+    def reply(self, *parts: tuple[int, pb.ReplicationReply]) -> None:
+        answer = pb.SharedReplicationReply()
+        for link, reply in parts:
+            answer.parts.add(link=link, reply=reply)
+        self.stream.write(answer.SerializeToString())
+
+    def next(self) -> pb.SharedReplicationBatch:
+        """The next message; opened and closed links are noted."""
+        chunk = self.stream.requests.get(timeout=HANG_GUARD)
+        assert isinstance(chunk, Chunk), "the stream ended"
+        assert chunk.app_metadata, "Flight drops empty metadata"
+        message = pb.SharedReplicationBatch.FromString(chunk.app_metadata)
+        for part in message.parts:
+            if part.HasField("open"):
+                self.links[part.open.segment] = part.link
+            if part.close:
+                self.closed.append(part.link)
+        return message
+
+    def open_all(self, segments: list[HostedSegment], *, end: int = 0, credit: int = CREDIT) -> None:
+        """Answers that these segments are open here. Each message is answered once, as followers do."""
+        missing = {hosted.name for hosted in segments}
+        opened = pb.ReplicationReply(end=end, credit=credit, references=True)
+        while missing:
+            self.next()
+            found = missing & set(self.links)
+            missing -= found
+            self.reply(*((self.links[name], opened) for name in sorted(found)))
+
+    def watermarks(self, segments: list[HostedSegment]) -> None:
+        """Answers messages until each of these segments has been sent its watermark."""
+        missing = {self.links[hosted.name] for hosted in segments}
+        while missing:
+            missing -= {part.link for part in self.next().parts if part.header}
+            self.reply()
+
+    def wait_closed(self, link: int) -> None:
+        """Answers messages until the primary has ended this link."""
+
+        def is_closed() -> bool:
+            self.next()
+            self.reply()
+            return link in self.closed
+
+        eventually(is_closed, pause=0.0)
+
+    def entries(self) -> dict[int, tuple[int, int]]:
+        """Of the next message that has any: for each link the first offset and the number of entries.
+
+        Messages without are answered.
+        """
+        while True:
+            message = self.next()
+            found = {}
+            for part in message.parts:
+                header = pb.ReplicationBatch.FromString(part.header)
+                if header.entries:
+                    assert part.rows, "entries come with their rows"
+                    found[part.link] = (header.base_offset, len(header.entries))
+            if found:
+                return found
+            self.reply()
+
+
+@pytest.fixture
+def primary() -> Iterator[Primary]:
+    made = Primary()
+    yield made
+    for hosted in made.segments:
+        made.fence(hosted)
+    for stream in made.client.streams:
+        stream.break_connection()
+
+
+def opened(primary: Primary) -> Follower:
+    primary.start()
+    follower = primary.connect()
+    follower.open_all(primary.segments)
+    follower.watermarks(primary.segments)
+    eventually(lambda: all(hosted.machine.available_bytes() > 0 for hosted in primary.segments))
+    return follower
+
+
+def end_reply(end: int, credit: int = CREDIT) -> pb.ReplicationReply:
+    return pb.ReplicationReply(end=end, credit=credit)
+
+
+@pytest.fixture
+def no_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is sent but entries."""
+    monkeypatch.setattr(shared_stream, "UPDATE_DELAY_SECONDS", 3600.0)
+    monkeypatch.setattr(shared_stream, "HEARTBEAT_SECONDS", 3600.0)
+
+
+def test_segments_with_the_same_follower_share_a_stream(primary: Primary) -> None:
+    follower = opened(primary)
+    assert len(primary.client.streams) == 1
+    assert len(set(follower.links.values())) == 2
+
+
+def test_what_comes_while_a_message_is_unanswered_goes_out_as_one_for_all_segments(
+    primary: Primary, no_updates: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
+    follower = opened(primary)
+    one, two = (follower.links[hosted.name] for hosted in primary.segments)
+    eventually(primary.segments[0].links[0].can_send_now)
+    primary.append()
+    assert follower.entries() == {one: (0, 1)}
+    primary.append(0)
+    primary.append(1)
+    primary.append(1)
+    assert not primary.segments[1].links[0].can_send_now()
+    assert primary.watermark() == 0, "sent is not acked"
+    follower.reply((one, end_reply(1)))
+    assert follower.entries() == {one: (1, 1), two: (0, 2)}
+    follower.reply((one, end_reply(2)), (two, end_reply(1)))
+    eventually(lambda: (primary.watermark(0), primary.watermark(1)) == (2, 1))
+
+
+def test_whoever_appends_to_several_segments_sends_one_message(primary: Primary, no_updates: None) -> None:
+    follower = opened(primary)
+    one, two = (follower.links[hosted.name] for hosted in primary.segments)
+    eventually(primary.segments[0].links[0].can_send_now)
+    primary.append(0, sends_now=True)
+    primary.append(1, sends_now=True)
+    for hosted in primary.segments:
+        hosted.links[0].send_now()
+    assert follower.entries() == {one: (0, 1), two: (0, 1)}
+
+
+def test_what_was_not_answered_is_sent_again_over_the_next_stream(primary: Primary) -> None:
+    follower = opened(primary)
+    primary.append(1)
+    assert follower.entries() == {follower.links[primary.segments[1].name]: (0, 1)}
+    follower.stream.break_connection()
+    again = primary.connect()
+    again.open_all(primary.segments)
+    two = again.links[primary.segments[1].name]
+    assert two not in follower.links.values(), "a late reply cannot be taken for one of the new stream"
+    assert again.entries() == {two: (0, 1)}
+    again.reply((two, end_reply(1)))
+    eventually(lambda: primary.watermark(1) == 1)
+
+
+def test_a_segment_that_the_follower_has_not_opened_holds_up_no_other(primary: Primary) -> None:
+    primary.start()
+    follower = primary.connect()
+    first = primary.segments[0].name
+    attempts = 0
+    while attempts < 3:
+        message = follower.next()
+        replies = []
+        for part in message.parts:
+            if not part.HasField("open"):
+                continue
+            if part.open.segment == first:
+                attempts += 1
+                answer = pb.ReplicationReply(error=error_to_pb(NotHosted("not open yet")))
+            else:
+                answer = pb.ReplicationReply(end=0, credit=CREDIT)
+            replies.append((part.link, answer))
+        follower.reply(*replies)
+    eventually(lambda: primary.segments[1].machine.available_bytes() > 0)
+    assert primary.segments[0].machine.available_bytes() == 0
+    assert not primary.segments[0].links[0].unresponsive(), "it has answered"
+    follower.open_all(primary.segments[:1])  # its last number is answered already, or a new one comes
+    eventually(lambda: primary.segments[0].machine.available_bytes() > 0)
+
+
+def test_a_fenced_follower_is_reported_once_and_the_other_segment_goes_on(primary: Primary) -> None:
+    follower = opened(primary)
+    one, two = (follower.links[hosted.name] for hosted in primary.segments)
+    primary.append(0)
+    assert follower.entries() == {one: (0, 1)}
+    follower.reply((one, pb.ReplicationReply(error=error_to_pb(SegmentSealed("fenced")))))
+    eventually(lambda: primary.fenced == [primary.segments[0].name])
+    primary.append(1)
+    assert follower.entries() == {two: (0, 1)}
+    assert primary.watermark(0) == 0
+
+
+def test_a_fenced_segment_leaves_the_stream(primary: Primary) -> None:
+    follower = opened(primary)
+    one = follower.links[primary.segments[0].name]
+    primary.fence(primary.segments[0])
+    follower.wait_closed(one)
+    primary.append(1)
+    assert follower.entries() == {follower.links[primary.segments[1].name]: (0, 1)}
+
+
+def test_a_follower_without_shared_streams_gets_one_for_each_segment(primary: Primary) -> None:
+    primary.refuses_shared = True
+    primary.start()
+    for _ in primary.segments:
+        stream = primary.own_streams.get(timeout=HANG_GUARD)
+        stream.write(pb.ReplicationReply(end=0, credit=CREDIT).SerializeToString())
+    eventually(lambda: all(hosted.machine.available_bytes() > 0 for hosted in primary.segments))
+    assert not primary.shared.are_supported(FOLLOWER)
+
+
+def own_entries(stream: PutStream) -> tuple[int, int]:
+    """The first offset and the number of the next entries. Messages without are answered."""
+    while True:
+        chunk = stream.requests.get(timeout=HANG_GUARD)
+        assert isinstance(chunk, Chunk), "the stream ended"
+        header = pb.ReplicationBatch.FromString(chunk.app_metadata or b"")
+        if header.entries:
+            return header.base_offset, len(header.entries)
+        stream.write(end_reply(header.base_offset).SerializeToString())
+
+
+def test_a_segment_with_much_to_send_gets_a_stream_of_its_own_until_it_is_quiet(
+    primary: Primary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = opened(primary)
+    one = follower.links[primary.segments[0].name]
+    primary.append(0, OWN_STREAM_BYTES + 1)
+    stream = primary.own_streams.get(timeout=HANG_GUARD)
+    follower.wait_closed(one)
+    stream.write(pb.ReplicationReply(end=0, credit=CREDIT).SerializeToString())
+    assert own_entries(stream) == (0, 1)
+    primary.append(1)
+    assert follower.entries() == {follower.links[primary.segments[1].name]: (0, 1)}, "the other one stays"
+
+    monkeypatch.setattr(own_stream, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(own_stream, "QUIET_SECONDS", 0.0)
+    stream.write(end_reply(1).SerializeToString())
+    eventually(lambda: primary.watermark(0) == 1)
+    follower.reply()
+
+    def is_shared_again() -> bool:
+        while not stream.requests.empty():
+            if isinstance(stream.requests.get(), Chunk):
+                stream.write(end_reply(1).SerializeToString())
+        while not follower.stream.requests.empty():
+            follower.next()
+            follower.reply()
+        return follower.links[primary.segments[0].name] != one
+
+    eventually(is_shared_again)
+    again = follower.links[primary.segments[0].name]
+    follower.reply((again, pb.ReplicationReply(end=1, credit=CREDIT)))
+    primary.append(0)
+    assert follower.entries() == {again: (1, 1)}
+
+
+def test_a_heartbeat_confirms_the_credit_of_a_segment_at_rest(
+    primary: Primary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_stream, "HEARTBEAT_SECONDS", 0.01)
+    follower = opened(primary)
+    one = follower.links[primary.segments[0].name]
+    follower.reply((one, end_reply(0, credit=CREDIT // 2)))
+
+    def confirmed() -> bool:
+        message = follower.next()
+        follower.reply()
+        return any(
+            part.link == one and pb.ReplicationBatch.FromString(part.header).credit == CREDIT // 2
+            for part in message.parts
+        )
+
+    eventually(confirmed, pause=0.0)
+    assert primary.segments[0].machine.available_bytes() == CREDIT // 2
+
+
+def test_a_follower_that_does_not_answer_is_unresponsive_for_all_segments(
+    primary: Primary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replication_stream, "UNRESPONSIVE_AFTER_SECONDS", 0.0)
+    follower = opened(primary)
+    primary.append()
+    follower.entries()
+    eventually(lambda: all(hosted.links[0].unresponsive() for hosted in primary.segments))
+    follower.stream.break_connection()
+    eventually(lambda: primary.streams.qsize() == 1)
+    assert primary.segments[1].links[0].unresponsive(), "a new connection is no answer"
+
+
+def test_a_stream_whose_thread_dies_fences_its_segments(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise ValueError("unexpected")
+
+    monkeypatch.setattr(shared_stream.SharedStream, "_send_loop", fail)
+    primary.start()
+    eventually(lambda: all(hosted.machine.state is ReplicaState.FENCED for hosted in primary.segments))
+    assert primary.broker.threads.process_failure is None
+
+
+def test_an_error_while_replies_are_read_reopens_the_stream(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = opened(primary)
+    apply: Callable[..., bool] = shared_stream.SharedLink.apply
+    failures = [ValueError("unexpected")]
+
+    def fail_once(link: object, reply: object) -> bool:
+        if failures:
+            raise failures.pop()
+        return apply(link, reply)
+
+    monkeypatch.setattr(shared_stream.SharedLink, "apply", fail_once)
+    primary.append()
+    one = follower.links[primary.segments[0].name]
+    assert follower.entries() == {one: (0, 1)}
+    follower.reply((one, end_reply(1)))
+    again = primary.connect()
+    again.open_all(primary.segments[1:])
+    again.open_all(primary.segments[:1], end=1)
+    eventually(lambda: primary.watermark() == 1)
