@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 import yaml
 
+from e2e.kubectl_plugin import KubectlPlugin
 from e2e.load import load
 from e2e.release import SPACE, Release, condition, is_ready, unique
 from support.data.message_ledger import MessageLedger, check_deliveries, read_back
@@ -58,6 +60,24 @@ def test_a_client_outside_comes_in_by_any_broker(release: Release) -> None:
             ledger.send(producer, 1000)
         with client.consumer(name, start="earliest") as consumer:
             check_deliveries(ledger, read_back(consumer, ledger.total))
+
+
+def test_kubectl_smq_needs_no_address(release: Release) -> None:
+    smq, topic = KubectlPlugin(release), f"{SPACE}/{unique('plugin')}"
+    assert smq.run("topic", "create", topic, "--partitions", "16") == f"topic {topic} created\n"
+    assert topic in smq.run("topic", "list").split()
+    assert smq.run("publish", topic, stdin="one\ntwo\nthree\n").startswith(f"3 messages published to {topic} ")
+    read = smq.run("consume", topic, "--from", "earliest", "--max", "3")
+    assert sorted(read.split()) == ["one", "three", "two"]
+
+
+def test_kubectl_smq_says_that_there_is_no_release_in_a_namespace(release: Release) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        KubectlPlugin(release, namespace="default").run("topic", "list")
+    assert failed.value.returncode == 1 and not failed.value.stdout
+    assert failed.value.stderr.startswith(
+        "kubectl smq: there is no release of the chart seaweedmq in namespace default;"
+    )
 
 
 def test_a_broker_that_is_killed_loses_nothing(release: Release) -> None:

@@ -16,6 +16,8 @@ FILER_WATCH = "client/smq/cli/filer_watch.py"
 TEST_WAITING = "tests/unit/cli/test_waiting.py"
 PLUGIN = "client/smq/cli/kubectl_plugin.py"
 TEST_PLUGIN = "tests/unit/cli/test_kubectl_plugin.py"
+FORWARD = "client/smq/cli/port_forward.py"
+TEST_FORWARD = "tests/unit/cli/test_port_forward.py"
 FILES = "client/smq/data_files.py"
 TEST_FILES = "tests/unit/client/test_data_files.py"
 
@@ -71,6 +73,30 @@ MUTATIONS = (
         "return max(ports, key=lambda port: port.relay)",
         "return min(ports, key=lambda port: port.relay)",
         (f"{TEST_PLUGIN}::test_a_relay_is_preferred_because_it_reaches_brokers_and_filer",),
+    ),
+    Mutation(
+        "forward_to_the_address_of_the_user",
+        "kubectl smq connects to the release and not to an address from the environment.",
+        PLUGIN,
+        '            os.environ.pop("SMQ_VIA", None)\n',
+        "",
+        (f"{TEST_PLUGIN}::test_addresses_of_other_clusters_are_not_used",),
+    ),
+    Mutation(
+        "forward_to_one_pod_only",
+        "A forward outlives the Pod that kubectl has chosen.",
+        FORWARD,
+        "            if not self._local_port:\n                self._started.put(None)\n                return\n",
+        "            self._started.put(None)\n            return\n",
+        (f"{TEST_FORWARD}::test_it_is_started_again_at_the_same_address",),
+    ),
+    Mutation(
+        "share_ctrl_c_with_kubectl",
+        "Ctrl-C ends the command first, and then the forward that it ends through.",
+        FORWARD,
+        "            process_group=0,  # Ctrl-C ends the command, which still needs its connections to end in order\n",
+        "",
+        (f"{TEST_PLUGIN}::test_a_signal_ends_the_command_first_and_then_the_forward",),
     ),
     Mutation(
         "whole_uploads_in_the_query",

@@ -1,7 +1,7 @@
 """`kubectl smq …`: the command line through a port-forward to a release in a cluster.
 
 kubectl runs the program ``kubectl-smq`` that it finds on the PATH. It finds the release's Service, forwards a free
-local port to it, and runs `smq` with the rest of the arguments.
+local port to it, and runs `smq` with the rest of the arguments. What is not an option of its own belongs to `smq`.
 """
 
 from __future__ import annotations
@@ -9,20 +9,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
+
+from smq.cli.port_forward import ForwardFailed, PortForward
+from smq_storage.process.shutdown import stop_signals
 
 SELECTOR = "app.kubernetes.io/name=seaweedmq"
 RELEASE_LABEL = "app.kubernetes.io/instance"
 LEADER_PORT, RELAY_PORT = "grpc", "relay"
 """The names of the ports of a release's Services."""
-FORWARDING = re.compile(r"Forwarding from (127\.0\.0\.1:\d+) ")
+OPTIONS = ("--namespace", "--release", "--context", "--kubeconfig")
 
 
 class PluginFailed(Exception):
@@ -42,25 +45,49 @@ class ServicePort:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point of ``kubectl-smq``. Ends with the exit code of `smq`; 1 if there is no release to connect to."""
-    given = _parser().parse_args(arguments)
+    own, command = split(sys.argv[1:] if arguments is None else arguments)
+    given = _parser().parse_args(own)
+    if _is_offline(command):
+        _run(command)
+        return
     try:
         kubectl = _kubectl(given)
-        where = _find(kubectl, given.namespace, given.release)
-        with _forwarded(kubectl, where) as address:
-            name = "SMQ_VIA" if where.relay else "SMQ_LEADER"
-            code = subprocess.run(
-                [sys.executable, "-m", "smq.cli", *given.command], env={**os.environ, name: address}, check=False
-            ).returncode
-    except PluginFailed as failed:
+        found = _find(kubectl, given.namespace, given.release)
+        _end_on_signals()
+        with PortForward(kubectl, found.service, found.namespace, found.port) as forward:
+            # Addresses that the user has set lead to other clusters.
+            os.environ.pop("SMQ_LEADER", None)
+            os.environ.pop("SMQ_VIA", None)
+            os.environ["SMQ_VIA" if found.relay else "SMQ_LEADER"] = forward.address
+            _run(command)
+    except (PluginFailed, ForwardFailed) as failed:
         print(f"kubectl smq: {failed}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    sys.exit(code)
 
 
-def choose(services: Sequence[Mapping[str, Any]], release: str | None) -> ServicePort:
-    """The port to forward to: a relay if there is one. Raises PluginFailed if there is no release, or several."""
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options of the plugin, and the command line for `smq` behind them."""
+    at = 0
+    while at < len(arguments):
+        word = arguments[at]
+        if word in OPTIONS or word == "-n":
+            at += 2
+        elif word.partition("=")[0] in OPTIONS or (word.startswith("-n") and not word.startswith("--")):
+            at += 1
+        elif word in ("-h", "--help"):
+            return list(arguments[: at + 1]), []
+        else:
+            break
+    return list(arguments[:at]), list(arguments[at:])
+
+
+def choose(services: Sequence[Mapping[str, Any]], release: str | None, namespace: str | None = None) -> ServicePort:
+    """The port to forward to: a relay if there is one. Raises PluginFailed if there is no release, or several.
+
+    ``services`` are those of ``namespace``, or of the context's.
+    """
     ports = [
         ServicePort(
             service["metadata"]["labels"].get(RELEASE_LABEL, ""),
@@ -77,23 +104,32 @@ def choose(services: Sequence[Mapping[str, Any]], release: str | None) -> Servic
     releases = sorted({(port.namespace, port.release) for port in ports})
     if not releases:
         wanted = f"release {release}" if release else "release of the chart seaweedmq"
-        raise PluginFailed(f"there is no {wanted} in this namespace; choose one with -n NAMESPACE")
+        place = f"namespace {namespace}" if namespace else "the namespace of the context"
+        raise PluginFailed(
+            f"there is no {wanted} in {place}; name its namespace before the command: kubectl smq -n NAMESPACE COMMAND"
+        )
     if len(releases) > 1:
-        raise PluginFailed(f"there are several releases: {', '.join(r for _, r in releases)}; choose with --release")
+        names = ", ".join(name for _, name in releases)
+        raise PluginFailed(
+            f"there are several releases: {names}; choose one before the command: kubectl smq --release NAME COMMAND"
+        )
     return max(ports, key=lambda port: port.relay)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kubectl smq",
+        usage="kubectl smq [-n NAMESPACE] [--release NAME] [--context CONTEXT] [--kubeconfig FILE] COMMAND ...",
         description="Runs `smq COMMAND` through a port-forward. With external.enabled in the chart all commands work; "
         "without it those that only call the leader, so not publish, consume and files.",
+        epilog="Commands and their options are those of smq: `kubectl smq -n queue topic list`. Without a command it "
+        "prints a list of them.",
+        allow_abbrev=False,
     )
     parser.add_argument("-n", "--namespace", help="the release's namespace; default: that of the context")
-    parser.add_argument("--release", help="the Helm release, if there are several in the namespace")
+    parser.add_argument("--release", metavar="NAME", help="the Helm release, if there are several in the namespace")
     parser.add_argument("--context", help="the kubeconfig's context")
-    parser.add_argument("--kubeconfig", help="the kubeconfig file")
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND ...", help="as for smq: topic list, ...")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file")
     return parser
 
 
@@ -115,24 +151,28 @@ def _find(kubectl: Sequence[str], namespace: str | None, release: str | None) ->
     if done.returncode != 0:
         # kubectl logs its attempts before it says what went wrong.
         raise PluginFailed((done.stderr.strip() or f"kubectl ended with exit code {done.returncode}").splitlines()[-1])
-    return choose(json.loads(done.stdout)["items"], release)
+    return choose(json.loads(done.stdout)["items"], release, namespace)
 
 
-@contextmanager
-def _forwarded(kubectl: Sequence[str], where: ServicePort) -> Iterator[str]:
-    """Yields the local address. Raises PluginFailed if kubectl cannot forward."""
-    target = ["port-forward", f"service/{where.service}", f":{where.port}", f"--namespace={where.namespace}"]
-    with subprocess.Popen([*kubectl, *target], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as forward:
-        try:
-            assert forward.stdout is not None and forward.stderr is not None
-            for line in forward.stdout:
-                if found := FORWARDING.match(line):
-                    yield found[1]
-                    return
-            raise PluginFailed(forward.stderr.read().strip() or "kubectl port-forward ended")
-        finally:
-            forward.terminate()
+def _end_on_signals() -> None:
+    """Makes SIGTERM and the end of the terminal unwind the stack, so that the port-forward is ended too."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for number in stop_signals():
+        if number != signal.SIGINT:  # Python raises KeyboardInterrupt
+            signal.signal(number, end)
 
 
-if __name__ == "__main__":
-    main()
+def _is_offline(command: Sequence[str]) -> bool:
+    """Whether `smq` only prints its help or its version."""
+    return not command or command[0] == "--version" or command[-1] in ("-h", "--help")
+
+
+def _run(command: Sequence[str]) -> None:
+    """Runs `smq` in this process, so that Ctrl-C and signals reach it as if there were no plugin."""
+    from smq.cli import main as run  # imported late, and after kubectl was started
+
+    sys.argv = ["kubectl smq", *command]
+    run()
