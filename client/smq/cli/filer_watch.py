@@ -22,6 +22,10 @@ CHECK_SECONDS = 2.0
 """So long a check waits for the filer at most, and so long it is until the next one."""
 
 
+LAYOUT_UNKNOWN = "LayoutUnknown"
+"""The reason of a topic's condition while the leader cannot read the topic from the filer."""
+
+
 def filer_problem(client: Client, topic: str, seconds: float = CHECK_SECONDS) -> str:
     """Why the filer does not answer; empty if it does, or if nobody can tell."""
     failure = filer_failure(client, topic, seconds)
@@ -112,7 +116,7 @@ def filer_named(client: Client, see: str = "smq topic list") -> Iterator[None]:
     try:
         yield
     except Unavailable as error:
-        problem = _problem_of_any_topic(client)
+        problem = filer_problem_of_leader(client)
         if not problem:
             raise
         raise CommandFailed(
@@ -120,9 +124,18 @@ def filer_named(client: Client, see: str = "smq topic list") -> Iterator[None]:
         ) from error
 
 
-def _problem_of_any_topic(client: Client) -> str:
+def filer_problem_of_leader(client: Client) -> str:
+    """Why the filer answers neither this client nor the leader; empty if it does, or if nobody can tell.
+
+    A client learns the filer's address with a topic that the leader has read. While there is none, what the leader says
+    about the others is all that is known.
+    """
     try:
         topics = client.admin().topics()
     except SmqError:
         return ""
-    return filer_problem(client, topics[0].name) if topics else ""
+    readable = [topic for topic in topics if topic.segments]
+    if readable:
+        return filer_problem(client, readable[0].name)
+    waiting = (c.message for t in topics for c in t.conditions if c.reason == LAYOUT_UNKNOWN)
+    return next((message.partition("; ")[0] for message in waiting), "")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from smq.admin import Condition
 from smq.cli import filer_watch, session
 from smq.cli.filer_watch import FilerWatch, filer_named
 from smq.cli.session import CommandFailed
@@ -21,13 +23,15 @@ NOTE = "waiting for the filer: no clear answer from s3://smq (http://h:1): in 2.
 class FakeClient:
     """Its filer is checked once for each answer, the last of which stays."""
 
-    def __init__(self, *answers: Exception | None, topics: int = 1) -> None:
+    def __init__(self, *answers: Exception | None, topics: tuple[Any, ...] | None = None) -> None:
         self.answers = list(answers)
         self.checks = 0
-        self._topics = topics
+        self.checked: list[str] = []
+        self._topics = (read_topic("default/t"),) if topics is None else topics
 
     def check_filer(self, topic: str, timeout: float) -> None:
         self.checks += 1
+        self.checked.append(topic)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
             raise answer
@@ -36,10 +40,19 @@ class FakeClient:
         return self
 
     def topics(self) -> list[Any]:
-        class Topic:
-            name = "default/t"
+        return list(self._topics)
 
-        return [Topic()] * self._topics
+
+def read_topic(name: str) -> Any:
+    """A topic that the leader has read from the filer."""
+    return SimpleNamespace(name=name, segments=("s",), conditions=())
+
+
+def unread_topic(name: str) -> Any:
+    """A topic that the leader cannot read, so that it has no segments."""
+    why = "the leader has not read the topic's layout from the filer yet; brokers continue with their segments"
+    ready = Condition("Ready", "Unknown", "LayoutUnknown", why)
+    return SimpleNamespace(name=name, segments=(), conditions=(ready,))
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +143,24 @@ def test_a_leader_that_waits_for_the_filer_is_not_blamed() -> None:
         raise Unavailable("no leader answered")
 
 
-@pytest.mark.parametrize("client", [FakeClient(None), FakeClient(AWAY, topics=0)])
+def test_the_filer_is_checked_with_a_topic_that_the_leader_has_read() -> None:
+    client: Any = FakeClient(AWAY, topics=(unread_topic("default/a"), read_topic("default/b")))
+    with pytest.raises(CommandFailed, match="the leader waits for the filer"), filer_named(client):
+        raise Unavailable("no leader answered")
+    assert client.checked == ["default/b"], "nobody can locate the other one"
+
+
+def test_a_filer_that_hangs_while_the_first_topic_is_created_is_named() -> None:
+    client: Any = FakeClient(None, topics=(unread_topic("default/a"),))
+    with (
+        pytest.raises(CommandFailed, match=r"for the filer: .* layout from the filer yet. `smq topic list`"),
+        filer_named(client),
+    ):
+        raise Unavailable("no leader answered")
+    assert not client.checks
+
+
+@pytest.mark.parametrize("client", [FakeClient(None), FakeClient(AWAY, topics=())])
 def test_other_errors_of_the_leader_stay(client: Any) -> None:
     with pytest.raises(Unavailable, match="no leader answered"), filer_named(client):
         raise Unavailable("no leader answered")

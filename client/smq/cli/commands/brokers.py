@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smq.cli.filer_watch import filer_problem_of_leader
 from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, state
 from smq.cli.session import client, command, out
 from smq.cli.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, wait_until
 from smq_core.model.units import format_size
 
 if TYPE_CHECKING:
-    from smq import Admin
+    from smq import Admin, Client
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Brokers: list, drain, undrain.")
 
@@ -64,6 +65,7 @@ def drain(broker: BrokerName, wait: WaitOption = True, timeout: WaitTimeout = DO
             timeout,
             lambda: (
                 f"{broker} drains, but after {timeout:.0f} s it still hosts {', '.join(_segments_on(admin, broker))}"
+                + _because_of_the_filer(connected)
             ),
         )
     out.print(f"broker {broker}: drained; it hosts no segments")
@@ -93,6 +95,12 @@ def undrain(broker: BrokerName, wait: WaitOption = True, timeout: WaitTimeout = 
 
 def _is_alive(admin: Admin, broker: str) -> bool:
     return any(b.name == broker and b.state == "alive" for b in admin.brokers())
+
+
+def _because_of_the_filer(connected: Client) -> str:
+    """Segments move only while the filer answers, because it keeps the layout."""
+    problem = filer_problem_of_leader(connected)
+    return f": the leader waits for the filer: {problem}. It continues when the filer answers" if problem else ""
 
 
 def _segments_on(admin: Admin, broker: str) -> list[str]:

@@ -67,7 +67,7 @@ def list_groups(
 @command
 def describe(topic: TopicName, group: GroupName, output: OutputOption = Output.TABLE) -> None:
     """Show one group: its members, and its position and lag in each segment that it has not read to its end."""
-    with client() as connected:
+    with client() as connected, filer_named(connected, see=f"smq group describe {topic} {group}"):
         admin = connected.admin()
         name = admin.topic(topic).name
         found = admin.group(topic, group)
@@ -140,7 +140,7 @@ def delete(
     topic: TopicName, group: GroupName, yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False
 ) -> None:
     """Delete a group and its positions. Refused while it has members."""
-    with client() as connected:
+    with client() as connected, filer_named(connected, see=f"smq group list {topic}"):
         admin = connected.admin()
         found = admin.group(topic, group)
         if not yes and not confirm(f"Delete group {found.name} of topic {topic}, with its positions?"):
@@ -153,7 +153,7 @@ def delete(
 @command
 def export(topic: TopicName, group: GroupName) -> None:
     """Print the positions of a group as JSON, which `smq group import` sets again."""
-    with client() as connected:
+    with client() as connected, filer_named(connected, see=f"smq group describe {topic} {group}"):
         admin = connected.admin()
         of, found = admin.topic(topic), admin.group(topic, group)
     if found.unreadable:

@@ -125,7 +125,8 @@ def accept_loss(
         topic, (name,) = find_segments(admin.topics(), [segment])
         if not yes and not confirm(f"Accept the loss of messages that only the replicas of {name} hold?"):
             raise CommandFailed("nothing was changed")
-        admin.accept_loss(topic, name)
+        with filer_named(connected, see=f"smq segment list {formatting.topic(topic)}"):
+            admin.accept_loss(topic, name)
     out.print(
         f"segment {name}: the loss is accepted, and a later leader keeps to it; "
         "`smq segment list --all` will show what was lost"

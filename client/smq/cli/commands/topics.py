@@ -136,7 +136,7 @@ def describe(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
 @command
 def pins(topic: TopicName, output: OutputOption = Output.TABLE) -> None:
     """List the pins of readers: which jobs keep files that retention removed, and for how long."""
-    with client() as connected:
+    with client() as connected, filer_named(connected, see=f"smq topic pins {topic}"):
         found = connected.admin().pins(topic)
     print_list(
         output,
@@ -201,7 +201,8 @@ def alter(
                 _print_changes(done)
             if not yes and not confirm(f"Change topic {name}?"):
                 raise CommandFailed("nothing was changed")
-            done = admin.alter_topic(topic, **changes)  # type: ignore[arg-type]
+            with filer_named(connected, see=f"smq topic describe {name}"):
+                done = admin.alter_topic(topic, **changes)  # type: ignore[arg-type]
     if print_value(output, done):
         return
     if dry_run:
