@@ -54,13 +54,15 @@ class FilerWatch:
     """Around what needs the filer. The program itself waits inside a request, which lasts longer than a user waits.
 
     A thread checks the filer after NOTE_AFTER_SECONDS. It prints that the filer is waited for, and calls ``end`` when
-    the filer has not answered for ``--timeout``.
+    the filer has not answered for ``timeout`` seconds (None: for ``--timeout``).
     """
 
-    def __init__(self, client: Client, topic: str, end: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, client: Client, topic: str, end: Callable[[str], None] | None = None, timeout: float | None = None
+    ) -> None:
         self._client = client
         self._topic = topic
-        self._timeout = leader_timeout()
+        self._timeout = leader_timeout() if timeout is None else timeout
         self._end = end or end_process
         self._done = threading.Event()
         self._lock = threading.Lock()

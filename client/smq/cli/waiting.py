@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from smq.cli import formatting
-from smq.cli.filer_watch import description, filer_problem
+from smq.cli.filer_watch import CHECK_SECONDS, description, filer_failure, filer_problem
 from smq.cli.session import CommandFailed, print_wait
-from smq_core.errors import SmqError
+from smq_core.errors import SmqError, StoreDenied
 
 if TYPE_CHECKING:
     from smq import Batch, Client, Consumer
@@ -33,6 +33,12 @@ UNREAD_SECONDS = 10.0
 """How much longer than a timeout a reader waits that is not at the end."""
 CHECK_AGAIN_SECONDS = 10.0
 """After so long without a message the cause is looked for again."""
+LAST_CHECK_SECONDS = 0.5
+"""So long the filer has for its answer when the timeout has passed."""
+
+
+class FilerAway(CommandFailed):
+    """There may be more messages, but the filer does not answer. Threads may wait in requests that do not end."""
 
 
 def wait_until(found: Callable[[], T | None], what: str, timeout: float, on_timeout: Callable[[], str]) -> T:
@@ -76,13 +82,15 @@ class MessageWait:
         self._exit_at_end = exit_at_end
         self._checked_at = 0.0
         self._check: threading.Thread | None = None
+        self._filer_problem = ""
+        """Why the filer did not answer the last check."""
 
     def poll(self, consumer: Consumer) -> Batch | None:
         """The next batch, or None when the reading ends.
 
         Raises CommandFailed if there may be more messages than could be read in time.
         """
-        began = time.monotonic()
+        began, self._filer_problem = time.monotonic(), ""
         step = POLL_SECONDS if self._exit_at_end else NOTE_AFTER_SECONDS
         pause = step if self._timeout is None else min(self._timeout, step)
         while True:
@@ -91,7 +99,8 @@ class MessageWait:
             if batch is not None or (self._exit_at_end and consumer.at_end()):
                 return batch
             waited = time.monotonic() - began
-            if self._timeout is not None and waited >= self._timeout:
+            overdue = self._timeout is not None and waited >= self._timeout
+            if overdue:
                 if consumer.at_end():
                     return None
                 self._check_more(consumer, waited)
@@ -100,39 +109,61 @@ class MessageWait:
                 pause = min(self._timeout - waited, step)
             if waited >= NOTE_AFTER_SECONDS:
                 print_wait(f"waiting for messages of {self._topic}…")
-                self._look_for_the_cause()
+            if waited >= NOTE_AFTER_SECONDS or overdue:
+                self._look_for_the_cause(None if self._timeout is None else self._timeout - waited)
 
     def _check_more(self, consumer: Consumer, waited: float) -> None:
         """Raises CommandFailed if reading fails, or does not get on for long. A slow start is not the end."""
         assert self._timeout is not None
         failure = consumer.filer_error
-        if failure is None and waited < self._timeout + UNREAD_SECONDS:
-            return
-        cause = description(failure) if failure is not None else cause_of_wait(self._client, self._topic)
-        raise CommandFailed(
-            f"no message of {self._topic} came for {waited:.0f} s, but there may be more: "
-            + (cause or "the brokers have not said yet where the topic ends")
-        )
+        problem = description(failure) if failure is not None else self._filer_problem
+        if problem:
+            raise FilerAway(f"{self._unread(waited)}: {problem}")
+        if waited >= self._timeout + UNREAD_SECONDS:
+            cause = cause_of_wait(self._client, self._topic)
+            raise CommandFailed(
+                f"{self._unread(waited)}: {cause or 'the brokers have not said yet where the topic ends'}"
+            )
 
-    def _look_for_the_cause(self) -> None:
-        """In a thread of its own, because a filer that is away takes seconds to be given up."""
+    def _unread(self, waited: float) -> str:
+        return f"no message of {self._topic} came for {waited:.0f} s, but there may be more"
+
+    def _look_for_the_cause(self, left: float | None) -> None:
+        """In a thread of its own, because a filer that hangs takes seconds to be given up.
+
+        ``left`` is the time until the timeout. ``consumer.filer_error`` comes too late for that, because a request of
+        the reader waits longer for a filer that hangs.
+        """
         now = time.monotonic()
-        if self._checked_at and now - self._checked_at < CHECK_AGAIN_SECONDS:
+        overdue = left is not None and left <= 0
+        pause = LAST_CHECK_SECONDS if overdue or (left and self._filer_problem) else CHECK_AGAIN_SECONDS
+        if self._checked_at and now - self._checked_at < pause:
             return
         if self._check is not None and self._check.is_alive():
             return
         self._checked_at = now
-        self._check = threading.Thread(target=self._print_cause, name="smq-wait-cause", daemon=True)
+        seconds = CHECK_SECONDS if left is None else min(CHECK_SECONDS, max(LAST_CHECK_SECONDS, left))
+        self._check = threading.Thread(
+            target=self._check_cause, args=(seconds, not overdue), name="smq-wait-cause", daemon=True
+        )
         self._check.start()
 
-    def _print_cause(self) -> None:
-        if cause := cause_of_wait(self._client, self._topic):
+    def _check_cause(self, seconds: float, prints: bool) -> None:
+        failure = filer_failure(self._client, self._topic, seconds)
+        # A filer that refuses the credentials has answered. If a read needs them, the consumer says so itself.
+        away = failure is not None and not isinstance(failure, StoreDenied)
+        self._filer_problem = description(failure) if failure is not None and away else ""
+        if prints and (cause := _cause(self._client, self._topic, "" if failure is None else description(failure))):
             print_wait(cause)
 
 
 def cause_of_wait(client: Client, topic: str) -> str:
     """Why messages of a topic may not come: the filer, or a segment that cannot be sealed; empty if all is well."""
-    if problem := filer_problem(client, topic):
+    return _cause(client, topic, filer_problem(client, topic))
+
+
+def _cause(client: Client, topic: str, problem: str) -> str:
+    if problem:
         return f"waiting for the filer: {problem}. Until it answers, only the newest messages can be read"
     try:
         conditions = client.admin().topic(topic).conditions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,14 +16,17 @@ from typer.testing import CliRunner
 
 from smq.batch import Batch
 from smq.cli.app import app
-from smq.cli.commands.consume import _write_messages, parse_start
+from smq.cli.commands import consume as consume_command
+from smq.cli.commands.consume import _leave, _start_timeout, _write_messages, parse_start
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.sinks import Shown, Sink, open_sink
+from smq.cli.session import set_leader
 from smq.cli.times import parse_time
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import data_lost
 from smq_core.errors import InvalidRequest
 from support.in_memory.topic import rows_of
+from support.waiting import HANG_GUARD
 
 SEGMENT = "events-0-8-0"
 
@@ -223,3 +227,24 @@ def test_typed_positions_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     CliRunner().invoke(app, ["consume", "events", "--from", f"{SEGMENT}:2", "--max", "1", "--to", str(tmp_path / "x")])
 
     assert made.sought == [{SEGMENT: 2}] and made.options["start"] == "earliest"
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(None, 10.0), (3.0, 3.0), (0.0, 1.0), (60.0, 10.0)])
+def test_the_filer_has_the_timeout_to_find_the_start(timeout: float | None, seconds: float) -> None:
+    set_leader(None)
+    assert _start_timeout(timeout) == seconds
+
+
+def test_a_consumer_whose_request_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consume_command, "LEAVE_SECONDS", 0.0)
+    closed, hangs = threading.Event(), threading.Event()
+
+    class Hanging:
+        def close(self) -> None:
+            closed.set()
+            hangs.wait(HANG_GUARD)
+
+    consumer: Any = Hanging()
+    _leave(consumer)
+    assert closed.wait(HANG_GUARD) and not hangs.is_set()
+    hangs.set()

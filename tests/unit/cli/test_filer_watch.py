@@ -68,7 +68,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     session.set_leader(None)
 
 
-def ends_with(client: Any) -> list[str]:
+def ends_with(client: Any, timeout: float | None = None) -> list[str]:
     """With what a watch of this client ends the command, while a request hangs."""
     ended: list[str] = []
     hangs = threading.Event()
@@ -77,7 +77,7 @@ def ends_with(client: Any) -> list[str]:
         ended.append(message)
         hangs.set()
 
-    with FilerWatch(client, "t", end):
+    with FilerWatch(client, "t", end, timeout):
         assert hangs.wait(HANG_GUARD)
     return ended
 
@@ -88,6 +88,14 @@ def test_the_filer_is_named_and_the_command_ended_after_the_timeout(notes: list[
     ended = ends_with(client)
 
     assert notes == [NOTE] and ended[0].startswith("no clear answer from s3://smq (http://h:1): in 2.0s for 0 s.")
+
+
+def test_a_command_with_a_timeout_of_its_own_ends_after_that(notes: list[str]) -> None:
+    session.set_leader(None, timeout=HANG_GUARD)
+    client: Any = FakeClient(AWAY)
+    ended = ends_with(client, timeout=0.1)
+
+    assert "for 0 s" in ended[0]
 
 
 def test_what_no_retry_helps_ends_the_command_at_once(notes: list[str]) -> None:

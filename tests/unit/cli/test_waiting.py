@@ -9,9 +9,9 @@ import pytest
 
 from smq.cli import session, waiting
 from smq.cli.session import CommandFailed
-from smq.cli.waiting import MessageWait, cause_of_wait, wait_until
-from smq_core.errors import StoreUnavailable
-from support.waiting import eventually
+from smq.cli.waiting import FilerAway, MessageWait, cause_of_wait, wait_until
+from smq_core.errors import StoreDenied, StoreUnavailable
+from support.waiting import HANG_GUARD, eventually
 
 FILER_AWAY = StoreUnavailable("no clear answer from s3://smq (http://h:1) for 'default/t/_current.json': in 2.0s")
 
@@ -31,8 +31,10 @@ class FakeClient:
     def __init__(self, failure: StoreUnavailable | None = None, blocked: str = "") -> None:
         self.failure = failure
         self.blocked = blocked
+        self.checks = 0
 
     def check_filer(self, topic: str, timeout: float = 2.0) -> None:
+        self.checks += 1
         if self.failure is not None:
             raise self.failure
 
@@ -102,6 +104,33 @@ def test_a_reading_that_fails_is_an_error_and_not_the_end() -> None:
     consumer: Any = FakeConsumer(end_at=10**9, filer_error=FILER_AWAY)
     with pytest.raises(CommandFailed, match=r"there may be more: no clear answer from s3://smq"):
         MessageWait(client, "events", 0.0).poll(consumer)
+
+
+def test_a_reading_ends_soon_after_its_timeout_if_its_request_to_the_filer_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "UNREAD_SECONDS", HANG_GUARD)
+    client: Any = FakeClient(FILER_AWAY)
+    consumer: Any = FakeConsumer(end_at=10**9)  # the request has not failed yet, so the consumer knows no error
+    with pytest.raises(FilerAway, match=r"there may be more: no clear answer from s3://smq \(http://h:1\)"):
+        MessageWait(client, "events", 0.0).poll(consumer)
+
+
+def test_a_filer_that_refuses_a_check_does_not_end_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "LAST_CHECK_SECONDS", 0.0)
+    client: Any = FakeClient(StoreDenied("no key"))
+    consumer: Any = FakeConsumer(end_at=100)
+    assert MessageWait(client, "events", 0.0).poll(consumer) is None
+    assert client.checks > 1
+
+
+def test_an_earlier_failure_of_the_filer_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = FakeClient(FILER_AWAY)
+    wait = MessageWait(client, "events", 0.0)
+    with pytest.raises(FilerAway):
+        wait.poll(FakeConsumer(end_at=10**9))  # type: ignore[arg-type]
+    client.failure = None
+    assert wait.poll(FakeConsumer(end_at=5)) is None  # type: ignore[arg-type]
 
 
 def test_a_reader_that_does_not_reach_the_end_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

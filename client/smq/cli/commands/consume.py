@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smq.cli import formatting
+from smq.cli.filer_watch import FilerWatch, end_process
 from smq.cli.files.formats import Columns, OutputFormat
 from smq.cli.rendering import ListCommand
-from smq.cli.session import CommandFailed, TopicName, client, command, end_on_sigterm, print_note
+from smq.cli.session import CommandFailed, TopicName, client, command, end_on_sigterm, leader_timeout, print_note
 from smq.cli.times import parse_positions, parse_time
-from smq.cli.waiting import MessageWait
+from smq.cli.waiting import FilerAway, MessageWait
 from smq_core.errors import DataLost, InvalidRequest
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 POSITION = re.compile(r"-\d+-\d+-\d+:[^:]*$")
 """A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end."""
+
+
+MIN_START_SECONDS = 1.0
+LEAVE_SECONDS = 0.5
 
 
 class OnLoss(StrEnum):
@@ -125,25 +131,42 @@ def consume(
         sink = open_sink(output_format, to, Shown(meta, headers, key_delimiter))
         # Positions that a person types are checked by seek. Those of a group's start are checked anyway.
         typed = start if group is None and isinstance(start, dict) else None
-        with connected.consumer(
-            topic,
-            group=group,
-            start="earliest" if typed is not None else start,
-            on_loss=on_loss.value,
-            schema=schema.value,
-            segments=segment or None,
-            partitions=None if partition is None else [partition],
-        ) as consumer:
+        with FilerWatch(connected, topic, timeout=_start_timeout(timeout)):
+            consumer = connected.consumer(
+                topic,
+                group=group,
+                start="earliest" if typed is not None else start,
+                on_loss=on_loss.value,
+                schema=schema.value,
+                segments=segment or None,
+                partitions=None if partition is None else [partition],
+            )
             if typed is not None:
                 consumer.seek(typed)
+        with consumer:
             poll = MessageWait(connected, topic, timeout, exit_at_end=exit_at_end).poll
             try:
                 count = _write_messages(consumer, sink, max_, poll, commits=group is not None, partition=partition)
             except DataLost as error:
                 gone = error.message.partition(". Poll again")[0]  # what follows is for programs
                 raise CommandFailed(f"{gone}. With --on-loss skip it is read on after them") from None
+            except FilerAway as error:
+                _leave(consumer)
+                end_process(str(error))
     if to is not None:
         print_note(f"{formatting.plural(count, 'message')} in {to}")
+
+
+def _start_timeout(timeout: float | None) -> float:
+    """How long the filer may take to find the start, in seconds."""
+    return leader_timeout() if timeout is None else min(leader_timeout(), max(MIN_START_SECONDS, timeout))
+
+
+def _leave(consumer: Consumer) -> None:
+    """Leaves the group, and does not wait for requests to the filer, as closing would."""
+    closing = threading.Thread(target=consumer.close, name="smq-close", daemon=True)
+    closing.start()
+    closing.join(LEAVE_SECONDS)
 
 
 def _write_messages(
