@@ -27,7 +27,7 @@ from smq.producing.batch_builder import (
 )
 from smq.producing.delivery_state import DeliveryState, TableDelivery, message_delivery
 from smq.producing.encoding.batch_encoder import BatchEncoder, message_too_large, split_rows, split_to_limit
-from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, as_table, is_table_like
+from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is_table_like
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
 from smq.producing.message_batcher import MessageBatcher, RowPartitions
@@ -309,10 +309,10 @@ class Producer:
         """
         if self._batcher.closed:
             raise InvalidRequest("the producer is closed")
-        rows = as_table(table)
+        encoder = self._encoder
+        rows = encoder.to_table(table)
         if goes_by_reference(rows, by_reference):
             return self._references.publish_table(rows, key)
-        encoder = self._encoder
         converted, key_column = encoder.check(rows, key)
         limit = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
         encoder.check_sizes(converted, limit)

@@ -94,6 +94,14 @@ MUTATIONS = (
         ("tests/unit/client/test_frames.py::test_only_a_named_index_of_pandas_is_a_column",),
     ),
     Mutation(
+        "let_arrow_guess_what_a_dictionary_of_pandas_is",
+        "A map of pandas has its own keys, and none of other rows.",
+        "client/smq/producing/encoding/frames.py",
+        "    if not maps:\n",
+        "    if True:\n",
+        ("tests/unit/client/test_frames_with_maps.py::test_maps_with_different_keys_get_no_keys_of_one_another",),
+    ),
+    Mutation(
         "count_offsets_anew_in_each_part_of_a_batch",
         "A message has its own offset.",
         "client/smq/batch.py",

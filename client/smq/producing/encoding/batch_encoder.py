@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq.producing.encoding.exact_cast import InexactValue, exact_cast, may_fit, type_does_not_fit
-from smq.producing.encoding.frames import Table
+from smq.producing.encoding.frames import Table, as_table
 from smq.producing.encoding.keys import (
     KeylessPartitioner,
     canonical_bytes,
@@ -53,6 +53,13 @@ class BatchEncoder:
         self._column_makers = [column_maker(type_, self._stored_types[n]) for n, type_ in self._checked_body.items()]
         self._checked_types = self._stored_types | self._checked_body
         self.rows = RowConverter(self.body_schema, version.dropped)
+
+    def to_table(self, data: object) -> Table:
+        """Rows of any library as a pyarrow table, see :func:`as_table`. Raises InvalidRequest, SchemaMismatch."""
+        try:
+            return as_table(data, self._checked_body)
+        except InexactValue as problem:
+            raise self.mismatch(problem.located(problem.row)) from None
 
     def check(self, table: Table, key: object = None) -> tuple[Table, str | None]:
         """Returns the table with only the topic's columns, and the name of the key column (None: no keys).

@@ -6,10 +6,12 @@ None of these libraries is imported here.
 from __future__ import annotations
 
 import json
-from typing import Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from smq.producing.encoding.pandas_maps import is_pandas_frame, map_columns
 from smq_core.errors import InvalidRequest
 
 Table: TypeAlias = pa.Table | pa.RecordBatch
@@ -35,10 +37,11 @@ def is_table_like(value: object) -> bool:
     return hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
 
 
-def as_table(data: object) -> Table:
+def as_table(data: object, types: Mapping[str, pa.DataType] | None = None) -> Table:
     """The rows as a pyarrow table. Copies only what the other library must convert.
 
-    The index of a pandas frame is a column if it has a name, and is left out otherwise. Raises InvalidRequest.
+    The index of a pandas frame is a column if it has a name, and is left out otherwise. ``types`` are those of the
+    topic's columns, without which a pandas frame has no maps. Raises InvalidRequest, InexactValue.
     """
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return data
@@ -48,10 +51,21 @@ def as_table(data: object) -> Table:
             f"interface, not {type(data).__name__}"
         )
     try:
-        table = pa.table(data)
+        table = _pandas_table(data, types or {}) if is_pandas_frame(data) else pa.table(data)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidRequest(f"the {type(data).__name__} cannot become an Arrow table: {_first_line(error)}") from None
     return _without_unnamed_index(table).replace_schema_metadata()
+
+
+def _pandas_table(frame: Any, types: Mapping[str, pa.DataType]) -> pa.Table:
+    maps = map_columns(frame, types)
+    if not maps:
+        return pa.table(frame)
+    # Nulls in their places, so that the table keeps the frame's order, and its rows if it has no other column.
+    table = pa.table(frame.assign(**dict.fromkeys(maps)))
+    for name, column in maps.items():
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    return table
 
 
 def _without_unnamed_index(table: pa.Table) -> pa.Table:

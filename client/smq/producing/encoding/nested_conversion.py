@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from smq.producing.encoding.exact_cast import InexactValue, kind_of, show
@@ -30,7 +31,12 @@ def nested_conversion(
         case "map":
             return _map(converter(target.key_type), _or_null(converter(target.item_type)), other)
     item = _or_null(converter(target.value_type))
-    return lambda value: [item(it) for it in value] if isinstance(value, list | tuple) else other(value)
+    return lambda value: [item(it) for it in value] if _is_list(value) else other(value)  # type: ignore[attr-defined]
+
+
+def _is_list(value: object) -> bool:
+    """Whether it has items one by one; pandas has arrays of objects for lists inside of other values."""
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.dtype == object)
 
 
 def _or_null(convert: Convert) -> Convert:
@@ -51,9 +57,9 @@ def _struct(fields: Mapping[str, Convert], other: Convert) -> Convert:
 
 def _map(key: Convert, item: Convert, other: Convert) -> Convert:
     def convert(value: object) -> object:
-        if not isinstance(value, Mapping | list | tuple):
+        if not isinstance(value, Mapping) and not _is_list(value):
             return other(value)
-        pairs = list(value.items() if isinstance(value, Mapping) else value)
+        pairs = list(value.items() if isinstance(value, Mapping) else value)  # type: ignore[call-overload]
         for pair in pairs:
             if not isinstance(pair, list | tuple) or len(pair) != 2:
                 raise InexactValue(f"{show(pair)} is no pair of a key and a value")

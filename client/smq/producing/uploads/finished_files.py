@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq.producing.encoding.batch_encoder import BatchEncoder
-from smq.producing.encoding.frames import TableLike, as_table
+from smq.producing.encoding.frames import TableLike
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.uploads.upload_encoder import EncodedUpload, UploadEncoder, split_into_uploads
 from smq.producing.uploads.uploaded_rows import PartitionIndex
@@ -34,7 +34,7 @@ Sink: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
 def write_finished_file(encoder: BatchEncoder, table: TableLike, sink: Sink, key: str | None) -> None:
     """As :meth:`smq.Client.write_upload`."""
-    checked, key_column = encoder.check(as_table(table), key)
+    checked, key_column = encoder.check(encoder.to_table(table), key)
     if not checked.num_rows or checked.nbytes > FILE_BYTES:
         raise InvalidRequest(
             f"the table has {checked.num_rows} rows with {checked.nbytes} bytes: write 1 row or more, and at most "

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from smq.delivery import Delivery, FilesReceipt, TableReceipt
 from smq.producing.delivery_state import TableDelivery
 from smq.producing.encoding.batch_encoder import BatchEncoder
-from smq.producing.encoding.frames import Table, TableLike, as_table
+from smq.producing.encoding.frames import Table, TableLike
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.uploads import upload_encoder
 from smq.producing.uploads.parquet_files import ParquetSource, Source
@@ -95,7 +95,7 @@ class ReferencePublisher:
 
     def upload_table(self, table: TableLike, key: object) -> list[UploadedFile]:
         """Uploads the rows, and publishes nothing. Raises what :meth:`publish_table` raises."""
-        return [file for _, _, file in self._upload(self._tasks_of_table(as_table(table), key))]
+        return [file for _, _, file in self._upload(self._tasks_of_table(self._encoder().to_table(table), key))]
 
     def upload_files(self, files: Sequence[Source], key: str | None) -> list[UploadedFile]:
         """Uploads the files' rows, and publishes nothing. Raises what :meth:`publish_files` raises."""
