@@ -196,8 +196,8 @@ class Client:
         :meth:`topics_consumer` reads several topics.
 
         start: where to start: ``earliest``, ``latest``, a time (messages appended at or after it; naive means UTC), or
-            positions ``{segment: next offset}`` as in ``Batch.positions``. For a group it says where a new group
-            begins; a group that exists goes on where it is.
+            positions ``{segment: next offset}`` as in ``Batch.positions``, which are refused if no reader can have had
+            them. For a group it says where a new group begins; a group that exists goes on where it is.
         on_loss: ``fail`` raises DataLost(segment, start, stop) once for each range of offsets that is gone; ``skip``
             skips the range. ``stop`` is a lower bound if ``at_least`` is set. ``certain`` is false if nobody knows
             whether any message is gone.

@@ -26,6 +26,7 @@ from smq.consuming.groups.rebalance_events import OnRebalance, RebalanceEvents
 from smq.consuming.history_reader import HistoryReader
 from smq.consuming.newest_schema import NewestSchema
 from smq.consuming.position_search import PositionSearch, micros
+from smq.consuming.saved_positions import are_doubtful, check_chosen
 from smq.consuming.segment_choice import SegmentChoice, check_possible
 from smq.consuming.segment_reads import SegmentReads
 from smq.consuming.start_positions import Start, check_start
@@ -118,8 +119,11 @@ class Consumer:
         if isinstance(start, Mapping):
             view.refresh_from_store(highest_number(start))
         self._refresh()
-        self._choice.check_known(view.name, {*self._reads.sealed, *(it.name for it in view.snapshot.layout.segments)})
+        known = {*self._reads.sealed, *(it.name for it in view.snapshot.layout.segments)}
+        self._choice.check_known(view.name, known)
         if not in_group:
+            if isinstance(start, Mapping):
+                self._check_saved(start, known)
             self._reads.start_at(start)
         with self._changed:
             self._reads.ignore_losses_before(start)
@@ -429,6 +433,12 @@ class Consumer:
             self._membership.heartbeat_now()
 
     # ---- what to read
+
+    def _check_saved(self, start: Mapping[str, int], known: Collection[str]) -> None:
+        check_chosen(start, self._choice, known)
+        if are_doubtful(self._view, start, self._reads.sealed, self._reads.removed):
+            with PositionSearch(self._view) as search:
+                search.check_saved(start)
 
     def _group_start(self, start: datetime | Mapping[str, int]) -> str | Mapping[str, int]:
         """Where a new group begins. The search is left out for one that has positions already."""

@@ -354,6 +354,24 @@ MUTATIONS = (
     ),
     # ---- start positions
     Mutation(
+        "report_a_mistake_as_a_loss",
+        "A start where no reader can have been is refused.",
+        CONSUMER,
+        "                search.check_saved(start)\n",
+        "                pass\n",
+        (f"{TEST_CONSUMER}::test_a_start_where_no_reader_can_have_been_is_refused",),
+    ),
+    Mutation(
+        "refuse_what_was_read_of_a_segment_that_lost_messages",
+        "A reader may have been behind the end of a segment that lost messages.",
+        "client/smq/consuming/saved_positions.py",
+        "if it.lost is not None}",
+        "if it.lost is None}",
+        (
+            "tests/unit/client/test_saved_positions.py::test_what_was_read_of_a_segment_that_lost_messages_is_not_doubtful",
+        ),
+    ),
+    Mutation(
         "trust_the_dates_of_chunks_to_the_second",
         "A chunk that a wrong clock may have dated is not skipped.",
         STARTS,

@@ -10,13 +10,15 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from smq.consuming.saved_positions import without_losses
 from smq.consuming.segment_choice import ALL_SEGMENTS, SegmentChoice
 from smq.reading.range_reader import RangeReader
 from smq.reading.topic_location import TopicLocation
 from smq.reading.topic_state import StateLoader, TopicState
 from smq.transport.topic_view import TopicView
+from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Micros
-from smq_core.reading.position_rules import check_positions, shifted
+from smq_core.reading.position_rules import check_positions, impossible_positions, shifted
 from smq_core.reading.segment_dag import ReadProgress
 from smq_storage.catalog.paths import first_offset
 from smq_storage.chunks.chain import ChunkChain
@@ -72,6 +74,14 @@ class PositionSearch:
         """Raises InvalidRequest if no reader can have these positions; the message says which are possible."""
         state = self.state
         check_positions(self._view.name, state.nodes(), positions, state.ends, state.index.removed)
+
+    def check_saved(self, positions: Mapping[str, int]) -> None:
+        """As :meth:`check`, for positions at which a reader ended, which may be wrong because messages were lost."""
+        state = self.state
+        checked = without_losses(positions, state.index.entries, state.index.removed)
+        problems = impossible_positions(self._view.name, state.nodes(), checked, state.ends, state.index.removed)
+        if problems:
+            raise InvalidRequest("; ".join(problems))
 
     def shifted(self, positions: Mapping[str, int], by: int) -> dict[str, int]:
         """See ``position_rules.shifted``."""

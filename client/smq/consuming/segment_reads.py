@@ -14,6 +14,7 @@ from smq.consuming.segment_choice import SegmentChoice
 from smq.consuming.start_positions import Start, seek_to_start
 from smq.transport.topic_view import SealedHistory, TopicView
 from smq_core.model.entities import Layout, SealedSegment
+from smq_core.model.interval_set import IntervalSet
 from smq_core.reading.segment_dag import ReadProgress, SegmentNode, build_nodes
 
 
@@ -45,6 +46,8 @@ class SegmentReads:
         self.fetchers = fetchers
         self.progress = ReadProgress()
         self.sealed: dict[str, SealedSegment] = {}
+        self.removed: IntervalSet | None = None
+        """The numbers of the segments that retention has removed, if the leader says that."""
         self.closed = False
         """After that, no segment is opened any more."""
 
@@ -58,7 +61,7 @@ class SegmentReads:
         nodes = self._choice.among(build_nodes(history.sealed.values(), layout))
         self._ends = {**{name: s.end for name, s in self.sealed.items()}, **history.ends}
         has_new_losses = _lost(self.sealed) != _lost(history.sealed)
-        self.sealed = dict(history.sealed)
+        self.sealed, self.removed = dict(history.sealed), history.removed
         removed = [segment for segment in self.progress.nodes if segment not in nodes]
         for segment in removed:
             self._remove(segment)

@@ -24,11 +24,7 @@ def check_positions(
 
     ``watermarks`` has the readable ends of living segments, as far as they are known.
     """
-    problems = [
-        problem
-        for name, offset in positions.items()
-        if (problem := _problem(topic, name, offset, nodes, watermarks, removed))
-    ]
+    problems = impossible_positions(topic, nodes, positions, watermarks, removed)
     known = {name: offset for name, offset in positions.items() if name in nodes}
     for name in known:
         for before in sorted(ancestors((name,), lambda it: nodes[it].predecessors if it in nodes else ())):
@@ -41,6 +37,21 @@ def check_positions(
                 )
     if problems:
         raise InvalidRequest("; ".join(problems))
+
+
+def impossible_positions(
+    topic: str,
+    nodes: Mapping[str, SegmentNode],
+    positions: Positions,
+    watermarks: Mapping[str, int],
+    removed: IntervalSet = EMPTY,
+) -> list[str]:
+    """What is wrong with each position by itself, and what would be right. As :func:`check_positions` otherwise."""
+    return [
+        problem
+        for name, offset in positions.items()
+        if (problem := _problem(topic, name, offset, nodes, watermarks, removed))
+    ]
 
 
 def _problem(

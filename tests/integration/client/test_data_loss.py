@@ -142,12 +142,15 @@ def test_every_acked_message_is_in_the_log_or_in_the_range_of_every_observer(
         assert condition.status == "True" and f"{segment.name}: {lost}" in condition.message
 
 
-def test_a_position_in_a_segment_that_is_gone_is_a_loss(cluster: LocalCluster, client: smq.Client, topic: str) -> None:
+def test_a_position_that_no_reader_can_have_is_refused_and_no_loss(
+    cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
     cluster.create(topic)
     with client.producer(topic) as producer:
-        producer.send(b"x").result()
-    with client.consumer(topic, start={f"{topic}-0-64-77": 5}) as consumer:
-        with pytest.raises(smq.DataLost) as reported:
-            consumer.poll(HANG_GUARD)
-        assert (reported.value.start, reported.value.stop) == (5, None)
+        receipt = producer.send(b"x").result()
+    with pytest.raises(smq.InvalidRequest, match=f"has no segment {topic}-0-64-77; it has {receipt.segment}"):
+        client.consumer(topic, start={f"{topic}-0-64-77": 5})
+    with pytest.raises(smq.InvalidRequest, match="it has messages up to 1, so 0 to 1 are possible"):
+        client.consumer(topic, start={receipt.segment: 2})
+    with client.consumer(topic, start={receipt.segment: 0}) as consumer:
         assert values(read_back(consumer, 1)) == [b"x"]

@@ -9,7 +9,7 @@ import pytest
 
 import smq.consumer
 from smq.consumer import Consumer
-from smq.consuming import consumer_monitor
+from smq.consuming import consumer_monitor, saved_positions
 from smq.consuming.fetching import open_fetchers
 from smq.consuming.fetching.fetch_plan import FetchPlan
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer, SegmentEnd
@@ -71,6 +71,8 @@ class FakeSearch:
         if any(offset >= 100 for offset in positions.values()):
             raise InvalidRequest("0 to 99 are possible")
 
+    check_saved = check
+
     def resolve(self, to: object) -> dict[str, int]:
         self._bench.searches += 1
         return {name: offset for name, offset in self._bench.found.items() if self._choice.has(name)}
@@ -83,6 +85,8 @@ class Bench:
     found: Mapping[str, int] = {}
     """Where a search for a time ends."""
     searches = 0
+    watermarks: Mapping[str, int] = {}
+    """What primaries report."""
 
     def __init__(self) -> None:
         self.topic = TopicInMemory()
@@ -157,6 +161,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.setattr(Consumer, "_on_assignment", counted)
     monkeypatch.setattr(open_fetchers, "Fetcher", made.make_fetcher)
     monkeypatch.setattr(smq.consumer, "PositionSearch", made.search)
+    monkeypatch.setattr(saved_positions, "_watermarks", lambda *_: made.watermarks)
     monkeypatch.setattr(consumer_monitor, "MONITOR_INTERVAL_SECONDS", 0.002)
     monkeypatch.setattr(consumer_monitor, "RETRY_AFTER_SECONDS", 0.002)
     monkeypatch.setattr(group_membership, "RETRY_AFTER_SECONDS", 0.001)

@@ -171,6 +171,25 @@ def test_a_seek_drops_what_was_read_ahead_and_reads_from_there(bench: Bench) -> 
     assert offsets(consumer) == (2, 3) and consumer.positions == {bench.first.name: 3}
 
 
+@pytest.mark.parametrize(
+    "start",
+    [{f"t-0-{PARTITIONS}-77": 100}, {"nonsense": 100}, {f"t-0-{PARTITIONS}-0": 100}],
+    ids=["unknown segment", "no segment", "after the last message"],
+)
+def test_a_start_where_no_reader_can_have_been_is_refused(bench: Bench, start: dict[str, int]) -> None:
+    bench.watermarks = {bench.first.name: 7}
+    with pytest.raises(InvalidRequest, match="0 to 99 are possible"):
+        bench.open(start=start)
+    assert not bench.fetchers
+
+
+def test_a_start_in_a_segment_that_is_not_read_is_refused(bench: Bench) -> None:
+    other = bench.topic.segment(1, 4, PARTITIONS)
+    bench.topic.set_layout([bench.first, other])
+    with pytest.raises(InvalidRequest, match=f"{other.name} is not among .* possible are: {bench.first.name}$"):
+        bench.open(segments=[bench.first.name], start={bench.first.name: 1, other.name: 2})
+
+
 def test_a_seek_before_a_split_reads_the_successors_again_after_it(bench: Bench) -> None:
     low, high = bench.child(1, 0, 4, bench.first), bench.child(2, 4, PARTITIONS, bench.first)
     bench.topic.seal(bench.first, 3, low, high)

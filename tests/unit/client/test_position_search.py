@@ -118,3 +118,20 @@ def test_positions_are_checked_and_shifted_by_what_there_is(view: Any) -> None:
         for wrong, message in (({OPEN: 5}, "up to 4, so 0 to 4"), ({OLD: 6}, "ends at 5"), ({"t-0-16-9": 0}, OPEN)):
             with pytest.raises(InvalidRequest, match=message):
                 search.resolve(wrong)
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ({NEWER: 6}, "it ends at 5, so 0 to 5 are possible"),
+        ({"f-0-8-77": 0}, f"has no segment f-0-8-77; it has {OPEN}"),
+    ],
+)
+def test_saved_positions_that_no_reader_had_are_refused(view: Any, positions: dict[str, int], message: str) -> None:
+    with PositionSearch(view) as search, pytest.raises(InvalidRequest, match=message):
+        search.check_saved(positions)
+
+
+def test_a_saved_position_in_a_segment_may_stand_beside_one_of_its_successor(view: Any) -> None:
+    with PositionSearch(view) as search:
+        search.check_saved({OLD: 3, NEWER: 1})
