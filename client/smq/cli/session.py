@@ -193,6 +193,11 @@ def print_error(message: str) -> None:
     write_if_possible(lambda: err.print(Text.assemble(("smq: ", "bold red"), message)), sys.stderr)
 
 
+def print_warning(message: str) -> None:
+    """Prints to stderr, if anybody can read it, what a command that goes on will cause."""
+    write_if_possible(lambda: err.print(Text.assemble(("smq: warning: ", "bold yellow"), message)), sys.stderr)
+
+
 def print_note(message: str) -> None:
     """Prints a note that is not part of the output to stderr, if anybody can read it."""
     write_if_possible(lambda: err.print(Text(message, style="dim")), sys.stderr)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smq.cli.broker_shortage import warn_of_drain
 from smq.cli.filer_watch import filer_problem_of_leader
 from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, state
 from smq.cli.session import client, command, out
@@ -55,6 +56,7 @@ def drain(broker: BrokerName, wait: WaitOption = True, timeout: WaitTimeout = DO
     """Move every segment away from a broker. `smq broker undrain` brings it back."""
     with client(within=timeout) as connected:
         admin = connected.admin()
+        warn_of_drain(admin, broker)
         admin.drain(broker)
         if not wait:
             out.print(f"broker {broker}: draining; `smq broker list` shows what it still hosts")

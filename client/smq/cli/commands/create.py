@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from smq.cli import formatting
+from smq.cli.broker_shortage import warn_of_manifest
 from smq.cli.filer_watch import filer_named
 from smq.cli.session import client, command, out
 from smq_core.errors import InvalidRequest
@@ -78,9 +79,11 @@ def create(
                 f"topic {formatting.topic(topic)} is there already; `smq topic describe {formatting.topic(topic)}` "
                 "shows it, and `smq apply -f` changes it"
             )
+        text = json.dumps(manifest)
         with filer_named(connected):
-            applied = admin.apply(json.dumps(manifest))
-    out.print(f"topic {formatting.topic(applied.topic)} {applied.result}")
+            applied = admin.apply(text)
+        out.print(f"topic {formatting.topic(applied.topic)} {applied.result}")
+        warn_of_manifest(admin, text)
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
+from smq.cli.broker_shortage import warn_of_manifest
 from smq.cli.commands.compact import compact
 from smq.cli.commands.create import create
 from smq.cli.commands.verify import verify
@@ -49,6 +50,8 @@ def apply(
                 refused = True
             else:
                 out.print(f"topic {formatting.topic(applied.topic)} {applied.result}")
+                if applied.result != "unchanged":
+                    warn_of_manifest(connected.admin(), manifest.text)
     if refused:
         raise typer.Exit(1)
 
