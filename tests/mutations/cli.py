@@ -184,9 +184,9 @@ MUTATIONS = (
     Mutation(
         "write_times_to_the_millisecond",
         "JSON loses no digit of a time.",
-        "client/smq/cli/files/json_rows.py",
-        '"microseconds" if at.microsecond % 1000 else "milliseconds"',
-        '"milliseconds"',
+        "client/smq/cli/formatting.py",
+        'timespec="microseconds"',
+        'timespec="milliseconds"',
         (f"{TEST_OUTPUT}::test_json_loses_no_digit_of_a_time_or_a_number",),
     ),
     Mutation(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from smq_core.model.units import format_scaled, format_size
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DECIMAL = ("", "k", "M", "G")
 
 
@@ -33,9 +34,12 @@ def clock(at: int) -> str:
     return datetime.fromtimestamp(at / 1e6, UTC).astimezone().strftime("%H:%M:%S")
 
 
-def iso(at: int) -> str:
-    """A time in microseconds as ISO 8601 in UTC, to the millisecond."""
-    return datetime.fromtimestamp(at / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def iso(at: int | datetime) -> str:
+    """A time (or microseconds since 1970) as RFC 3339, to the microsecond; in UTC, unless it has no zone."""
+    when = _EPOCH + timedelta(microseconds=at) if isinstance(at, int) else at
+    if when.tzinfo is not None:
+        when = when.astimezone(UTC)
+    return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def topic(full_name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
+
+from smq.cli.formatting import iso
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -122,8 +125,14 @@ def print_json(value: Any) -> None:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    return str(value)
+        return {f.name: _plain_field(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return iso(value) if isinstance(value, datetime) else str(value)
+
+
+def _plain_field(name: str, value: Any) -> Any:
+    """Times that the admin API has as microseconds are text, as all times in JSON, or null if they are not known."""
+    is_time = name == "at" or name.endswith("_at")
+    return (iso(value) if value else None) if is_time and isinstance(value, int) else value
 
 
 _PHASES = {"open": "green", "pending": "cyan", "sealing": "yellow", "sealed": "dim"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 
 from smq.cli import formatting
@@ -38,4 +40,7 @@ def test_the_default_namespace_is_not_typed() -> None:
 
 
 def test_times_are_shown_in_utc() -> None:
-    assert formatting.iso(1_700_000_000_123_456) == "2023-11-14T22:13:20.123Z"
+    assert formatting.iso(1_700_000_000_123_456) == "2023-11-14T22:13:20.123456Z"
+    in_berlin = datetime(2023, 11, 14, 23, 13, 20, tzinfo=timezone(timedelta(hours=1)))
+    assert formatting.iso(in_berlin) == formatting.iso(1_700_000_000_000_000) == "2023-11-14T22:13:20.000000Z"
+    assert formatting.iso(datetime(2023, 11, 14)) == "2023-11-14T00:00:00.000000", "it has no zone"

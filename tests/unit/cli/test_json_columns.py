@@ -142,14 +142,19 @@ def test_nanoseconds_are_written_as_text_and_read_again() -> None:
     kind = pa.timestamp("ns", "Europe/Berlin")
     at, times = pa.array([1_700_000_000_000_000_001], kind), pa.array([[1]], pa.list_(pa.time64("ns")))
     table = pa.table({"at": at, "times": times})
+    inside = pa.array([{"m": [("a b", [1, None])]}, None], pa.struct([("m", pa.map_(pa.string(), pa.list_(kind)))]))
 
     (row,) = python_rows(table)
 
-    assert row == {"at": "2023-11-14 22:13:20.000000001Z", "times": ["00:00:00.000000001"]}
+    assert row == {"at": "2023-11-14T22:13:20.000000001Z", "times": ["00:00:00.000000001"]}
     columns = [Column("at", "timestamp[ns, Europe/Berlin]"), Column("times", "list<time64[ns]>")]
     (again,) = tables("-", InputFormat.JSON, columns, None, io.BytesIO(json_line(row)))
     assert again["at"].cast(pa.int64()).to_pylist() == [1_700_000_000_000_000_001]
     assert again["times"].equals(table["times"])
+    assert python_rows(pa.table({"x": inside})) == [
+        {"x": {"m": [("a b", ["1970-01-01T00:00:00.000000001Z", None])]}},
+        {"x": None},
+    ]
 
 
 @pytest.mark.parametrize(

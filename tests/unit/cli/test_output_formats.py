@@ -58,7 +58,7 @@ def test_text_is_the_value_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_text_of_a_topic_with_a_schema_has_its_columns_between_tabs(tmp_path: Path) -> None:
-    assert written(tmp_path, OutputFormat.TEXT, typed()) == b"a\t\t2023-11-14T22:13:20.000Z\n"
+    assert written(tmp_path, OutputFormat.TEXT, typed()) == b"a\t\t2023-11-14T22:13:20.000000Z\n"
 
 
 WITH_HEADERS = [[{"key": "a", "value": b"b"}, {"key": "c", "value": None}], None]
@@ -133,7 +133,7 @@ def test_json_has_the_messages_own_columns(tmp_path: Path) -> None:
     assert json.loads(written(tmp_path, OutputFormat.JSON, typed())) == {
         "name": "a",
         "size": None,
-        "at": "2023-11-14T22:13:20.000Z",
+        "at": "2023-11-14T22:13:20.000000Z",
     }
 
 

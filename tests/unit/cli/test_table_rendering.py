@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from smq.cli.app import app
-from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, print_table
+from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, print_table, print_value
 
 
 def test_columns_stand_below_their_headings(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +61,32 @@ def test_a_list_is_printed_whole_as_json_and_yaml(capsys: pytest.CaptureFixture[
     plain = [{"name": "a", "counts": {"b": 1}}]
     assert json.loads(printed(Output.JSON, capsys)) == plain
     assert yaml.safe_load(printed(Output.YAML, capsys)) == plain
+
+
+@dataclass
+class Timed:
+    name: str
+    opened_at: int
+    sealed_at: int
+    at: int
+    appended_min: datetime | None
+    format: int = 5
+
+
+def test_every_time_in_json_and_yaml_has_one_form(capsys: pytest.CaptureFixture[str]) -> None:
+    timed = Timed("a", 1_700_000_000_000_001, 0, 1_700_000_000_000_000, datetime(2024, 1, 1, tzinfo=UTC))
+    expected = {
+        "name": "a",
+        "opened_at": "2023-11-14T22:13:20.000001Z",
+        "sealed_at": None,
+        "at": "2023-11-14T22:13:20.000000Z",
+        "appended_min": "2024-01-01T00:00:00.000000Z",
+        "format": 5,
+    }
+    print_value(Output.JSON, {"x": [timed]})
+    assert json.loads(capsys.readouterr().out) == {"x": [expected]}
+    print_value(Output.YAML, timed)
+    assert yaml.safe_load(capsys.readouterr().out) == expected
 
 
 def test_json_is_short_for_output_json() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from smq.cli import formatting
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.column_types import with_leaves
 
@@ -34,13 +35,31 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
     def text(leaf: pa.DataType) -> pa.DataType:
         return pa.string() if has_nanos(leaf) else leaf
 
+    cast: list[pa.Field] = []
     for number, field in enumerate(table.schema):
         shown = with_leaves(field.type, text)
         if shown != field.type:
             column = table.column(number).cast(with_leaves(field.type, in_utc)).cast(shown)
             table = table.set_column(number, field.name, column)
+            cast.append(field)
     rows: list[dict[str, Any]] = table.to_pylist()
+    for field in cast:
+        for row in rows:
+            row[field.name] = _with_t(row[field.name], field.type)
     return rows
+
+
+def _with_t(value: Any, type_: pa.DataType) -> Any:
+    """The value with a T between date and time of what was cast to text, where Arrow has a space."""
+    if value is None:
+        return None
+    if pa.types.is_timestamp(type_):
+        return value.replace(" ", "T") if isinstance(value, str) else value
+    if pa.types.is_map(type_):
+        return [(_with_t(key, type_.key_type), _with_t(item, type_.item_type)) for key, item in value]
+    if pa.types.is_struct(type_):
+        return {field.name: _with_t(value[field.name], field.type) for field in type_}
+    return [_with_t(item, type_.value_type) for item in value] if isinstance(value, list) else value
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
@@ -69,11 +88,8 @@ def json_object(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def iso(at: datetime | date) -> str:
-    """ISO 8601, to the millisecond, or to the microsecond if the time has any; in UTC if it has a time zone."""
-    if not isinstance(at, datetime):
-        return at.isoformat()
-    text = at.isoformat(timespec="microseconds" if at.microsecond % 1000 else "milliseconds")
-    return text.replace("+00:00", "Z")
+    """A date, or a time as all of the command line."""
+    return formatting.iso(at) if isinstance(at, datetime) else at.isoformat()
 
 
 def _is_text(value: Any) -> bool:
