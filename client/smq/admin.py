@@ -194,6 +194,9 @@ class Admin:
         self._namespace = namespace
         self._view = view
 
+    def __repr__(self) -> str:
+        return f"<Admin of {self._leader}>"
+
     def apply(self, manifest: str) -> AppliedTopic:
         """Creates or changes a topic from a manifest in YAML or JSON. Raises SpecRejected."""
         reply = self._leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest))

@@ -65,6 +65,10 @@ def connect(leader: str | None = None, **options: Any) -> AsyncClient:
     return AsyncClient(_sync.connect(leader, **options))
 
 
+def _async_repr(inner: object) -> str:
+    return f"<Async{repr(inner).removeprefix('<')}"
+
+
 class Opening(Generic[C]):
     """A producer or consumer that is being opened: ``await`` it, or enter it with ``async with``."""
 
@@ -89,6 +93,9 @@ class AsyncClient:
 
     def __init__(self, client: _sync.Client) -> None:
         self._client = client
+
+    def __repr__(self) -> str:
+        return _async_repr(self._client)
 
     def producer(self, topic: str, **options: Any) -> Opening[AsyncProducer]:
         """As :meth:`smq.Client.producer`."""
@@ -155,6 +162,9 @@ class AsyncAdmin:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
+    def __repr__(self) -> str:
+        return _async_repr(self._admin)
+
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._admin, name)
         return functools.partial(asyncio.to_thread, method)
@@ -165,6 +175,9 @@ class AsyncDelivery(Generic[R]):
 
     def __init__(self, delivery: Delivery[R]) -> None:
         self._delivery = delivery
+
+    def __repr__(self) -> str:
+        return _async_repr(self._delivery)
 
     def done(self) -> bool:
         """As :meth:`smq.Delivery.done`."""
@@ -192,6 +205,9 @@ class AsyncProducer:
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
+
+    def __repr__(self) -> str:
+        return _async_repr(self._producer)
 
     @overload
     async def send(
@@ -252,6 +268,9 @@ class _AsyncPolling(Generic[CONSUMER]):
         self._consumer: CONSUMER = consumer
         self._thread = ThreadPoolExecutor(1, "smq-aio-consumer")
         self._polling: asyncio.Future[Batch | None] | None = None
+
+    def __repr__(self) -> str:
+        return _async_repr(self._consumer)
 
     async def poll(self, timeout: float | None = None, max_records: int | None = None) -> Batch | None:
         """As :meth:`smq.Consumer.poll`."""

@@ -127,6 +127,12 @@ class Client:
         self._runtime: ProducerRuntime | None = None
         self._closed = False
 
+    def __repr__(self) -> str:
+        # Never the credentials, which a url may have, too.
+        filer = self._settings.url.rpartition("@")[2] if self._settings is not None else ""
+        where = str(self._leader) if self._leader.is_configured else f"the files at {filer}"
+        return f"<Client of {where}{', closed' if self._closed else ''}>"
+
     def producer(
         self,
         topic: str,

@@ -136,6 +136,10 @@ class Consumer:
         view.add_listener(self._on_layout_changed)
         self._monitor.start()
 
+    def __repr__(self) -> str:
+        group = f", group {self._group!r}" if self._group is not None else ""
+        return f"<Consumer of {self._view.name}{group}{', closed' if self._closed else ''}>"
+
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> Batch | None:
         """Returns the next batch, or None if none came within ``timeout`` seconds (None: no limit).
 

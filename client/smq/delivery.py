@@ -12,6 +12,10 @@ import numpy.typing as npt
 R = TypeVar("R")
 
 
+MAX_NAMED = 5
+"""How many segments a repr names at most."""
+
+
 class Receipt(NamedTuple):
     """A durable message: its segment and its offset in that segment.
 
@@ -34,6 +38,11 @@ class TableReceipt:
     segments: tuple[str, ...]
     segment_index: npt.NDArray[np.int32]
     offsets: npt.NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        count = len(self.segments)
+        where = ", ".join(self.segments) if count <= MAX_NAMED else f"{count} segments"
+        return f"<TableReceipt of {len(self):,} rows in {where or 'no segment'}>"
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -98,6 +107,12 @@ class Delivery(Generic[R]):
     """A future for the receipt: a Receipt for one message, a TableReceipt for a table, a FilesReceipt for files."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        if not self.done():
+            return "<Delivery: no outcome yet>"
+        error = self.exception(0)
+        return f"<Delivery: {self.result(0) if error is None else f'failed with {type(error).__name__}'}>"
 
     def result(self, timeout: float | None = None) -> R:
         """Waits until the message is durable and returns its receipt; ``timeout`` in seconds, None: no limit.

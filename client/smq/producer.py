@@ -139,6 +139,10 @@ class Producer:
         )
         view.add_listener(self._on_layout_changed)
 
+    def __repr__(self) -> str:
+        named = f", id {self.producer_id!r}, epoch {self.epoch}" if self.epoch else ""
+        return f"<Producer of {self._view.name}{named}{', closed' if self._batcher.closed else ''}>"
+
     @overload
     def send(
         self,

@@ -20,6 +20,10 @@ REFRESH_SECONDS = 10.0
 """How often it is looked whether there are more topics that match a pattern."""
 
 
+MAX_NAMED = 5
+"""How many topics a repr names at most."""
+
+
 class TopicPattern:
     """The topics whose names match, as far as there are any. ``list_topics`` returns full names."""
 
@@ -69,6 +73,12 @@ class TopicsConsumer:
             self._close(None)
             raise
         self._refresh_at = time.monotonic() + REFRESH_SECONDS
+
+    def __repr__(self) -> str:
+        names = sorted(self._consumers)
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        topics = ", ".join(names[:MAX_NAMED]) + more or "no topic"
+        return f"<TopicsConsumer of {topics}{', closed' if self._closed else ''}>"
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> Batch | None:
         """Returns the next batch of any topic, or None if none came within ``timeout`` seconds (None: no limit).

@@ -59,6 +59,10 @@ class LeaderClient:
         """Whether the client has any address of a leader."""
         return bool(self._addresses)
 
+    def __str__(self) -> str:
+        """The addresses, and the relay through which they are reached."""
+        return ", ".join(self._addresses) + (f" via {self._dialer.via}" if self._dialer.via else "")
+
     def call(self, method: str, request: Any, timeout: float | None = None) -> Any:
         """Calls the Leader service, trying each address until one leads, within ``timeout`` seconds.
 
