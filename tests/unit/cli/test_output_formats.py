@@ -122,10 +122,19 @@ def test_bytes_that_are_no_text_are_refused_in_csv(tmp_path: Path) -> None:
         ("x.json", OutputFormat.JSON),
         ("x.txt", OutputFormat.TEXT),
         ("x", OutputFormat.TEXT),
+        ("folder.d/x", OutputFormat.TEXT),
     ],
 )
 def test_the_name_of_a_file_says_its_format(name: str, form: OutputFormat) -> None:
-    assert OutputFormat.of_file(name) is form
+    assert OutputFormat.of_file(Path(name)) is form
+
+
+@pytest.mark.parametrize("name", ["x.xlsx", "some.folder/x.gz"])
+def test_a_suffix_without_a_format_is_refused_with_those_that_have_one(name: str) -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"no format has the suffix \.\w+\. .* \.ndjson, \.csv, \.parquet; .* --format"
+    ):
+        OutputFormat.of_file(Path(name))
 
 
 def test_json_has_the_messages_own_columns(tmp_path: Path) -> None:

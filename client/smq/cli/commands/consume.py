@@ -84,7 +84,10 @@ def consume(
     exit_at_end: Annotated[
         bool, typer.Option("--exit-at-end", "-e", help="Stop as soon as everything that is there was printed.")
     ] = False,
-    to: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file instead of stdout.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write to this file instead of stdout; its suffix says the format."),
+    ] = None,
     segment: Annotated[
         list[str] | None, typer.Option("--segment", metavar="SEGMENT", help="Read only this segment; may be repeated.")
     ] = None,
@@ -121,7 +124,7 @@ def consume(
     end_on_sigterm()
     start = parse_start(from_, segment)
     if output_format is None:
-        output_format = OutputFormat.of_file(to.name) if to is not None else OutputFormat.TEXT
+        output_format = OutputFormat.of_file(to) if to is not None else OutputFormat.TEXT
     if key_delimiter is not None and output_format is not OutputFormat.TEXT:
         raise InvalidRequest(f"--key-delimiter is for text; {output_format.value} has the key as a field")
     if schema is Columns.OWN and output_format in (OutputFormat.PARQUET, OutputFormat.CSV):

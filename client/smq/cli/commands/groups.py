@@ -179,11 +179,15 @@ def import_(
         of = admin.topic(topic)
         if exported.get("uid", of.uid) != of.uid:
             raise InvalidRequest(
-                f"{file}: the positions are of a topic {exported.get('topic')} with the uid {exported['uid']}, but "
-                f"{of.name} has {of.uid}: it is another topic, or was deleted and made anew"
+                f"{_source(file)}: the positions are of a topic {exported.get('topic')} with the uid "
+                f"{exported['uid']}, but {of.name} has {of.uid}: it is another topic, or was deleted and made anew"
             )
         done = admin.reset_group(topic, group, exported["positions"], create=True, dry_run=dry_run)
     _print_reset(done, output, dry_run)
+
+
+def _source(file: str) -> str:
+    return "standard input" if file == "-" else file
 
 
 def _read_export(file: str) -> dict[str, Any]:
@@ -196,7 +200,8 @@ def _read_export(file: str) -> dict[str, Any]:
         valid = False
     if not valid:
         raise InvalidRequest(
-            f"{file} is not what `smq group export` prints: a JSON object with positions, {{segment: next offset}}"
+            f"{_source(file)} is not what `smq group export` prints: a JSON object with positions, "
+            "{segment: next offset}"
         )
     return dict(found)
 

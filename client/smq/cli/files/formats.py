@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
+
+from smq_core.errors import InvalidRequest
 
 
 class OutputFormat(StrEnum):
@@ -14,12 +17,27 @@ class OutputFormat(StrEnum):
     PARQUET = "parquet"
 
     @classmethod
-    def of_file(cls, name: str) -> OutputFormat:
-        """The format that the end of a file's name says; text for any other."""
-        suffix = name.lower().partition(".")[2].rpartition(".")[2]
-        if suffix in ("jsonl", "ndjson"):
-            return cls.JSON
-        return cls(suffix) if suffix in ("json", "csv", "parquet") else cls.TEXT
+    def of_file(cls, path: Path) -> OutputFormat:
+        """The format that the end of a file's name says; text without one. Raises InvalidRequest."""
+        suffix = path.suffix.lower()
+        if suffix and suffix not in _FORMAT_OF_SUFFIX:
+            known = ", ".join(_FORMAT_OF_SUFFIX)
+            raise InvalidRequest(
+                f"--to {path}: no format has the suffix {suffix}. Those that have one are {known}; for any other name "
+                "give the format by --format"
+            )
+        return cls(_FORMAT_OF_SUFFIX.get(suffix, cls.TEXT))
+
+
+_FORMAT_OF_SUFFIX = {
+    ".txt": "text",
+    ".log": "text",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
 
 
 class Columns(StrEnum):
