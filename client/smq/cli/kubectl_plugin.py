@@ -46,8 +46,11 @@ class ServicePort:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point of ``kubectl-smq``. Ends with the exit code of `smq`; 1 if there is no release to connect to."""
     own, command = split(sys.argv[1:] if arguments is None else arguments)
-    given = _parser().parse_args(own)
-    if _is_offline(command):
+    parser = _parser()
+    given = parser.parse_args(own)
+    if not command:
+        print(parser.format_help(), flush=True)
+    if not needs_cluster(command):
         _run(command)
         return
     try:
@@ -81,6 +84,19 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         else:
             break
     return list(arguments[:at]), list(arguments[at:])
+
+
+def needs_cluster(command: Sequence[str]) -> bool:
+    """False if `smq` only prints its version or help, which it also prints for a group alone."""
+    words = list(command[: command.index("--")] if "--" in command else command)
+    if {"-h", "--help"} & set(words) or not words or words[0] == "--version":
+        return False
+    if len(words) > 1:
+        return True
+    from smq.cli.app import RootGroup  # imported late, because few calls need it
+    from smq.cli.command_loader import CommandTable
+
+    return not getattr(CommandTable(RootGroup.targets).get(words[0]), "no_args_is_help", False)
 
 
 def choose(services: Sequence[Mapping[str, Any]], release: str | None, namespace: str | None = None) -> ServicePort:
@@ -163,11 +179,6 @@ def _end_on_signals() -> None:
     for number in stop_signals():
         if number != signal.SIGINT:  # Python raises KeyboardInterrupt
             signal.signal(number, end)
-
-
-def _is_offline(command: Sequence[str]) -> bool:
-    """Whether `smq` only prints its help or its version."""
-    return not command or command[0] == "--version" or command[-1] in ("-h", "--help")
 
 
 def _run(command: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from smq.cli.kubectl_plugin import PluginFailed, choose, split
+from smq.cli.kubectl_plugin import PluginFailed, choose, needs_cluster, split
 from support.waiting import eventually
 
 
@@ -152,13 +152,26 @@ def test_addresses_of_other_clusters_are_not_used(tmp_path: Path, services: list
     assert f"no {who} at 127.0.0.1:1: connection refused" in plugin.run("topic", "list").stderr
 
 
+@pytest.mark.parametrize("line", ["", "topic", "topic list --help", "consume -h"])
+def test_help_needs_no_release(tmp_path: Path, line: str) -> None:
+    ran = Plugin(tmp_path, []).run(*line.split())
+    assert f"Usage: kubectl smq{' ' if line else ''}{line.split('-')[0].strip()}" in ran.stdout
+    assert not ran.stderr
+    assert line or "--release" in ran.stdout, "the plugin's own options, too"
+
+
+@pytest.mark.parametrize("line", ["topic list", "top", "consume t", "consume", "nonsense", "publish t -- --help"])
+def test_everything_else_does(line: str) -> None:
+    assert needs_cluster(line.split())
+
+
 def test_without_a_release_nothing_is_run(tmp_path: Path) -> None:
     ran = Plugin(tmp_path, []).run("topic", "list")
     assert ran.returncode == 1 and ran.stderr.startswith("kubectl smq: there is no release")
 
 
-@pytest.mark.parametrize("arguments", ["--help", "topic list --help", "--version"])
-def test_help_and_version_need_no_release(tmp_path: Path, arguments: str) -> None:
+@pytest.mark.parametrize("arguments", ["--help", "--version"])
+def test_the_plugins_help_and_the_version_need_no_release(tmp_path: Path, arguments: str) -> None:
     ran = Plugin(tmp_path, []).run(*arguments.split())
     assert ran.returncode == 0 and "smq" in ran.stdout
 
