@@ -21,7 +21,13 @@ RETRY_INTERVAL_SECONDS = 0.1
 REPORT_WAIT_AFTER_SECONDS = 1.0
 """A call that has no answer after so long reports what it waits for."""
 _LIST_BROKER_ACTIONS = "/arrow.flight.protocol.FlightService/ListActions"
+_LIST_TOPICS = "/smq.v1.Leader/ListTopics"
 _BROKER_CHECK_SECONDS = 1.0
+_HTTP_STATUS = "http2 header with status"
+"""What gRPC says of an answer that has a status of HTTP only, such as 404."""
+_WHERE_THE_LEADER_IS = (
+    "`smq dev` listens at 127.0.0.1:7070, and on Kubernetes the leader is the Service of the operator, port 7070"
+)
 _OPTIONS = (
     ("grpc.max_receive_message_length", 64 << 20),
     # Short limits, so that a leader that comes back is found at once and not after gRPC's own backoff.
@@ -143,13 +149,30 @@ class LeaderClient:
             return reply.result()
 
     def _error_from_rpc(self, error: grpc.RpcError, address: str) -> SmqError:
-        """As the function; also recognises a broker, whose address is a common mistake."""
+        """As the function; also recognises servers that are no leader, whose addresses are a common mistake."""
         if error.code() == grpc.StatusCode.UNIMPLEMENTED and self._is_broker(address):
+            return InvalidRequest(f"{address} is the address of a broker, not of the leader; {_WHERE_THE_LEADER_IS}")
+        # Not of a proxy whose leader is away for a moment, such as 503.
+        http = _HTTP_STATUS in (error.details() or "") and error.code() != grpc.StatusCode.UNAVAILABLE
+        if http or (error.code() == grpc.StatusCode.UNIMPLEMENTED and not self._is_leader(address)):
             return InvalidRequest(
-                f"{address} is the address of a broker, not of the leader; `smq dev` listens at 127.0.0.1:7070, and on "
-                "Kubernetes the leader is the Service of the operator, port 7070"
+                f"something else answers at {address}: {'a server of HTTP' if http else 'a gRPC server'} that is not "
+                f"the leader of SeaweedMQ; {_WHERE_THE_LEADER_IS}"
             )
         return _error_from_rpc(error, address)
+
+    def _is_leader(self, address: str) -> bool:
+        """Whether a call is known there that leaders of all versions have."""
+        with self._lock:
+            channel = self._channels.get(address)
+        if channel is None:
+            return True  # closed meanwhile, so that nobody can tell
+        try:
+            list_topics: Any = channel.unary_unary(_LIST_TOPICS)
+            list_topics(b"", timeout=_BROKER_CHECK_SECONDS)
+        except grpc.RpcError as error:
+            return bool(error.code() != grpc.StatusCode.UNIMPLEMENTED)  # type: ignore[attr-defined]
+        return True
 
     def _is_broker(self, address: str) -> bool:
         """Whether Arrow Flight is spoken there, and actions of brokers are offered."""

@@ -69,6 +69,60 @@ def called(link: LeaderClient, timeout: float = HANG_GUARD) -> str:
     return str(link.call("ListTopics", lpb.Empty(), timeout).topics[0].info.name)
 
 
+class OtherService(grpc.GenericRpcHandler):
+    """A gRPC server that does not know the methods it is asked for, unless they are named."""
+
+    def __init__(self, *methods: str) -> None:
+        self.methods = methods
+
+    def service(self, details: Any) -> Any:
+        if details.method.rpartition("/")[2] in self.methods:
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+        return None
+
+
+@contextmanager
+def other_server(*methods: str) -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(4), handlers=(OtherService(*methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+def test_a_server_of_something_else_is_not_taken_for_an_old_leader() -> None:
+    with other_server() as address, pytest.raises(InvalidRequest, match="something else answers at 127") as caught:
+        called(LeaderClient([address]))
+    assert "a gRPC server that is not the leader of SeaweedMQ; `smq dev` listens" in caught.value.message
+
+
+def test_a_leader_that_lacks_a_call_is_of_an_earlier_version() -> None:
+    with other_server("ListTopics") as address, pytest.raises(SmqError, match=r"is of an earlier version.* upgrade it"):
+        LeaderClient([address]).call("ListPins", pb.LocateRequest(), HANG_GUARD)
+
+
+def test_a_server_of_http_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Answer(grpc.RpcError):
+        def __init__(self, code: grpc.StatusCode, status: int) -> None:
+            self.code = lambda: code
+            self.details = lambda: f"Received http2 header with status: {status}"
+
+    answer = Answer(grpc.StatusCode.UNIMPLEMENTED, 404)
+
+    def fail(*_: object) -> Any:
+        raise answer
+
+    link = LeaderClient(["h:1"])
+    monkeypatch.setattr(link, "_attempt", fail)
+    with pytest.raises(InvalidRequest, match="something else answers at h:1: a server of HTTP that is not the leader"):
+        called(link)
+    answer = Answer(grpc.StatusCode.UNAVAILABLE, 503)
+    with pytest.raises(Unavailable, match="no leader answered"):  # of a proxy whose leader may come back
+        called(link, 0.0)
+
+
 def test_a_leader_address_learned_from_a_standby_is_tried() -> None:
     one, two = FakeLeaderService("one"), FakeLeaderService("two")
     with serving(one) as first, serving(two) as second:
