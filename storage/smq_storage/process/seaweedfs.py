@@ -46,8 +46,8 @@ def find_weed() -> Path:
 class SeaweedProcess:
     """One SeaweedFS on loopback, with the bucket ``smq``; its data lives in ``folder`` and outlives the process.
 
-    ``host`` is another address to listen at, and ``wrapper`` a command that is put before SeaweedFS' own. Tests
-    use it to run SeaweedFS in a network namespace.
+    ``log`` is the file for what it prints; None means one in ``folder``. ``host`` is another address to listen at, and
+    ``wrapper`` a command that is put before SeaweedFS' own. Tests use it to run SeaweedFS in a network namespace.
 
     Ports are chosen once, so a restarted process has the same address. With ``access_key`` and ``secret_key`` only
     these credentials are accepted, without them any are. Signals from the terminal do not reach it, so that its writers
@@ -63,8 +63,10 @@ class SeaweedProcess:
         host: str = HOST,
         wrapper: Sequence[str] = (),
         metrics_port: int | None = None,
+        log: Path | None = None,
     ) -> None:
         self.folder = folder
+        self.log = log if log is not None else folder / "weed.log"
         self._host = host
         self._wrapper = list(wrapper)
         self._metrics = [f"-metricsPort={metrics_port}"] if metrics_port is not None else []
@@ -91,8 +93,9 @@ class SeaweedProcess:
         return f"http://{self._host}:{self._ports[2 * _SERVICES.index('s3')]}"
 
     @property
-    def log(self) -> Path:
-        return self.folder / "weed.log"
+    def exit_code(self) -> int | None:
+        """Of the process if it has ended by itself; negative for a signal."""
+        return self._process.poll() if self._process is not None else None
 
     @property
     def pid(self) -> int | None:

@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -22,7 +24,7 @@ from smq.cli.app import app
 from smq.cli.dev import background, processes
 from smq.cli.dev import cluster as dev_cluster
 from smq.cli.dev.cluster import DevCluster, StopIncomplete
-from smq.cli.dev.status import DevRecord
+from smq.cli.dev.status import PROCESS_FILE, DevRecord, forget_failure, read_failure, write_failure
 from smq_core.errors import Unavailable
 from smq_storage.process.ports import free_ports
 from smq_storage.process.shutdown import Shutdown, write_if_possible
@@ -270,3 +272,72 @@ def test_a_detached_one_names_the_command_that_stops_it(
     monkeypatch.setattr(background, "start_in_background", lambda folder, *_: RecordedCluster(folder).record())
     ran = CliRunner().invoke(app, ["dev", "--detach", *options])
     assert f"`{' '.join(['smq dev stop', *options])}` stops everything" in ran.output
+
+
+def test_what_seaweedfs_prints_has_a_file_of_its_own_beside_the_other_logs(tmp_path: Path) -> None:
+    cluster = DevCluster(tmp_path)
+    assert cluster.seaweed.log == cluster.logs / "seaweedfs.log"
+
+
+def test_an_end_of_seaweedfs_names_its_log_and_quotes_nothing(tmp_path: Path) -> None:
+    cluster = DevCluster(tmp_path)
+    cluster.logs.mkdir(parents=True)
+    cluster.seaweed.log.write_text("W1126 worker.go:180 noise\n")
+    cluster.seaweed._process = subprocess.Popen(["false"])
+    cluster.seaweed._process.wait()
+    assert cluster.failure() == f"SeaweedFS ended (exit code 1); its log is {cluster.seaweed.log}"
+
+
+def record_of(folder: Path, **parts: list[float]) -> None:
+    """As a `smq dev` that is this process writes it."""
+    record: dict[str, Any] = RecordedCluster(folder).record().to_json()
+    record |= {"pid": os.getpid(), "created": psutil.Process().create_time(), "ready": True}
+    (folder / PROCESS_FILE).write_text(json.dumps({"dev": record, **parts}))
+
+
+def test_the_status_says_what_has_ended(tmp_path: Path) -> None:
+    mine = [os.getpid(), psutil.Process().create_time()]
+    record_of(tmp_path, leader=mine, seaweedfs=mine)
+    ran = CliRunner().invoke(app, ["dev", "status", "--dir", str(tmp_path)])
+    assert ran.exit_code == 0 and "running" in ran.output
+
+    record_of(tmp_path, leader=mine, seaweedfs=[os.getpid(), 1.0])
+    ran = CliRunner().invoke(app, ["dev", "status", "--dir", str(tmp_path)])
+    assert ran.exit_code == 1 and "SeaweedFS ended, so the `smq dev`" in ran.stderr
+
+
+@pytest.mark.usefixtures("signals")
+def test_the_status_says_why_the_last_one_ended_until_another_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev_cluster, "DevCluster", RecordedCluster)
+    monkeypatch.setattr(RecordedCluster, "failure", lambda _: "SeaweedFS ended", raising=False)
+    ran = CliRunner().invoke(app, ["dev", "--dir", str(tmp_path)])
+    assert ran.exit_code == 1
+    ran = CliRunner().invoke(app, ["dev", "status", "--dir", str(tmp_path)])
+    assert ran.exit_code == 1 and "the last one stopped because SeaweedFS ended\nStart one with" in ran.stderr
+
+    forget_failure(tmp_path)
+    ran = CliRunner().invoke(app, ["dev", "status", "--dir", str(tmp_path)])
+    assert "because" not in ran.stderr
+
+
+def test_a_new_start_forgets_why_the_last_one_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_failure(tmp_path, "SeaweedFS ended")
+    cluster = DevCluster(tmp_path)
+
+    def fail(_: object) -> None:
+        raise Unavailable("enough")
+
+    monkeypatch.setattr(cluster, "_end_leftover_processes", fail)
+    with cluster_stopped(cluster), pytest.raises(Unavailable, match="enough"):
+        cluster.start()
+    assert not read_failure(tmp_path)
+
+
+@contextmanager
+def cluster_stopped(cluster: DevCluster) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        cluster.stop()

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from smq.cli import formatting
-from smq.cli.dev.status import DevRecord
+from smq.cli.dev.status import DevRecord, read_failure, write_failure
 from smq.cli.session import DEFAULT_LEADER_ADDRESS, CommandFailed, out, reported, say
 from smq_core.errors import SmqError
 from smq_storage.process.shutdown import stop_signals
@@ -86,13 +86,22 @@ def dev(
 @reported
 def status(folder: Folder = DEFAULT_FOLDER) -> None:
     """Show whether a `smq dev` runs on the folder, and where its leader is. Exit code 1 if none runs."""
-    from smq.cli.dev.cluster import check_installed, find_running
+    from smq.cli.dev.cluster import check_installed, ended_parts, find_running
 
     check_installed()
     running = find_running(folder)
     if running is None:
-        raise CommandFailed(f"no `smq dev` runs on {folder}; start one with `smq dev --detach{_dir_option(folder)}`")
+        failure = read_failure(folder)
+        why = f": the last one stopped because {failure.rstrip('.')}" if failure else ""
+        raise CommandFailed(
+            f"no `smq dev` runs on {folder}{why}\nStart one with `smq dev --detach{_dir_option(folder)}`"
+        )
     record, process = running
+    if record.ready and (ended := ended_parts(folder)):
+        raise CommandFailed(
+            f"{' and '.join(ended)} ended, so the `smq dev` on {folder} (process {process.pid}) stops everything; the "
+            f"logs are in {folder / 'logs'}"
+        )
     out.print(f"{'running' if record.ready else 'starting'} (process {process.pid})")
     for line in _where(record, folder):
         out.print(line)
@@ -204,6 +213,7 @@ def _print_decisions(cluster: DevCluster, stopping: _StopRequest) -> None:
         while not stopping.requested:
             time.sleep(0.5)
             if failure := cluster.failure():
+                write_failure(cluster.folder, failure)
                 raise CommandFailed(failure)
             try:
                 decisions = [d for d in client.admin().decisions() if d.at > last]

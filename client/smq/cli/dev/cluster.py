@@ -27,7 +27,7 @@ from smq.cli.dev.processes import (
     terminate,
     terminate_processes,
 )
-from smq.cli.dev.status import PROCESS_FILE, RECORD, DevRecord, read_record
+from smq.cli.dev.status import PROCESS_FILE, RECORD, DevRecord, forget_failure, read_record
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_storage.process.seaweedfs import SeaweedProcess, find_weed
 from smq_storage.process.shutdown import Shutdown
@@ -91,7 +91,7 @@ class DevCluster:
         self._listen = listen
         self.address = listen
         self.http = "127.0.0.1:0"
-        self.seaweed = SeaweedProcess(self.folder / "seaweedfs")
+        self.seaweed = SeaweedProcess(self.folder / "seaweedfs", log=self.logs / "seaweedfs.log")
         self._leader: subprocess.Popen[bytes] | None = None
         self._lock: IO[str] | None = None
         self._ready = False
@@ -121,6 +121,7 @@ class DevCluster:
         check_installed()
         self.logs.mkdir(parents=True, exist_ok=True)
         self._lock_folder()
+        forget_failure(self.folder)
         self._end_leftover_processes(on_progress)
         self.address = _free_address(self._listen)
         self.http = _free_address("127.0.0.1:0")
@@ -191,11 +192,12 @@ class DevCluster:
             )
 
     def failure(self) -> str | None:
-        """Describes a process that ended unexpectedly, with the end of its log; None while all run."""
+        """Describes a process that ended unexpectedly; None while all run."""
         if self._leader is not None and (code := self._leader.poll()) is not None:
             return f"the leader ended (exit code {code}); {self.leader_log} ends with:\n{last_lines(self.leader_log)}"
         if self.seaweed.pid is None:
-            return f"SeaweedFS ended; {self.seaweed.log} ends with:\n{last_lines(self.seaweed.log)}"
+            # Its log is not quoted, because it has mostly lines about parts that are not used here.
+            return f"SeaweedFS ended (exit code {self.seaweed.exit_code}); its log is {self.seaweed.log}"
         return None
 
     def __enter__(self) -> DevCluster:
@@ -359,6 +361,15 @@ def find_running(folder: Path) -> tuple[DevRecord, psutil.Process] | None:
     record = read_record(folder)
     process = find_process(record.pid, record.created) if record is not None else None
     return (record, process) if record is not None and process is not None and is_alive(process) else None
+
+
+def ended_parts(folder: Path) -> list[str]:
+    """What has ended of the `smq dev` that runs on this folder, so that it is about to stop everything."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        record = json.loads((folder / PROCESS_FILE).read_text())
+        parts = (("SeaweedFS", record.get("seaweedfs")), ("the leader", record.get("leader")))
+        return [name for name, process in parts if process is not None and find_recorded(process) is None]
+    return []
 
 
 def check_installed() -> None:

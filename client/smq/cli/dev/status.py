@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 PROCESS_FILE = "dev.json"
+FAILURE_FILE = "dev.failure"
+"""Why the last `smq dev` ended, if nobody ended it."""
 RECORD = "dev"
 
 
@@ -31,6 +33,23 @@ class DevRecord:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def write_failure(folder: Path, message: str) -> None:
+    """Keeps for `smq dev status` why it ended."""
+    with suppress(OSError):
+        (folder / FAILURE_FILE).write_text(message)
+
+
+def read_failure(folder: Path) -> str:
+    """Why the last one ended; empty if somebody ended it, or if it was killed."""
+    with suppress(OSError, ValueError):
+        return (folder / FAILURE_FILE).read_text()
+    return ""
+
+
+def forget_failure(folder: Path) -> None:
+    (folder / FAILURE_FILE).unlink(missing_ok=True)
 
 
 def read_record(folder: Path) -> DevRecord | None:
