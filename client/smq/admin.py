@@ -144,7 +144,11 @@ class SegmentLoad:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """One broker process. ``state`` is alive, suspect, gone or draining."""
+    """One broker process. ``state`` is alive, draining or suspect (it does not answer), or one of a former process.
+
+    Those are ended (its journal may come back), recovered (the present process of that name has its journal) and gone
+    (process and journal have ended).
+    """
 
     name: str
     incarnation: str

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smq.cli import formatting
+from smq.cli.broker_states import present
 from smq.cli.rendering import Cell, phase, state, table, yes
 from smq_core.model.units import format_size
 
@@ -191,10 +192,10 @@ def _segments(snapshot: ClusterSnapshot, rates: SegmentRates, color: dict[str, s
 
 def _brokers(snapshot: ClusterSnapshot, color: dict[str, str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    present = sorted((b for b in snapshot.brokers if b.state != "gone"), key=lambda b: b.name)
-    shown = present
-    if len(present) > MAX_BROKERS:
-        shown = sorted(present, key=lambda b: (b.state == "alive", -b.tail_bytes))[:MAX_BROKERS]
+    processes = sorted(present(snapshot.brokers), key=lambda b: b.name)
+    shown = processes
+    if len(processes) > MAX_BROKERS:
+        shown = sorted(processes, key=lambda b: (b.state == "alive", -b.tail_bytes))[:MAX_BROKERS]
     for b in shown:
         open_ = [s for s in b.segments if s.state != "sealed"]
         primaries = sum(s.primary for s in open_)
@@ -208,8 +209,8 @@ def _brokers(snapshot: ClusterSnapshot, color: dict[str, str]) -> Table:
                 b.address,
             )
         )
-    if len(present) > MAX_BROKERS:
-        rows.append((_hidden_count(len(present) - MAX_BROKERS, "other broker"), *[""] * 5))
+    if len(processes) > MAX_BROKERS:
+        rows.append((_hidden_count(len(processes) - MAX_BROKERS, "other broker"), *[""] * 5))
     return table(["BROKER", "STATE", "PRIMARY + FOLLOWER", "MEMORY", "INCARNATION", "ADDRESS"], rows)
 
 

@@ -37,6 +37,7 @@ def snapshot(at: float, messages: int, extra: tuple[SegmentInfo, ...] = ()) -> C
         BrokerInfo("b-0", "abcdef012345", "h:1", "alive", 64 << 20, 128 << 20, (load("f-0-512-1", messages),)),
         BrokerInfo("b-1", "ffffffffffff", "h:2", "suspect", 0, 128 << 20, (load("f-0-512-1", 0, primary=False),)),
         BrokerInfo("b-0", "000000000000", "h:3", "gone", 0, 0, ()),
+        BrokerInfo("b-1", "111111111111", "h:4", "recovered", 0, 0, ()),
     )
     decisions = tuple(DecisionInfo(i * 1_000_000, "default/f", "split", ("f-0-1024-0",), f"why {i}") for i in range(9))
     return ClusterSnapshot(at, (topic,), brokers, decisions)
@@ -93,7 +94,7 @@ def test_the_picture_shows_living_brokers_and_the_last_decisions() -> None:
     text = text_of(render(snapshot(3, 3000), rates, width=80))
 
     assert "f-0-512-1" in text and "1k/s" in text and "3,000" in text
-    assert "suspect" in text and "gone" not in text
+    assert "suspect" in text and "gone" not in text and "recovered" not in text
     assert "why 8" in text and "why 2" not in text
 
 

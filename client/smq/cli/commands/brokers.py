@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smq.cli.broker_shortage import warn_of_drain
+from smq.cli.broker_states import FORMER, explanations
 from smq.cli.filer_watch import filer_problem_of_leader
 from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, state
-from smq.cli.session import client, command, out
+from smq.cli.session import client, command, out, print_note
 from smq.cli.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, wait_until
 from smq_core.model.units import format_size
 
@@ -40,11 +41,14 @@ def list_brokers(output: OutputOption = Output.TABLE) -> None:
                 b.address,
                 b.incarnation,
             )
-            for b in sorted(brokers, key=lambda b: (b.state == "gone", b.name))
+            for b in sorted(brokers, key=lambda b: (b.state in FORMER, b.name))
         ],
         right=["PRIMARY", "FOLLOWER", "TAIL", "MEMORY"],
         wide=["INCARNATION"],
     )
+    if output in (Output.TABLE, Output.WIDE):
+        for line in explanations(brokers):
+            print_note(line)
 
 
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER")]

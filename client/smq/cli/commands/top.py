@@ -11,6 +11,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from smq.cli import formatting
+from smq.cli.broker_states import present
 from smq.cli.session import client, command, end_on_sigterm, leader_address, out
 from smq_core.errors import Unavailable
 
@@ -62,7 +63,7 @@ def top(
 def _render_frame(snapshot: ClusterSnapshot, rates: SegmentRates, failure: str | None) -> Group:
     from smq.cli.dashboard import render
 
-    alive = sum(b.state != "gone" for b in snapshot.brokers)
+    alive = len(present(snapshot.brokers))
     head = Text.assemble(
         ("SeaweedMQ ", "bold"),
         leader_address(),
