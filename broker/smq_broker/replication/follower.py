@@ -76,10 +76,10 @@ class FollowedSegment:
             compact(full)
         return pb.ReplicationReply(end=end, credit=credit)
 
-    def news(self) -> pb.ReplicationReply | None:
+    def periodic_reply(self) -> pb.ReplicationReply | None:
         """The reply that announces another credit, if this broker grants another one by now than it did last.
 
-        Raises SegmentSealed if this replica is fenced. The primary of a segment at rest would not learn it otherwise.
+        Raises SegmentSealed if this replica is fenced. The primary of an idle segment would not learn it otherwise.
         """
         hosted = self.hosted
         with hosted as machine:

@@ -19,8 +19,8 @@ from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_to_pb
 
-NEWS_SECONDS = 1.0
-"""How often segments at rest are looked at: busy ones get the credit that they do not need, and the primary learns
+CHECK_SECONDS = 1.0
+"""How often idle segments are checked: busy ones get the credit that they do not need, and the primary learns
 which were fenced here."""
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ class SharedFollower:
         self._reader = reader
         self._writer = writer
         self._followed: dict[int, FollowedSegment] = {}
-        self._news_due_at = 0.0
+        self._check_due_at = 0.0
 
     def serve(self) -> None:
         """Returns when the primary ends the stream. Raises InvalidRequest, which was sent to the primary."""
@@ -63,10 +63,10 @@ class SharedFollower:
         grown: list[FollowedSegment] = []
         for part in message.parts:
             self._reply(reply, part.link, partial(self._handle, part, grown))
-        if time.monotonic() >= self._news_due_at:
-            self._news_due_at = time.monotonic() + NEWS_SECONDS
+        if time.monotonic() >= self._check_due_at:
+            self._check_due_at = time.monotonic() + CHECK_SECONDS
             for link, followed in list(self._followed.items()):
-                self._reply(reply, link, followed.news)
+                self._reply(reply, link, followed.periodic_reply)
         self._writer.write(reply.SerializeToString())
         for followed in grown:
             trim_journal(followed.hosted)  # after the reply, which the primary waits for

@@ -57,9 +57,10 @@ class LinkedStream(Protocol):
 
 
 class SharedLink:
-    """``on_fenced`` is called when the follower replies that it is fenced, ``on_death`` when the stream's thread has died
-    for good. ``on_large`` is called when the segment needs a stream of its own; it returns False if that cannot be
-    started, and the follower has no shared streams either.
+    """``on_fenced`` is called when the follower replies that it is fenced.
+
+    ``on_death`` is called when the thread of the stream has died for good. ``on_large`` is called when the segment
+    needs a stream of its own; it returns False if that cannot be started, and the follower shares no streams either.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """From a primary's broker to a follower's: one stream for the small messages of all segments that they share.
 
 What is ready at one moment goes out as one message, which the follower answers with one reply. So a message that
-touches many segments costs two writes and two reads, and segments at rest cost nothing but the stream's heartbeat. The
+touches many segments costs two writes and two reads, and idle segments cost nothing but the stream's heartbeat. The
 next message waits for the reply to the last one, at most 20 ms, and takes in what comes meanwhile.
 
 A small message is written by whoever made it ready: the thread that has appended, or the one that reads the replies.
@@ -124,7 +124,7 @@ class SharedStream(ReplicationStream):
                 self._run_stream()
             except SmqError as error:
                 if isinstance(error, InvalidRequest) and not self._answered:
-                    log.info("follower.shares_no_streams", follower=self._follower.broker, error=error.message)
+                    log.info("follower.shared_streams_unsupported", follower=self._follower.broker, error=error.message)
                     self._close_unsupported()
                     return
                 log.warning(
@@ -140,7 +140,7 @@ class SharedStream(ReplicationStream):
                 self._wake.wait_for(lambda: False, pause)
             pause = min(pause * 2, MAX_BACKOFF_SECONDS)
 
-    def die(self) -> None:
+    def fail_links(self) -> None:
         """The thread of this stream has died for good."""
         for link in self._close():
             link.on_death()

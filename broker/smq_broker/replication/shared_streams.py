@@ -54,5 +54,5 @@ class SharedStreams:
 
         stream = SharedStream(follower, self._incarnation, refused, self._threads, self._connect_flight)
         stream.add(link)
-        self._threads.start(Task("shared-replication", run, follower.broker, on_death=stream.die))
+        self._threads.start(Task("shared-replication", run, follower.broker, on_death=stream.fail_links))
         self._streams[follower] = stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -28,6 +28,7 @@ _HTTP_STATUS = "http2 header with status"
 _WHERE_THE_LEADER_IS = (
     "`smq dev` listens at 127.0.0.1:7070, and on Kubernetes the leader is the Service of the operator, port 7070"
 )
+_CLOSE_SECONDS = 1.0
 _OPTIONS = (
     ("grpc.max_receive_message_length", 64 << 20),
     # Short limits, so that a leader that comes back is found at once and not after gRPC's own backoff.
@@ -115,9 +116,8 @@ class LeaderClient:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            for channel in self._channels.values():
-                channel.close()
-            self._channels.clear()
+            channels, self._channels = list(self._channels.values()), {}
+        _close_all(channels)
 
     def _current_address(self) -> str:
         with self._lock:
@@ -242,3 +242,19 @@ def _error_from_rpc(error: grpc.RpcError, address: str) -> SmqError:
     if code == grpc.StatusCode.UNIMPLEMENTED:
         return SmqError(f"the leader at {address} is of an earlier version, which does not have this call: upgrade it")
     return SmqError(f"the leader at {address} answered with an error: {cause_of(details or code.name)}")
+
+
+def _close_all(channels: Sequence[grpc.Channel]) -> None:
+    """Closes channels within a second.
+
+    gRPC waits without end for a call that was interrupted while it began, for example by Ctrl-C. Nobody can use such a
+    channel any more, and its thread ends with the process.
+    """
+
+    def close() -> None:
+        for channel in channels:
+            channel.close()
+
+    closing = threading.Thread(target=close, name="smq-close", daemon=True)
+    closing.start()
+    closing.join(_CLOSE_SECONDS)

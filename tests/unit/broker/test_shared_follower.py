@@ -89,7 +89,7 @@ def error_of(reply: pb.ReplicationReply) -> SmqError:
 
 @pytest.fixture
 def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
-    monkeypatch.setattr(shared_follower, "NEWS_SECONDS", 3600.0)
+    monkeypatch.setattr(shared_follower, "CHECK_SECONDS", 3600.0)
     yield Follower()
 
 
@@ -171,7 +171,7 @@ def test_a_number_is_used_once(opened: Follower) -> None:
 def test_the_primary_learns_from_a_heartbeat_which_segments_were_fenced(
     opened: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_follower, "NEWS_SECONDS", 0.0)
+    monkeypatch.setattr(shared_follower, "CHECK_SECONDS", 0.0)
     receive = opened.served._receive
 
     def fence_after_the_first(message: pb.SharedReplicationBatch) -> None:
@@ -187,7 +187,7 @@ def test_the_primary_learns_from_a_heartbeat_which_segments_were_fenced(
 
 
 def test_a_heartbeat_announces_another_credit(opened: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_follower, "NEWS_SECONDS", 0.0)
+    monkeypatch.setattr(shared_follower, "CHECK_SECONDS", 0.0)
     credits = iter([1000, 1000, 900, 900])
     monkeypatch.setattr(opened.segments[0], "adjust_credit", lambda _: next(credits))
     for _ in range(3):

@@ -254,3 +254,19 @@ def test_options_for_uploads_that_cannot_be_met(monkeypatch: pytest.MonkeyPatch)
         smq.connect("localhost:7070", uploads="signed")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match="needs a leader"):
         smq.connect(filer_url="s3://smq", uploads="presigned")
+
+
+def test_a_call_that_was_interrupted_while_it_began_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC's ``close`` waits for such a call without end."""
+    monkeypatch.setattr(leader_client, "_CLOSE_SECONDS", 0.01)
+    with serving(FakeLeaderService("a")) as address:
+        link = LeaderClient([address])
+        called(link)
+        (channel,) = link._channels.values()
+        hang = threading.Event()
+        monkeypatch.setattr(channel, "close", hang.wait)
+        closing = threading.Thread(target=link.close, daemon=True)
+        closing.start()
+        closing.join(HANG_GUARD / 4)
+        assert not closing.is_alive()
+        hang.set()
