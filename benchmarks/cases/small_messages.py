@@ -116,6 +116,18 @@ def idle_clients(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     return Measurement(figures, row)
 
 
+def idle_segments(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
+    """200 segments with two replicas that nobody writes to."""
+    cluster.topic(scale.of(200, 50))
+    time.sleep(8)  # what opening them has left behind
+    seconds = scale.of(20, 8)
+    with Meter(cluster.groups) as meter:
+        time.sleep(seconds)
+    row = meter.row(0.0)
+    threads = [len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in cluster.broker_pids().values()]
+    return Measurement({"broker_share": row["broker_cpu_s"] / seconds * 100, "threads": max(threads)}, row)
+
+
 def fan_out(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     """100 consumers in 8 processes at the tail, each of which gets every message, 1,000 messages a second."""
     return _deliver(cluster, cluster.topic(SEGMENTS), [13] * 4 + [12] * 4, scale.of(20, 8))
@@ -204,6 +216,15 @@ CASES = (
             Figure("new_leaders", "new leaders", 0.0, higher=False),
         ),
         overload,
+    ),
+    Case(
+        "idle-segments",
+        "200 segments with two replicas that nobody writes to",
+        (
+            Figure("broker_share", "brokers' CPU, % of a core", higher=False),
+            Figure("threads", "threads of a broker", higher=False),
+        ),
+        idle_segments,
     ),
     Case(
         "idle-clients",

@@ -360,9 +360,7 @@ def test_a_segment_with_much_to_send_gets_a_stream_of_its_own_until_it_is_quiet(
     assert follower.entries() == {again: (1, 1)}
 
 
-def test_a_heartbeat_confirms_the_credit_of_an_idle_segment(
-    primary: Primary, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_heartbeat_confirms_the_credit_of_an_idle_segment(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_stream, "HEARTBEAT_SECONDS", 0.01)
     follower = opened(primary)
     one = follower.links[primary.segments[0].name]
