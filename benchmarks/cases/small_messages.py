@@ -65,7 +65,7 @@ def overload(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
     """Twice the highest rate that has a p99 of at most 100 ms; rates rise by half each time."""
     topic = cluster.topic(SEGMENTS)
     before, leader = _open_segments(cluster, topic), cluster.groups()["leader"]
-    rate, highest, best = 2000.0, 0.0, 0.0
+    rate, highest, best = 250.0, 0.0, 0.0
     while rate < 200_000:
         found = send_from_many(cluster, topic, 100, 8, rate, 0.005, scale.of(10, 4)).figures
         best = max(best, found["per_s"])
@@ -73,7 +73,7 @@ def overload(cluster: BenchmarkCluster, scale: Scale) -> Measurement:
             break
         highest = rate
         rate *= 1.5
-    highest = highest or 1000.0
+    highest = highest or rate / 2
     over = send_from_many(cluster, topic, 100, 8, 2 * highest, 0.005, scale.of(20, 8))
     found = over.figures
     best = max(best, found["per_s"])
