@@ -105,8 +105,8 @@ class SharedStream(ReplicationStream):
         try:
             if self.can_send_now():
                 self._send(self._take_ready(), MAX_DIRECT_BYTES)
-        except (pa.ArrowException, OSError, SmqError) as error:
-            self._write_error = error
+        except Exception as error:
+            self._write_error = error  # for the stream's thread, which opens another one
         finally:
             self._writing.release()
             with self._wake:
@@ -135,9 +135,7 @@ class SharedStream(ReplicationStream):
                 self._reopen_all()
             if time.monotonic() - began > 2.0:
                 pause = INITIAL_BACKOFF_SECONDS
-            with self._wake:
-                # Whatever is marked meanwhile, nothing can be sent before the pause is over.
-                self._wake.wait_for(lambda: False, pause)
+            time.sleep(pause)
             pause = min(pause * 2, MAX_BACKOFF_SECONDS)
 
     def fail_links(self) -> None:
@@ -244,14 +242,14 @@ class SharedStream(ReplicationStream):
                 self._progress, self._update_due_at = {}, None
             is_held = self._sent != self._answered and now < self._sent_at + MAX_HOLD_SECONDS
         links = [] if is_held else self._take_ready()
-        credits: list[tuple[SharedLink, OutgoingPart]] = []
+        confirmed: list[tuple[SharedLink, OutgoingPart]] = []
         beats = now >= self._heartbeat_at
         if beats:
             self._heartbeat_at = now + HEARTBEAT_SECONDS
             with self._wake:
                 all_links = list(self._links.values())
-            credits = [(link, part) for link in all_links if (part := link.credit_part()) is not None]
-        return self._send(links, MAX_MESSAGE_BYTES, credits, always=beats)
+            confirmed = [(link, part) for link in all_links if (part := link.credit_part()) is not None]
+        return self._send(links, MAX_MESSAGE_BYTES, confirmed, always=beats)
 
     def _take_ready(self) -> list[SharedLink]:
         with self._wake:
@@ -288,9 +286,8 @@ class SharedStream(ReplicationStream):
     ) -> bool:
         """Sends what these links have, as one message. False if that is nothing. The caller holds ``_writing``."""
         outgoing = list(also)
-        closes: list[SharedLink] = []
+        closed: list[int] = []
         missing: list[SharedLink] = []
-        large: list[SharedLink] = []
         size = 0
         for link in links:
             if size >= max_bytes:
@@ -303,23 +300,23 @@ class SharedStream(ReplicationStream):
                     if found.journal_behind:
                         missing.append(link)
                 case NoPart.UNWANTED:
-                    closes.append(link)
+                    closed.append(link.number)
+                    self._remove(link)
                 case NoPart.TOO_LARGE:
-                    large.append(link)
+                    closed.append(link.number)
+                    self._remove(link)
+                    link.on_large()
                 case NoPart.JOURNAL_BEHIND:
                     missing.append(link)
                 case NoPart.NOTHING:
                     pass
         message = pb.SharedReplicationBatch(parts=[it.part for _, it in outgoing])
-        for link in (*closes, *large):
-            message.parts.add(link=link.number, close=True)
-            self._remove(link)
+        for number in closed:
+            message.parts.add(link=number, close=True)
         if message.parts or always:
             self._count_sent()
             message.number = self._sent
             self._writer.write_metadata(message.SerializeToString())
-        for link in large:
-            link.on_large()
         for link in missing:
             link.state.write_missing()
         for link, it in outgoing:  # while the follower writes its own journals

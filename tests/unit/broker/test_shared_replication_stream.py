@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterator
 
+import pyarrow.flight as fl
 import pytest
 
 from smq_broker.replication import own_stream, shared_stream
@@ -358,6 +359,21 @@ def test_a_segment_with_much_to_send_gets_a_stream_of_its_own_until_it_is_quiet(
     follower.reply((again, pb.ReplicationReply(end=1, credit=CREDIT)))
     primary.append(0)
     assert follower.entries() == {again: (1, 1)}
+
+
+def test_a_segment_gets_its_own_stream_also_if_the_connection_breaks_when_it_leaves(
+    primary: Primary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = opened(primary)
+
+    def fail(_: bytes) -> None:
+        raise fl.FlightUnavailableError("connection reset")
+
+    monkeypatch.setattr(follower.stream, "write_metadata", fail)
+    primary.append(0, OWN_STREAM_BYTES + 1)
+    stream = primary.own_streams.get(timeout=HANG_GUARD)
+    stream.write(pb.ReplicationReply(end=0, credit=CREDIT).SerializeToString())
+    assert own_entries(stream) == (0, 1)
 
 
 def test_a_heartbeat_confirms_the_credit_of_an_idle_segment(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
