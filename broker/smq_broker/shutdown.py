@@ -14,6 +14,7 @@ from smq_broker.segments.registry import SegmentRegistry
 
 FLUSH_CHECK_SECONDS = 0.05
 SEAL_RETRY_SECONDS = 1.0
+FIND_SEALS_SECONDS = 5.0
 MAY_LEAVE_CHECK_SECONDS = 0.1
 
 log = structlog.get_logger(__name__)
@@ -69,7 +70,9 @@ class BrokerShutdown:
             self.registry.drain()
         except Exception:
             log.exception("broker.drain_failed")
-        if not self._wait_until_sealed():
+        if self._wait_until_sealed():
+            self._wait_until_seals_are_found()
+        else:
             self.accepting_batches.clear()
             self._flush()
         if self.recovered:
@@ -86,6 +89,12 @@ class BrokerShutdown:
                 return False
             self.sleep(MAY_LEAVE_CHECK_SECONDS)
         return True
+
+    def _wait_until_seals_are_found(self) -> None:
+        """The leader may know earlier than this process that others have sealed what is in its former journals."""
+        began = self.clock()
+        while self.recovered and self.recovered.waiting() and self.clock() - began < FIND_SEALS_SECONDS:
+            self.sleep(MAY_LEAVE_CHECK_SECONDS)
 
     def _flush(self) -> None:
         """Repeats the last flush until all is written, because the filer may refuse or time out at first."""

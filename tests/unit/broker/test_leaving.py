@@ -26,6 +26,8 @@ class LeavingBroker:
         self.flush_attempts = self.seal_requests = 0
         self.accepted_while_flushing = False
         self.dropped_sealed_at: float | None = None
+        self.seal_found_at = 0.0
+        """When this process learns that what is in its former journal is sealed."""
         self._answers_until, self._sealed_at = answers_until, sealed_at
         self._flushes, self._failing = flushes, failing
         self.registry = SegmentRegistry("me", on_drain=lambda: None)
@@ -48,7 +50,7 @@ class LeavingBroker:
         self.seal_requests += 1
 
     def waiting(self) -> list[str]:
-        return []
+        return ["t-0-1024-0"] if self.now < self.seal_found_at else []
 
     def drop_sealed(self) -> None:
         self.dropped_sealed_at = self.now
@@ -83,6 +85,15 @@ def test_the_logs_that_are_sealed_are_dropped_last() -> None:
     broker = LeavingBroker(answers_until=200.0, sealed_at=30.0)
     broker.leave()
     assert broker.dropped_sealed_at == broker.now >= 30.0
+
+
+@pytest.mark.parametrize(("found_at", "ends_at"), [(31.0, 31.0), (1e9, 35.0)])
+def test_it_waits_a_moment_for_seals_that_only_the_leader_knows(found_at: float, ends_at: float) -> None:
+    broker = LeavingBroker(answers_until=1e9, sealed_at=30.0)
+    broker.seal_found_at = found_at
+    broker.leave()
+    assert broker.dropped_sealed_at == pytest.approx(ends_at, abs=0.2)
+    assert not broker.flush_attempts
 
 
 def test_answers_of_the_leader_keep_it() -> None:

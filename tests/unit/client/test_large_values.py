@@ -166,6 +166,7 @@ def test_an_eager_read_goes_on_within_the_chunk_of_an_open_segment(
 
     monkeypatch.setattr(topic, "open_upload_store", lambda: FlakyStore(topic.files))
     monkeypatch.setattr(topic, "reader_channels", ReaderChannels(DIRECT, refuse))
+    monkeypatch.setattr(topic, "dialer", DIRECT)
     topic.sealed.clear()
     topic.set_layout([topic.first])  # no entry of the index says where its chunks end, and no replica answers
     with consumer_of(topic) as consumer:
