@@ -29,7 +29,7 @@ from smq_broker.recovery.metrics import RecoveredCollector
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.replication.follower_link import FollowerLink
-from smq_broker.replication.shared_streams import SharedStreams
+from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.runtime import logs
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.health import HealthServer, Readiness
@@ -121,7 +121,7 @@ class Broker:
             pauses,
             flusher,
             sealer,
-            partial(FollowerLink, streams=SharedStreams(self.incarnation, threads), threads=threads),
+            partial(FollowerLink, streams=SharedReplicationStreams(self.incarnation, threads), threads=threads),
             threads,
             settings.producer_limits(),
             on_change=report_due.set,

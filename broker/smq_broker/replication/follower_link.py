@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from smq_broker.replication.link_state import LinkState
-from smq_broker.replication.own_stream import OwnStream
+from smq_broker.replication.own_stream import OwnReplicationStream
 from smq_broker.replication.shared_link import SharedLink
-from smq_broker.replication.shared_streams import SharedStreams
+from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.replication.stream import ConnectFlight, connect
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -35,7 +35,7 @@ class FollowerLink:
         on_fenced: Callable[[HostedSegment], None],
         on_death: Callable[[], None],
         *,
-        streams: SharedStreams,
+        streams: SharedReplicationStreams,
         threads: ThreadSupervisor,
         connect_flight: ConnectFlight = connect,
     ) -> None:
@@ -45,9 +45,9 @@ class FollowerLink:
         self._streams = streams
         self._threads = threads
         self._state = LinkState(hosted, follower)
-        self._own = OwnStream(self._state, on_fenced, threads, connect_flight)
+        self._own = OwnReplicationStream(self._state, on_fenced, threads, connect_flight)
         self._shared = SharedLink(self._state, lambda: on_fenced(hosted), self._leave_shared_stream, on_death)
-        self._current: SharedLink | OwnStream = self._shared
+        self._current: SharedLink | OwnReplicationStream = self._shared
 
     def start(self) -> None:
         """Replicates from now on, until the segment is fenced. Raises Unavailable if there can be no more threads."""

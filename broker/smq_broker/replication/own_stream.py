@@ -38,7 +38,7 @@ QUIET_SECONDS = 10.0
 """After so long without a large message the segment needs no stream of its own any more."""
 
 
-class OwnStream(ReplicationStream):
+class OwnReplicationStream(ReplicationStream):
     """``on_fenced`` is called when the follower replies that it is fenced."""
 
     def __init__(
@@ -241,10 +241,7 @@ class OwnStream(ReplicationStream):
 
     def _handle(self, body: bytes) -> None:
         reply = parse(pb.ReplicationReply, body)
-        if not reply.HasField("error"):
-            first = self._count_answer()
-        else:
-            first = False
+        first = not reply.HasField("error") and self._count_answer()
         self._state.apply(reply, first=first)
         with self._hosted.lock:
             if first or (self._sent == self._answered and self._state.has_entries):

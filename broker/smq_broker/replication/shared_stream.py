@@ -47,7 +47,7 @@ NO_SCHEMA = pa.schema([])
 log = structlog.get_logger(__name__)
 
 
-class SharedStream(ReplicationStream):
+class SharedReplicationStream(ReplicationStream):
     """``run`` it in a thread. ``on_unsupported`` is called if the follower's version has no shared streams."""
 
     def __init__(
@@ -145,16 +145,30 @@ class SharedStream(ReplicationStream):
 
     def _close_if_empty(self) -> bool:
         with self._wake:
-            if self._links or self._retries or time.monotonic() - self._empty_since < LINGER_SECONDS:
+            if not self._was_empty_for_long():
                 return False
             self._closed = True
             return True
 
+    def _was_empty_for_long(self) -> bool:
+        """The caller holds ``_wake``."""
+        is_empty = not self._links and not self._retries
+        return is_empty and time.monotonic() - self._empty_since >= LINGER_SECONDS
+
+    def _all_links(self) -> list[SharedLink]:
+        """Also those that are to be opened again. The caller holds ``_wake``."""
+        return [*self._links.values(), *(link for _, _, link in self._retries)]
+
+    def _take_all_links(self) -> list[SharedLink]:
+        """Removes and returns all links. The caller holds ``_wake``."""
+        links = self._all_links()
+        self._links, self._retries, self._ready, self._progress = {}, [], {}, {}
+        return links
+
     def _close(self) -> list[SharedLink]:
         with self._wake:
             self._closed = True
-            links = [*self._links.values(), *(link for _, _, link in self._retries)]
-            self._links, self._retries, self._ready, self._progress = {}, [], {}, {}
+            links = self._take_all_links()
         for link in links:
             link.detach()
         return links
@@ -175,14 +189,12 @@ class SharedStream(ReplicationStream):
     def _reopen_all(self) -> None:
         """Lets all links be opened again, on the next stream."""
         with self._wake:
-            links = [*self._links.values(), *(link for _, _, link in self._retries)]
+            links = self._all_links()
         for link in links:
             link.state.disconnect()
         with self._wake:
-            links = [*self._links.values(), *(link for _, _, link in self._retries)]
-            self._links, self._retries, self._ready, self._progress = {}, [], {}, {}
             self._update_due_at = None
-            for link in links:
+            for link in self._take_all_links():  # more may have come meanwhile
                 self._attach(link)
 
     def _remove(self, link: SharedLink) -> None:
@@ -225,12 +237,9 @@ class SharedStream(ReplicationStream):
             with self._wake:
                 if self._stream_error is not None or self._write_error is not None:
                     continue
-                if not self._links and not self._retries and self._lingered():
+                if self._was_empty_for_long():
                     return
                 self._wake.wait(self._wait_seconds())
-
-    def _lingered(self) -> bool:
-        return time.monotonic() - self._empty_since > LINGER_SECONDS
 
     def _send_due(self) -> bool:
         """Sends the next message if one is due. The caller holds ``_writing``."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 
 from smq_broker.replication.shared_link import SharedLink
-from smq_broker.replication.shared_stream import SharedStream
+from smq_broker.replication.shared_stream import SharedReplicationStream
 from smq_broker.replication.stream import ConnectFlight, connect
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.model.entities import Replica
 
 
-class SharedStreams:
+class SharedReplicationStreams:
     """Safe from many threads."""
 
     def __init__(self, incarnation: str, threads: ThreadSupervisor, connect_flight: ConnectFlight = connect) -> None:
@@ -19,7 +19,7 @@ class SharedStreams:
         self._threads = threads
         self._connect_flight = connect_flight
         self._lock = threading.Lock()
-        self._streams: dict[Replica, SharedStream] = {}
+        self._streams: dict[Replica, SharedReplicationStream] = {}
         self._unsupported: set[Replica] = set()
 
     def add(self, link: SharedLink) -> bool:
@@ -52,7 +52,7 @@ class SharedStreams:
                 if self._streams.get(follower) is stream:
                     del self._streams[follower]
 
-        stream = SharedStream(follower, self._incarnation, refused, self._threads, self._connect_flight)
+        stream = SharedReplicationStream(follower, self._incarnation, refused, self._threads, self._connect_flight)
         stream.add(link)
         self._threads.start(Task("shared-replication", run, follower.broker, on_death=stream.fail_links))
         self._streams[follower] = stream

@@ -22,7 +22,7 @@ from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.replication.follower import serve_primary
 from smq_broker.replication.follower_link import FollowerLink
 from smq_broker.replication.shared_follower import SharedFollower
-from smq_broker.replication.shared_streams import SharedStreams
+from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PauseCounter
@@ -118,7 +118,7 @@ class BrokerParts:
             self._hosted, pauses, self.threads, on_seal_found=wrap("on_seal_found", self.sealer.record_seal)
         )
         self.wrap = wrap
-        self.streams = SharedStreams(self.replica.incarnation, self.threads, lambda it: self._connect(it))
+        self.streams = SharedReplicationStreams(self.replica.incarnation, self.threads, lambda it: self._connect(it))
         self.opener = SegmentOpener(
             self.registry,
             store,

@@ -11,7 +11,7 @@ import pytest
 from smq_broker.replication import own_stream
 from smq_broker.replication import stream as replication_stream
 from smq_broker.replication.link_state import OWN_STREAM_BYTES, LinkState
-from smq_broker.replication.own_stream import OwnStream
+from smq_broker.replication.own_stream import OwnReplicationStream
 from smq_broker.runtime.threads import Task
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
@@ -44,7 +44,7 @@ class LinkedPrimary:
         self.fenced = 0
         self.client = InMemoryFlightClient(self._handle)
         state = LinkState(self.hosted, segment.replicas[1])
-        self.link = OwnStream(state, self._on_fenced, self.broker.threads, lambda _: self.client)
+        self.link = OwnReplicationStream(state, self._on_fenced, self.broker.threads, lambda _: self.client)
         self.hosted.links = [self.link]  # type: ignore[list-item]
 
     def _on_fenced(self, hosted: HostedSegment) -> None:

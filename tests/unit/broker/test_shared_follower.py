@@ -8,6 +8,7 @@ import pytest
 
 from smq_broker.replication import shared_follower
 from smq_broker.replication.shared_follower import SharedFollower
+from smq_broker.replication.shared_stream import NO_SCHEMA
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.streams.batch_reader import BatchReader
 from smq_core.errors import InvalidRequest, NotHosted, SegmentSealed, SmqError, WrongIncarnation
@@ -32,7 +33,7 @@ class Follower:
         self.broker = BrokerParts("b2", store, network)
         made = [make_segment(TOPIC, self.primary.replica, self.broker.replica, number=number) for number in range(2)]
         self.segments: list[HostedSegment] = [self.broker.opener.open(TOPIC, segment) for segment in made]
-        self.stream = PutStream(shared_schema())
+        self.stream = PutStream(NO_SCHEMA)
         self.served = SharedFollower(self.broker.registry, self.hello("i-b1"), BatchReader(self.stream), self.stream)
 
     def hello(self, primary: str) -> pb.PutOpen:
@@ -59,12 +60,6 @@ class Follower:
 
     def ends(self) -> list[int]:
         return [hosted.machine.end for hosted in self.segments]
-
-
-def shared_schema() -> object:
-    from smq_broker.replication.shared_stream import NO_SCHEMA
-
-    return NO_SCHEMA
 
 
 def opening(link: int, segment: str) -> pb.SharedReplicationBatch.Part:

@@ -12,7 +12,7 @@ from smq_broker.replication import own_stream, shared_stream
 from smq_broker.replication import stream as replication_stream
 from smq_broker.replication.follower_link import FollowerLink
 from smq_broker.replication.link_state import OWN_STREAM_BYTES
-from smq_broker.replication.shared_streams import SharedStreams
+from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
 from smq_core.errors import InvalidRequest, NotHosted, SegmentSealed, SmqError
@@ -42,7 +42,7 @@ class Primary:
         self.own_streams: queue.Queue[PutStream] = queue.Queue()
         self.refuses_shared = False
         self.fenced: list[str] = []
-        self.shared = SharedStreams("i-b1", self.broker.threads, lambda _: self.client)
+        self.shared = SharedReplicationStreams("i-b1", self.broker.threads, lambda _: self.client)
         self.segments = [self._open(number) for number in range(2)]
 
     def _open(self, number: int) -> HostedSegment:
@@ -411,7 +411,7 @@ def test_a_stream_whose_thread_dies_fences_its_segments(primary: Primary, monkey
     def fail(_: object) -> None:
         raise ValueError("unexpected")
 
-    monkeypatch.setattr(shared_stream.SharedStream, "_send_loop", fail)
+    monkeypatch.setattr(shared_stream.SharedReplicationStream, "_send_loop", fail)
     primary.start()
     eventually(lambda: all(hosted.machine.state is ReplicaState.FENCED for hosted in primary.segments))
     assert primary.broker.threads.process_failure is None
