@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from smq.producing.batch_builder import BatchBuilder
+from smq.producing.batching.batch_builder import BatchBuilder
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner

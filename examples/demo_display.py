@@ -16,8 +16,8 @@ from rich.text import Text
 
 import smq
 from examples.demo_timeline import Timeline, accepting, alive
-from smq.cli import formatting
-from smq.cli.dashboard import ClusterSnapshot, SegmentRates, render, take_snapshot
+from smq.cli.output import formatting
+from smq.cli.output.dashboard import ClusterSnapshot, SegmentRates, render, take_snapshot
 
 POLL_SECONDS = 0.5
 LINE_EVERY = 2.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from smq import BrokerInfo, SegmentInfo, TopicInfo
-from smq.cli.dashboard import COLORS
+from smq.cli.output.dashboard import COLORS
 
 ROWS = 16
 EVERY = 1.0

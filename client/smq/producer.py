@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from smq.delivery import Delivery, FilesReceipt, Receipt, TableReceipt
-from smq.producing.batch_builder import (
+from smq.producing.batching.batch_builder import (
     ROW_OVERHEAD_BYTES,
     BatchBuilder,
     check_headers,
@@ -25,14 +25,14 @@ from smq.producing.batch_builder import (
     check_timestamp,
     check_value,
 )
+from smq.producing.batching.message_group import MessageGroup, MessageGroupDelivery, MessageSpan
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.delivery_state import DeliveryState, TableDelivery, message_delivery
 from smq.producing.encoding.batch_encoder import BatchEncoder, message_too_large, split_rows, split_to_limit
 from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is_table_like
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
 from smq.producing.message_batcher import MessageBatcher, RowPartitions
-from smq.producing.message_group import MessageGroup, MessageGroupDelivery, MessageSpan
-from smq.producing.partitioning import SubBatch
 from smq.producing.producer_claims import claim_epoch
 from smq.producing.uploads.large_values import LargeValueUploader
 from smq.producing.uploads.reference_publisher import ReferencePublisher, goes_by_reference

@@ -5,26 +5,26 @@ from __future__ import annotations
 from .mutation import Mutation
 
 TAIL = "broker/smq_broker/streams/tail.py"
-TEST_TAIL = "tests/unit/broker/test_tail.py"
+TEST_TAIL = "tests/unit/broker/streams/test_tail.py"
 PRODUCER = "broker/smq_broker/streams/producer.py"
-TEST_PRODUCER = "tests/unit/broker/test_producer_stream.py"
-TEST_JOURNAL = "tests/unit/broker/test_journal.py"
-TEST_JOURNAL_ON_DISK = "tests/unit/broker/test_journal_files_on_disk.py"
+TEST_PRODUCER = "tests/unit/broker/streams/test_producer_stream.py"
+TEST_JOURNAL = "tests/unit/broker/journal/test_journal.py"
+TEST_JOURNAL_ON_DISK = "tests/unit/broker/journal/test_journal_files_on_disk.py"
 TEST_JOURNAL_FILES = "tests/property/test_journal_files.py"
 RECORD_FORMAT = "broker/smq_broker/journal/record_format.py"
 FLUSHER = "broker/smq_broker/segments/flusher.py"
-TEST_FLUSHER = "tests/unit/broker/test_flusher.py"
+TEST_FLUSHER = "tests/unit/broker/segments/test_flusher.py"
 HOSTED = "broker/smq_broker/segments/hosted_segment.py"
 OPENING = "broker/smq_broker/segments/opening.py"
-TEST_OPENING = "tests/unit/broker/test_opening.py"
+TEST_OPENING = "tests/unit/broker/segments/test_opening.py"
 REGISTRY = "broker/smq_broker/segments/registry.py"
-TEST_REGISTRY = "tests/unit/broker/test_registry.py"
+TEST_REGISTRY = "tests/unit/broker/segments/test_registry.py"
 WATCHER = "broker/smq_broker/segments/seal_watcher.py"
-TEST_WATCHER = "tests/unit/broker/test_seal_watcher.py"
+TEST_WATCHER = "tests/unit/broker/segments/test_seal_watcher.py"
 BUDGETS = "broker/smq_broker/memory/budgets.py"
-TEST_BUDGETS = "tests/unit/broker/test_memory_budget.py"
+TEST_BUDGETS = "tests/unit/broker/memory/test_memory_budget.py"
 SHUTDOWN = "broker/smq_broker/shutdown.py"
-TEST_SHUTDOWN = "tests/unit/broker/test_leaving.py"
+TEST_SHUTDOWN = "tests/unit/broker/segments/test_leaving.py"
 
 MUTATIONS = (
     # ---- streams
@@ -111,7 +111,7 @@ MUTATIONS = (
         "broker/smq_broker/segments/flush_scheduling.py",
         "(self.requested or machine.has_reference_to_write or (full and not deferred))",
         "(machine.has_reference_to_write or (full and not deferred))",
-        ("tests/unit/broker/test_flush_scheduler.py::test_a_requested_flush_does_not_wait",),
+        ("tests/unit/broker/segments/test_flush_scheduler.py::test_a_requested_flush_does_not_wait",),
     ),
     # ---- hosted segments and memory
     Mutation(
@@ -245,7 +245,7 @@ MUTATIONS = (
         "            if not self.awaits_seal_check:\n",
         "            if self.is_primary:\n",
         (
-            "tests/unit/broker/test_pauses.py::test_a_primary_that_resumes_after_its_loss_was_accepted_acks_nothing_more",
+            "tests/unit/broker/runtime/test_pauses.py::test_a_primary_that_resumes_after_its_loss_was_accepted_acks_nothing_more",
         ),
     ),
     Mutation(
@@ -255,7 +255,7 @@ MUTATIONS = (
         "                hosted.confirm_unsealed(pauses)\n",
         "                pass\n",
         (
-            "tests/unit/broker/test_pauses.py::test_a_primary_that_resumes_acks_what_waits_once_its_chain_is_found_unsealed",
+            "tests/unit/broker/runtime/test_pauses.py::test_a_primary_that_resumes_acks_what_waits_once_its_chain_is_found_unsealed",
         ),
     ),
     # ---- leaving

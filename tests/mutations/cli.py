@@ -11,12 +11,12 @@ TEST_OUTPUT = "tests/unit/cli/test_output_formats.py"
 MESSAGES = "client/smq/cli/files/json_messages.py"
 TEST_MESSAGES = "tests/unit/cli/test_json_messages.py"
 
-WAITING = "client/smq/cli/waiting.py"
-FILER_WATCH = "client/smq/cli/filer_watch.py"
+WAITING = "client/smq/cli/connection/waiting.py"
+FILER_WATCH = "client/smq/cli/connection/filer_watch.py"
 TEST_WAITING = "tests/unit/cli/test_waiting.py"
 PLUGIN = "client/smq/cli/kubectl_plugin.py"
 TEST_PLUGIN = "tests/unit/cli/test_kubectl_plugin.py"
-FORWARD = "client/smq/cli/port_forward.py"
+FORWARD = "client/smq/cli/connection/port_forward.py"
 TEST_FORWARD = "tests/unit/cli/test_port_forward.py"
 FILES = "client/smq/data_files.py"
 TEST_FILES = "tests/unit/client/test_data_files.py"
@@ -184,7 +184,7 @@ MUTATIONS = (
     Mutation(
         "write_times_to_the_millisecond",
         "JSON loses no digit of a time.",
-        "client/smq/cli/formatting.py",
+        "client/smq/cli/output/formatting.py",
         'timespec="microseconds"',
         'timespec="milliseconds"',
         (f"{TEST_OUTPUT}::test_json_loses_no_digit_of_a_time_or_a_number",),

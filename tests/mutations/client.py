@@ -8,36 +8,36 @@ ENGINE = "client/smq/producing/engine.py"
 MONITOR = "client/smq/producing/producer_monitor.py"
 BUDGET = "client/smq/producing/in_flight_budget.py"
 BATCHER = "client/smq/producing/message_batcher.py"
-GROUP = "client/smq/producing/message_group.py"
-TEST_SEND_MANY = "tests/unit/client/test_send_many.py"
-TEST_ENGINE = "tests/unit/client/test_producer_engine.py"
-TEST_BUDGET = "tests/unit/client/test_producer_budget.py"
+GROUP = "client/smq/producing/batching/message_group.py"
+TEST_SEND_MANY = "tests/unit/client/producing/test_send_many.py"
+TEST_ENGINE = "tests/unit/client/producing/test_producer_engine.py"
+TEST_BUDGET = "tests/unit/client/producing/test_producer_budget.py"
 STATE = "client/smq/producing/delivery_state.py"
 SENDER = "client/smq/producing/streams/segment_sender.py"
-TEST_SENDER = "tests/unit/client/test_segment_sender.py"
+TEST_SENDER = "tests/unit/client/producing/test_segment_sender.py"
 VIEW = "client/smq/transport/topic_view.py"
-TEST_VIEW = "tests/unit/client/test_topic_view.py"
+TEST_VIEW = "tests/unit/client/transport/test_topic_view.py"
 TEST_DELIVERY = "tests/unit/client/test_delivery.py"
 FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
 FETCH_PROGRESS = "client/smq/consuming/fetching/fetch_progress.py"
 FILE_FETCHER = "client/smq/consuming/fetching/file_fetcher.py"
 TAIL_FETCHER = "client/smq/consuming/fetching/tail_fetcher.py"
-TEST_FETCHER = "tests/unit/client/test_fetcher.py"
+TEST_FETCHER = "tests/unit/client/consuming/test_fetcher.py"
 PREFETCH = "client/smq/consuming/fetching/prefetch_buffer.py"
-TEST_PREFETCH = "tests/unit/client/test_read_ahead.py"
+TEST_PREFETCH = "tests/unit/client/consuming/test_read_ahead.py"
 MEMBERSHIP = "client/smq/consuming/groups/group_membership.py"
-TEST_MEMBERSHIP = "tests/unit/client/test_group_membership.py"
+TEST_MEMBERSHIP = "tests/unit/client/consuming/test_group_membership.py"
 CONSUMER = "client/smq/consumer.py"
 MEMBER_POSITIONS = "client/smq/consuming/groups/member_positions.py"
-TEST_CONSUMER = "tests/unit/client/test_consumer.py"
-TEST_CONSUMER_GROUPS = "tests/unit/client/test_consumer_groups.py"
+TEST_CONSUMER = "tests/unit/client/consuming/test_consumer.py"
+TEST_CONSUMER_GROUPS = "tests/unit/client/consuming/test_consumer_groups.py"
 RANGE_READER = "client/smq/reading/range_reader.py"
 TEST_RANGE_READER = "tests/unit/client/test_range_reader.py"
 REPORTS = "client/smq/reading/broker_reports.py"
 STARTS = "client/smq/consuming/start_positions.py"
-TEST_STARTS = "tests/unit/client/test_start_positions.py"
+TEST_STARTS = "tests/unit/client/consuming/test_start_positions.py"
 FILER_HEALTH = "client/smq/transport/filer_health.py"
-TEST_FILER_HEALTH = "tests/unit/client/test_filer_health.py"
+TEST_FILER_HEALTH = "tests/unit/client/transport/test_filer_health.py"
 
 MUTATIONS = (
     # ---- a filer that is away
@@ -368,7 +368,7 @@ MUTATIONS = (
         "if it.lost is not None}",
         "if it.lost is None}",
         (
-            "tests/unit/client/test_saved_positions.py::test_what_was_read_of_a_segment_that_lost_messages_is_not_doubtful",
+            "tests/unit/client/consuming/test_saved_positions.py::test_what_was_read_of_a_segment_that_lost_messages_is_not_doubtful",
         ),
     ),
     Mutation(

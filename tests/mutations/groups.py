@@ -17,8 +17,8 @@ TEST_CHANGES = "tests/unit/operator/api/test_group_changes.py"
 ASSIGNED_READS = "client/smq/consuming/groups/assigned_reads.py"
 MEMBER_POSITIONS = "client/smq/consuming/groups/member_positions.py"
 OPEN_FETCHERS = "client/smq/consuming/fetching/open_fetchers.py"
-TEST_CONSUMER = "tests/unit/client/test_consumer.py"
-TEST_CONSUMER_GROUPS = "tests/unit/client/test_consumer_groups.py"
+TEST_CONSUMER = "tests/unit/client/consuming/test_consumer.py"
+TEST_CONSUMER_GROUPS = "tests/unit/client/consuming/test_consumer_groups.py"
 
 MUTATIONS = (
     # ---- lag

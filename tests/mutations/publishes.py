@@ -14,7 +14,7 @@ TEST_COMPLETER = "tests/unit/operator/publishing/test_completer.py"
 TRIED = "operator/smq_operator/publishing/tried_segments.py"
 TEST_TRIED = "tests/unit/operator/publishing/test_tried_segments.py"
 PUBLISHER = "client/smq/producing/atomic_publisher.py"
-TEST_PUBLISHER = "tests/unit/client/test_atomic_publisher.py"
+TEST_PUBLISHER = "tests/unit/client/producing/test_atomic_publisher.py"
 TEST_FILES = "tests/unit/operator/publishing/test_files.py"
 
 MUTATIONS = (

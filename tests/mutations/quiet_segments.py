@@ -8,7 +8,7 @@ INTERVAL = "core/smq_core/replica/flush_interval.py"
 REPLICA = "core/smq_core/replica/segment_replica.py"
 FLUSHER = "broker/smq_broker/segments/flusher.py"
 TEST_INTERVAL = "tests/unit/core/replica/test_flush_interval.py"
-TEST_QUIET = "tests/unit/broker/test_quiet_segments.py"
+TEST_QUIET = "tests/unit/broker/segments/test_quiet_segments.py"
 
 MUTATIONS = (
     Mutation(

@@ -12,12 +12,12 @@ LINK = "broker/smq_broker/replication/shared_link.py"
 FOLLOWED = "broker/smq_broker/replication/follower.py"
 SHARED_FOLLOWER = "broker/smq_broker/replication/shared_follower.py"
 MESSAGES = "broker/smq_broker/segments/replication_messages.py"
-TEST_OWN = "tests/unit/broker/test_own_replication_stream.py"
-TEST_SHARED = "tests/unit/broker/test_shared_replication_stream.py"
-TEST_FOLLOWED = "tests/unit/broker/test_followed_segment.py"
-TEST_SHARED_FOLLOWER = "tests/unit/broker/test_shared_follower.py"
-TEST_JOURNAL = "tests/unit/broker/test_journal.py"
-TEST_CLIENT_STREAM = "tests/unit/broker/test_shared_stream.py"
+TEST_OWN = "tests/unit/broker/replication/test_own_replication_stream.py"
+TEST_SHARED = "tests/unit/broker/replication/test_shared_replication_stream.py"
+TEST_FOLLOWED = "tests/unit/broker/replication/test_followed_segment.py"
+TEST_SHARED_FOLLOWER = "tests/unit/broker/replication/test_shared_follower.py"
+TEST_JOURNAL = "tests/unit/broker/journal/test_journal.py"
+TEST_CLIENT_STREAM = "tests/unit/broker/streams/test_shared_stream.py"
 
 MUTATIONS = (
     # ---- the primary

@@ -5,12 +5,12 @@ from __future__ import annotations
 from .mutation import Mutation
 
 ENGINE = "client/smq/producing/engine.py"
-VERSIONS = "client/smq/producing/sub_batch_versions.py"
+VERSIONS = "client/smq/producing/batching/sub_batch_versions.py"
 PRODUCER = "client/smq/producer.py"
-TEST = "tests/unit/client/test_schema_changes.py"
+TEST = "tests/unit/client/producing/test_schema_changes.py"
 CONSUMER = "client/smq/consumer.py"
 NEWEST = "client/smq/consuming/newest_schema.py"
-TEST_NEWEST = "tests/unit/client/test_newest_schema.py"
+TEST_NEWEST = "tests/unit/client/consuming/test_newest_schema.py"
 RESHAPING = "storage/smq_storage/chunks/reshaping.py"
 TEST_RESHAPING = "tests/unit/storage/test_reshaping.py"
 ROLLOUT = "core/smq_core/reconcile/schema_rollout.py"

@@ -13,10 +13,10 @@ SPACING = "broker/smq_broker/streams/frame_spacing.py"
 TAILS = "client/smq/consuming/fetching/shared_tails.py"
 FETCH_OUTPUT = "client/smq/consuming/fetching/fetch_output.py"
 TAIL_FETCHER = "client/smq/consuming/fetching/tail_fetcher.py"
-TEST_TAILS = "tests/unit/client/test_shared_tails.py"
-TEST_SPACING = "tests/unit/broker/test_frame_spacing.py"
-TEST_CLIENT = "tests/unit/client/test_shared_stream.py"
-TEST_BROKER = "tests/unit/broker/test_shared_stream.py"
+TEST_TAILS = "tests/unit/client/consuming/test_shared_tails.py"
+TEST_SPACING = "tests/unit/broker/streams/test_frame_spacing.py"
+TEST_CLIENT = "tests/unit/client/producing/test_shared_stream.py"
+TEST_BROKER = "tests/unit/broker/streams/test_shared_stream.py"
 
 MUTATIONS = (
     # ---- the client

@@ -14,7 +14,7 @@ TEST_COLLECTOR = "tests/unit/operator/cleanup/test_superseded_chunks.py"
 INDEX = "storage/smq_storage/catalog/sealed_index.py"
 RANGES = "storage/smq_storage/tables/range_reader.py"
 FILE_FETCHER = "client/smq/consuming/fetching/file_fetcher.py"
-TEST_FETCHER = "tests/unit/client/test_fetcher.py"
+TEST_FETCHER = "tests/unit/client/consuming/test_fetcher.py"
 VERIFY = "storage/smq_storage/verification/segment_files.py"
 
 MUTATIONS = (

@@ -8,8 +8,8 @@ ROW_CHECKS = "client/smq/producing/encoding/row_checks.py"
 ROW_VALUES = "client/smq/producing/encoding/row_values.py"
 CONVERSION = "client/smq/producing/encoding/value_conversion.py"
 TEST_RULE = "tests/property/test_send_and_write.py::test_both_store_the_very_value_or_both_refuse_it"
-TEST_VALUES = "tests/unit/client/test_exact_values.py"
-TEST_SEND_MANY = "tests/unit/client/test_send_many.py"
+TEST_VALUES = "tests/unit/client/producing/test_exact_values.py"
+TEST_SEND_MANY = "tests/unit/client/producing/test_send_many.py"
 
 MUTATIONS = (
     Mutation(
@@ -47,7 +47,7 @@ MUTATIONS = (
     Mutation(
         "forget_the_row_of_a_wrong_value",
         "An error of many rows says which row is wrong.",
-        "client/smq/producing/batch_builder.py",
+        "client/smq/producing/batching/batch_builder.py",
         "problem.located(row)",
         "problem.located()",
         (f"{TEST_SEND_MANY}::test_an_error_names_the_column_the_value_and_the_row",),
@@ -58,7 +58,7 @@ MUTATIONS = (
         "client/smq/producing/message_batcher.py",
         "                            current.pad_keys()\n",
         "                            pass\n",
-        ("tests/unit/client/test_batching.py::test_messages_of_one_batch_have_their_own_keys",),
+        ("tests/unit/client/producing/test_batching.py::test_messages_of_one_batch_have_their_own_keys",),
     ),
     Mutation(
         "give_a_message_the_offset_of_the_first",
@@ -74,7 +74,7 @@ MUTATIONS = (
         "client/smq/producing/encoding/small_arrays.py",
         "    rows = len(values)\n",
         "    rows = len(pa.array(values, _BINARY))\n",
-        ("tests/unit/client/test_small_arrays.py::test_plain_messages_do_not_wait_for_an_import_of_pandas",),
+        ("tests/unit/client/producing/test_small_arrays.py::test_plain_messages_do_not_wait_for_an_import_of_pandas",),
     ),
     Mutation(
         "take_nulls_for_empty_bytes",
@@ -82,7 +82,7 @@ MUTATIONS = (
         "client/smq/producing/encoding/small_arrays.py",
         "    if None in values:\n        validity =",
         "    if None in values:\n        _ =",
-        ("tests/unit/client/test_small_arrays.py::test_bytes_with_nulls",),
+        ("tests/unit/client/producing/test_small_arrays.py::test_bytes_with_nulls",),
     ),
     # ---- frames and messages
     Mutation(
@@ -91,7 +91,7 @@ MUTATIONS = (
         "client/smq/producing/encoding/frames.py",
         "return table.drop_columns(unnamed)",
         "return table",
-        ("tests/unit/client/test_frames.py::test_only_a_named_index_of_pandas_is_a_column",),
+        ("tests/unit/client/producing/test_frames.py::test_only_a_named_index_of_pandas_is_a_column",),
     ),
     Mutation(
         "let_arrow_guess_what_a_dictionary_of_pandas_is",
@@ -99,7 +99,9 @@ MUTATIONS = (
         "client/smq/producing/encoding/frames.py",
         "    if not maps:\n",
         "    if True:\n",
-        ("tests/unit/client/test_frames_with_maps.py::test_maps_with_different_keys_get_no_keys_of_one_another",),
+        (
+            "tests/unit/client/producing/test_frames_with_maps.py::test_maps_with_different_keys_get_no_keys_of_one_another",
+        ),
     ),
     Mutation(
         "count_offsets_anew_in_each_part_of_a_batch",

@@ -13,7 +13,7 @@ TEST_URLS = "tests/unit/storage/test_presigned_urls.py"
 TEST_PUTS = "tests/integration/storage/test_presigned_puts.py"
 TEST_SERVICE = "tests/unit/operator/api/test_uploads.py"
 TEST_PUBLISHING = "tests/unit/client/uploads/test_publishing.py"
-TEST_VIEW = "tests/unit/client/test_topic_view.py"
+TEST_VIEW = "tests/unit/client/transport/test_topic_view.py"
 
 MUTATIONS = (
     Mutation(

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from smq.producing.batch_builder import BatchBuilder, check_value
+from smq.producing.batching.batch_builder import BatchBuilder, check_value
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder, split_rows
 from smq.producing.encoding.keys import KeylessPartitioner

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from smq.cli.command_loader import CommandGroup
-from smq.cli.session import out, set_leader
+from smq.cli.connection.session import out, set_leader
 from smq.cli.value_checks import defer_checks
 
 

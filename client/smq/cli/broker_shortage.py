@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from smq.cli import formatting
-from smq.cli.session import print_warning
+from smq.cli.connection.session import print_warning
+from smq.cli.output import formatting
 from smq_core.errors import SmqError
 
 if TYPE_CHECKING:

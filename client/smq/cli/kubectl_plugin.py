@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from smq.cli.port_forward import ForwardFailed, PortForward
+from smq.cli.connection.port_forward import ForwardFailed, PortForward
 from smq_storage.process.shutdown import stop_signals
 
 SELECTOR = "app.kubernetes.io/name=seaweedmq"

@@ -21,16 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from smq.producing.batch_outcomes import BatchOutcomes
+from smq.producing.batching.partitioning import RoutingTable, SubBatch, partition_by_segment
+from smq.producing.batching.sub_batch_versions import reshaped
 from smq.producing.delivery_state import Callbacks, DeliveryState, run_callbacks
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
-from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment
 from smq.producing.producer_monitor import ProducerMonitor
 from smq.producing.producer_runtime import ProducerRuntime
 from smq.producing.streams.segment_sender import ProducerStream, SegmentSender, StreamRunner
 from smq.producing.streams.segment_stream import SegmentStream
 from smq.producing.streams.stream_thread import StreamThread
-from smq.producing.sub_batch_versions import reshaped
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq.transport.schema_versions import SchemaVersions
 from smq.transport.topic_view import TopicSnapshot, TopicView

@@ -15,13 +15,13 @@ from time import time_ns
 import numpy as np
 import numpy.typing as npt
 
-from smq.producing.batch_builder import BatchBuilder
+from smq.producing.batching.batch_builder import BatchBuilder
+from smq.producing.batching.message_group import MessageGroup, MessageSpan
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState, MessageDelivery, delivery_timeout
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq.producing.engine import ProducerEngine
-from smq.producing.message_group import MessageGroup, MessageSpan
-from smq.producing.partitioning import SubBatch
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq_core.errors import InvalidRequest
 

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.delivery_state import Callbacks, delivery_timeout, run_callbacks
 from smq.producing.in_flight_budget import InFlightBudget
-from smq.producing.partitioning import SubBatch
 from smq.producing.runtime.timers import Timers
 from smq.producing.streams.segment_sender import SegmentSender
 from smq_core.errors import DeliveryTimeout, SmqError

@@ -10,8 +10,8 @@ import pytest
 
 import smq.producer
 from smq.producer import Producer
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.delivery_state import DeliveryState
-from smq.producing.partitioning import SubBatch
 from smq.producing.producer_runtime import ProducerRuntime
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.errors import Overloaded

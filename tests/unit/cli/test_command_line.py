@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from smq.cli import main
 from smq.cli.app import app
 from smq.cli.commands.examples import example_manifests
-from smq.cli.session import reported
+from smq.cli.connection.session import reported
 from smq_storage.topic_manifests.parser import parse_document
 
 REPOSITORY = Path(__file__).resolve().parents[3]

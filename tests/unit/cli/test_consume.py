@@ -18,9 +18,9 @@ from smq.batch import Batch
 from smq.cli.app import app
 from smq.cli.commands import consume as consume_command
 from smq.cli.commands.consume import _leave, _start_timeout, _write_messages, parse_start
+from smq.cli.connection.session import set_leader
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.sinks import Shown, Sink, open_sink
-from smq.cli.session import set_leader
 from smq.cli.times import parse_time
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss
 from smq.consuming.reader_losses import data_lost

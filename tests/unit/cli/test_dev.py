@@ -19,8 +19,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from smq.cli import session
 from smq.cli.app import app
+from smq.cli.connection import session
 from smq.cli.dev import background, processes
 from smq.cli.dev import cluster as dev_cluster
 from smq.cli.dev.cluster import DevCluster, StopIncomplete

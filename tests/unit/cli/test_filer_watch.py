@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from smq.admin import Condition
-from smq.cli import filer_watch, session
-from smq.cli.filer_watch import FilerWatch, filer_named
-from smq.cli.session import CommandFailed
+from smq.cli.connection import filer_watch, session
+from smq.cli.connection.filer_watch import FilerWatch, filer_named
+from smq.cli.connection.session import CommandFailed
 from smq_core.errors import BucketMissing, InvalidRequest, StoreDenied, StoreUnavailable, Unavailable
 from support.waiting import HANG_GUARD, eventually
 

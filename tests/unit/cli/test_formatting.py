@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from smq.cli import formatting
+from smq.cli.output import formatting
 from smq_core.model.units import format_size
 
 

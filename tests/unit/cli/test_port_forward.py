@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smq.cli.port_forward import ForwardFailed, PortForward
+from smq.cli.connection.port_forward import ForwardFailed, PortForward
 from support.waiting import eventually
 
 KUBECTL = """

@@ -14,7 +14,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from smq.cli.app import app
-from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, print_table, print_value
+from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_list, print_table, print_value
 
 
 def test_columns_stand_below_their_headings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from smq import BrokerInfo, DecisionInfo, SegmentInfo, SegmentLoad, TopicInfo
-from smq.cli.dashboard import (
+from smq.cli.output.dashboard import (
     MAX_BROKERS,
     MAX_SEGMENTS,
     MAX_TOPICS,

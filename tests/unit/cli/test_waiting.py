@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from smq.cli import session, waiting
-from smq.cli.session import CommandFailed
-from smq.cli.waiting import FilerAway, MessageWait, cause_of_wait, wait_until
+from smq.cli.connection import session, waiting
+from smq.cli.connection.session import CommandFailed
+from smq.cli.connection.waiting import FilerAway, MessageWait, cause_of_wait, wait_until
 from smq_core.errors import StoreDenied, StoreUnavailable
 from support.waiting import HANG_GUARD, eventually
 

@@ -8,10 +8,10 @@ import typer
 
 from smq.cli.broker_shortage import warn_of_drain
 from smq.cli.broker_states import FORMER, explanations
-from smq.cli.filer_watch import filer_problem_of_leader
-from smq.cli.rendering import ListCommand, Output, OutputOption, print_list, state
-from smq.cli.session import client, command, out, print_note
-from smq.cli.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, wait_until
+from smq.cli.connection.filer_watch import filer_problem_of_leader
+from smq.cli.connection.session import client, command, out, print_note
+from smq.cli.connection.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, wait_until
+from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_list, state
 from smq_core.model.units import format_size
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from smq.cli import formatting
-from smq.cli.filer_watch import FilerWatch
-from smq.cli.session import FilerEndpoint, FilerRegion, FilerUrl, command, filer_client, out
+from smq.cli.connection.filer_watch import FilerWatch
+from smq.cli.connection.session import FilerEndpoint, FilerRegion, FilerUrl, command, filer_client, out
+from smq.cli.output import formatting
 from smq_core.model.units import parse_size
 
 

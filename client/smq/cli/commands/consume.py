@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smq.cli import formatting
-from smq.cli.filer_watch import FilerWatch, end_process
+from smq.cli.connection.filer_watch import FilerWatch, end_process
+from smq.cli.connection.session import (
+    CommandFailed,
+    TopicName,
+    client,
+    command,
+    end_on_sigterm,
+    leader_timeout,
+    print_note,
+)
+from smq.cli.connection.waiting import FilerAway, MessageWait
 from smq.cli.files.formats import Columns, OutputFormat
-from smq.cli.rendering import ListCommand
-from smq.cli.session import CommandFailed, TopicName, client, command, end_on_sigterm, leader_timeout, print_note
+from smq.cli.output import formatting
+from smq.cli.output.rendering import ListCommand
 from smq.cli.times import parse_positions, parse_time
-from smq.cli.waiting import FilerAway, MessageWait
 from smq_core.errors import DataLost, InvalidRequest
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from smq.cli import formatting
 from smq.cli.broker_shortage import warn_of_manifest
-from smq.cli.filer_watch import filer_named
-from smq.cli.session import client, command, out
+from smq.cli.connection.filer_watch import filer_named
+from smq.cli.connection.session import client, command, out
+from smq.cli.output import formatting
 from smq_core.errors import InvalidRequest
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from smq.cli import formatting
+from smq.cli.connection.session import DEFAULT_LEADER_ADDRESS, CommandFailed, out, reported, say
 from smq.cli.dev.status import DevRecord, read_failure, write_failure
-from smq.cli.session import DEFAULT_LEADER_ADDRESS, CommandFailed, out, reported, say
+from smq.cli.output import formatting
 from smq_core.errors import SmqError
 from smq_storage.process.shutdown import stop_signals
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from smq.cli.session import out, reported
+from smq.cli.connection.session import out, reported
 from smq_core.errors import InvalidRequest
 
 PACKAGE = "smq.cli.examples"

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smq.cli import formatting
-from smq.cli.filer_watch import FilerWatch
-from smq.cli.rendering import ListCommand, print_json, print_table
-from smq.cli.session import FilerEndpoint, FilerRegion, FilerUrl, TopicName, command, filer_client, print_note
+from smq.cli.connection.filer_watch import FilerWatch
+from smq.cli.connection.session import (
+    FilerEndpoint,
+    FilerRegion,
+    FilerUrl,
+    TopicName,
+    command,
+    filer_client,
+    print_note,
+)
+from smq.cli.output import formatting
+from smq.cli.output.rendering import ListCommand, print_json, print_table
 from smq_core.errors import InvalidRequest
 from smq_core.model.units import format_size, parse_duration
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from smq.cli import formatting
-from smq.cli.filer_watch import FilerWatch, filer_named
-from smq.cli.rendering import ListCommand, Output, OutputOption, print_json, print_list, print_table, print_value
-from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out, print_note
+from smq.cli.connection.filer_watch import FilerWatch, filer_named
+from smq.cli.connection.session import CommandFailed, TopicName, client, command, confirm, out, print_note
+from smq.cli.output import formatting
+from smq.cli.output.rendering import ListCommand, Output, OutputOption, print_json, print_list, print_table, print_value
 from smq.cli.times import parse_positions, parse_time
 from smq_core.errors import InvalidRequest
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smq.cli import formatting
-from smq.cli.filer_watch import FilerWatch
+from smq.cli.connection.filer_watch import FilerWatch
+from smq.cli.connection.session import TopicName, client, command, end_on_sigterm, err, out, print_note
 from smq.cli.files.formats import InputFormat
-from smq.cli.session import TopicName, client, command, end_on_sigterm, err, out, print_note
+from smq.cli.output import formatting
 from smq_core.errors import InvalidRequest, SmqError
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smq.cli import formatting
-from smq.cli.filer_watch import filer_named
-from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list
-from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out
-from smq.cli.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, cause_of_wait, wait_until
+from smq.cli.connection.filer_watch import filer_named
+from smq.cli.connection.session import CommandFailed, TopicName, client, command, confirm, out
+from smq.cli.connection.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, cause_of_wait, wait_until
+from smq.cli.output import formatting
+from smq.cli.output.rendering import ListCommand, Output, OutputOption, phase, print_list
 from smq_core.errors import UnknownSegment
 from smq_core.model.units import format_size
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from smq.cli.session import leader_address, relay_address, reported
+from smq.cli.connection.session import leader_address, relay_address, reported
 from smq_core.errors import InvalidRequest, Unavailable
 
 PACKAGE = "pyspark_smq.jobs"

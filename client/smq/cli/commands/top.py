@@ -10,13 +10,13 @@ import typer
 from rich.console import Console, Group
 from rich.text import Text
 
-from smq.cli import formatting
 from smq.cli.broker_states import present
-from smq.cli.session import client, command, end_on_sigterm, leader_address, out
+from smq.cli.connection.session import client, command, end_on_sigterm, leader_address, out
+from smq.cli.output import formatting
 from smq_core.errors import Unavailable
 
 if TYPE_CHECKING:
-    from smq.cli.dashboard import ClusterSnapshot, SegmentRates
+    from smq.cli.output.dashboard import ClusterSnapshot, SegmentRates
 
 PIPE_WIDTH = 160
 
@@ -29,7 +29,7 @@ def top(
     """Show keyspace, segments, brokers, rates and the leader's last decisions live. Ctrl-C stops."""
     from rich.live import Live  # imported late, like all that other commands do not need
 
-    from smq.cli.dashboard import SegmentRates, take_snapshot
+    from smq.cli.output.dashboard import SegmentRates, take_snapshot
 
     end_on_sigterm()
     rates = SegmentRates()
@@ -61,7 +61,7 @@ def top(
 
 
 def _render_frame(snapshot: ClusterSnapshot, rates: SegmentRates, failure: str | None) -> Group:
-    from smq.cli.dashboard import render
+    from smq.cli.output.dashboard import render
 
     alive = len(present(snapshot.brokers))
     head = Text.assemble(

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from smq.cli import formatting
 from smq.cli.broker_shortage import warn_of_manifest
 from smq.cli.commands.compact import compact
 from smq.cli.commands.create import create
 from smq.cli.commands.verify import verify
-from smq.cli.filer_watch import filer_named
-from smq.cli.rendering import ListCommand, Output, OutputOption, phase, print_list, print_table, print_value, yes
-from smq.cli.session import CommandFailed, TopicName, client, command, confirm, out, print_error, print_note
+from smq.cli.connection.filer_watch import filer_named
+from smq.cli.connection.session import CommandFailed, TopicName, client, command, confirm, out, print_error, print_note
+from smq.cli.output import formatting
+from smq.cli.output.rendering import ListCommand, Output, OutputOption, phase, print_list, print_table, print_value, yes
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:

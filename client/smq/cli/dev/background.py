@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from smq.cli.connection.session import CommandFailed
+from smq.cli.connection.waiting import wait_until
 from smq.cli.dev.cluster import check_installed, find_running, last_lines
 from smq.cli.dev.processes import is_alive
 from smq.cli.dev.status import DevRecord, read_record
-from smq.cli.session import CommandFailed
-from smq.cli.waiting import wait_until
 
 if TYPE_CHECKING:
     import psutil

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq.cli import formatting
+from smq.cli.output import formatting
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.column_types import with_leaves
 

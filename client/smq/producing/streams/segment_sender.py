@@ -15,8 +15,8 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
-from smq.producing.partitioning import SubBatch
-from smq.producing.sub_batch_versions import fits
+from smq.producing.batching.partitioning import SubBatch
+from smq.producing.batching.sub_batch_versions import fits
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.backoff import Backoff
 from smq_core.errors import InvalidRequest, NotHosted, NotOpenYet, Overloaded, ProducerFenced, SmqError, Unavailable

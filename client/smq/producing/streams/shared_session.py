@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from smq.producing.partitioning import SubBatch
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.streams.segment_sender import NoBatch, ProducerStream, SegmentSender
 from smq_core.errors import SmqError
 from smq_core.model.entities import Segment

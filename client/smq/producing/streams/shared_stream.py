@@ -18,7 +18,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.flight as fl
 
-from smq.producing.partitioning import SubBatch
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq.producing.streams.segment_sender import NoBatch, SegmentSender
 from smq.producing.streams.shared_session import SessionOwner, SharedSession

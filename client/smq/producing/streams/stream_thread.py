@@ -7,7 +7,7 @@ import threading
 
 import pyarrow as pa
 
-from smq.producing.partitioning import SubBatch
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.streams.segment_sender import NoBatch, SegmentSender, SenderPort
 from smq.producing.streams.segment_stream import SegmentStream
 from smq.producing.uploads.uploaded_rows import UploadedRows

@@ -14,7 +14,7 @@ import pytest
 
 from smq.delivery import Delivery, Receipt
 from smq.producer import MAX_LARGE_VALUE_BYTES, MIN_INLINE_BYTES, Producer
-from smq.producing.batch_builder import ROW_OVERHEAD_BYTES
+from smq.producing.batching.batch_builder import ROW_OVERHEAD_BYTES
 from smq.producing.uploads import large_values
 from smq.producing.uploads.large_values import PARALLEL_UPLOADS, LargeValueUploader
 from smq_core.errors import (

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from smq.delivery import Receipt
 from smq.producer import BATCH_OVERHEAD_BYTES, Producer
-from smq.producing.batch_builder import ROW_OVERHEAD_BYTES
+from smq.producing.batching.batch_builder import ROW_OVERHEAD_BYTES
+from smq.producing.batching.message_group import MessageGroup
 from smq.producing.encoding.batch_encoder import BatchEncoder
-from smq.producing.message_group import MessageGroup
 from smq_core.errors import DeliveryTimeout, InvalidRequest, MessageTooLarge, Overloaded, SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec
 from support.in_memory.acking_engine import AckingEngine, engine

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from smq.cli import formatting
-from smq.cli.filer_watch import CHECK_SECONDS, description, filer_failure, filer_problem
-from smq.cli.session import CommandFailed, print_wait
+from smq.cli.connection.filer_watch import CHECK_SECONDS, description, filer_failure, filer_problem
+from smq.cli.connection.session import CommandFailed, print_wait
+from smq.cli.output import formatting
 from smq_core.errors import SmqError, StoreDenied
 
 if TYPE_CHECKING:

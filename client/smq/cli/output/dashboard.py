@@ -14,9 +14,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from smq.cli import formatting
 from smq.cli.broker_states import present
-from smq.cli.rendering import Cell, phase, state, table, yes
+from smq.cli.output import formatting
+from smq.cli.output.rendering import Cell, phase, state, table, yes
 from smq_core.model.units import format_size
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def test_many_values_are_as_few_ones() -> None:
 
 SENDS_PLAIN_MESSAGES = """
 import sys, threading
-from smq.producing.batch_builder import BatchBuilder
+from smq.producing.batching.batch_builder import BatchBuilder
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner

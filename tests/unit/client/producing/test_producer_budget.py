@@ -11,9 +11,9 @@ import pytest
 
 from smq.producing import engine as engine_module
 from smq.producing import producer_monitor
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.engine import ProducerEngine
-from smq.producing.partitioning import SubBatch
 from smq.producing.producer_runtime import ProducerRuntime
 from smq_core.errors import DeliveryTimeout, InvalidRequest, Overloaded
 from smq_core.producing.send_queue import SendQueue

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from smq.producing.batch_builder import check_headers, check_timestamp, check_value
+from smq.producing.batching.batch_builder import check_headers, check_timestamp, check_value
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec

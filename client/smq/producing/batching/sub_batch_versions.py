@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from smq.producing.partitioning import SubBatch
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.schema_versions import SchemaVersions
 from smq_core.errors import ReferenceRejected, SchemaMismatch

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from smq.cli.session import CommandFailed, leader_timeout, print_error, print_wait
+from smq.cli.connection.session import CommandFailed, leader_timeout, print_error, print_wait
 from smq_core.errors import SmqError, StoreDenied, StoreUnavailable, Unavailable
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from smq.producing.batching.partitioning import RoutingTable, SubBatch, partition_by_segment
 from smq.producing.delivery_state import DeliveryState
-from smq.producing.partitioning import RoutingTable, SubBatch, partition_by_segment
 from smq.producing.uploads.uploaded_rows import PartitionIndex, UploadedFile, UploadedRows
 from smq_core.model.entities import Durability, Phase, Replica, Segment
 from smq_core.model.keyspace import KeyRange

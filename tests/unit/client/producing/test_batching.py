@@ -13,8 +13,8 @@ import pytest
 from smq.delivery import Delivery, Receipt
 from smq.producer import Producer
 from smq.producing import message_batcher
+from smq.producing.batching.partitioning import SubBatch
 from smq.producing.message_batcher import MAX_UNACKED_BATCHES, SMALL_BATCH_BYTES
-from smq.producing.partitioning import SubBatch
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq_core.errors import DeliveryTimeout
 from smq_core.model.keyspace import partition_of

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from smq.delivery import TableReceipt
-from smq.producing.batch_builder import ROW_OVERHEAD_BYTES, check_key, check_value
+from smq.producing.batching.batch_builder import ROW_OVERHEAD_BYTES, check_key, check_value
 from smq.producing.delivery_state import BatchesDelivery, DeliveryState, table_receipt
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq_core.errors import InvalidRequest, SmqError

@@ -1,0 +1,1 @@
+"""How a command shows what it found."""

@@ -1,0 +1,1 @@
+"""Messages become batches, and batches sub-batches, one for each segment."""
