@@ -24,7 +24,7 @@ from smq_core.errors import InvalidRequest
 # Arrow, Flight and the store are imported on first use, because administration needs none of them.
 if TYPE_CHECKING:
     from smq.consumer import Consumer
-    from smq.consuming.fetching.shared_tails import SharedTails
+    from smq.consuming.consumer_runtime import ConsumerRuntime
     from smq.data_files import DataFiles
     from smq.delivery import AtomicReceipt, StagedFile
     from smq.producer import Producer
@@ -249,7 +249,7 @@ class Client:
             partitions=partitions,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
-            shared_tails=self._tails,
+            runtime=self._consumer_runtime,
         )
         self._made.append(made)
         return made
@@ -284,7 +284,7 @@ class Client:
 
         def open_consumer(topic: str, changed: threading.Condition) -> Consumer:
             view, begin = self._view(topic), start_of(start, topic)
-            return Consumer(view, self._leader, start=begin, changed=changed, shared_tails=self._tails, **options)
+            return Consumer(view, self._leader, start=begin, changed=changed, runtime=self._consumer_runtime, **options)
 
         chosen: Collection[str] | TopicPattern
         if isinstance(topics, re.Pattern):
@@ -500,10 +500,10 @@ class Client:
         self.close()
 
     @cached_property
-    def _tails(self) -> SharedTails:
-        from smq.consuming.fetching.shared_tails import SharedTails
+    def _consumer_runtime(self) -> ConsumerRuntime:
+        from smq.consuming.consumer_runtime import ConsumerRuntime
 
-        return SharedTails()
+        return ConsumerRuntime()
 
     def _view(self, topic: str) -> TopicView:
         from smq.transport.topic_view import TopicView

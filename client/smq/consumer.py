@@ -14,11 +14,11 @@ from smq.batch import Batch
 from smq.consuming.consumer_losses import ConsumerLosses
 from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
 from smq.consuming.consumer_options import check_max_records, check_options, check_without_group
+from smq.consuming.consumer_runtime import ConsumerRuntime
 from smq.consuming.fetching.fetcher import Fetcher, join_all
 from smq.consuming.fetching.large_values import LargeValueReader
 from smq.consuming.fetching.open_fetchers import FetchSettings, OpenFetchers
 from smq.consuming.fetching.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
-from smq.consuming.fetching.shared_tails import SharedTails
 from smq.consuming.groups.assigned_reads import AssignedReads
 from smq.consuming.groups.group_membership import GroupMembership
 from smq.consuming.groups.member_positions import MemberPositions
@@ -72,8 +72,9 @@ class Consumer:
         on_assigned: OnRebalance | None = None,
         on_revoked: OnRebalance | None = None,
         changed: threading.Condition | None = None,
-        shared_tails: SharedTails | None = None,
+        runtime: ConsumerRuntime | None = None,
     ) -> None:
+        runtime = runtime or ConsumerRuntime()
         check_start(start)
         check_max_records(max_records)
         check_options(on_loss, schema, large_values, max_bytes, prefetch_bytes)
@@ -94,7 +95,7 @@ class Consumer:
         # Guards the fields below. It is the buffer's own condition, so that one wait sees changes of both.
         self._changed = self._buffer.changed
         eager = self._large_values if large_values == "eager" else None
-        fetchers = OpenFetchers(self._buffer, FetchSettings(view, max_bytes, eager, shared_tails))
+        fetchers = OpenFetchers(self._buffer, FetchSettings(view, max_bytes, eager, runtime.shared_tails))
         self._losses = ConsumerLosses(self._changed, in_group=in_group, skips=on_loss == "skip")
         self._reads = SegmentReads(view, self._choice, fetchers, self._losses, in_group=in_group)
         self._member = MemberPositions()
@@ -109,7 +110,10 @@ class Consumer:
             may_run=self._is_member,
         )
         self._monitor = ConsumerMonitor(
-            f"smq-consumer-monitor-{view.name}", self._check_streams, (self._history, self._loading_losses)
+            f"smq-consumer-{view.name}",
+            self._check_streams,
+            (self._history, self._loading_losses),
+            runtime.monitor_thread,
         )
         self._history_reader = HistoryReader(view, self._monitor.wait_for_close)
         self._refresh_failure: StoreUnavailable | None = None
@@ -490,7 +494,7 @@ class Consumer:
                 self._changed.notify_all()
             return keeps_revoked
 
-    # ---- the monitor's thread
+    # ---- called by the monitor
 
     def _on_layout_changed(self, snapshot: TopicSnapshot) -> None:
         self._history.due = True

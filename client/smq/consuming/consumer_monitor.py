@@ -1,4 +1,9 @@
-"""The thread beside a consumer: it looks after silent streams and repeats what failed because something was away."""
+"""What runs beside a client's consumers: one thread checks their streams, others repeat what failed.
+
+A thread that wakes ten times a second costs more by its waking than by what it does then, so all consumers of a client
+share it. It never waits for anything else: a task that reads from the filer gets a thread of its own for as long as it
+runs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ RETRY_AFTER_SECONDS = 0.5
 
 @dataclass(slots=True)
 class RepeatedTask:
-    """Work that the monitor does when it is due, and again after a pause when it fails. ``name`` is for the log.
+    """Work that is done when it is due, and again after a pause when it fails. ``name`` is for the log.
 
     It is due again after ``run`` has raised, and also if it was made due while it ran. Times are monotonic seconds.
     """
@@ -33,9 +38,13 @@ class RepeatedTask:
     on_failure: Callable[[SmqError, float], None] = lambda error, since: None
     _retry_at: float = 0.0
 
+    def is_due(self, now: float) -> bool:
+        """Whether ``run_if_due`` would run it."""
+        return self.due and now >= self._retry_at and self.may_run()
+
     def run_if_due(self, now: float) -> None:
         """Raises what ``run`` does, unless it is a SmqError."""
-        if not self.due or now < self._retry_at or not self.may_run():
+        if not self.is_due(now):
             return
         self.due = False
         try:
@@ -49,40 +58,101 @@ class RepeatedTask:
 
 
 class ConsumerMonitor:
-    """Calls ``check(now, late_by)`` ten times a second, in monotonic seconds, and runs the tasks that are due."""
+    """Has ``check(now, late_by)`` called ten times a second, in monotonic seconds, and runs the tasks that are due.
 
-    def __init__(self, name: str, check: Callable[[float, float], None], tasks: Iterable[RepeatedTask]) -> None:
+    ``check`` must not wait for anything. ``late_by``: how many seconds too late it is called. ``thread`` is shared by
+    the consumers of a client.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        check: Callable[[float, float], None],
+        tasks: Iterable[RepeatedTask],
+        thread: MonitorThread,
+    ) -> None:
+        self._name = name
         self._check = check
         self._tasks = tuple(tasks)
+        self._thread = thread
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._lock = threading.Lock()
+        self._worker: threading.Thread | None = None
+        """Runs the tasks that are due. Only the shared thread starts one, with the lock."""
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread.add(self)
 
     def wait_for_close(self, seconds: float) -> bool:
         """Waits so long, or until ``close``. True if that was called."""
         return self._closing.wait(seconds)
 
     def close(self) -> None:
-        """Ends the thread soon. See ``join``."""
-        self._closing.set()
+        """Ends the calls soon, and starts no more tasks. See ``join``."""
+        with self._lock:
+            self._closing.set()
+        self._thread.remove(self)
 
     def join(self, timeout: float) -> None:
-        self._thread.join(timeout)
+        """Waits for the tasks that run."""
+        worker = self._worker
+        if worker is not None:
+            worker.join(timeout)
 
-    def _run(self) -> None:
-        due = time.monotonic() + MONITOR_INTERVAL_SECONDS
-        while not self._closing.wait(MONITOR_INTERVAL_SECONDS):
-            now = time.monotonic()
-            self._call(self._check, now, now - due)
-            due = now + MONITOR_INTERVAL_SECONDS
-            for task in self._tasks:
+    def run_due(self, now: float, late_by: float) -> None:
+        """Checks, and starts what is due. Called by the shared thread."""
+        if self._closing.is_set():
+            return
+        self._call(self._check, now, late_by)
+        is_busy = self._worker is not None and self._worker.is_alive()
+        if is_busy or not any(task.is_due(now) for task in self._tasks):
+            return
+        with self._lock:
+            if not self._closing.is_set():
+                self._worker = threading.Thread(target=self._run_tasks, args=(now,), name=self._name, daemon=True)
+                self._worker.start()
+
+    def _run_tasks(self, now: float) -> None:
+        for task in self._tasks:
+            if not self._closing.is_set():
                 self._call(task.run_if_due, now)
 
     def _call(self, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Logs an unexpected error. Without this thread, nobody would look after the streams any more."""
+        """Logs an unexpected error. It must not end the thread that looks after the streams."""
         try:
             call(*args, **kwargs)
         except Exception:
-            log.exception("%s failed and goes on", self._thread.name)
+            log.exception("%s failed and goes on", self._name)
+
+
+class MonitorThread:
+    """One thread for the monitors of a client's consumers. It runs while there are any. Safe from many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._monitors: tuple[ConsumerMonitor, ...] = ()
+
+    def add(self, monitor: ConsumerMonitor) -> None:
+        with self._lock:
+            is_first = not self._monitors
+            self._monitors += (monitor,)
+            if is_first:
+                threading.Thread(target=self._run, name="smq-consumer-monitor", daemon=True).start()
+
+    def remove(self, monitor: ConsumerMonitor) -> None:
+        """Repeatable."""
+        with self._lock:
+            self._monitors = tuple(it for it in self._monitors if it is not monitor)
+
+    def _run(self) -> None:
+        due = time.monotonic() + MONITOR_INTERVAL_SECONDS
+        while True:
+            time.sleep(MONITOR_INTERVAL_SECONDS)
+            with self._lock:
+                monitors = self._monitors
+            if not monitors:
+                return
+            now = time.monotonic()
+            for monitor in monitors:
+                monitor.run_due(now, now - due)
+            due = now + MONITOR_INTERVAL_SECONDS

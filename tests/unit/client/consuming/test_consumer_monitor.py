@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import pytest
 
 from smq.consuming import consumer_monitor
-from smq.consuming.consumer_monitor import RETRY_AFTER_SECONDS, ConsumerMonitor, RepeatedTask
+from smq.consuming.consumer_monitor import RETRY_AFTER_SECONDS, ConsumerMonitor, MonitorThread, RepeatedTask
 from smq_core.errors import Unavailable
 from support.waiting import eventually
 
@@ -83,22 +86,94 @@ def test_an_unexpected_error_is_raised_and_the_task_stays_due() -> None:
     assert task.due
 
 
-def test_the_monitor_goes_on_after_an_unexpected_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def quick_monitor(
+    check: Callable[[float, float], None], *tasks: RepeatedTask, thread: MonitorThread
+) -> ConsumerMonitor:
+    monitor = ConsumerMonitor("monitor", check, tasks, thread)
+    monitor.start()
+    return monitor
+
+
+@pytest.fixture(autouse=True)
+def short_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_monitor, "MONITOR_INTERVAL_SECONDS", 0.001)
+
+
+def test_the_monitor_goes_on_after_an_unexpected_error(caplog: pytest.LogCaptureFixture) -> None:
     def check(now: float, late_by: float) -> None:
         checks.append(now)
         raise KeyError("a bug")
 
     checks: list[float] = []
-    monkeypatch.setattr(consumer_monitor, "MONITOR_INTERVAL_SECONDS", 0.001)
     work = Work()
-    monitor = ConsumerMonitor("monitor", check, [RepeatedTask("it failed", work.run, due=True)])
-    monitor.start()
+    monitor = quick_monitor(check, RepeatedTask("it failed", work.run, due=True), thread=MonitorThread())
     try:
-        eventually(lambda: len(checks) > 1, "the next check")
+        eventually(lambda: len(checks) > 1 and work.runs == 1, "the next check, and the work")
     finally:
         monitor.close()
         monitor.join(60)
     assert work.runs == 1
     assert "KeyError: 'a bug'" in caplog.text
+
+
+def test_consumers_share_a_thread_that_ends_with_the_last_of_them() -> None:
+    threads: dict[str, set[threading.Thread]] = {"one": set(), "two": set()}
+    shared = MonitorThread()
+    monitors = [
+        quick_monitor(lambda now, late, seen=seen: seen.add(threading.current_thread()), thread=shared)  # type: ignore[misc]
+        for seen in threads.values()
+    ]
+    eventually(lambda: threads["one"] and threads["two"], "both are checked")
+    assert threads["one"] == threads["two"] and len(threads["one"]) == 1
+    monitors[0].close()
+    (thread,) = threads["two"]
+    assert thread.is_alive()
+    monitors[1].close()
+    eventually(lambda: not thread.is_alive(), "the thread ends")
+    again = quick_monitor(lambda now, late: threads["one"].add(threading.current_thread()), thread=shared)
+    eventually(lambda: len(threads["one"]) == 2, "a later consumer is checked, too")
+    again.close()
+
+
+def test_a_task_that_hangs_does_not_delay_the_checks_of_any_consumer() -> None:
+    hangs, checked = threading.Event(), threading.Event()
+    started: list[float] = []
+
+    def run() -> None:
+        started.append(0.0)
+        hangs.wait(60)
+
+    def check(now: float, late_by: float) -> None:
+        if started:
+            checked.set()
+
+    shared = MonitorThread()
+    monitors = [
+        quick_monitor(lambda now, late: None, RepeatedTask("it hangs", run, due=True), thread=shared),
+        quick_monitor(check, thread=shared),
+    ]
+    try:
+        assert checked.wait(60)
+        assert len(started) == 1
+    finally:
+        hangs.set()
+        for monitor in monitors:
+            monitor.close()
+            monitor.join(60)
+
+
+def test_a_closed_monitor_is_not_called_again() -> None:
+    calls: list[float] = []
+    shared = MonitorThread()
+    other = quick_monitor(lambda now, late: None, thread=shared)
+    monitor = quick_monitor(lambda now, late: calls.append(now), thread=shared)
+    eventually(lambda: bool(calls), "the first call")
+    monitor.close()
+    monitor.run_due(1.0, 0.0)
+    seen = len(calls)
+    other_calls = RepeatedTask("later", lambda: None, due=True)
+    last = quick_monitor(lambda now, late: None, other_calls, thread=shared)
+    eventually(lambda: not other_calls.due, "the thread has gone round")
+    assert len(calls) <= seen + 1  # one call may have begun before
+    for it in (other, last):
+        it.close()
