@@ -144,17 +144,31 @@ MUTATIONS = (
         (f"{TEST_INDEX}::test_removal_reaches_every_page_and_new_entries_still_go_to_the_last",),
     ),
     Mutation(
-        "append_to_the_index_without_reading_it_again",
-        "An append reads the index again, because another leader may have written first.",
+        "append_to_the_index_although_another_leader_was_first",
+        "An append reads the index again if another leader has written first.",
         INDEX,
-        "        _put(store, paths.index_page(topic, uid, number), changed, etag, retry_policy)\n"
-        "        if retry_policy.clock() > deadline:\n"
-        '            raise StoreUnavailable(f"the index of {topic} changes too often to be appended to")',
-        "        _put(store, paths.index_page(topic, uid, number), changed, etag, retry_policy)\n        return",
+        "        if written and len(taken) == len(page.entries) + len(missing):\n",
+        "        if len(taken) == len(page.entries) + len(missing):\n",
         (
             f"{TEST_INDEX}::test_leaders_that_append_at_once_lose_nothing_and_double_nothing",
-            f"{TEST_INDEX}::test_entries_come_back_in_order_over_several_pages",
+            f"{TEST_INDEX}::test_a_page_that_another_leader_changes_meanwhile_is_changed_again",
         ),
+    ),
+    Mutation(
+        "append_to_one_page_of_the_index_only",
+        "Entries that do not fit into the last page go into the next ones.",
+        INDEX,
+        "        if written and len(taken) == len(page.entries) + len(missing):\n",
+        "        if written:\n",
+        (f"{TEST_INDEX}::test_entries_come_back_in_order_over_several_pages",),
+    ),
+    Mutation(
+        "change_the_index_although_another_leader_was_first",
+        "A change of the index is repeated if another leader has changed the page meanwhile.",
+        INDEX,
+        "        if all(puts):\n",
+        "        if True:\n",
+        (f"{TEST_INDEX}::test_a_page_that_another_leader_changes_meanwhile_is_changed_again",),
     ),
     # ---- the catalog
     Mutation(

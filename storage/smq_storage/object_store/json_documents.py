@@ -20,10 +20,15 @@ from smq_storage.object_store.store import ObjectMissing, Store
 T = TypeVar("T")
 
 
-def read_document(store: Store, path: str, kind: type[T]) -> tuple[T, str] | None:
-    """The document and its etag, or None if there is none. Raises CorruptDocument, StoreUnavailable."""
+def read_document(
+    store: Store, path: str, kind: type[T], decode: Callable[[bytes], T] | None = None
+) -> tuple[T, str] | None:
+    """The document and its etag, or None if there is none. Raises CorruptDocument, StoreUnavailable.
+
+    ``decode`` makes the value from JSON in place of ``from_json``, for example because it keeps some of them.
+    """
     try:
-        return _json_reader(kind)(store, path)
+        return _json_reader(kind, decode)(store, path)
     except ObjectMissing:
         return None
 
@@ -55,11 +60,12 @@ def write_document(
     return outcome.etag if isinstance(outcome, WriteSucceeded) else None
 
 
-def _json_reader(kind: type[T]) -> ReadBack[T]:
+def _json_reader(kind: type[T], decode: Callable[[bytes], T] | None = None) -> ReadBack[T]:
     def read_back(store: Store, path: str) -> ReadBackResult[T]:
         found = store.get(path)
         try:
-            return ReadBackResult(from_json(kind, found.data), found.etag)
+            value = from_json(kind, found.data) if decode is None else decode(bytes(found.data))
+            return ReadBackResult(value, found.etag)
         except ValueError as error:
             raise CorruptDocument(f"{path} cannot be understood: {error}", path=path) from None
 

@@ -1,5 +1,6 @@
 """The index of sealed segments: pages, idempotent appends, races, removal."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -7,8 +8,8 @@ import pytest
 from smq_core.model.entities import Reason, RemovedSegment, SealedSegment
 from smq_core.model.keyspace import KeyRange
 from smq_storage.catalog import paths, sealed_index
-from smq_storage.catalog.sealed_index import PAGE_ENTRIES
-from smq_storage.object_store.store import Store, open_store
+from smq_storage.catalog.sealed_index import PAGE_ENTRIES, IndexPage
+from smq_storage.object_store.store import Data, Store, StoredObject, open_store
 
 AT = ("ns/t", "uid")
 
@@ -241,3 +242,80 @@ def test_of_two_that_name_a_manifest_at_once_one_wins(store: Store) -> None:
         a, b = pool.map(name, "ab")
     assert all(x != y for x, y in zip(a, b, strict=True))
     assert [e.manifest for e in sealed_index.read(store, *AT)] == [f"{'a' if a[i] else 'b'}{i}" for i in range(20)]
+
+
+class CountedDecoding:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pages = 0
+        sealed_index._decode_page.cache_clear()
+        original = sealed_index.from_json
+
+        def counted(kind: type[IndexPage], data: bytes) -> IndexPage:
+            self.pages += 1
+            return original(kind, data)
+
+        monkeypatch.setattr(sealed_index, "from_json", counted)
+
+    def of(self, call: Callable[[], object]) -> int:
+        """How many pages are decoded during the call."""
+        before = self.pages
+        call()
+        return self.pages - before
+
+
+def test_only_pages_that_have_changed_are_decoded_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic may have had ten thousand segments, and each further one is appended to its last page."""
+    sealed_index.append(store, *AT, [entry(i) for i in range(3 * PAGE_ENTRIES + 1)])
+    decoding = CountedDecoding(monkeypatch)
+    assert decoding.of(lambda: names(store)) == 4
+    assert decoding.of(lambda: names(store)) == 0
+    sealed_index.append(store, *AT, [entry(3 * PAGE_ENTRIES + 1)])
+    assert decoding.of(lambda: names(store)) == 1
+    sealed_index.remove(store, *AT, gone(0))
+    assert decoding.of(lambda: names(store)) == 1
+    assert "t-0" not in names(store)
+
+
+def test_a_change_is_not_read_back_if_the_store_has_confirmed_it(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(0)])
+    counting = CountingStore(store)
+    sealed_index.append(counting, *AT, [entry(1)])  # type: ignore[arg-type]
+    sealed_index.name_manifest(counting, *AT, "t-1", "", "m")  # type: ignore[arg-type]
+    assert counting.reads == 2
+    assert [it.manifest for it in sealed_index.read(store, *AT)] == ["", "m"]
+
+
+def test_a_page_that_another_leader_changes_meanwhile_is_changed_again(store: Store) -> None:
+    sealed_index.append(store, *AT, [entry(0)])
+    racing = CountingStore(store, before_put=lambda: sealed_index.append(store, *AT, [entry(7)]))
+    assert sealed_index.name_manifest(racing, *AT, "t-0", "", "m")  # type: ignore[arg-type]
+    racing = CountingStore(store, before_put=lambda: sealed_index.append(store, *AT, [entry(8)]))
+    sealed_index.append(racing, *AT, [entry(8), entry(9)])  # type: ignore[arg-type]
+    assert [(it.name, it.manifest) for it in sealed_index.read(store, *AT)] == [
+        ("t-0", "m"),
+        ("t-7", ""),
+        ("t-8", ""),
+        ("t-9", ""),
+    ]
+
+
+class CountingStore:
+    """``before_put`` is called once, before the first write."""
+
+    def __init__(self, store: Store, before_put: Callable[[], None] | None = None) -> None:
+        self._store = store
+        self._before_put = before_put
+        self.reads = 0
+
+    def get(self, path: str) -> StoredObject:
+        self.reads += 1
+        return self._store.get(path)
+
+    def put_if(self, path: str, data: Data, etag: str) -> str:
+        before, self._before_put = self._before_put, None
+        if before is not None:
+            before()
+        return self._store.put_if(path, data, etag)
+
+    def put_new(self, path: str, data: Data) -> str:
+        return self._store.put_new(path, data)
