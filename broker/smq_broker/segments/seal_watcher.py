@@ -88,9 +88,14 @@ class SealWatcher:
         now = time.monotonic()
         self._pauses.read()
         for hosted in self._hosted():
-            fenced, acks_wait = hosted.machine.state is ReplicaState.FENCED, hosted.awaits_seal_check
+            state = hosted.machine.state
+            if state is ReplicaState.SEALED:  # most of them, after many changes
+                if self._checks:
+                    self._checks.pop(hosted.key, None)
+                continue
+            fenced, acks_wait = state is ReplicaState.FENCED, hosted.awaits_seal_check
             suspect = fenced or acks_wait or hosted.key in self._unassigned or hosted.primary_lost
-            if not suspect or hosted.machine.state is ReplicaState.SEALED:
+            if not suspect:
                 self._checks.pop(hosted.key, None)
                 continue
             # A fenced segment is usually sealed at once, by this broker.
