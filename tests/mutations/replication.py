@@ -149,7 +149,7 @@ MUTATIONS = (
         "send_large_messages_among_small_ones",
         "A segment with much to send gets a stream of its own.",
         LINK,
-        "            if state.has_much and time.monotonic() >= self._shares_until:\n",
+        "            if state.needs_own_stream and time.monotonic() >= self._shares_until:\n",
         "            if False:\n",
         (f"{TEST_SHARED}::test_a_segment_with_much_to_send_gets_a_stream_of_its_own_until_it_is_quiet",),
     ),

@@ -12,8 +12,14 @@ from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb
 
-OWN_STREAM_BYTES = 64 << 10
-"""A link that has more bytes than these to send at once is not small: its segment gets a stream of its own."""
+OWN_STREAM_BYTES = 256 << 10
+"""A segment that has more bytes than these to send at once gets a stream of its own."""
+LARGE_BYTES = 64 << 10
+"""A message of more bytes is large: it waits for nothing, and a segment that has such ones keeps its own stream.
+
+It is less than ``OWN_STREAM_BYTES``, because what has gathered while a segment was sealed should not cost its successor
+a new stream at once.
+"""
 
 
 class LinkState:
@@ -38,8 +44,13 @@ class LinkState:
         return self.hosted.machine.state in (ReplicaState.WAITING, ReplicaState.OPEN)
 
     @property
-    def has_much(self) -> bool:
-        """Whether more waits than goes out at once as a small message. Lock held."""
+    def has_large_message(self) -> bool:
+        """Whether more waits than goes out as a small message. Lock held."""
+        return self.hosted.machine.has_much_to_replicate(self.incarnation, LARGE_BYTES)
+
+    @property
+    def needs_own_stream(self) -> bool:
+        """Lock held."""
         return self.hosted.machine.has_much_to_replicate(self.incarnation, OWN_STREAM_BYTES)
 
     @property

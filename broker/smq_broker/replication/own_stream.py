@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from smq_broker.replication.link_state import OWN_STREAM_BYTES, LinkState
+from smq_broker.replication.link_state import LARGE_BYTES, LinkState
 from smq_broker.replication.stream import (
     HEARTBEAT_SECONDS,
     INITIAL_BACKOFF_SECONDS,
@@ -187,7 +187,7 @@ class OwnReplicationStream(ReplicationStream):
         header = encode_header(message)
         if message.entries:
             rows = rows_as_batch(message.entries, self._hosted.wire.empty)
-            if rows.nbytes > OWN_STREAM_BYTES:
+            if rows.nbytes > LARGE_BYTES:
                 self._large_at = self._sent_at
             writer.write_with_metadata(rows, header)
             self._state.write_journal(message, header, rows)
@@ -216,7 +216,7 @@ class OwnReplicationStream(ReplicationStream):
 
     def _hold_left(self, now: float) -> float:
         """For how many more seconds waiting entries wait for the answer to the last message. Lock held."""
-        if self._sent == self._answered or self._state.has_much:
+        if self._sent == self._answered or self._state.has_large_message:
             return 0.0
         return self._sent_at + MAX_HOLD_SECONDS - now
 

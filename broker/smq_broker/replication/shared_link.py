@@ -146,7 +146,7 @@ class SharedLink:
                 return OutgoingPart(pb.SharedReplicationBatch.Part(link=self.number, open=opening))
             if not self._is_open:
                 return NoPart.NOTHING
-            if state.has_much and time.monotonic() >= self._shares_until:
+            if state.needs_own_stream and time.monotonic() >= self._shares_until:
                 return NoPart.TOO_LARGE
             message = hosted.machine.replication_for(state.incarnation, max_bytes=MAX_MESSAGE_BYTES)
             if message is None:

@@ -10,7 +10,7 @@ import pytest
 
 from smq_broker.replication import own_stream
 from smq_broker.replication import stream as replication_stream
-from smq_broker.replication.link_state import OWN_STREAM_BYTES, LinkState
+from smq_broker.replication.link_state import LARGE_BYTES, LinkState
 from smq_broker.replication.own_stream import OwnReplicationStream
 from smq_broker.runtime.threads import Task
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -244,7 +244,7 @@ def test_many_bytes_do_not_wait_for_the_answer(primary: LinkedPrimary, monkeypat
     stream = primary.connect()
     primary.append()
     assert next_entries(stream) == (0, 1)
-    primary.append(OWN_STREAM_BYTES + 1)
+    primary.append(LARGE_BYTES + 1)
     assert next_entries(stream) == (1, 1)
 
 

@@ -11,7 +11,7 @@ import pytest
 from smq_broker.replication import own_stream, shared_stream
 from smq_broker.replication import stream as replication_stream
 from smq_broker.replication.follower_link import FollowerLink
-from smq_broker.replication.link_state import OWN_STREAM_BYTES
+from smq_broker.replication.link_state import LARGE_BYTES, OWN_STREAM_BYTES
 from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
@@ -359,6 +359,13 @@ def test_a_segment_with_much_to_send_gets_a_stream_of_its_own_until_it_is_quiet(
     follower.reply((again, pb.ReplicationReply(end=1, credit=CREDIT)))
     primary.append(0)
     assert follower.entries() == {again: (1, 1)}
+
+
+def test_what_gathers_while_a_segment_is_sealed_does_not_cost_its_successor_a_stream(primary: Primary) -> None:
+    follower = opened(primary)
+    primary.append(0, LARGE_BYTES + 1)
+    assert follower.entries() == {follower.links[primary.segments[0].name]: (0, 1)}
+    assert primary.own_streams.empty()
 
 
 def test_a_segment_gets_its_own_stream_also_if_the_connection_breaks_when_it_leaves(
