@@ -68,7 +68,7 @@ MUTATIONS = (
         "cut_values_to_the_older_type",
         "A value that the older type does not hold is not sent to an older segment.",
         RESHAPING,
-        "if not _same_values(column.cast(wide.type), wide):",
+        "if not _same_values(values.cast(column.source_type), wide):",
         "if False:",
         (f"{TEST_RESHAPING}::test_rows_that_use_something_new_do_not_go_back",),
     ),

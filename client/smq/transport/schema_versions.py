@@ -7,6 +7,7 @@ import pyarrow as pa
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.model.entities import Segment, TopicSchema
 from smq_core.model.schema_evolution import schema_history
+from smq_storage.chunks.reshaping import Reshaping
 from smq_storage.chunks.schemas import message_schema
 
 
@@ -22,6 +23,7 @@ class SchemaVersions:
         known: dict[int, TopicSchema] = before._schemas if before is not None else {}
         self._schemas: dict[int, TopicSchema] = known | {schema.version: schema for schema in history}
         self._message_schemas: dict[int, pa.Schema] = {}
+        self._reshapings: dict[tuple[int, int], Reshaping] = {}
 
     def __contains__(self, version: int) -> bool:
         """Whether the version is known. A broker may name segments of a newer one."""
@@ -40,4 +42,12 @@ class SchemaVersions:
         found = self._message_schemas.get(version)
         if found is None:
             found = self._message_schemas[version] = message_schema(self._schemas[version].columns)
+        return found
+
+    def reshaping(self, old: int, new: int) -> Reshaping:
+        """From batches of one version to batches of the other. Raises KeyError."""
+        found = self._reshapings.get((old, new))
+        if found is None:
+            made = Reshaping(self.message_schema(old), self.message_schema(new))
+            found = self._reshapings[old, new] = made
         return found

@@ -9,7 +9,7 @@ import pytest
 
 from smq_core.model.entities import Column
 from smq_storage.chunks.column_types import arrow_type
-from smq_storage.chunks.reshaping import dropped_values, is_wider, narrow, reshape
+from smq_storage.chunks.reshaping import Reshaping, is_wider, reshape
 from smq_storage.chunks.schemas import TIMESTAMP, message_schema
 
 OLD = (Column("id", "int32"), Column("delay", "float32"), Column("note", "string", nullable=True))
@@ -27,6 +27,14 @@ def batch(notes: list[str | None]) -> pa.RecordBatch:
         pa.nulls(rows, message_schema().field("headers").type),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=message_schema(OLD))
+
+
+def narrow(rows: pa.RecordBatch, columns: tuple[Column, ...]) -> pa.RecordBatch | None:
+    return Reshaping(rows.schema, message_schema(columns)).narrow(rows)
+
+
+def dropped_values(rows: pa.RecordBatch, columns: tuple[Column, ...]) -> dict[str, int]:
+    return Reshaping(rows.schema, message_schema(columns)).dropped_values(rows)
 
 
 @pytest.mark.parametrize("as_table", [False, True])
@@ -59,7 +67,7 @@ def with_column(rows: pa.RecordBatch, name: str, values: list[object]) -> pa.Rec
 def test_rows_that_use_nothing_new_go_back_to_the_older_columns() -> None:
     rows = batch([None, None])
     rows = with_column(rows, "delay", [math.nan, 0.5])
-    back = narrow(reshape(rows, message_schema(NEW)), message_schema(OLD))
+    back = narrow(reshape(rows, message_schema(NEW)), OLD)
     assert back is not None
     assert str(back.to_pylist()) == str(rows.to_pylist()), "a NaN stays one"
     assert back.schema.equals(rows.schema)
@@ -71,19 +79,19 @@ def test_rows_that_use_nothing_new_go_back_to_the_older_columns() -> None:
 )
 def test_rows_that_use_something_new_do_not_go_back(column: str, value: object) -> None:
     newer = with_column(reshape(batch([None]), message_schema(NEW)), column, [value])
-    assert narrow(newer, message_schema(OLD)) is None
+    assert narrow(newer, OLD) is None
 
 
 def test_a_dropped_column_that_could_not_be_null_cannot_be_filled() -> None:
     older = (Column("id", "int32"), Column("must", "int32"))
     newer = reshape(batch([None]), message_schema((OLD[0], OLD[1])))
-    assert narrow(newer, message_schema(older)) is None
+    assert narrow(newer, older) is None
 
 
 def test_a_dropped_column_has_values_or_not() -> None:
-    assert dropped_values(batch(["a", None, "c"]), message_schema(NEW)) == {"note": 2}
-    assert dropped_values(batch([None, None]), message_schema(NEW)) == {}
-    assert dropped_values(batch(["a"]), message_schema(OLD)) == {}
+    assert dropped_values(batch(["a", None, "c"]), NEW) == {"note": 2}
+    assert dropped_values(batch([None, None]), NEW) == {}
+    assert dropped_values(batch(["a"]), OLD) == {}
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.schema_versions import SchemaVersions
 from smq_core.errors import ReferenceRejected, SchemaMismatch
 from smq_core.model.entities import Segment
 from smq_core.model.schema_evolution import describe, difference
-from smq_storage.chunks.reshaping import dropped_values, narrow, reshape
+from smq_storage.chunks.reshaping import Reshaping
 
 
 def fits(sub_batch: SubBatch, segment: Segment) -> bool:
@@ -41,20 +43,27 @@ def reshaped(sub_batch: SubBatch, segment: Segment, versions: SchemaVersions, to
             upload=sub_batch.batch.file.name,
             field="schema_version",
         )
-    schema = versions.message_schema(segment.schema_version)
     batch = sub_batch.batch
-    lost = dropped_values(batch, schema)
+    reshaping = _reshaping(batch, sub_batch.schema_version, segment, versions)
+    lost = reshaping.dropped_values(batch)
     if lost:
         raise _mismatch(sub_batch, segment, versions, topic, lost)
-    return replace(sub_batch, batch=reshape(batch, schema), schema_version=segment.schema_version)
+    return replace(sub_batch, batch=reshaping.widen(batch), schema_version=segment.schema_version)
 
 
 def _narrowed(sub_batch: SubBatch, segment: Segment, versions: SchemaVersions) -> SubBatch:
     """The sub-batch in the older version of the segment, or as it is if that is not possible."""
     if isinstance(sub_batch.batch, UploadedRows) or segment.schema_version not in versions:
         return sub_batch
-    batch = narrow(sub_batch.batch, versions.message_schema(segment.schema_version))
+    batch = _reshaping(sub_batch.batch, sub_batch.schema_version, segment, versions).narrow(sub_batch.batch)
     return sub_batch if batch is None else replace(sub_batch, batch=batch, schema_version=segment.schema_version)
+
+
+def _reshaping(batch: pa.RecordBatch, version: int, segment: Segment, versions: SchemaVersions) -> Reshaping:
+    """``version`` is that of the batch."""
+    if version in versions:
+        return versions.reshaping(version, segment.schema_version)
+    return Reshaping(batch.schema, versions.message_schema(segment.schema_version))
 
 
 def _mismatch(
