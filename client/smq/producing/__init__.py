@@ -1,1 +1,1 @@
-"""The producing side: batches are built, encoded, partitioned by segment and sent on one stream per segment."""
+"""The producing side of the client: from a message that a program sends to its receipt or its error."""
