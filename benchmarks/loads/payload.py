@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ _NOUNS = (
 _LEVELS = ("debug", "info", "info", "info", "info", "notice", "warning", "error")
 
 
+@cache
 def events(size: int) -> list[bytes]:
     """``DIFFERENT`` events of exactly ``size`` bytes, always the same ones."""
     draw = random.Random(_SEED + size)
