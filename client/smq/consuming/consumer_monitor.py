@@ -131,12 +131,13 @@ class MonitorThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._monitors: tuple[ConsumerMonitor, ...] = ()
+        self._is_running = False
 
     def add(self, monitor: ConsumerMonitor) -> None:
         with self._lock:
-            is_first = not self._monitors
             self._monitors += (monitor,)
-            if is_first:
+            if not self._is_running:
+                self._is_running = True
                 threading.Thread(target=self._run, name="smq-consumer-monitor", daemon=True).start()
 
     def remove(self, monitor: ConsumerMonitor) -> None:
@@ -150,8 +151,9 @@ class MonitorThread:
             time.sleep(MONITOR_INTERVAL_SECONDS)
             with self._lock:
                 monitors = self._monitors
-            if not monitors:
-                return
+                if not monitors:
+                    self._is_running = False
+                    return
             now = time.monotonic()
             for monitor in monitors:
                 monitor.run_due(now, now - due)

@@ -135,6 +135,21 @@ def test_consumers_share_a_thread_that_ends_with_the_last_of_them() -> None:
     again.close()
 
 
+def test_a_consumer_that_follows_the_last_one_at_once_gets_its_thread() -> None:
+    shared = MonitorThread()
+    threads: list[threading.Thread] = []
+    for _ in range(3):
+        monitor = quick_monitor(lambda now, late: threads.append(threading.current_thread()), thread=shared)
+        eventually(lambda: bool(threads), "it is checked")
+        threads.clear()
+        monitor.close()
+    last = quick_monitor(lambda now, late: threads.append(threading.current_thread()), thread=shared)
+    eventually(lambda: len(threads) > 20, "it is checked")
+    living = {it for it in threads if it.is_alive()}
+    last.close()
+    assert len(living) == 1
+
+
 def test_a_task_that_hangs_does_not_delay_the_checks_of_any_consumer() -> None:
     hangs, checked = threading.Event(), threading.Event()
     started: list[float] = []
