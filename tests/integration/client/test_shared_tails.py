@@ -44,7 +44,7 @@ def test_each_consumer_gets_each_message_once_in_the_order_of_its_key(own_cluste
         def share() -> bool:
             """Sends until each tail is read by one stream."""
             send_and_read(1)
-            tails = list(client._tails._published.values())
+            tails = list(client._consumer_runtime.shared_tails._published.values())
             return bool(tails) and all(tail.readers == CONSUMERS for tail in tails)
 
         for change in ("split", "kill", "kill"):

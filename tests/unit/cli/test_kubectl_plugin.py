@@ -43,8 +43,13 @@ else:
 """
 
 WAITING = """
+import signal
 import time
 from smq.cli import kubectl_plugin
+
+# Whoever runs the tests in the background, or by nohup, ignores these, and so would this process.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def wait(command):
     print("waiting", flush=True)
