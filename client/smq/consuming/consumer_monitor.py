@@ -104,13 +104,18 @@ class ConsumerMonitor:
         if self._closing.is_set():
             return
         self._call(self._check, now, late_by)
+        self._call(self._start_due, now)
+
+    def _start_due(self, now: float) -> None:
+        """Raises RuntimeError if the system starts no more threads; the tasks stay due."""
         is_busy = self._worker is not None and self._worker.is_alive()
         if is_busy or not any(task.is_due(now) for task in self._tasks):
             return
         with self._lock:
             if not self._closing.is_set():
-                self._worker = threading.Thread(target=self._run_tasks, args=(now,), name=self._name, daemon=True)
-                self._worker.start()
+                worker = threading.Thread(target=self._run_tasks, args=(now,), name=self._name, daemon=True)
+                worker.start()
+                self._worker = worker
 
     def _run_tasks(self, now: float) -> None:
         for task in self._tasks:
@@ -134,11 +139,12 @@ class MonitorThread:
         self._is_running = False
 
     def add(self, monitor: ConsumerMonitor) -> None:
+        """Raises RuntimeError if the system starts no more threads."""
         with self._lock:
-            self._monitors += (monitor,)
             if not self._is_running:
-                self._is_running = True
                 threading.Thread(target=self._run, name="smq-consumer-monitor", daemon=True).start()
+                self._is_running = True
+            self._monitors += (monitor,)
 
     def remove(self, monitor: ConsumerMonitor) -> None:
         """Repeatable."""

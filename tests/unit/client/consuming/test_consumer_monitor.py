@@ -177,6 +177,27 @@ def test_a_task_that_hangs_does_not_delay_the_checks_of_any_consumer() -> None:
             monitor.join(60)
 
 
+def test_without_more_threads_the_checks_go_on_and_the_task_stays_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[float] = []
+    work = Work()
+    task = RepeatedTask("later", work.run)
+    monitor = quick_monitor(lambda now, late: checks.append(now), task, thread=MonitorThread())
+    eventually(lambda: bool(checks), "the first check")
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_more_threads)
+        task.due = True
+        seen = len(checks)
+        eventually(lambda: len(checks) > seen + 3, "the checks go on")
+        assert task.due
+    eventually(lambda: work.runs == 1, "the task runs when there are threads again")
+    monitor.close()
+    monitor.join(60)
+
+
+def no_more_threads(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_a_closed_monitor_is_not_called_again() -> None:
     calls: list[float] = []
     shared = MonitorThread()
