@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from smq_core.model.entities import TopicSchema
 from smq_core.model.schema_evolution import newest_schema
-from smq_storage.chunks.reshaping import is_wider, reshape
+from smq_storage.chunks.reshaping import Reshaping, is_wider
 from smq_storage.chunks.schemas import chunk_schema
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ class NewestSchema:
     def __init__(self) -> None:
         self._newest = TopicSchema(-1, ())
         self._columns: pa.Schema = pa.schema([])
+        self._given: pa.Schema | None = None
+        """The columns of the last table: those of the next one are nearly always the same."""
+        self._reshaping: Reshaping | None = None
+        """For such tables; None if they stay as they are."""
 
     def convert(self, table: pa.Table, snapshot: TopicSnapshot) -> pa.Table:
         """The table with nulls for columns that it lacks, with wider types, and without columns that were dropped.
@@ -29,10 +33,12 @@ class NewestSchema:
         """
         newest = newest_schema(snapshot.layout, snapshot.topic.spec.schema)
         if newest != self._newest:
-            self._newest, self._columns = newest, chunk_schema(newest.columns)
-        if table.schema.equals(self._columns) or not self._is_older(table.schema):
-            return table
-        return reshape(table, self._columns)
+            self._newest, self._columns, self._given = newest, chunk_schema(newest.columns), None
+        given = table.schema
+        if self._given is None or not given.equals(self._given):
+            self._given = given
+            self._reshaping = Reshaping(given, self._columns) if self._is_older(given) else None
+        return table if self._reshaping is None else self._reshaping.widen(table)
 
     def _is_older(self, schema: pa.Schema) -> bool:
         return all(self._has(field) for field in schema) and all(
