@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 import pyarrow as pa
@@ -35,13 +34,24 @@ def from_flight(error: BaseException) -> SmqError:
         return Unavailable(f"the broker's answer cannot be decoded: {reason}")
 
 
-@contextmanager
-def flight_errors() -> Iterator[None]:
+class _FlightErrors:
+    """A class, because the context manager of a generator takes several times as long, for every message."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (pa.ArrowException, OSError)):
+            raise from_flight(error) from error
+
+
+_FLIGHT_ERRORS = _FlightErrors()
+
+
+def flight_errors() -> AbstractContextManager[None]:
     """Turns Flight's and Arrow's exceptions into SmqErrors."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        raise from_flight(error) from error
+    return _FLIGHT_ERRORS
 
 
 def parse(kind: type[M], body: object) -> M:

@@ -295,7 +295,8 @@ class ProducerEngine:
                     sender.acked(time.monotonic())
                     delivered = send_queue.acked(reply.acks.first_sequence, offsets)
                     callbacks = self._results.delivered(delivered)
-                    sender.notify()
+                    if send_queue.has_waiting:
+                        sender.notify()
                 elif kind == "rejected":
                     rejected = send_queue.rejected(reply.rejected.sequence)
                     error = error_from_pb(reply.rejected.error)

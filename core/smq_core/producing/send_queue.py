@@ -220,6 +220,11 @@ class SendQueue:
     def idle(self) -> bool:
         return not self.queue and not self.in_flight
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anything was not sent yet on the present stream."""
+        return bool(self.queue or self.to_resend)
+
 
 @dataclass(slots=True)
 class SendQueues:

@@ -6,10 +6,12 @@ import heapq
 import itertools
 import logging
 import math
+import queue
 import random
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 log = logging.getLogger(__name__)
 
@@ -22,17 +24,20 @@ class Timers:
 
     def __init__(self) -> None:
         self._phase = random.random()
-        self._wake = threading.Condition()
+        self._lock = threading.Lock()
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """Has an item when the thread should look again. A condition takes several times as long to wait for."""
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
         self._wakes_at = 0.0
+        """When the thread, if it waits, looks again by itself; 0 while it does not wait."""
         self._after: dict[Callable[[], None], None] = {}
         self._closed = False
 
     def call_at(self, at: float, call: Callable[[], None]) -> None:
         """Calls ``call`` once, at or a little before ``at`` (monotonic seconds), unless this is closed before."""
-        with self._wake:
+        with self._lock:
             if self._closed:
                 return
             heapq.heappush(self._calls, (at, next(self._numbers), call))
@@ -41,7 +46,7 @@ class Timers:
                 self._thread.start()
             elif at < self._wakes_at:
                 self._wakes_at = at
-                self._wake.notify()
+                self._wake.put(None)
 
     def call_after(self, call: Callable[[], None]) -> bool:
         """From a timer's call: calls ``call`` once after all calls that are due now. False in any other thread."""
@@ -63,24 +68,25 @@ class Timers:
 
     def close(self) -> None:
         """Ends the thread; what is not due yet is never called. Repeatable, also from a call."""
-        with self._wake:
+        with self._lock:
             self._closed = True
             self._calls.clear()
-            self._wake.notify()
+            self._wake.put(None)
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(5)
 
     def _run(self) -> None:
-        while True:
-            with self._wake:
-                due = self._wait_for_calls()
-            if not due:
-                return
-            self._call_all(due)
-            while self._after:
-                after, self._after = self._after, {}
-                self._call_all(after)
+        while not self._closed:
+            due, seconds = self._take_due()
+            if due:
+                self._call_all(due)
+                while self._after:
+                    after, self._after = self._after, {}
+                    self._call_all(after)
+            else:
+                with suppress(queue.Empty):
+                    self._wake.get(timeout=seconds)
 
     @staticmethod
     def _call_all(calls: Iterable[Callable[[], None]]) -> None:
@@ -90,16 +96,15 @@ class Timers:
             except Exception:
                 log.exception("a timer's call failed")
 
-    def _wait_for_calls(self) -> list[Callable[[], None]]:
-        """The calls that are due, at least one; none once this is closed. The caller holds the lock."""
-        while not self._closed:
+    def _take_due(self) -> tuple[list[Callable[[], None]], float | None]:
+        """The calls that are due. If there are none: for how many seconds to wait, or None if until more come."""
+        with self._lock:
             now = time.monotonic()
             due: list[Callable[[], None]] = []
             while self._calls and self._calls[0][0] <= now + SLACK_SECONDS:
                 due.append(heapq.heappop(self._calls)[2])
-            if due:
+            if due or self._closed:
                 self._wakes_at = 0.0
-                return due
+                return due, 0.0
             self._wakes_at = self._calls[0][0] if self._calls else float("inf")
-            self._wake.wait(self._wakes_at - now if self._calls else None)
-        return []
+            return due, self._wakes_at - now if self._calls else None

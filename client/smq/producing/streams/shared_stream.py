@@ -71,7 +71,8 @@ class SharedStream:
         self._writing = threading.Lock()
         """Held while a message is put together and written; always taken before any other lock."""
         self._writer: fl.FlightStreamWriter | None = None
-        self._wake = threading.Condition()
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
         self._numbers = itertools.count(1)
         self._sessions: dict[int, SharedSession] = {}
         self._ready: list[SharedSession] = []
@@ -100,7 +101,7 @@ class SharedStream:
         self, segment: Segment, hello: pb.ProducerHello, owner: SessionOwner, sender: SegmentSender
     ) -> SharedSession | None:
         """None if this stream has ended. The caller holds the producer's lock."""
-        with self._wake:
+        with self._lock:
             if self._closing or self._broken:
                 return None
             number = next(self._numbers)
@@ -121,7 +122,7 @@ class SharedStream:
 
     def close(self) -> None:
         """Ends the stream after what is ready was sent. Repeatable; ``join`` waits for it."""
-        with self._wake:
+        with self._lock:
             self._closing = True
             self._wake.notify()
 
@@ -130,7 +131,7 @@ class SharedStream:
             self._thread.join(timeout)
 
     def _mark_ready(self, session: SharedSession) -> None:
-        with self._wake:
+        with self._lock:
             if session.is_ready:
                 return
             session.is_ready = True
@@ -148,7 +149,7 @@ class SharedStream:
 
     def _end_hold(self) -> None:
         """What is ready has waited long enough for acks."""
-        with self._wake:
+        with self._lock:
             self._hold_ends = False
             if not self._ready or not self._unacked:
                 return
@@ -160,7 +161,7 @@ class SharedStream:
 
     def _remove(self, session: SharedSession) -> bool:
         """False if somebody else has removed it, and lets it finish. Nothing waits for its acks any more."""
-        with self._wake:
+        with self._lock:
             self._unacked.pop(session.number, None)
             if self._ready and not self._unacked:
                 self._wake.notify()
@@ -172,7 +173,7 @@ class SharedStream:
             return  # who holds it looks for more afterwards
         finished: list[SharedSession] = []
         try:
-            with self._wake:
+            with self._lock:
                 ready = self._take_ready() if self._writer is not None and not self._unacked else []
                 if not ready:
                     self._wake.notify()
@@ -186,7 +187,7 @@ class SharedStream:
             self._break()
         finally:
             self._writing.release()
-            with self._wake:
+            with self._lock:
                 if self._broken or self._ready:
                     self._wake.notify()
         for session in finished:
@@ -194,7 +195,7 @@ class SharedStream:
 
     def _break(self) -> None:
         """Lets the stream's own thread end it: what was taken but not written is sent again on the next one."""
-        with self._wake:
+        with self._lock:
             self._broken = True
 
     def _take_ready(self) -> list[SharedSession]:
@@ -234,12 +235,12 @@ class SharedStream:
     def _send_loop(self) -> None:
         """Sends until the stream breaks or is closed. Raises SmqError if a write fails."""
         while True:
-            with self._wake:
+            with self._lock:
                 self._wait_until_ready()
                 if self._broken or not self._ready:
                     return
             with self._writing:
-                with self._wake:
+                with self._lock:
                     ready = self._take_ready()
                 finished = self._send(ready, MAX_MESSAGE_BYTES)
             for session in finished:
@@ -289,7 +290,7 @@ class SharedStream:
             assert isinstance(sent.sub_batch, SubBatch) and isinstance(sent.sub_batch.batch, pa.RecordBatch)
             rows.append(sent.sub_batch.batch)
             message.sub_batches.add(session=session.number, sequence=sent.sequence, rows=sent.sub_batch.batch.num_rows)
-        with self._wake:
+        with self._lock:
             self._sent_at = time.monotonic()
             self._unacked.update({it.session: -1 for it in message.opens})
             self._unacked.update({session.number: sent.sequence for session, sent in batches})
@@ -328,7 +329,7 @@ class SharedStream:
 
     def _fail_sessions(self, failure: SmqError | None) -> None:
         """Every session learns that the stream has ended, and its sender opens another one."""
-        with self._wake:
+        with self._lock:
             self._broken = True
         sessions = []
         while self._sessions:
@@ -352,13 +353,13 @@ class SharedStream:
         except Exception:
             log.exception("a reply of %s could not be handled", self.primary.broker)
         finally:
-            with self._wake:
+            with self._lock:
                 self._broken = True
                 self._wake.notify()
 
     def _forget_acked(self, one: pb.SharedReply.Session) -> None:
         """Lets the next message go when the last one is acked as a whole."""
-        with self._wake:
+        with self._lock:
             last = self._unacked.get(one.session)
             if last is None:
                 return
