@@ -24,8 +24,8 @@ from smq.consuming.groups.group_membership import GroupMembership
 from smq.consuming.groups.member_positions import MemberPositions
 from smq.consuming.groups.rebalance_events import OnRebalance, RebalanceEvents
 from smq.consuming.history_reader import HistoryReader
-from smq.consuming.newest_schema import NewestSchema
 from smq.consuming.position_search import PositionSearch, micros
+from smq.consuming.returned_columns import ReturnedColumns
 from smq.consuming.saved_positions import are_doubtful, check_chosen
 from smq.consuming.segment_choice import SegmentChoice, check_possible
 from smq.consuming.segment_reads import SegmentReads
@@ -33,7 +33,6 @@ from smq.consuming.start_positions import Start, check_start
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable
 from smq_core.reading.segment_dag import highest_number
 from smq_proto.v1 import leader_pb2 as lpb
-from smq_storage.chunks.column_types import as_declared
 
 if TYPE_CHECKING:
     from smq.transport.leader_client import LeaderClient
@@ -84,7 +83,7 @@ class Consumer:
         self._view = view
         self._leader = leader
         self._group = group
-        self._newest_schema = NewestSchema() if schema == "newest" else None
+        self._columns = ReturnedColumns(view.snapshot.topic.spec, newest=schema == "newest")
         self._auto_commit = auto_commit
         self._max_bytes = max_bytes
         self._max_records = max_records
@@ -415,11 +414,9 @@ class Consumer:
                 self._reads.progress.advance(segment, item.end)
                 if self._membership is not None:
                     self._member.batch_returned(segment, item.end)
-                # Here and not when it was fetched, so that "newest" also holds for what was read ahead.
-                newest = self._newest_schema
-                table = item.table if newest is None else newest.convert(item.table, self._view.snapshot)
                 return Batch(
-                    as_declared(table),
+                    # Here and not when it was fetched, so that "newest" also holds for what was read ahead.
+                    self._columns.convert(item.table, self._view.snapshot),
                     segment,
                     item.first,
                     self._reads.progress.committed(),

@@ -8,7 +8,7 @@ ENGINE = "client/smq/producing/engine.py"
 VERSIONS = "client/smq/producing/batching/sub_batch_versions.py"
 PRODUCER = "client/smq/producer.py"
 TEST = "tests/unit/client/producing/test_schema_changes.py"
-CONSUMER = "client/smq/consumer.py"
+RETURNED_COLUMNS = "client/smq/consuming/returned_columns.py"
 NEWEST = "client/smq/consuming/newest_schema.py"
 TEST_NEWEST = "tests/unit/client/consuming/test_newest_schema.py"
 RESHAPING = "storage/smq_storage/chunks/reshaping.py"
@@ -92,8 +92,8 @@ MUTATIONS = (
     Mutation(
         "convert_batches_that_keep_their_own_columns",
         'With schema="own" a batch has the columns with which it was written.',
-        CONSUMER,
-        'NewestSchema() if schema == "newest" else None',
+        RETURNED_COLUMNS,
+        "NewestSchema() if newest else None",
         "NewestSchema()",
         (f"{TEST_NEWEST}::test_a_consumer_may_get_the_columns_with_which_messages_were_written",),
     ),

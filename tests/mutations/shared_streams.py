@@ -187,8 +187,8 @@ MUTATIONS = (
         "publish_while_the_program_is_slow",
         "A reader whose program takes nothing holds up no other one.",
         FETCH_OUTPUT,
-        "                self._tail.end_publication()\n                if not self.put_item",
-        "                if not self.put_item",
+        "            self._tail.end_publication()\n            if not self.put_item",
+        "            if not self.put_item",
         (f"{TEST_TAILS}::test_a_reader_whose_program_is_slow_holds_nobody_up",),
     ),
     Mutation(

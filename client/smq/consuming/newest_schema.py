@@ -19,6 +19,7 @@ class NewestSchema:
     """Converts tables to the newest schema of the latest snapshot. For one thread at a time."""
 
     def __init__(self) -> None:
+        self._snapshot: TopicSnapshot | None = None
         self._newest = TopicSchema(-1, ())
         self._columns: pa.Schema = pa.schema([])
         self._given: pa.Schema | None = None
@@ -31,9 +32,11 @@ class NewestSchema:
 
         A table of a newer schema than the snapshot's stays as it is: the snapshot is about to follow.
         """
-        newest = newest_schema(snapshot.layout, snapshot.topic.spec.schema)
-        if newest != self._newest:
-            self._newest, self._columns, self._given = newest, chunk_schema(newest.columns), None
+        if snapshot is not self._snapshot:
+            self._snapshot = snapshot
+            newest = newest_schema(snapshot.layout, snapshot.topic.spec.schema)
+            if newest != self._newest:
+                self._newest, self._columns, self._given = newest, chunk_schema(newest.columns), None
         given = table.schema
         if self._given is None or not given.equals(self._given):
             self._given = given

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, reference_from_pb
 from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import TIMESTAMP
+from smq_storage.uploads.large_values import LargeValue, find_large_values
 from smq_storage.uploads.uploaded_files import ReferencedRows
 
 UNRESPONSIVE_AFTER_SECONDS = 2.0
@@ -37,6 +38,8 @@ class TailFrame:
     sealed: pb.SealOutcome | None = None
     nbytes: int = 0
     """The size of the table, in bytes."""
+    large_values: Mapping[int, LargeValue] = field(default_factory=dict)
+    """The rows of the table whose values are in objects. All readers of a client that share the stream need them."""
 
 
 class TailStream:
@@ -121,10 +124,11 @@ class TailStream:
         if chunk.app_metadata is None:
             raise Unavailable(f"{self._replica.broker} sent a batch of {self._segment} without its offsets")
         head = pb.TailBatch.FromString(chunk.app_metadata.to_pybytes())
-        table, nbytes = None, 0
+        table, nbytes, large_values = None, 0, {}
         if chunk.data is not None and chunk.data.num_rows:
             nbytes = chunk.data.get_total_buffer_size()  # a message has buffers of its own, so nothing else is in them
             table = with_append_times(chunk.data, list(head.rows), list(head.appended))
+            large_values = find_large_values(table)
         referenced = None
         if head.HasField("reference"):
             reference = reference_from_pb(head.reference)
@@ -138,6 +142,7 @@ class TailStream:
             head.trimmed_to if head.HasField("trimmed_to") else None,
             head.sealed if head.HasField("sealed") else None,
             nbytes,
+            large_values,
         )
 
 

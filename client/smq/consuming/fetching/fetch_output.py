@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -74,11 +75,18 @@ class FetchOutput:
         """Waits until there is capacity."""
         return self._buffer.put(self._tail, item)
 
-    def put(self, table: pa.Table, first: int, nbytes: int | None = None) -> bool:
+    def put(
+        self,
+        table: pa.Table,
+        first: int,
+        nbytes: int | None = None,
+        large_values: Mapping[int, LargeValue] | None = None,
+    ) -> bool:
         """Puts the rows from the position on into the buffer, in parts of limited size.
 
-        ``nbytes`` is the size of the table, if it is known. False without ``may_wait`` also means that there is no
-        capacity, or that a value has to be fetched; the position says how far it came.
+        ``nbytes`` is the size of the table, and ``large_values`` are its rows whose values are in objects, if that is
+        known. False without ``may_wait`` also means that there is no capacity, or that a value has to be fetched; the
+        position says how far it came.
         """
         row_bytes = (table.nbytes if nbytes is None else nbytes) / max(1, table.num_rows)
         skip = self.position - first
@@ -86,14 +94,17 @@ class FetchOutput:
             table = table.slice(skip)
         if self.since:
             table = self._drop_before_start(table)
-        found = find_large_values(table) if self._large_values is not None else {}
+        if self._large_values is None:
+            large_values = {}
+        elif large_values is None or (large_values and self.position != first):
+            large_values = find_large_values(table)
         begin = 0
-        for row, large in found.items():
+        for row, large in large_values.items():
             before = table.slice(begin, row - begin)
             if not self._put_rows(before, row_bytes) or not self._put_large(table.slice(row, 1), large):
                 return False
             begin = row + 1
-        return self._put_rows(table.slice(begin), row_bytes)
+        return self._put_rows(table.slice(begin) if begin else table, row_bytes)
 
     def put_loss(self, end: int, file: str) -> bool:
         """Reports that the messages up to ``end`` are lost with a file that is gone or altered, and goes on there."""
@@ -142,14 +153,20 @@ class FetchOutput:
     def _put_rows(self, table: pa.Table, row_bytes: float) -> bool:
         rows = table.num_rows
         per_part = max(1, int(self._max_bytes / max(1.0, row_bytes)))
-        for start in range(0, rows, per_part):
-            part = table if rows <= per_part else table.slice(start, per_part)
-            item = FetchedRows(part, self.position, int(row_bytes * part.num_rows))
-            if not self._buffer.try_put(self._tail, item):
-                if not self.may_wait:
-                    return False
-                self._tail.end_publication()
-                if not self.put_item(item):
-                    return False
-            self.position += part.num_rows
+        if rows <= per_part:
+            return not rows or self._put_part(table, rows, row_bytes)
+        return all(
+            self._put_part(table.slice(start, per_part), min(per_part, rows - start), row_bytes)
+            for start in range(0, rows, per_part)
+        )
+
+    def _put_part(self, part: pa.Table, rows: int, row_bytes: float) -> bool:
+        item = FetchedRows(part, self.position, int(row_bytes * rows))
+        if not self._buffer.try_put(self._tail, item):
+            if not self.may_wait:
+                return False
+            self._tail.end_publication()
+            if not self.put_item(item):
+                return False
+        self.position += rows
         return True

@@ -74,7 +74,8 @@ R = TypeVar("R", bound=FetchedItemSource)
 class PrefetchBuffer(Generic[R]):
     """One queue per reader, with a shared budget of bytes. A reader with an empty queue may always put one item in.
 
-    ``changed`` is notified of all changes; buffers may share one.
+    ``changed`` is notified when there is something to take and there was nothing before, when there is capacity again,
+    and when a reader is dropped. Buffers may share one.
     """
 
     def __init__(self, budget: int, changed: threading.Condition | None = None) -> None:
@@ -136,10 +137,11 @@ class PrefetchBuffer(Generic[R]):
             if queue is None or (queue and self._bytes >= self._budget and isinstance(item, FetchedRows)):
                 return False
             if not queue and reader not in self._paused:
+                if not self._ready:
+                    self.changed.notify_all()
                 self._ready.append(reader)
             queue.append(item)
             self._bytes += item.nbytes if isinstance(item, FetchedRows) else 0
-            self.changed.notify_all()
             return True
 
     def take(self, max_bytes: int, max_rows: int | None = None) -> tuple[R, FetchedItem] | None:
@@ -153,6 +155,8 @@ class PrefetchBuffer(Generic[R]):
             reader = self._ready.popleft()
             queue = self._queues[reader]
             item = queue.popleft()
+            if self._bytes >= self._budget:
+                self.changed.notify_all()
             if isinstance(item, FetchedRows):
                 item = self._coalesce(item, queue, max_bytes, max_rows)
                 if max_rows is not None and item.table.num_rows > max_rows:
@@ -161,7 +165,6 @@ class PrefetchBuffer(Generic[R]):
                 self._bytes -= item.nbytes
             if queue:
                 self._ready.append(reader)
-            self.changed.notify_all()
             return reader, item
 
     @staticmethod

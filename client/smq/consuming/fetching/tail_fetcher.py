@@ -141,7 +141,7 @@ class TailFetcher:
         self._progress.tail_answered()
         if frame.table is not None:
             output.at_boundary = False
-            if not output.put(frame.table, frame.first, frame.nbytes):
+            if not output.put(frame.table, frame.first, frame.nbytes, frame.large_values):
                 return _TailEnd.BROKEN
         if frame.referenced is not None and not self._files.read_referenced(frame.referenced):
             return _TailEnd.BROKEN

@@ -84,6 +84,7 @@ class Readers:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.view = TopicInMemory()
         self.view.snapshot = snapshot(V0)
+        self.view.topic = self.view.snapshot.topic
         self.view.set_layout([self.view.first])
         self.fetchers: list[ReadAhead] = []
         monkeypatch.setattr(open_fetchers, "Fetcher", self._fetcher)

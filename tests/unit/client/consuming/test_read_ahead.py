@@ -61,6 +61,35 @@ def test_a_full_budget_makes_a_reader_wait_but_never_one_with_nothing_in() -> No
     eventually(lambda: not waiting.is_alive())
 
 
+def test_who_waits_for_messages_is_woken_by_the_first_ones_and_by_those_of_a_resumed_reader() -> None:
+    buffer: PrefetchBuffer[FakeReader] = PrefetchBuffer(1000)
+    readers = [FakeReader(), FakeReader()]
+    taken: list[FakeReader] = []
+
+    def take_three() -> None:
+        while len(taken) < 3:
+            with buffer.changed:
+                found = buffer.take(10, 1)
+                if found is None:
+                    buffer.changed.wait()
+                    continue
+            taken.append(found[0])
+
+    for reader in readers:
+        buffer.open(reader)
+    buffer.pause(readers[0])
+    waiting = threading.Thread(target=take_three)
+    waiting.start()
+    buffer.put(readers[0], rows(0, 1))  # it is paused
+    buffer.put(readers[1], rows(0, 1))
+    eventually(lambda: len(taken) == 1)
+    buffer.resume(readers[0])
+    eventually(lambda: len(taken) == 2)
+    buffer.put(readers[1], rows(1, 1))
+    waiting.join(HANG_GUARD)
+    assert taken == [readers[1], readers[0], readers[1]]
+
+
 def test_what_was_dropped_is_gone_and_frees_whoever_waits() -> None:
     buffer: PrefetchBuffer[FakeReader] = PrefetchBuffer(5)
     reader = FakeReader()
