@@ -11,6 +11,8 @@ BATCHER = "client/smq/producing/message_batcher.py"
 GROUP = "client/smq/producing/batching/message_group.py"
 TEST_SEND_MANY = "tests/unit/client/producing/test_send_many.py"
 TEST_ENGINE = "tests/unit/client/producing/test_producer_engine.py"
+TIMERS = "client/smq/producing/runtime/timers.py"
+TEST_TIMERS = "tests/unit/client/producing/test_timers.py"
 TEST_BUDGET = "tests/unit/client/producing/test_producer_budget.py"
 STATE = "client/smq/producing/delivery_state.py"
 SENDER = "client/smq/producing/streams/segment_sender.py"
@@ -435,5 +437,46 @@ MUTATIONS = (
         "                self._fail_or_skip(at, raised)\n        elif name in files.layout:\n",
         "                at.position = at.stop\n        elif name in files.layout:\n",
         (f"{TEST_RANGE_READER}::test_messages_after_the_end_are_lost",),
+    ),
+    # ---- what waits, and who waits for it
+    Mutation(
+        "leave_what_waits_after_an_ack",
+        "An ack makes room for the next batch in flight.",
+        ENGINE,
+        "                    if send_queue.has_waiting:\n                        sender.notify()\n",
+        "",
+        (f"{TEST_ENGINE}::test_what_waits_because_so_much_is_in_flight_is_sent_after_an_ack",),
+    ),
+    Mutation(
+        "let_the_first_batch_after_a_pause_linger",
+        "After a pause of all producers of a client, a batch goes out at once.",
+        TIMERS,
+        "return now if was_quiet else self.next_tick(now, linger)",
+        "return self.next_tick(now, linger)",
+        (f"{TEST_TIMERS}::test_a_batch_waits_for_the_next_tick_unless_the_client_was_quiet_for_so_long",),
+    ),
+    Mutation(
+        "sleep_on_when_an_earlier_call_comes",
+        "A call that is due earlier than all others ends the wait for them.",
+        TIMERS,
+        "                self._wakes_at = at\n                self._wake_thread()",
+        "                self._wakes_at = at",
+        (f"{TEST_TIMERS}::test_an_earlier_call_ends_the_wait_for_a_later_one",),
+    ),
+    Mutation(
+        "wake_nobody_for_the_first_messages",
+        "Messages wake the program that waits for them.",
+        PREFETCH,
+        "                if not self._ready:\n                    self.changed.notify_all()\n",
+        "",
+        (f"{TEST_PREFETCH}::test_who_waits_for_messages_is_woken_by_the_first_ones_and_by_those_of_a_resumed_reader",),
+    ),
+    Mutation(
+        "free_the_budget_and_wake_no_reader",
+        "A reader that waits for capacity goes on when messages are taken.",
+        PREFETCH,
+        "            if self._bytes >= self._budget:\n                self.changed.notify_all()\n",
+        "",
+        (f"{TEST_PREFETCH}::test_a_full_budget_makes_a_reader_wait_but_never_one_with_nothing_in",),
     ),
 )

@@ -1,7 +1,8 @@
 """Collects single messages in batches, and hands batches, tables and uploads to the engine in the order of the calls.
 
 A batch is sent within ``linger`` seconds, or when it is full: once in ``linger`` all producers of the client send what
-they have. A small one waits a little longer while others have no outcome yet. The client's timers submit what is due.
+they have. After a pause of all of them the first batch is sent at once. A small one waits a little longer while others
+have no outcome yet. The client's timers submit what is due.
 """
 
 from __future__ import annotations
@@ -229,7 +230,10 @@ class MessageBatcher:
             raise InvalidRequest("the producer is closed")
         self._drop_resolved()
         delivery_state = DeliveryState(OPEN_ROW_COUNT, self.engine.lock)
-        current = self._current = BatchBuilder(encoder, delivery_state, time.monotonic())
+        now = time.monotonic()
+        current = self._current = BatchBuilder(encoder, delivery_state, now)
+        if self._linger:
+            current.due_at = self._timers.due_at(now, self._linger)
         self._delivery_states.append(current.delivery_state)
         self._plan()
         return current
@@ -252,8 +256,8 @@ class MessageBatcher:
     def _remaining_wait(self, current: BatchBuilder, now: float) -> float:
         """How many more seconds this batch should wait at that time."""
         age = now - current.created_at
-        if self._linger and now < (tick := self._timers.next_tick(current.created_at, self._linger)):
-            return tick - now
+        if now < current.due_at:
+            return current.due_at - now
         if current.nbytes > SMALL_BATCH_BYTES:
             return 0.0
         self._waiting_for_outcome = True  # set before the check, so that no outcome is missed

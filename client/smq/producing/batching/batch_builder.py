@@ -31,6 +31,7 @@ class BatchBuilder:
     __slots__ = (
         "created_at",
         "delivery_state",
+        "due_at",
         "encoder",
         "headers",
         "keys",
@@ -45,6 +46,8 @@ class BatchBuilder:
         self.encoder = encoder
         self.delivery_state = delivery_state
         self.created_at = created_at
+        self.due_at = created_at
+        """Until when it may wait for further messages, in monotonic seconds."""
         self.values: list[object] = []
         """The values of the messages. With a schema these are their columns, one row after the other: a tuple for each
         row, which lives as long as its batch, would let Python's garbage collector look at all of them again."""

@@ -6,12 +6,10 @@ import heapq
 import itertools
 import logging
 import math
-import queue
 import random
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +23,14 @@ class Timers:
     def __init__(self) -> None:
         self._phase = random.random()
         self._lock = threading.Lock()
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
-        """Has an item when the thread should look again. A condition takes several times as long to wait for."""
+        self._wake = threading.Lock()
+        """Released when the thread should look again. To wait for a condition takes several times as long."""
+        self._wake.acquire()
         self._calls: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._thread: threading.Thread | None = None
+        self._begun_at = float("-inf")
+        """When a producer last began a batch."""
         self._wakes_at = 0.0
         """When the thread, if it waits, looks again by itself; 0 while it does not wait."""
         self._after: dict[Callable[[], None], None] = {}
@@ -46,7 +47,7 @@ class Timers:
                 self._thread.start()
             elif at < self._wakes_at:
                 self._wakes_at = at
-                self._wake.put(None)
+                self._wake_thread()
 
     def call_after(self, call: Callable[[], None]) -> bool:
         """From a timer's call: calls ``call`` once after all calls that are due now. False in any other thread."""
@@ -54,6 +55,15 @@ class Timers:
             return False
         self._after[call] = None
         return True
+
+    def due_at(self, now: float, linger: float) -> float:
+        """When a batch that begins ``now`` should be sent, in monotonic seconds: at the next tick.
+
+        At once if no producer of the client has begun one for so long, since then there is nothing to wait for.
+        """
+        was_quiet = now - self._begun_at >= linger
+        self._begun_at = now
+        return now if was_quiet else self.next_tick(now, linger)
 
     def next_tick(self, now: float, interval: float) -> float:
         """The first instant after ``now`` of those that come once in ``interval``, in monotonic seconds.
@@ -71,7 +81,7 @@ class Timers:
         with self._lock:
             self._closed = True
             self._calls.clear()
-            self._wake.put(None)
+            self._wake_thread()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(5)
@@ -85,8 +95,7 @@ class Timers:
                     after, self._after = self._after, {}
                     self._call_all(after)
             else:
-                with suppress(queue.Empty):
-                    self._wake.get(timeout=seconds)
+                self._wake.acquire(timeout=seconds)
 
     @staticmethod
     def _call_all(calls: Iterable[Callable[[], None]]) -> None:
@@ -96,8 +105,13 @@ class Timers:
             except Exception:
                 log.exception("a timer's call failed")
 
-    def _take_due(self) -> tuple[list[Callable[[], None]], float | None]:
-        """The calls that are due. If there are none: for how many seconds to wait, or None if until more come."""
+    def _wake_thread(self) -> None:
+        """The caller holds the lock."""
+        if self._wake.locked():
+            self._wake.release()
+
+    def _take_due(self) -> tuple[list[Callable[[], None]], float]:
+        """The calls that are due. If there are none: for how many seconds to wait, -1 if until more come."""
         with self._lock:
             now = time.monotonic()
             due: list[Callable[[], None]] = []
@@ -107,4 +121,4 @@ class Timers:
                 self._wakes_at = 0.0
                 return due, 0.0
             self._wakes_at = self._calls[0][0] if self._calls else float("inf")
-            return due, self._wakes_at - now if self._calls else None
+            return due, self._wakes_at - now if self._calls else -1.0

@@ -50,7 +50,7 @@ def test_a_full_budget_makes_a_reader_wait_but_never_one_with_nothing_in() -> No
     buffer.open(two)
     buffer.put(one, rows(0, 1))
     buffer.put(one, rows(1, 1))
-    waiting = threading.Thread(target=lambda: buffer.put(one, rows(2, 1)))
+    waiting = threading.Thread(target=lambda: buffer.put(one, rows(2, 1)), daemon=True)
     waiting.start()
     assert buffer.put(two, rows(0, 1)), "the other one is not held up"
     waiting.join(0.05)
@@ -78,7 +78,7 @@ def test_who_waits_for_messages_is_woken_by_the_first_ones_and_by_those_of_a_res
     for reader in readers:
         buffer.open(reader)
     buffer.pause(readers[0])
-    waiting = threading.Thread(target=take_three)
+    waiting = threading.Thread(target=take_three, daemon=True)
     waiting.start()
     buffer.put(readers[0], rows(0, 1))  # it is paused
     buffer.put(readers[1], rows(0, 1))
@@ -96,7 +96,7 @@ def test_what_was_dropped_is_gone_and_frees_whoever_waits() -> None:
     buffer.open(reader)
     buffer.put(reader, rows(0, 1))
     accepted: list[bool] = []
-    waiting = threading.Thread(target=lambda: accepted.append(buffer.put(reader, rows(1, 1))))
+    waiting = threading.Thread(target=lambda: accepted.append(buffer.put(reader, rows(1, 1))), daemon=True)
     waiting.start()
     buffer.drop(reader)
     waiting.join(HANG_GUARD)

@@ -95,7 +95,8 @@ def test_a_timer_that_calls_a_little_early_sends_nothing_too_early(
     batcher, now = producer._batcher, time.monotonic()
     with monkeypatch.context() as patched, batcher._lock:
         patched.setattr(message_batcher, "time", SimpleNamespace(monotonic=lambda: now))
-        patched.setattr(batcher._timers, "next_tick", lambda *_: now + SLACK_SECONDS / 2)
+        assert batcher._current is not None
+        batcher._current.due_at = now + SLACK_SECONDS / 2
         assert not batcher._current_due(), "the first batch has no outcome"
         assert batcher._waiting_for_outcome
     with pytest.raises(DeliveryTimeout):
@@ -138,8 +139,8 @@ class VirtualTimers:
     def monotonic(self) -> float:
         return self._now
 
-    def next_tick(self, now: float, interval: float) -> float:
-        return now + interval
+    def due_at(self, now: float, linger: float) -> float:
+        return now + linger
 
     def call_at(self, at: float, call: Callable[[], None]) -> None:
         self._calls.append((at, call))

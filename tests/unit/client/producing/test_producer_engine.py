@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import smq
@@ -26,6 +27,7 @@ from smq_core.model.entities import (
     TopicSpec,
 )
 from smq_core.model.keyspace import KeyRange
+from smq_core.producing.send_queue import MAX_IN_FLIGHT
 from smq_proto.wire import outcome_to_pb
 from support.in_memory.producer_streams import producer_of, stream
 from support.waiting import HANG_GUARD, eventually
@@ -66,6 +68,16 @@ def test_a_batch_of_a_forgotten_producer_fails_once_and_the_next_one_is_sent(pro
     eventually(lambda: stream(1).written == [0])
     stream(1).ack(0, 10)
     assert second.result(HANG_GUARD).offset == 10
+
+
+def test_what_waits_because_so_much_is_in_flight_is_sent_after_an_ack(producer: Producer) -> None:
+    for _ in range(MAX_IN_FLIGHT + 2):
+        producer.write(pa.table({"value": [b"v"]}))
+    stream(0).opened()
+    eventually(lambda: stream(0).written == list(range(MAX_IN_FLIGHT)))
+    for acked in (0, 1):
+        stream(0).ack(acked, acked)
+        eventually(lambda acked=acked: stream(0).written == list(range(MAX_IN_FLIGHT + 1 + acked)))
 
 
 def test_a_batch_that_was_certainly_not_stored_is_sent_again(producer: Producer) -> None:
