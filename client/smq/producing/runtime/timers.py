@@ -22,7 +22,7 @@ class Timers:
 
     def __init__(self) -> None:
         self._phase = random.random()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the program may call into the client
         self._wake = threading.Lock()
         """Released when the thread should look again. To wait for a condition takes several times as long."""
         self._wake.acquire()
