@@ -233,7 +233,7 @@ class MessageBatcher:
         now = time.monotonic()
         current = self._current = BatchBuilder(encoder, delivery_state, now)
         if self._linger:
-            current.due_at = self._timers.due_at(now, self._linger)
+            current.due_at = self._timers.begin_batch(now, self._linger)
         self._delivery_states.append(current.delivery_state)
         self._plan()
         return current

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -38,8 +38,8 @@ class TailFrame:
     sealed: pb.SealOutcome | None = None
     nbytes: int = 0
     """The size of the table, in bytes."""
-    large_values: Mapping[int, LargeValue] = field(default_factory=dict)
-    """The rows of the table whose values are in objects. All readers of a client that share the stream need them."""
+    large_values: Mapping[int, LargeValue] | None = None
+    """The rows of the table whose values are in objects, for all readers that share the stream; None if not known."""
 
 
 class TailStream:
@@ -124,7 +124,7 @@ class TailStream:
         if chunk.app_metadata is None:
             raise Unavailable(f"{self._replica.broker} sent a batch of {self._segment} without its offsets")
         head = pb.TailBatch.FromString(chunk.app_metadata.to_pybytes())
-        table, nbytes, large_values = None, 0, {}
+        table, nbytes, large_values = None, 0, None
         if chunk.data is not None and chunk.data.num_rows:
             nbytes = chunk.data.get_total_buffer_size()  # a message has buffers of its own, so nothing else is in them
             table = with_append_times(chunk.data, list(head.rows), list(head.appended))

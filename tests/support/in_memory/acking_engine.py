@@ -91,7 +91,7 @@ def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pro
 
     def open_one(linger: float, **more: object) -> Producer:
         opened.append(Producer(view, linger=linger, runtime=runtime, **(options | more)))  # type: ignore[arg-type]
-        runtime.timers.due_at(time.monotonic(), linger)  # after a pause, the first batch would not linger
+        runtime.timers.begin_batch(time.monotonic(), linger)  # after a pause, the first batch would not linger
         return opened[-1]
 
     yield open_one

@@ -96,7 +96,7 @@ class FetchOutput:
             table = self._drop_before_start(table)
         if self._large_values is None:
             large_values = {}
-        elif large_values is None or (large_values and self.position != first):
+        elif large_values is None or (large_values and self.position != first):  # what was skipped counts no more
             large_values = find_large_values(table)
         begin = 0
         for row, large in large_values.items():
@@ -153,20 +153,18 @@ class FetchOutput:
     def _put_rows(self, table: pa.Table, row_bytes: float) -> bool:
         rows = table.num_rows
         per_part = max(1, int(self._max_bytes / max(1.0, row_bytes)))
-        if rows <= per_part:
-            return not rows or self._put_part(table, rows, row_bytes)
-        return all(
-            self._put_part(table.slice(start, per_part), min(per_part, rows - start), row_bytes)
-            for start in range(0, rows, per_part)
-        )
+        for start in range(0, rows, per_part):
+            if not self._put_part(table if rows <= per_part else table.slice(start, per_part), row_bytes):
+                return False
+        return True
 
-    def _put_part(self, part: pa.Table, rows: int, row_bytes: float) -> bool:
-        item = FetchedRows(part, self.position, int(row_bytes * rows))
+    def _put_part(self, part: pa.Table, row_bytes: float) -> bool:
+        item = FetchedRows(part, self.position, int(row_bytes * part.num_rows))
         if not self._buffer.try_put(self._tail, item):
             if not self.may_wait:
                 return False
             self._tail.end_publication()
             if not self.put_item(item):
                 return False
-        self.position += rows
+        self.position = item.end
         return True

@@ -56,10 +56,10 @@ class Timers:
         self._after[call] = None
         return True
 
-    def due_at(self, now: float, linger: float) -> float:
-        """When a batch that begins ``now`` should be sent, in monotonic seconds: at the next tick.
+    def begin_batch(self, now: float, linger: float) -> float:
+        """Returns when a batch that begins ``now`` should be sent, in monotonic seconds: at the next tick.
 
-        At once if no producer of the client has begun one for so long, since then there is nothing to wait for.
+        Or at once if no producer of the client has begun one for so long, since then there is nothing to wait for.
         """
         was_quiet = now - self._begun_at >= linger
         self._begun_at = now

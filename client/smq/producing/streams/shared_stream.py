@@ -71,7 +71,7 @@ class SharedStream:
         self._writing = threading.Lock()
         """Held while a message is put together and written; always taken before any other lock."""
         self._writer: fl.FlightStreamWriter | None = None
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # for ``with``, which runs Python code if it gets the condition itself
         self._wake = threading.Condition(self._lock)
         self._numbers = itertools.count(1)
         self._sessions: dict[int, SharedSession] = {}

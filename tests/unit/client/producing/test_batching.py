@@ -139,7 +139,7 @@ class VirtualTimers:
     def monotonic(self) -> float:
         return self._now
 
-    def due_at(self, now: float, linger: float) -> float:
+    def begin_batch(self, now: float, linger: float) -> float:
         return now + linger
 
     def call_at(self, at: float, call: Callable[[], None]) -> None:

@@ -71,10 +71,10 @@ def test_no_call_is_missed_whatever_the_threads_do_in_between(timers: Timers) ->
 
 
 def test_a_batch_waits_for_the_next_tick_unless_the_client_was_quiet_for_so_long(timers: Timers) -> None:
-    assert timers.due_at(1000.0, 0.25) == 1000.0
-    assert timers.due_at(1000.2, 0.25) == timers.next_tick(1000.2, 0.25)
-    assert timers.due_at(1000.4, 0.25) == timers.next_tick(1000.4, 0.25), "the one before was 0.2 s earlier"
-    assert timers.due_at(1000.65, 0.25) == 1000.65
+    assert timers.begin_batch(1000.0, 0.25) == 1000.0
+    assert timers.begin_batch(1000.2, 0.25) == timers.next_tick(1000.2, 0.25)
+    assert timers.begin_batch(1000.4, 0.25) == timers.next_tick(1000.4, 0.25), "the one before was 0.2 s earlier"
+    assert timers.begin_batch(1000.65, 0.25) == 1000.65
 
 
 def test_nothing_is_called_after_close() -> None:

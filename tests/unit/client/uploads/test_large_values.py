@@ -138,7 +138,7 @@ def test_what_still_waits_for_others_goes_first(
     producer: Producer, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer._batcher, "_linger", 1000.0)
-    producer._batcher._timers.due_at(time.monotonic(), 1000.0)  # after a pause, the first batch would not linger
+    producer._batcher._timers.begin_batch(time.monotonic(), 1000.0)  # after a pause, the first batch would not linger
     topic.gated.gate.set()
     producer.send(b"before", key=KEY)
     producer.send(BIG, key=KEY)

@@ -95,7 +95,7 @@ def test_messages_that_still_wait_for_others_go_before_a_reference(
     producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer._batcher, "_linger", 1000.0)
-    producer._batcher._timers.due_at(time.monotonic(), 1000.0)  # after a pause, the first batch would not linger
+    producer._batcher._timers.begin_batch(time.monotonic(), 1000.0)  # after a pause, the first batch would not linger
     producer.send(b"before")
     producer.write(keyed(10), by_reference=True)
     (driven,) = streams_of(topic.first)
