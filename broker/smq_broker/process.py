@@ -29,6 +29,7 @@ from smq_broker.recovery.metrics import RecoveredCollector
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.replication.follower_link import FollowerLink
+from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.runtime import logs
 from smq_broker.runtime.clock import Clock
@@ -113,6 +114,8 @@ class Broker:
         watcher = SealWatcher(
             lambda: [*registry.all(), *recovered.unsealed()], pauses, threads, on_seal_found=sealer.record_seal
         )
+        clients = ActiveClients()
+        streams = SharedReplicationStreams(self.incarnation, threads, clients)
         opener = SegmentOpener(
             registry,
             store,
@@ -121,7 +124,7 @@ class Broker:
             pauses,
             flusher,
             sealer,
-            partial(FollowerLink, streams=SharedReplicationStreams(self.incarnation, threads), threads=threads),
+            partial(FollowerLink, streams=streams, threads=threads),
             threads,
             settings.producer_limits(),
             on_change=report_due.set,
@@ -139,6 +142,7 @@ class Broker:
             accepting_batches,
             settings.max_batch,
             UploadChecker(store),
+            clients,
         )
         address = settings.advertised(server.port)
         session = LeaderSession(

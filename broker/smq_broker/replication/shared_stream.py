@@ -2,7 +2,8 @@
 
 What is ready at one moment goes out as one message, which the follower answers with one reply. So a message that
 touches many segments costs two writes and two reads, and idle segments cost nothing but the stream's heartbeat. The
-next message waits for the reply to the last one, at most 20 ms, and takes in what comes meanwhile.
+next message waits for the reply to the last one, at most 20 ms, and takes in what comes meanwhile. If several clients
+write, it also waits for the spacing that ``message_spacing`` says.
 
 A small message is written by whoever made it ready: the thread that has appended, or the one that reads the replies.
 The stream's own thread does it if there is more. Locks are taken in this order: ``_writing``, a segment's, ``_wake``.
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 import structlog
 
+from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.replication.shared_link import NoPart, OutgoingPart, SharedLink
 from smq_broker.replication.stream import (
     HEARTBEAT_SECONDS,
@@ -56,11 +58,13 @@ class SharedReplicationStream(ReplicationStream):
         primary_incarnation: str,
         on_unsupported: Callable[[], None],
         threads: ThreadSupervisor,
+        clients: ActiveClients,
         connect_flight: ConnectFlight = connect,
     ) -> None:
         super().__init__(follower, follower.broker, threads, connect_flight)
         self._primary_incarnation = primary_incarnation
         self._on_unsupported = on_unsupported
+        self._clients = clients
         self._wake = threading.Condition()
         self._numbers = itertools.count(1)
         self._links: dict[int, SharedLink] = {}
@@ -71,6 +75,8 @@ class SharedReplicationStream(ReplicationStream):
         self._retries: list[tuple[float, int, SharedLink]] = []
         """Links to open again: when, their number, the link."""
         self._heartbeat_at = 0.0
+        self._waits_until = 0.0
+        """When the thread of this stream looks again without being notified; 0 while it is not waiting."""
         self._empty_since = time.monotonic()
         self._closed = False
 
@@ -89,7 +95,10 @@ class SharedReplicationStream(ReplicationStream):
         with self._wake:
             self._ready[link] = None
             if wakes:
-                self._wake.notify()
+                self._wake_in_time()
+
+    def can_send_now(self) -> bool:
+        return super().can_send_now() and time.monotonic() >= self._spaced_until()
 
     def mark_progress(self, link: SharedLink) -> None:
         with self._wake:
@@ -110,8 +119,10 @@ class SharedReplicationStream(ReplicationStream):
         finally:
             self._writing.release()
             with self._wake:
-                if self._ready or self._write_error is not None:
+                if self._write_error is not None:
                     self._wake.notify()
+                elif self._ready:
+                    self._wake_in_time()
 
     # ---- connecting
 
@@ -239,7 +250,10 @@ class SharedReplicationStream(ReplicationStream):
                     continue
                 if self._was_empty_for_long():
                     return
-                self._wake.wait(self._wait_seconds())
+                now = time.monotonic()
+                self._waits_until = self._next_due_at(now)
+                self._wake.wait(max(0.0, self._waits_until - now))
+                self._waits_until = 0.0
 
     def _send_due(self) -> bool:
         """Sends the next message if one is due. The caller holds ``_writing``."""
@@ -249,7 +263,7 @@ class SharedReplicationStream(ReplicationStream):
             if self._update_due_at is not None and now >= self._update_due_at:
                 self._ready.update(self._progress)
                 self._progress, self._update_due_at = {}, None
-            is_held = self._sent != self._answered and now < self._sent_at + MAX_HOLD_SECONDS
+            is_held = now < self._held_until(now)
         links = [] if is_held else self._take_ready()
         confirmed: list[tuple[SharedLink, OutgoingPart]] = []
         beats = now >= self._heartbeat_at
@@ -259,6 +273,21 @@ class SharedReplicationStream(ReplicationStream):
                 all_links = list(self._links.values())
             confirmed = [(link, part) for link in all_links if (part := link.credit_part()) is not None]
         return self._send(links, MAX_MESSAGE_BYTES, confirmed, always=beats)
+
+    def _spaced_until(self) -> float:
+        return self._sent_at + self._clients.spacing_seconds
+
+    def _held_until(self, now: float) -> float:
+        """Until when what is ready waits, if no reply comes. That of a reply is looked at after the spacing only."""
+        spaced_until = self._spaced_until()
+        if now < spaced_until or self._sent == self._answered:
+            return spaced_until
+        return self._sent_at + MAX_HOLD_SECONDS
+
+    def _wake_in_time(self) -> None:
+        """Wakes the stream's thread, unless it looks soon enough at what is ready. The caller holds ``_wake``."""
+        if self._waits_until > self._held_until(time.monotonic()):
+            self._wake.notify()
 
     def _take_ready(self) -> list[SharedLink]:
         with self._wake:
@@ -271,19 +300,18 @@ class SharedReplicationStream(ReplicationStream):
         while self._retries and self._retries[0][0] <= now:
             self._attach(heapq.heappop(self._retries)[2])
 
-    def _wait_seconds(self) -> float:
+    def _next_due_at(self, now: float) -> float:
         """Until when nothing is due unless somebody notifies. The caller holds ``_wake``."""
         if not self._answered:
-            return HEARTBEAT_SECONDS
-        now = time.monotonic()
+            return now + HEARTBEAT_SECONDS
         due = [self._heartbeat_at]
         if self._ready:
-            due.append(self._sent_at + MAX_HOLD_SECONDS if self._sent != self._answered else now)
+            due.append(self._held_until(now))
         if self._update_due_at is not None:
             due.append(self._update_due_at)
         if self._retries:
             due.append(self._retries[0][0])
-        return max(0.0, min(due) - now)
+        return min(due)
 
     def _send(
         self,
@@ -348,6 +376,9 @@ class SharedReplicationStream(ReplicationStream):
                 self._deliver(link, part.reply)
         with self._wake:
             if not self._ready:
+                return
+            if time.monotonic() < self._spaced_until():
+                self._wake_in_time()
                 return
         self.send_now()
 

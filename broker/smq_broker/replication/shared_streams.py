@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.replication.shared_link import SharedLink
 from smq_broker.replication.shared_stream import SharedReplicationStream
 from smq_broker.replication.stream import ConnectFlight, connect
@@ -14,8 +15,15 @@ from smq_core.model.entities import Replica
 class SharedReplicationStreams:
     """Safe from many threads."""
 
-    def __init__(self, incarnation: str, threads: ThreadSupervisor, connect_flight: ConnectFlight = connect) -> None:
+    def __init__(
+        self,
+        incarnation: str,
+        threads: ThreadSupervisor,
+        clients: ActiveClients,
+        connect_flight: ConnectFlight = connect,
+    ) -> None:
         self._incarnation = incarnation
+        self._clients = clients
         self._threads = threads
         self._connect_flight = connect_flight
         self._lock = threading.Lock()
@@ -52,7 +60,9 @@ class SharedReplicationStreams:
                 if self._streams.get(follower) is stream:
                     del self._streams[follower]
 
-        stream = SharedReplicationStream(follower, self._incarnation, refused, self._threads, self._connect_flight)
+        stream = SharedReplicationStream(
+            follower, self._incarnation, refused, self._threads, self._clients, self._connect_flight
+        )
         stream.add(link)
         self._threads.start(Task("shared-replication", run, follower.broker, on_death=stream.fail_links))
         self._streams[follower] = stream

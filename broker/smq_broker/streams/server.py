@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.replication.follower import serve_primary
+from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.replication.shared_follower import SharedFollower
 from smq_broker.runtime.log_limiter import LogLimiter
 from smq_broker.runtime.metrics import BrokerMetrics
@@ -47,6 +48,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         accepting_batches: threading.Event,
         max_batch: int,
         uploads: UploadChecker,
+        clients: ActiveClients,
     ) -> None:
         self._registry = registry
         self._actions = actions
@@ -56,6 +58,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
         self._accepting_batches = accepting_batches
         self._max_batch = max_batch
         self._uploads = uploads
+        self._clients = clients
         self._frame_rate = FrameRate()
         super().__init__(f"grpc://{listen}")
 
@@ -116,6 +119,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             accepting_batches=self._accepting_batches,
             broker_metrics=self._metrics,
             threads=self._threads,
+            clients=self._clients,
         ).serve()
 
     def _serve_shared_primary(self, hello: pb.PutOpen, reader: Any, writer: Any) -> None:

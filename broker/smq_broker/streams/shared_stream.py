@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as fl
 
+from smq_broker.replication.message_spacing import ActiveClients, ClientActivity
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.batches import (
@@ -58,6 +59,7 @@ class SharedStream:
         accepting_batches: threading.Event,
         broker_metrics: BrokerMetrics,
         threads: ThreadSupervisor,
+        clients: ActiveClients,
     ) -> None:
         self._registry = registry
         self._uid = hello.uid
@@ -66,6 +68,7 @@ class SharedStream:
         self._writer = writer
         self._max_batch = max_batch
         self._threads = threads
+        self._activity = ClientActivity(clients)
         self._port = SessionPort(accepting_batches, broker_metrics.waits.inc)
         self._sessions: dict[int, ProducerSession] = {}
         self._refused: list[tuple[int, SmqError]] = []
@@ -96,6 +99,7 @@ class SharedStream:
                     with suppress(OSError, pa.ArrowException, fl.FlightError):
                         self._writer.write(pb.SharedReply(error=error_to_pb(self._error)).SerializeToString())
             finally:
+                self._activity.close()
                 for session in list(self._sessions.values()):
                     session.close()
 
@@ -109,6 +113,7 @@ class SharedStream:
             return False
         if self._replier_is_dead:
             raise Unavailable("this broker failed to send acks: connect again")
+        self._activity.received(time.monotonic())
         header = parse(pb.SharedBatch, chunk.app_metadata or b"")
         for request in header.opens:
             self._open(request)
@@ -253,6 +258,7 @@ class SharedStream:
             self._write(reply)
         for session in waiting:
             session.append_waiting()
+        self._activity.check(time.monotonic())
         return not ended
 
     def _hold_acks(self) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_PARTITIONS = 65_536
+FEW_KEYS = 64
+"""So few are faster without numpy, each call of which costs as much as several keys."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,5 +87,7 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> npt.NDArray[np.int3
     """The partitions of many keys. Returns int32 of shape (len(keys),)."""
     import numpy as np  # imported here because administrative commands do not need it
 
+    if len(keys) <= FEW_KEYS:
+        return np.array([xxhash.xxh3_64_intdigest(key) % partitions for key in keys], np.int32)
     digests = np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
     return (digests % np.uint64(partitions)).astype(np.int32)

@@ -21,6 +21,7 @@ from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.references.upload_checker import UploadChecker
 from smq_broker.replication.follower import serve_primary
 from smq_broker.replication.follower_link import FollowerLink
+from smq_broker.replication.message_spacing import ActiveClients
 from smq_broker.replication.shared_follower import SharedFollower
 from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.runtime.clock import Clock
@@ -118,7 +119,10 @@ class BrokerParts:
             self._hosted, pauses, self.threads, on_seal_found=wrap("on_seal_found", self.sealer.record_seal)
         )
         self.wrap = wrap
-        self.streams = SharedReplicationStreams(self.replica.incarnation, self.threads, lambda it: self._connect(it))
+        self.clients = ActiveClients()
+        self.streams = SharedReplicationStreams(
+            self.replica.incarnation, self.threads, self.clients, lambda it: self._connect(it)
+        )
         self.opener = SegmentOpener(
             self.registry,
             store,

@@ -14,11 +14,11 @@ from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.keys import KeylessPartitioner, partitions_of_keys
-from smq.producing.encoding.small_arrays import binary_array, no_headers
+from smq.producing.encoding.small_arrays import binary_array, no_headers, time_array
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.array_buffers import array_of
-from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
+from smq_storage.chunks.schemas import HEADERS
 from smq_storage.uploads.large_values import HEADER, reserved_header
 
 ROW_OVERHEAD_BYTES = 32
@@ -92,10 +92,7 @@ class BatchBuilder:
         """Returns the wire batch and the partitions of its rows."""
         encoder = self.encoder
         rows = len(self)
-        micros = np.array(self.times, np.int64) // 1000
-        for row, timestamp in self.timestamps.items():
-            micros[row] = timestamp
-        times = array_of(micros, TIMESTAMP)
+        times = time_array(self.times, self.timestamps)
         headers = pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else no_headers(rows)
         if encoder.typed:
             return encoder.encode_rows(self.values, times, headers, keyless)

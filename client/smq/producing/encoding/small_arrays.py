@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from smq_storage.chunks.schemas import HEADERS
+from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
 FEW = 64
 """For up to so many messages, columns that are always the same are kept, and numpy is not used: each of its calls takes
@@ -41,6 +41,22 @@ def binary_array(values: Sequence[bytes | None]) -> pa.Array:
         offsets = np.zeros(rows + 1, np.int32)
         np.cumsum(np.fromiter(map(len, values), np.int32, rows), out=offsets[1:])  # type: ignore[arg-type]
     return pa.Array.from_buffers(_BINARY, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def time_array(times: Sequence[int], given: Mapping[int, int]) -> pa.Array:
+    """The timestamps of messages that were sent at ``times``, in nanoseconds since 1970.
+
+    ``given`` are those that the program has given, in microseconds since 1970, by row.
+    """
+    rows = len(times)
+    micros: array[int] | npt.NDArray[np.int64]
+    if rows <= FEW:
+        micros = array("q", [time // 1000 for time in times])
+    else:
+        micros = np.array(times, np.int64) // 1000
+    for row, timestamp in given.items():
+        micros[row] = timestamp
+    return pa.Array.from_buffers(TIMESTAMP, rows, [None, pa.py_buffer(micros)])
 
 
 def no_headers(rows: int) -> pa.Array:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 import pyarrow.flight as fl
 import pytest
 
-from smq_broker.replication import own_stream, shared_stream
+from smq_broker.replication import message_spacing, own_stream, shared_stream
 from smq_broker.replication import stream as replication_stream
 from smq_broker.replication.follower_link import FollowerLink
 from smq_broker.replication.link_state import LARGE_BYTES, OWN_STREAM_BYTES
+from smq_broker.replication.message_spacing import ClientActivity
 from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.payloads import Payload
@@ -42,7 +43,7 @@ class Primary:
         self.own_streams: queue.Queue[PutStream] = queue.Queue()
         self.refuses_shared = False
         self.fenced: list[str] = []
-        self.shared = SharedReplicationStreams("i-b1", self.broker.threads, lambda _: self.client)
+        self.shared = SharedReplicationStreams("i-b1", self.broker.threads, self.broker.clients, lambda _: self.client)
         self.segments = [self._open(number) for number in range(2)]
 
     def _open(self, number: int) -> HostedSegment:
@@ -232,6 +233,30 @@ def test_what_comes_while_a_message_is_unanswered_goes_out_as_one_for_all_segmen
     assert follower.entries() == {one: (1, 1), two: (0, 2)}
     follower.reply((one, end_reply(2)), (two, end_reply(1)))
     eventually(lambda: (primary.watermark(0), primary.watermark(1)) == (2, 1))
+
+
+def test_batches_of_several_clients_wait_for_each_other(
+    primary: Primary, no_updates: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_spacing, "SPACING_PER_CLIENT_SECONDS", 3600.0)
+    monkeypatch.setattr(message_spacing, "MAX_SPACING_SECONDS", 3600.0)
+    follower = opened(primary)
+    one, two = (follower.links[hosted.name] for hosted in primary.segments)
+    eventually(primary.segments[0].links[0].can_send_now)
+    primary.append(0)
+    assert follower.entries() == {one: (0, 1)}
+    clients = [ClientActivity(primary.broker.clients) for _ in range(2)]
+    for stream in clients:
+        stream.received(0.0)
+    follower.reply((one, end_reply(1)))
+    eventually(lambda: primary.watermark() == 1)
+    primary.append(0)
+    primary.append(1)
+    assert not primary.segments[0].links[0].can_send_now(), "the last message is answered, but it was just now"
+    for stream in clients:
+        stream.close()
+    primary.append(1)
+    assert follower.entries() == {one: (1, 1), two: (0, 2)}
 
 
 def test_whoever_appends_to_several_segments_sends_one_message(primary: Primary, no_updates: None) -> None:

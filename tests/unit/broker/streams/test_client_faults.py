@@ -43,6 +43,7 @@ class ServedSegment:
             accepting,
             1 << 20,
             None,  # type: ignore[arg-type]
+            broker.clients,
         )
         self.hello = pb.PutOpen(
             protocol=PROTOCOL,

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from smq_broker.replication import message_spacing
 from smq_broker.streams import producer_session, shared_stream
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.shared_stream import SharedStream
@@ -57,6 +58,7 @@ class SharedClient:
             accepting_batches=self.broker.accepting_batches,
             broker_metrics=self.broker.metrics,
             threads=self.broker.threads,
+            clients=self.broker.clients,
         )
         for run in (lambda: self.stream.serve(lambda _: served.serve()), self._read):
             threading.Thread(target=run, name="client", daemon=True).start()
@@ -174,6 +176,21 @@ def test_a_segment_that_is_not_open_yet_holds_up_its_own_sessions_only(client: S
     assert client.end(later) == 0
     client.broker.seal(client.topic, client.low)
     eventually(lambda: client.end(later) == 2, "it opens, and takes what has waited")
+
+
+def test_a_stream_counts_as_an_active_client_while_it_brings_batches(
+    client: SharedClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(client, (1, client.low, "p"))
+    client.send((1, 0, [b"a"], 1))
+    eventually(lambda: client.broker.clients.count == 1)
+    monkeypatch.setattr(message_spacing, "IDLE_AFTER_SECONDS", 0.0)
+    eventually(lambda: client.broker.clients.count == 0, "the next heartbeat finds it idle")
+    monkeypatch.setattr(message_spacing, "IDLE_AFTER_SECONDS", 3600.0)
+    client.send((1, 1, [b"b"], 1))
+    eventually(lambda: client.broker.clients.count == 1)
+    client.close()
+    assert client.broker.clients.count == 0
 
 
 def test_a_broker_that_leaves_keeps_batches_waiting(client: SharedClient) -> None:
