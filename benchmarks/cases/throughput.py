@@ -248,7 +248,7 @@ CASES = (
             *PER_CPU,
         ),
         latency,
-        peers={"kafka": peers.kafka_latency, "weed mq": peers.weed_latency},
+        peers={"relay": peers.relay_latency, "kafka": peers.kafka_latency, "weed mq": peers.weed_latency},
     ),
     Case(
         "steady-1k",

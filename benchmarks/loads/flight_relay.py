@@ -21,6 +21,7 @@ import pyarrow.flight as fl
 
 from benchmarks.harness.child_process import ROOT, LoadProcess
 from benchmarks.loads import payload
+from benchmarks.loads.rate import at_rate, quantiles
 
 ACK = struct.Struct("<Q")
 PUT = fl.FlightDescriptor.for_command(b"put")
@@ -116,6 +117,37 @@ def push(address: str, size: int, total: int, batch_bytes: int, window: int) -> 
     return {"seconds": seconds, "rows": count * rows, "bytes": count * rows * size}
 
 
+def pacer(address: str, size: int, rate: float, count: int) -> LoadProcess:
+    """:func:`pace` as a process of its own."""
+    words = ["--size", size, "--rate", rate, "--count", count]
+    return LoadProcess([sys.executable, "-m", "benchmarks.loads.flight_relay", "pace", address, *map(str, words)])
+
+
+def pace(address: str, size: int, rate: float, count: int) -> dict[str, float]:
+    """Sends ``rate`` batches of one event a second; the quantiles are of the times to their acks, without a warm-up."""
+    batch = payload.table(size, 1).combine_chunks().to_batches()[0]
+    sent: list[float] = []
+    taken: list[float] = []
+    with fl.connect(address) as client:
+        writer, acks = client.do_put(PUT, batch.schema)
+
+        def read_acks() -> None:
+            while acks.read() is not None:
+                taken.append(time.perf_counter() - sent[len(taken)])
+
+        reading = threading.Thread(target=read_acks)
+        reading.start()
+        start = time.perf_counter()
+        for _ in at_rate(rate, count):
+            sent.append(time.perf_counter())
+            writer.write_batch(batch)
+        writer.done_writing()
+        reading.join()
+        seconds = time.perf_counter() - start
+        writer.close()
+    return {"seconds": seconds, "rows": count, **quantiles(taken[count // 5 :])}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     what = parser.add_subparsers(dest="what", required=True)
@@ -125,11 +157,18 @@ def main() -> None:
     pushing.add_argument("address")
     for name in ("size", "total", "batch-bytes", "window"):
         pushing.add_argument(f"--{name}", type=int, required=True)
+    pacing = what.add_parser("pace")
+    pacing.add_argument("address")
+    for name in ("size", "rate", "count"):
+        pacing.add_argument(f"--{name}", type=int, required=True)
     args = parser.parse_args()
     if args.what == "hop":
         server = Hop(args.next)
         print(f"grpc://127.0.0.1:{server.port}", flush=True)
         sys.stdin.read()  # until the harness ends this process, or dies itself
+        return
+    if args.what == "pace":
+        print(json.dumps(pace(args.address, args.size, args.rate, args.count)))
         return
     print(json.dumps(push(args.address, args.size, args.total, args.batch_bytes, args.window)))
 
