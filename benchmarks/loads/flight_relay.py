@@ -117,13 +117,13 @@ def push(address: str, size: int, total: int, batch_bytes: int, window: int) -> 
     return {"seconds": seconds, "rows": count * rows, "bytes": count * rows * size}
 
 
-def pacer(address: str, size: int, rate: float, count: int) -> LoadProcess:
-    """:func:`pace` as a process of its own."""
+def sender(address: str, size: int, rate: float, count: int) -> LoadProcess:
+    """:func:`send` as a process of its own."""
     words = ["--size", size, "--rate", rate, "--count", count]
-    return LoadProcess([sys.executable, "-m", "benchmarks.loads.flight_relay", "pace", address, *map(str, words)])
+    return LoadProcess([sys.executable, "-m", "benchmarks.loads.flight_relay", "send", address, *map(str, words)])
 
 
-def pace(address: str, size: int, rate: float, count: int) -> dict[str, float]:
+def send(address: str, size: int, rate: float, count: int) -> dict[str, float]:
     """Sends ``rate`` batches of one event a second; the quantiles are of the times to their acks, without a warm-up."""
     batch = payload.table(size, 1).combine_chunks().to_batches()[0]
     sent: list[float] = []
@@ -157,18 +157,18 @@ def main() -> None:
     pushing.add_argument("address")
     for name in ("size", "total", "batch-bytes", "window"):
         pushing.add_argument(f"--{name}", type=int, required=True)
-    pacing = what.add_parser("pace")
-    pacing.add_argument("address")
+    sending = what.add_parser("send")
+    sending.add_argument("address")
     for name in ("size", "rate", "count"):
-        pacing.add_argument(f"--{name}", type=int, required=True)
+        sending.add_argument(f"--{name}", type=int, required=True)
     args = parser.parse_args()
     if args.what == "hop":
         server = Hop(args.next)
         print(f"grpc://127.0.0.1:{server.port}", flush=True)
         sys.stdin.read()  # until the harness ends this process, or dies itself
         return
-    if args.what == "pace":
-        print(json.dumps(pace(args.address, args.size, args.rate, args.count)))
+    if args.what == "send":
+        print(json.dumps(send(args.address, args.size, args.rate, args.count)))
         return
     print(json.dumps(push(args.address, args.size, args.total, args.batch_bytes, args.window)))
 

@@ -37,7 +37,7 @@ def relay_1k(_: None, scale: Scale) -> Measurement:
 def relay_latency(_: None, scale: Scale) -> Measurement:
     """Each event is a batch of its own, and as many are under way as come: the relay gathers nothing."""
     with flight_relay.relay() as (address, pids), Meter(lambda: {"broker": pids}) as meter:
-        load = flight_relay.pacer(address, 1000, 1000, scale.of(30_000, 6_000))
+        load = flight_relay.sender(address, 1000, 1000, scale.of(30_000, 6_000))
         result = load.result()
     row = meter.row(load.cpu)
     return Measurement(latencies(result, row), row)
