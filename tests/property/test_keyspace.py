@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smq_core.model.keyspace import KeyRange, covers_exactly, merge_ranges, partition_of, partitions_of, split_evenly
+from smq_core.model.keyspace import (
+    FEW_KEYS,
+    KeyRange,
+    covers_exactly,
+    merge_ranges,
+    partition_of,
+    partitions_of,
+    split_evenly,
+)
 
 
 @st.composite
@@ -71,6 +79,9 @@ def test_many_keys_go_where_each_goes(keys, partitions):
     found = partitions_of(keys, partitions)
     assert found.dtype == np.int32
     assert found.tolist() == [partition_of(key, partitions) for key in keys]
+    some = keys or [b""]
+    more = some * (FEW_KEYS // len(some) + 1)  # numpy computes these
+    assert partitions_of(more, partitions).tolist() == [partition_of(key, partitions) for key in more]
     assert all(0 <= p < partitions for p in found)
 
 

@@ -278,14 +278,14 @@ class SharedReplicationStream(ReplicationStream):
         return self._sent_at + self._clients.spacing_seconds
 
     def _held_until(self, now: float) -> float:
-        """Until when what is ready waits, if no reply comes. That of a reply is looked at after the spacing only."""
+        """Until when what is ready waits. Once the spacing is over, the reply to the last message ends the wait sooner."""
         spaced_until = self._spaced_until()
         if now < spaced_until or self._sent == self._answered:
             return spaced_until
         return self._sent_at + MAX_HOLD_SECONDS
 
     def _wake_in_time(self) -> None:
-        """Wakes the stream's thread, unless it looks soon enough at what is ready. The caller holds ``_wake``."""
+        """Wakes the stream's thread, unless it will look in time at what is ready. The caller holds ``_wake``."""
         if self._waits_until > self._held_until(time.monotonic()):
             self._wake.notify()
 

@@ -6,11 +6,12 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smq.producing.encoding.small_arrays import FEW, binary_array, no_headers
-from smq_storage.chunks.schemas import HEADERS
+from smq.producing.encoding.small_arrays import FEW, binary_array, no_headers, time_array
+from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=3)), min_size=1, max_size=20))
@@ -25,6 +26,15 @@ def test_many_values_are_as_few_ones() -> None:
     values = [None if number % 7 == 0 else b"%d" % number for number in range(10 * FEW)]
     assert binary_array(values) == pa.array(values, pa.binary())
     assert no_headers(10 * FEW) == pa.nulls(10 * FEW, HEADERS)
+
+
+@pytest.mark.parametrize("rows", [1, FEW, FEW + 1, 10 * FEW])
+def test_timestamps_are_those_given_or_when_it_was_sent(rows: int) -> None:
+    sent = [1_700_000_000_000_000_999 + 1_000 * row for row in range(rows)]
+    found = time_array(sent, {0: -5})
+    found.validate(full=True)
+    expected = [-5, *(1_700_000_000_000_000 + row for row in range(1, rows))]
+    assert found == pa.array(expected, pa.int64()).cast(TIMESTAMP)
 
 
 SENDS_PLAIN_MESSAGES = """
