@@ -278,7 +278,7 @@ class SharedReplicationStream(ReplicationStream):
         return self._sent_at + self._clients.spacing_seconds
 
     def _held_until(self, now: float) -> float:
-        """Until when what is ready waits. Once the spacing is over, the reply to the last message ends the wait sooner."""
+        """Until when what is ready waits. After the spacing, the reply to the last message ends the wait sooner."""
         spaced_until = self._spaced_until()
         if now < spaced_until or self._sent == self._answered:
             return spaced_until
