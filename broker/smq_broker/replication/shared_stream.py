@@ -377,9 +377,6 @@ class SharedReplicationStream(ReplicationStream):
         with self._wake:
             if not self._ready:
                 return
-            if time.monotonic() < self._spaced_until():
-                self._wake_in_time()
-                return
         self.send_now()
 
     def _deliver(self, link: SharedLink, reply: pb.ReplicationReply) -> None:

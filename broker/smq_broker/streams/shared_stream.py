@@ -113,8 +113,9 @@ class SharedStream:
             return False
         if self._replier_is_dead:
             raise Unavailable("this broker failed to send acks: connect again")
-        self._activity.received(time.monotonic())
         header = parse(pb.SharedBatch, chunk.app_metadata or b"")
+        if header.sub_batches:
+            self._activity.received(time.monotonic())
         for request in header.opens:
             self._open(request)
         self._append(header.sub_batches, chunk.data)

@@ -88,6 +88,6 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> npt.NDArray[np.int3
     import numpy as np  # imported here because administrative commands do not need it
 
     if len(keys) <= FEW_KEYS:
-        return np.array([xxhash.xxh3_64_intdigest(key) % partitions for key in keys], np.int32)
+        return np.array([partition_of(key, partitions) for key in keys], np.int32)
     digests = np.fromiter(map(xxhash.xxh3_64_intdigest, keys), np.uint64, len(keys))
     return (digests % np.uint64(partitions)).astype(np.int32)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
 
 FEW = 64
@@ -48,15 +49,14 @@ def time_array(times: Sequence[int], given: Mapping[int, int]) -> pa.Array:
 
     ``given`` are those that the program has given, in microseconds since 1970, by row.
     """
-    rows = len(times)
     micros: array[int] | npt.NDArray[np.int64]
-    if rows <= FEW:
+    if len(times) <= FEW:
         micros = array("q", [time // 1000 for time in times])
     else:
         micros = np.array(times, np.int64) // 1000
     for row, timestamp in given.items():
         micros[row] = timestamp
-    return pa.Array.from_buffers(TIMESTAMP, rows, [None, pa.py_buffer(micros)])
+    return array_of(micros, TIMESTAMP)
 
 
 def no_headers(rows: int) -> pa.Array:
