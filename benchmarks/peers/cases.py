@@ -6,6 +6,7 @@ import re
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,21 +26,25 @@ TIMEOUT_SECONDS = 150.0
 Queue = Kafka | WeedQueue
 
 
+def _relay(start: Callable[[str], LoadProcess]) -> tuple[dict[str, Any], dict[str, float]]:
+    """What a load on a relay reports, and what it took."""
+    with flight_relay.relay() as (address, pids), Meter(lambda: {"broker": pids}) as meter:
+        load = start(address)
+        result = load.result()
+    return result, meter.row(load.cpu)
+
+
 def relay_1k(_: None, scale: Scale) -> Measurement:
     """Batches and window are the defaults of our producer."""
-    with flight_relay.relay() as (address, pids), Meter(lambda: {"broker": pids}) as meter:
-        load = flight_relay.pusher(address, 1000, scale.of(2000 * MB, 300 * MB), 1 << 20, 32 << 20)
-        result = load.result()
-    row = meter.row(load.cpu)
+    total = scale.of(2000 * MB, 300 * MB)
+    result, row = _relay(lambda address: flight_relay.pusher(address, 1000, total, 1 << 20, 32 << 20))
     return Measurement(throughput(result, row), row)
 
 
 def relay_latency(_: None, scale: Scale) -> Measurement:
     """Each event is a batch of its own, and as many are under way as come: the relay gathers nothing."""
-    with flight_relay.relay() as (address, pids), Meter(lambda: {"broker": pids}) as meter:
-        load = flight_relay.sender(address, 1000, 1000, scale.of(30_000, 6_000))
-        result = load.result()
-    row = meter.row(load.cpu)
+    count = scale.of(30_000, 6_000)
+    result, row = _relay(lambda address: flight_relay.sender(address, 1000, 1000, count))
     return Measurement(latencies(result, row), row)
 
 
