@@ -27,7 +27,7 @@ PAUSES_MS = (0, 1, 4, 8, 20)
 def encode_one(encoder: BatchEncoder, keyless: KeylessPartitioner, lock: threading.Lock) -> None:
     batch = BatchBuilder(encoder, DeliveryState(1, lock), 0.0)
     batch.add(VALUE, b"key", time.time_ns())
-    batch.encode(keyless)
+    batch.to_rows(keyless).encode()
 
 
 def spin(seconds: float) -> None:

@@ -426,7 +426,7 @@ class Producer:
         self.close()
 
 
-def _rows_of_upload(file: UploadedFile, state: UploadDeliveryState) -> tuple[SubBatch, RowPartitions]:
+def _rows_of_upload(file: UploadedFile, state: UploadDeliveryState) -> tuple[SubBatch, None]:
     rows = UploadedRows.all_of(file)
     now = time.monotonic()
     return SubBatch(rows, state, state.all_rows(), REFERENCE_COST_BYTES, now, schema_version=file.schema_version), None

@@ -10,6 +10,8 @@ CONVERSION = "client/smq/producing/encoding/value_conversion.py"
 TEST_RULE = "tests/property/test_send_and_write.py::test_both_store_the_very_value_or_both_refuse_it"
 TEST_VALUES = "tests/unit/client/producing/test_exact_values.py"
 TEST_SEND_MANY = "tests/unit/client/producing/test_send_many.py"
+ROW_BATCH = "client/smq/producing/batching/row_batch.py"
+TEST_ROW_BATCH = "tests/unit/client/producing/test_row_batch.py"
 
 MUTATIONS = (
     Mutation(
@@ -83,6 +85,42 @@ MUTATIONS = (
         "    if None in values:\n        validity =",
         "    if None in values:\n        _ =",
         ("tests/unit/client/producing/test_small_arrays.py::test_bytes_with_nulls",),
+    ),
+    # ---- few messages in lists
+    Mutation(
+        "keep_the_timestamps_of_all_messages",
+        "A message has its own timestamp, also if its batch was split.",
+        ROW_BATCH,
+        "{new: self.timestamps[row] for new, row in enumerate(rows) if row in self.timestamps}",
+        "self.timestamps",
+        (f"{TEST_ROW_BATCH}::test_some_rows_of_a_batch_are_those_rows",),
+    ),
+    Mutation(
+        "give_headers_to_the_messages_of_the_first_producer",
+        "A message has its own headers, also if it is encoded with those of others.",
+        ROW_BATCH,
+        "headers.update((first + row, pairs)",
+        "headers.update((row, pairs)",
+        (f"{TEST_ROW_BATCH}::test_batches_that_are_encoded_together_are_those_that_are_encoded_alone",),
+    ),
+    Mutation(
+        "send_values_that_belong_to_no_message",
+        "After an interrupt of send, no message gets the value of another one.",
+        "client/smq/producing/batching/batch_builder.py",
+        "if len(self.values) != rows * width or",
+        "if",
+        (f"{TEST_ROW_BATCH}::test_values_that_an_interrupt_has_separated_from_their_messages_are_not_sent",),
+    ),
+    Mutation(
+        "lose_bytes_of_the_budget_when_rows_are_split",
+        "The budget gets back what was taken.",
+        "client/smq/producing/batching/partitioning.py",
+        "    parts[-1][1].cost += left\n",
+        "",
+        (
+            "tests/unit/client/producing/test_partitioning.py"
+            "::test_rows_that_are_not_encoded_yet_are_split_in_the_same_way",
+        ),
     ),
     # ---- frames and messages
     Mutation(

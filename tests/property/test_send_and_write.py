@@ -132,7 +132,7 @@ def sent(type_: str, value: object) -> pa.Array | None:
         return None
     builder = BatchBuilder(encoder, DeliveryState(OPEN_ROW_COUNT, threading.Lock()), 0.0)
     builder.add(row, None, 0)
-    batch, _ = builder.encode(KeylessPartitioner(8, 0))
+    batch = builder.to_rows(KeylessPartitioner(8, 0)).encode()
     offsets = 8 * (1 + type_.count("<") + type_.count("map<"))
     assert size >= batch.column("c").nbytes - offsets  # validity and the first offset, at each level
     return as_declared(batch).column("c")

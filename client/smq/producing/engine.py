@@ -17,13 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-import numpy as np
-import numpy.typing as npt
-
 from smq.producing.batch_outcomes import BatchOutcomes
 from smq.producing.batching.partitioning import RoutingTable, SubBatch, partition_by_segment
 from smq.producing.batching.sub_batch_versions import reshaped
 from smq.producing.delivery_state import Callbacks, DeliveryState, run_callbacks
+from smq.producing.encoding.keys import RowPartitions
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses
 from smq.producing.producer_monitor import ProducerMonitor
@@ -136,7 +134,7 @@ class ProducerEngine:
             self._raise_failure()
             self._budget.add(nbytes)
 
-    def submit(self, sub_batch: SubBatch, row_partitions: npt.NDArray[np.int32] | None = None) -> None:
+    def submit(self, sub_batch: SubBatch, row_partitions: RowPartitions | None = None) -> None:
         """Queues a whole batch whose ``cost`` was reserved. Raises the error that ended the producer, if any.
 
         ``row_partitions`` as in :func:`partition_by_segment`.

@@ -13,15 +13,13 @@ from collections import deque
 from collections.abc import Callable
 from time import time_ns
 
-import numpy as np
-import numpy.typing as npt
-
 from smq.producing.batching.batch_builder import BatchBuilder
 from smq.producing.batching.message_group import MessageGroup, MessageSpan
 from smq.producing.batching.partitioning import SubBatch
+from smq.producing.batching.row_batch import may_wait
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState, MessageDelivery, delivery_timeout
 from smq.producing.encoding.batch_encoder import BatchEncoder
-from smq.producing.encoding.keys import KeylessPartitioner
+from smq.producing.encoding.keys import KeylessPartitioner, RowPartitions
 from smq.producing.engine import ProducerEngine
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq_core.errors import InvalidRequest
@@ -41,8 +39,6 @@ UNACKED_PER_DELAY = 4
 MAX_DELAYS = 10
 """Each so many batches without an outcome allow a batch one more such delay, up to ten. Otherwise thousands of small
 batches wait at the end of an outage of a minute, and the brokers, which have just come back, need minutes for them."""
-
-RowPartitions = npt.NDArray[np.int32] | None
 
 
 class MessageBatcher:
@@ -169,7 +165,7 @@ class MessageBatcher:
             self._plan()
             return True
 
-    def submit(self, state: DeliveryState, make: Callable[[], tuple[SubBatch, RowPartitions]]) -> None:
+    def submit(self, state: DeliveryState, make: Callable[[], tuple[SubBatch, RowPartitions | None]]) -> None:
         """Submits what ``make`` returns, after all that was added before. Raises the error that ended the producer."""
         with self._handover_lock:
             self._submit_ready(include_current=True)
@@ -306,9 +302,9 @@ class MessageBatcher:
                     return
                 one = self._ready.popleft()
             try:
-                batch, row_partitions = one.encode(self._keyless)
+                rows = one.to_rows(self._keyless)
                 sub_batch = SubBatch(
-                    batch,
+                    rows if may_wait(rows, one.nbytes) else rows.encode(),
                     one.delivery_state,
                     None,
                     one.nbytes,
@@ -316,7 +312,7 @@ class MessageBatcher:
                     schema_version=one.encoder.version,
                     large_value=one.large_value,
                 )
-                self.engine.submit(sub_batch, row_partitions)
+                self.engine.submit(sub_batch, rows.partitions)
             except Exception as error:
                 self.engine.fail_batch(one.delivery_state, one.nbytes, error)
 

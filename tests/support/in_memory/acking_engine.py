@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 import smq.producer
 from smq.producer import Producer
 from smq.producing.batching.partitioning import SubBatch
+from smq.producing.batching.row_batch import encoded
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.producer_runtime import ProducerRuntime
+from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.topic_view import TopicSnapshot
 from smq_core.errors import Overloaded
 from smq_core.model.entities import Layout, Topic, TopicSpec
@@ -99,3 +102,9 @@ def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pro
         engine(made).close()
         made.close()
     runtime.close()
+
+
+def sent_batch(sub_batch: SubBatch) -> pa.RecordBatch:
+    """What a broker would get."""
+    assert not isinstance(sub_batch.batch, UploadedRows)
+    return encoded(sub_batch.batch)

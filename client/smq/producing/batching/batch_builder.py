@@ -1,4 +1,4 @@
-"""Builds batches from single messages: collects them in plain lists and makes Arrow arrays once for each batch."""
+"""Builds batches from single messages: checks them and collects them in plain lists."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, repeat
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
+from smq.producing.batching.row_batch import RowBatch
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.keys import KeylessPartitioner, partitions_of_keys
-from smq.producing.encoding.small_arrays import binary_array, no_headers, time_array
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
-from smq_storage.chunks.array_buffers import array_of
-from smq_storage.chunks.schemas import HEADERS
 from smq_storage.uploads.large_values import HEADER, reserved_header
 
 ROW_OVERHEAD_BYTES = 32
@@ -88,20 +82,17 @@ class BatchBuilder:
         """Lets the next key be that of the next message."""
         self.keys += repeat(None, len(self.times) - len(self.keys))
 
-    def encode(self, keyless: KeylessPartitioner) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
-        """Returns the wire batch and the partitions of its rows."""
-        encoder = self.encoder
-        rows = len(self)
-        times = time_array(self.times, self.timestamps)
-        headers = pa.array([self.headers.get(i) for i in range(rows)], HEADERS) if self.headers else no_headers(rows)
-        if encoder.typed:
-            return encoder.encode_rows(self.values, times, headers, keyless)
+    def to_rows(self, keyless: KeylessPartitioner) -> RowBatch:
+        """The messages, with their partitions. Nothing may be added afterwards."""
+        encoder, rows = self.encoder, len(self)
         if self.keys:
             self.pad_keys()
-        keys = binary_array(self.keys) if self.keys else pa.nulls(rows, pa.binary())
-        row_partitions = partitions_of_keys(self.keys, rows, encoder.topic.spec.partitions, keyless)
-        columns = [array_of(row_partitions, pa.int32()), times, keys, binary_array(self.values), headers]  # type: ignore[arg-type]
-        return pa.RecordBatch.from_arrays(columns, schema=encoder.schema), row_partitions
+        width = len(encoder.body_names) if encoder.typed else 1
+        if len(self.values) != rows * width or (self.keys and len(self.keys) != rows):
+            raise RuntimeError("a signal has interrupted send(), so it is unknown which values belong together")
+        keys = encoder.keys_of(self.values) if encoder.typed else self.keys
+        row_partitions = partitions_of_keys(keys, rows, encoder.topic.spec.partitions, keyless)
+        return RowBatch(encoder, self.values, self.keys, self.times, self.timestamps, self.headers, row_partitions)
 
 
 def check_value(value: object, encoder: BatchEncoder, row: int | None = None) -> tuple[object, int]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from smq.producing.batching.row_batch import RowBatch
 from smq.producing.delivery_state import DeliveryState, RowIndices
+from smq.producing.encoding.keys import RowPartitions
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq_core.model.entities import Segment
@@ -28,7 +30,7 @@ class SubBatch:
     sent after the upload.
     """
 
-    batch: pa.RecordBatch | UploadedRows
+    batch: pa.RecordBatch | RowBatch | UploadedRows
     delivery_state: DeliveryState
     rows: RowIndices
     cost: int
@@ -36,6 +38,11 @@ class SubBatch:
     timed_out: bool = False
     schema_version: int = 0
     large_value: PendingLargeValue | None = None
+
+    def part(self, batch: pa.RecordBatch | RowBatch | UploadedRows, rows: RowIndices, cost: int) -> SubBatch:
+        """Some of the rows."""
+        state, created_at = self.delivery_state, self.created_at
+        return SubBatch(batch, state, rows, cost, created_at, self.timed_out, self.schema_version, self.large_value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class RoutingTable:
 
 
 def partition_by_segment(
-    sub_batch: SubBatch, route: RoutingTable, row_partitions: npt.NDArray[np.int32] | None = None
+    sub_batch: SubBatch, route: RoutingTable, row_partitions: RowPartitions | None = None
 ) -> list[tuple[Segment, SubBatch]]:
     """Splits a sub-batch by segment; rows keep their order.
 
@@ -97,6 +104,8 @@ def partition_by_segment(
         return [(route.segments[0], sub_batch)]
     if isinstance(sub_batch.batch, UploadedRows):
         return _split_upload(sub_batch, sub_batch.batch, route)
+    if isinstance(sub_batch.batch, RowBatch):
+        return _split_rows(sub_batch, sub_batch.batch, route)
     if row_partitions is None:
         row_partitions = numbers_of(sub_batch.batch.column(0))
     if len(row_partitions) == 1:
@@ -117,17 +126,25 @@ def partition_by_segment(
         stop = at + count
         cost = left if stop == total else sub_batch.cost * count // total
         left -= cost
-        part = SubBatch(
-            taken.slice(at, count),
-            sub_batch.delivery_state,
-            rows[at:stop],
-            cost,
-            sub_batch.created_at,
-            sub_batch.timed_out,
-            sub_batch.schema_version,
-        )
-        parts.append((route.segments[number], part))
+        parts.append((route.segments[number], sub_batch.part(taken.slice(at, count), rows[at:stop], cost)))
         at = stop
+    return parts
+
+
+def _split_rows(sub_batch: SubBatch, batch: RowBatch, route: RoutingTable) -> list[tuple[Segment, SubBatch]]:
+    """Splits a few rows without numpy, each call of which takes as long as several rows."""
+    targets: dict[int, list[int]] = {}
+    for row, partition in enumerate(batch.partitions):
+        targets.setdefault(route.table.item(partition), []).append(row)
+    if len(targets) == 1:
+        return [(route.segments[number], sub_batch) for number in targets]
+    parts: list[tuple[Segment, SubBatch]] = []
+    left, total = sub_batch.cost, batch.num_rows
+    for number, rows in targets.items():
+        left -= (cost := sub_batch.cost * len(rows) // total)
+        indices = np.array(rows) if sub_batch.rows is None else sub_batch.rows[rows]
+        parts.append((route.segments[number], sub_batch.part(batch.take(rows), indices, cost)))
+    parts[-1][1].cost += left
     return parts
 
 
@@ -139,5 +156,5 @@ def _split_upload(sub_batch: SubBatch, batch: UploadedRows, route: RoutingTable)
         cost = left if part.stop == batch.stop else sub_batch.cost * (part.stop - part.first) // len(batch.partitions)
         left -= cost
         rows = np.arange(part.first, part.stop)
-        parts.append((route.segments[number], replace(sub_batch, batch=part, rows=rows, cost=cost)))
+        parts.append((route.segments[number], sub_batch.part(part, rows, cost)))
     return parts

@@ -16,7 +16,6 @@ from smq.producing.encoding.keys import (
     canonical_bytes,
     key_bytes,
     partitions,
-    partitions_of_keys,
 )
 from smq.producing.encoding.row_values import RowConverter, column_maker, no_such_columns
 from smq_core.errors import InvalidRequest, MessageTooLarge, SchemaMismatch
@@ -181,18 +180,13 @@ class BatchEncoder:
         width = len(self._column_makers)
         return [make(values[number::width]) for number, make in enumerate(self._column_makers)]
 
-    def encode_rows(
-        self, values: Sequence[object], times: pa.Array, headers: pa.Array, keyless: KeylessPartitioner
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
-        """Returns the wire batch of rows, whose values are as in :meth:`columns_of`, and the partitions of the rows."""
-        columns = self.columns_of(values)
-        keys: Sequence[bytes | None] = ()
-        if self.topic.spec.key is not None:
-            number = self.body_names.index(self.topic.spec.key)
-            keys = key_bytes(values[number :: len(columns)], columns[number])
-        row_partitions = partitions_of_keys(keys, len(times), self.topic.spec.partitions, keyless)
-        arrays = [array_of(row_partitions, pa.int32()), times, *columns, headers]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), row_partitions
+    def keys_of(self, values: Sequence[object]) -> Sequence[bytes | None]:
+        """The canonical bytes of the keys of rows, whose values are as in :meth:`columns_of`; empty without a key."""
+        if self.topic.spec.key is None:
+            return ()
+        number = self.body_names.index(self.topic.spec.key)
+        type_ = self._stored_types[self.topic.spec.key]
+        return key_bytes(values[number :: len(self._column_makers)], type_, self._column_makers[number])
 
     def encode(
         self, part: pa.RecordBatch, key_column: str | None, now: int, keyless: KeylessPartitioner

@@ -16,7 +16,10 @@ all others                             the value as text, as Arrow casts it to s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +27,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from smq_core.errors import InvalidRequest
-from smq_core.model.keyspace import partitions_of
+from smq_core.model.keyspace import FEW_KEYS, partition_of, partitions_of
+
+RowPartitions: TypeAlias = "npt.NDArray[np.int32] | array[int]"
+"""The partition of each row: int32 of shape (rows,), in an ``array`` if the rows are few."""
 
 
 def canonical_bytes(column: pa.Array) -> pa.Array:
@@ -85,25 +91,30 @@ def partitions(keys: pa.Array | None, rows: int, count: int, keyless: int) -> np
     return chosen
 
 
-def key_bytes(values: Sequence[object], column: pa.Array) -> list[bytes | None]:
-    """The canonical bytes of values that ``column`` has, in a list. Text and bytes do not go through Arrow, because
-    that makes an object of each value anew."""
-    if pa.types.is_string(column.type):
+def key_bytes(
+    values: Sequence[object], type_: pa.DataType, make_column: Callable[[Sequence[object]], pa.Array]
+) -> list[bytes | None]:
+    """The canonical bytes of the values of a column of that type. ``make_column`` makes an array of such values; text
+    and bytes do without, because Arrow would make an object of each value anew."""
+    if pa.types.is_string(type_):
         return [None if value is None else value.encode() for value in values]  # type: ignore[attr-defined]
-    if pa.types.is_binary(column.type):
+    if pa.types.is_binary(type_):
         return list(values)  # type: ignore[arg-type]
-    found: list[bytes | None] = canonical_bytes(column).to_pylist()
+    found: list[bytes | None] = canonical_bytes(make_column(values)).to_pylist()
     return found
 
 
 def partitions_of_keys(
     keys: Sequence[bytes | None], rows: int, count: int, keyless: KeylessPartitioner
-) -> npt.NDArray[np.int32]:
+) -> RowPartitions:
     """The partition of each row from its key; ``keys`` are those of all rows, or none.
 
-    Rows without a key get the next partition of ``keyless``. Returns int32 of shape (rows,).
+    Rows without a key get the next partition of ``keyless``.
     """
     without = keys.count(None) if keys else rows
+    if rows <= FEW_KEYS:
+        other = keyless.next() if without else 0
+        return array("i", [other if key is None else partition_of(key, count) for key in keys or repeat(None, rows)])
     if not without:
         return partitions_of(keys, count)  # type: ignore[arg-type]
     found = np.full(rows, keyless.next(), np.int32)

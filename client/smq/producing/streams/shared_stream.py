@@ -19,9 +19,11 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq.producing.batching.partitioning import SubBatch
+from smq.producing.batching.row_batch import RowBatch, joined
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq.producing.streams.segment_sender import NoBatch, SegmentSender
 from smq.producing.streams.shared_session import SessionOwner, SharedSession
+from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.dialer import Dialer
 from smq.transport.flight_channel import FlightChannel
 from smq_core.errors import InvalidRequest, SmqError
@@ -285,9 +287,9 @@ class SharedStream:
         assert writer is not None
         # The broker appends neighbours of one segment together.
         batches.sort(key=lambda item: item[0].segment.name)
-        rows: list[pa.RecordBatch] = []
+        rows: list[pa.RecordBatch | RowBatch] = []
         for session, sent in batches:
-            assert isinstance(sent.sub_batch, SubBatch) and isinstance(sent.sub_batch.batch, pa.RecordBatch)
+            assert isinstance(sent.sub_batch, SubBatch) and not isinstance(sent.sub_batch.batch, UploadedRows)
             rows.append(sent.sub_batch.batch)
             message.sub_batches.add(session=session.number, sequence=sent.sequence, rows=sent.sub_batch.batch.num_rows)
         with self._lock:
@@ -297,8 +299,7 @@ class SharedStream:
             if self._ready and self._unacked:
                 self._plan_end_of_hold()  # of what did not fit into this message
         if rows:
-            joined = rows[0] if len(rows) == 1 else pa.concat_batches(rows)
-            writer.write_with_metadata(joined, message.SerializeToString())
+            writer.write_with_metadata(joined(rows), message.SerializeToString())
         elif message.opens or message.closes:
             writer.write_metadata(message.SerializeToString())
 

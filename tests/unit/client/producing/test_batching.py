@@ -18,7 +18,7 @@ from smq.producing.message_batcher import MAX_UNACKED_BATCHES, SMALL_BATCH_BYTES
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq_core.errors import DeliveryTimeout
 from smq_core.model.keyspace import partition_of
-from support.in_memory.acking_engine import engine
+from support.in_memory.acking_engine import engine, sent_batch
 from support.waiting import eventually
 
 
@@ -183,8 +183,7 @@ def test_messages_of_one_batch_have_their_own_times(open_producer: Callable[[flo
         producer.flush(timeout=0.0)
 
     (sub_batch,) = engine(producer).submitted
-    assert isinstance(sub_batch.batch, pa.RecordBatch)
-    times = sub_batch.batch.column("timestamp").cast(pa.int64()).to_pylist()
+    times = sent_batch(sub_batch).column("timestamp").cast(pa.int64()).to_pylist()
     assert times[1:3] == [5, -7]
     assert before <= times[0] <= times[3] <= times[4] <= after
 
@@ -203,16 +202,16 @@ def test_messages_of_one_batch_have_their_own_keys(
         producer.flush(timeout=0.0)
 
     (sub_batch,) = engine(producer).submitted
-    assert isinstance(sub_batch.batch, pa.RecordBatch)
+    batch = sent_batch(sub_batch)
     expected = [*keys, *keys, None, None, b"last"]
-    assert sub_batch.batch.column("key").to_pylist() == expected
-    partitions = sub_batch.batch.column("partition").to_pylist()
+    assert batch.column("key").to_pylist() == expected
+    partitions = batch.column("partition").to_pylist()
     assert [p for p, key in zip(partitions, expected, strict=True) if key] == [
         partition_of(k, 8) for k in expected if k
     ]
     assert len({p for p, key in zip(partitions, expected, strict=True) if key is None}) == 1
     values = [*range(2 * len(keys)), -1, -2, -3]
-    assert [int(value) for value in sub_batch.batch.column("value").to_pylist()] == values
+    assert [int(value) for value in batch.column("value").to_pylist()] == values
 
 
 def test_threads_that_send_at_once_get_the_receipts_of_their_own_messages(
@@ -236,9 +235,9 @@ def test_threads_that_send_at_once_get_the_receipts_of_their_own_messages(
     (sub_batch,) = engine(producer).submitted
     engine(producer).answer(sub_batch)
 
-    assert isinstance(sub_batch.batch, pa.RecordBatch)
-    values = sub_batch.batch.column("value").to_pylist()
-    assert sub_batch.batch.column("key").to_pylist() == values
+    batch = sent_batch(sub_batch)
+    values = batch.column("value").to_pylist()
+    assert batch.column("key").to_pylist() == values
     assert {value: delivery.result(0).offset for value, delivery in found.items()} == {
         value: offset for offset, value in enumerate(values)
     }

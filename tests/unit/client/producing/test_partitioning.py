@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from array import array
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smq.producing.batching.partitioning import RoutingTable, SubBatch, partition_by_segment
+from smq.producing.batching.row_batch import RowBatch
 from smq.producing.delivery_state import DeliveryState
+from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.uploads.uploaded_rows import PartitionIndex, UploadedFile, UploadedRows
-from smq_core.model.entities import Durability, Phase, Replica, Segment
+from smq_core.model.entities import Durability, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
 
 PARTITIONS = 16
@@ -57,6 +60,35 @@ def test_every_row_lands_once_in_its_segment_and_in_order_also_when_cut_again(
             rows += own
         assert sorted(rows) == list(range(len(row_partitions)))
         assert sum(part.cost for _, part in cuts) == 1000, "the budget gets back what was taken"
+
+
+ENCODER = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=PARTITIONS)))
+
+
+def rows_of(row_partitions: list[int]) -> SubBatch:
+    """As :func:`sub_batch_of`, with rows that are not encoded yet; their values are their numbers."""
+    count = len(row_partitions)
+    rows = RowBatch(ENCODER, list(range(count)), (), [0] * count, {}, {}, array("i", row_partitions))
+    return SubBatch(rows, DeliveryState(count, threading.Lock()), None, cost=1000, created_at=0.0)
+
+
+@settings(max_examples=300, deadline=None)
+@given(full_layouts(), full_layouts(1), st.lists(st.integers(0, PARTITIONS - 1), min_size=1, max_size=40))
+def test_rows_that_are_not_encoded_yet_are_split_in_the_same_way(
+    first: list[Segment], second: list[Segment], row_partitions: list[int]
+) -> None:
+    found: list[list[tuple[str, object]]] = []
+    for whole in (rows_of(row_partitions), sub_batch_of(row_partitions)):
+        parts = partition_by_segment(whole, RoutingTable.of(first, PARTITIONS))
+        again = [two for _, part in parts for two in partition_by_segment(part, RoutingTable.of(second, PARTITIONS))]
+        assert sum(part.cost for _, part in parts) == sum(part.cost for _, part in again) == 1000
+        for _, part in again:
+            rows = list(range(len(row_partitions))) if part.rows is None else part.rows.tolist()
+            if isinstance(part.batch, RowBatch):
+                assert list(part.batch.values) == rows
+                assert list(part.batch.partitions) == [row_partitions[row] for row in rows]
+        found.append(sorted((target.name, part.rows is None or part.rows.tolist()) for target, part in again))
+    assert found[0] == found[1]
 
 
 @settings(max_examples=300, deadline=None)

@@ -16,7 +16,7 @@ from smq.producing.batching.message_group import MessageGroup
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq_core.errors import DeliveryTimeout, InvalidRequest, MessageTooLarge, Overloaded, SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec
-from support.in_memory.acking_engine import AckingEngine, engine
+from support.in_memory.acking_engine import AckingEngine, engine, sent_batch
 
 BATCH_BYTES = 1000
 
@@ -43,7 +43,7 @@ def answer_all(producer: Producer) -> AckingEngine:
 
 def batches(producer: Producer) -> Iterator[list[tuple[bytes, bytes | None]]]:
     for sub_batch in answer_all(producer).submitted:
-        columns = sub_batch.batch.to_pydict()
+        columns = sent_batch(sub_batch).to_pydict()
         yield list(zip(columns["value"], columns["key"], strict=True))
 
 

@@ -9,11 +9,13 @@ from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from smq.producer import Producer
 from smq.producing.producer_runtime import ProducerRuntime
 from smq.producing.streams import shared_stream, shared_streams
+from smq.producing.streams.shared_session import SharedSession
 from smq_core.errors import InvalidRequest, NotHosted, SmqError
 from smq_core.model.entities import Durability, Layout, Phase, Replica, Segment, Topic, TopicSpec
 from smq_core.model.keyspace import KeyRange
@@ -109,6 +111,11 @@ class Client:
             report_unreachable_broker=lambda incarnation, what: None,
         )
 
+    def sessions(self) -> list[SharedSession]:
+        assert self.runtime.shared_streams is not None
+        (stream,) = self.runtime.shared_streams._streams.values()
+        return list(stream._sessions.values())
+
     def producer(self, linger: float = 0.0) -> Producer:
         made = Producer(
             self.view,
@@ -185,6 +192,34 @@ def test_what_comes_before_the_acks_of_a_message_goes_out_as_one(
     served.ack((1, 1))
     served.reply(*((number, opened) for number in (2, 3, 4, 5)))
     assert {session for session, _ in served.next_batches(4)} == {2, 3, 4, 5}
+
+
+def test_messages_and_tables_of_several_producers_share_a_message(
+    client: Client, broker: PlayedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_stream, "MAX_HOLD_SECONDS", 3600.0)
+    producers = [client.producer() for _ in range(4)]
+    served: BrokerStream | None = None
+    for producer in producers:
+        producer.send(b"opens its session")
+        served = served or broker.accept()
+        served.ack(*served.next_batches())
+    assert served is not None
+    producers[0].send(b"first")
+    assert served.next_batches() == [(1, 1)]
+    producers[1].send(b"b", key=b"k", headers=[("h", b"v")])
+    producers[2].write(pa.table({"value": [b"c", b"d"], "timestamp": [1, 2]}))
+    producers[3].send(b"e", timestamp=3)
+    eventually(lambda: all(it.is_ready for it in client.sessions()[1:]))
+    served.ack((1, 1))
+    chunk = served.stream.requests.get(timeout=HANG_GUARD)
+    assert isinstance(chunk, Chunk) and chunk.data is not None
+    rows = [it.session for it in pb.SharedBatch.FromString(chunk.app_metadata).sub_batches for _ in range(it.rows)]
+    found = {(session, row["key"], row["value"]) for session, row in zip(rows, chunk.data.to_pylist(), strict=True)}
+    assert found == {(2, b"k", b"b"), (3, None, b"c"), (3, None, b"d"), (4, None, b"e")}
+    assert [row["headers"] for row in chunk.data.to_pylist() if row["value"] == b"b"] == [[{"key": "h", "value": b"v"}]]
+    given = [row["timestamp"].microsecond for row in chunk.data.to_pylist() if row["value"] != b"b"]
+    assert given == [1, 2, 3]
 
 
 def test_a_message_does_not_wait_for_acks_for_ever(client: Client, broker: PlayedBroker) -> None:

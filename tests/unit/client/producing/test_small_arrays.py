@@ -50,7 +50,7 @@ for keys in ([None] * 1000, [None, b"key"] * 500):
     batch = BatchBuilder(encoder, DeliveryState(OPEN_ROW_COUNT, threading.Lock()), 0.0)
     for key in keys:
         batch.add(b"value", key, 0)
-    assert batch.encode(KeylessPartitioner(8, 0))[0].num_rows == 1000
+    assert batch.to_rows(KeylessPartitioner(8, 0)).encode().num_rows == 1000
 assert "pandas" not in sys.modules
 """
 

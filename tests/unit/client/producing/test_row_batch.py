@@ -1,0 +1,101 @@
+"""Rows in lists become the same batch whether they are encoded alone, together, or after a split."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smq.producing.batching.batch_builder import BatchBuilder, check_value
+from smq.producing.batching.row_batch import MAX_BYTES, MAX_ROWS, RowBatch, join, joined, may_wait
+from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState
+from smq.producing.encoding.batch_encoder import BatchEncoder
+from smq.producing.encoding.keys import KeylessPartitioner
+from smq_core.model.entities import Column, Topic, TopicSpec
+from smq_core.model.keyspace import partition_of
+
+PARTITIONS = 64
+PLAIN = BatchEncoder(Topic("default/plain", "u", TopicSpec(partitions=PARTITIONS)))
+COLUMNS = (Column("name", "string"), Column("delay", "float64", nullable=True), Column("stop", "int64"))
+TYPED = BatchEncoder(Topic("default/typed", "u", TopicSpec(partitions=PARTITIONS, schema=COLUMNS, key="stop")))
+
+Row = tuple[bytes | None, int, int | None, bool]
+ROWS = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=3),
+        st.integers(0, 1 << 60),
+        st.none() | st.integers(-5, 5),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def batch_of(rows: Sequence[Row], encoder: BatchEncoder, keyless: int = 0) -> RowBatch:
+    """Each row has a key, the time when it was sent, the timestamp that was given, and whether it has a header."""
+    builder = BatchBuilder(encoder, DeliveryState(OPEN_ROW_COUNT, threading.Lock()), 0.0)
+    for number, (key, now, timestamp, has_header) in enumerate(rows):
+        if timestamp is not None:
+            builder.timestamps[number] = timestamp
+        if has_header:
+            builder.headers[number] = [("number", b"%d" % number)]
+        if encoder.typed:
+            value, _ = check_value({"name": repr(key), "delay": now / 7 if has_header else None, "stop": now}, encoder)
+            builder.add(value, None, now)
+        else:
+            builder.add(None if has_header else b"%d" % now, key, now)
+    return builder.to_rows(KeylessPartitioner(PARTITIONS, keyless))
+
+
+@pytest.mark.parametrize("encoder", [PLAIN, TYPED], ids=["plain", "typed"])
+@given(groups=st.lists(ROWS, min_size=1, max_size=4))
+def test_batches_that_are_encoded_together_are_those_that_are_encoded_alone(
+    encoder: BatchEncoder, groups: list[list[Row]]
+) -> None:
+    batches = [batch_of(rows, encoder, number) for number, rows in enumerate(groups)]
+    together = joined(batches)
+    together.validate(full=True)
+    assert together.schema == encoder.schema
+    assert together == pa.concat_batches([batch.encode() for batch in batches])
+    assert joined([batches[0].encode(), *batches[1:]]) == together, "also if one was encoded before"
+
+
+@pytest.mark.parametrize("encoder", [PLAIN, TYPED], ids=["plain", "typed"])
+@given(rows=ROWS, data=st.data())
+def test_some_rows_of_a_batch_are_those_rows(encoder: BatchEncoder, rows: list[Row], data: st.DataObject) -> None:
+    batch = batch_of(rows, encoder)
+    chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, unique=True).map(sorted))
+    assert batch.take(chosen).encode() == batch.encode().take(pa.array(chosen))
+
+
+@pytest.mark.parametrize("count", [1, MAX_ROWS, MAX_ROWS + 1])
+def test_keys_hash_to_the_same_partitions_however_many_there_are(count: int) -> None:
+    keys = [None if number % 3 == 1 else b"%d" % number for number in range(count)]
+    found = batch_of([(key, 0, None, False) for key in keys], PLAIN, 9)
+    keyless = KeylessPartitioner(PARTITIONS, 9).next()
+    assert list(found.partitions) == [keyless if key is None else partition_of(key, PARTITIONS) for key in keys]
+    assert found.encode().column("partition").to_pylist() == list(found.partitions)
+
+
+def test_a_typed_key_hashes_by_its_canonical_bytes() -> None:
+    (partition,) = batch_of([(None, 5, None, False)], TYPED).partitions
+    assert partition == partition_of((5).to_bytes(8, "little"), PARTITIONS)
+
+
+def test_only_few_and_small_messages_wait_for_others() -> None:
+    few = batch_of([(None, 0, None, False)] * MAX_ROWS, PLAIN)
+    many = join([few, batch_of([(None, 0, None, False)], PLAIN)])
+    assert may_wait(few, MAX_BYTES) and not may_wait(few, MAX_BYTES + 1) and not may_wait(many, 1)
+
+
+def test_values_that_an_interrupt_has_separated_from_their_messages_are_not_sent() -> None:
+    builder = BatchBuilder(PLAIN, DeliveryState(OPEN_ROW_COUNT, threading.Lock()), 0.0)
+    builder.values.append(b"of a call of send that a signal has ended")
+    builder.add(b"of the next call", None, 0)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        builder.to_rows(KeylessPartitioner(PARTITIONS, 0))
