@@ -19,7 +19,7 @@ import smq
 from benchmarks.harness.child_process import ROOT
 from benchmarks.harness.meter import Groups
 from benchmarks.harness.work_folder import WorkFolder
-from smq_storage.process.ports import free_port
+from smq_storage.process.ports import free_ports
 from smq_storage.process.seaweedfs import HOST, SeaweedProcess
 
 _TOPICS = itertools.count(1)
@@ -67,8 +67,8 @@ class BenchmarkCluster(WorkFolder):
     def __init__(self, folder: Path, spec: ClusterSpec) -> None:
         super().__init__(folder)
         self.spec = spec
-        self.leader = f"127.0.0.1:{free_port()}"
-        self._metrics_port = free_port()
+        leader_port, self._metrics_port = free_ports(2)
+        self.leader = f"127.0.0.1:{leader_port}"
         self.seaweed = SeaweedProcess(self.folder / "seaweedfs", metrics_port=self._metrics_port)
         self._operator: subprocess.Popen[bytes] | None = None
         self._client: smq.Client | None = None

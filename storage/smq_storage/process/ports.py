@@ -10,13 +10,17 @@ from collections.abc import Sequence
 from smq_core.errors import Unavailable
 
 
-def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+def free_ports(count: int, host: str = "127.0.0.1", without: Sequence[int] = ()) -> list[int]:
     """Distinct ports that are free now, outside the range from which systems give ports to outgoing connections.
+
+    None of them is in ``without``.
 
     So no other process takes them by chance while this one is down. Raises Unavailable if there are too few.
     """
     ports: list[int] = []
     for port in random.SystemRandom().sample(range(10_000, 32_000), 1000):
+        if port in without:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((host, port))
             ports.append(port)

@@ -49,7 +49,8 @@ class SeaweedProcess:
     ``log`` is the file for what it prints; None means one in ``folder``. ``host`` is another address to listen at, and
     ``wrapper`` a command that is put before SeaweedFS' own. Tests use it to run SeaweedFS in a network namespace.
 
-    Ports are chosen once, so a restarted process has the same address. With ``access_key`` and ``secret_key`` only
+    Ports are chosen once, so a restarted process has the same address. Only if another process takes one of them before
+    the first start has bound it, that start chooses others. With ``access_key`` and ``secret_key`` only
     these credentials are accepted, without them any are. Signals from the terminal do not reach it, so that its writers
     can end first. It ends with :meth:`stop`, :meth:`kill`, or when this interpreter exits. Not thread-safe.
     """
@@ -71,7 +72,10 @@ class SeaweedProcess:
         self._wrapper = list(wrapper)
         self._metrics = [f"-metricsPort={metrics_port}"] if metrics_port is not None else []
         self._keys = (access_key, secret_key)
-        self._ports = free_ports(2 * len(_SERVICES))
+        self._taken = [metrics_port] if metrics_port is not None else []
+        self._ports = self._choose_ports()
+        self._may_choose_again = True
+        """Until something may know the ports."""
         self._process: subprocess.Popen[bytes] | None = None
         self._sockets: Path | None = None
 
@@ -85,6 +89,7 @@ class SeaweedProcess:
         if len(ports) != len(self._ports) or not are_free(ports, self._host):
             return False
         self._ports = list(ports)
+        self._may_choose_again = False
         return True
 
     @property
@@ -115,6 +120,16 @@ class SeaweedProcess:
         """Returns once an object could be written and read. Raises StoreUnavailable after ``deadline`` seconds."""
         if self.pid is not None:
             return
+        until = time.monotonic() + deadline
+        while not self._starts(until):
+            self._ports = self._choose_ports()
+        self._may_choose_again = False
+
+    def _choose_ports(self) -> list[int]:
+        return free_ports(2 * len(_SERVICES), without=self._taken)
+
+    def _starts(self, until: float) -> bool:
+        """Starts the process. False if others have taken its ports, and it may have other ones."""
         data = self.folder / "data"
         data.mkdir(parents=True, exist_ok=True)
         # A socket's path may have about 100 characters; the paths of many temporary folders are longer.
@@ -131,10 +146,17 @@ class SeaweedProcess:
             )
         atexit.register(self.kill)
         try:
-            self._wait_until_writable(time.monotonic() + deadline)
+            self._wait_until_writable(until)
+        except StoreUnavailable:
+            has_ended = self.pid is None
+            self.kill()
+            if has_ended and self._may_choose_again and not are_free(self._ports, self._host):
+                return False
+            raise
         except BaseException:
             self.kill()
             raise
+        return True
 
     def stop(self, deadline: float = 20.0) -> None:
         """Sends SIGTERM and waits; kills the process after ``deadline`` seconds."""

@@ -73,15 +73,22 @@ def test_it_writes_only_below_its_folder(process: SeaweedProcess, tmp_path: Path
     assert cwd == tmp_path
 
 
-def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_the_first_start_takes_other_ports_than_those_that_were_taken_meanwhile(tmp_path: Path) -> None:
     process = SeaweedProcess(tmp_path)
-    with (
-        socket.create_server(("127.0.0.1", int(process.endpoint.rsplit(":")[-1]))),
-        pytest.raises(StoreUnavailable) as it,
-    ):
+    chosen = process.ports
+    with socket.create_server(("127.0.0.1", chosen[0])), process:
+        process.store().put("a", b"1")
+    assert set(chosen).isdisjoint(process.ports)
+
+
+def test_one_that_cannot_start_again_says_why(process: SeaweedProcess) -> None:
+    """Its clients know its ports, so it takes no others."""
+    process.stop()
+    ports = process.ports
+    with socket.create_server(("127.0.0.1", ports[0])), pytest.raises(StoreUnavailable) as it:
         process.start(deadline=15)
-    assert "weed.log" in it.value.message
-    assert process.pid is None
+    assert "weed.log" in it.value.message and f"port {ports[0]}" in it.value.message
+    assert process.pid is None and process.ports == ports
 
 
 def test_a_missing_binary_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
