@@ -16,7 +16,7 @@ from time import time_ns
 from smq.producing.batching.batch_builder import BatchBuilder
 from smq.producing.batching.message_group import MessageGroup, MessageSpan
 from smq.producing.batching.partitioning import SubBatch
-from smq.producing.batching.row_batch import may_wait
+from smq.producing.batching.row_batch import is_worth_joining
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState, MessageDelivery, delivery_timeout
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner, RowPartitions
@@ -304,7 +304,7 @@ class MessageBatcher:
             try:
                 rows = one.to_rows(self._keyless)
                 sub_batch = SubBatch(
-                    rows if may_wait(rows, one.nbytes) else rows.encode(),
+                    rows if is_worth_joining(rows, one.nbytes) else rows.encode(),
                     one.delivery_state,
                     None,
                     one.nbytes,

@@ -83,13 +83,16 @@ class BatchBuilder:
         self.keys += repeat(None, len(self.times) - len(self.keys))
 
     def to_rows(self, keyless: KeylessPartitioner) -> RowBatch:
-        """The messages, with their partitions. Nothing may be added afterwards."""
+        """The messages, with their partitions. Nothing may be added afterwards. Raises InvalidRequest."""
         encoder, rows = self.encoder, len(self)
         if self.keys:
             self.pad_keys()
         width = len(encoder.body_names) if encoder.typed else 1
         if len(self.values) != rows * width or (self.keys and len(self.keys) != rows):
-            raise RuntimeError("a signal has interrupted send(), so it is unknown which values belong together")
+            raise InvalidRequest(
+                "a signal interrupted send() while it added a message, so it is unknown which value belongs to which "
+                "message of its batch. None of them was sent: send them again"
+            )
         keys = encoder.keys_of(self.values) if encoder.typed else self.keys
         row_partitions = partitions_of_keys(keys, rows, encoder.topic.spec.partitions, keyless)
         return RowBatch(encoder, self.values, self.keys, self.times, self.timestamps, self.headers, row_partitions)

@@ -22,7 +22,8 @@ from smq_storage.chunks.array_buffers import array_of, numbers_of
 class SubBatch:
     """Rows of one batch that belong to one segment. ``rows`` are their indices in the batch, None means all of them.
 
-    If the rows are in an upload, ``batch`` says which, and ``rows`` are indices of the upload's partitions.
+    Few rows are a :class:`RowBatch` until they are sent. If the rows are in an upload, ``batch`` says which, and
+    ``rows`` are indices of the upload's partitions.
 
     ``cost`` is their share of the producer's budget, in bytes; ``created_at`` is when the program handed them over
     (monotonic seconds). ``timed_out`` says that the rows failed by timeout although their outcome is not known yet.

@@ -22,7 +22,7 @@ from smq_storage.chunks.schemas import HEADERS
 
 MAX_ROWS = FEW
 MAX_BYTES = 32 << 10
-"""More rows or bytes than that are worth a batch of their own, which is encoded once, also if it is sent again."""
+"""More rows or bytes than that are encoded at once, because they would be encoded anew each time they are sent."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -81,8 +81,8 @@ class RowBatch:
         return pa.RecordBatch.from_arrays(columns, schema=encoder.schema)
 
 
-def may_wait(batch: RowBatch, nbytes: int) -> bool:
-    """Whether these messages, of that many bytes, should be encoded with others when they are sent."""
+def is_worth_joining(batch: RowBatch, nbytes: int) -> bool:
+    """Whether these messages, of that many bytes, are so few that they should be encoded with others."""
     return batch.num_rows <= MAX_ROWS and nbytes <= MAX_BYTES
 
 
@@ -118,7 +118,7 @@ def encoded(batch: pa.RecordBatch | RowBatch) -> pa.RecordBatch:
 
 
 def joined(batches: Sequence[pa.RecordBatch | RowBatch]) -> pa.RecordBatch:
-    """The rows of these batches, at least one, as they are sent together. Neighbours in lists are encoded at once."""
+    """The rows of these batches, at least one, as they are sent together."""
     if all(isinstance(batch, RowBatch) for batch in batches):
         return join(batches).encode()  # type: ignore[arg-type]
     arrow = [encoded(batch) for batch in batches]

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smq.producing.batching.batch_builder import BatchBuilder, check_value
-from smq.producing.batching.row_batch import MAX_BYTES, MAX_ROWS, RowBatch, join, joined, may_wait
+from smq.producing.batching.row_batch import MAX_BYTES, MAX_ROWS, RowBatch, is_worth_joining, join, joined
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner
+from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Column, Topic, TopicSpec
 from smq_core.model.keyspace import partition_of
 
@@ -90,12 +91,14 @@ def test_a_typed_key_hashes_by_its_canonical_bytes() -> None:
 def test_only_few_and_small_messages_wait_for_others() -> None:
     few = batch_of([(None, 0, None, False)] * MAX_ROWS, PLAIN)
     many = join([few, batch_of([(None, 0, None, False)], PLAIN)])
-    assert may_wait(few, MAX_BYTES) and not may_wait(few, MAX_BYTES + 1) and not may_wait(many, 1)
+    assert (
+        is_worth_joining(few, MAX_BYTES) and not is_worth_joining(few, MAX_BYTES + 1) and not is_worth_joining(many, 1)
+    )
 
 
 def test_values_that_an_interrupt_has_separated_from_their_messages_are_not_sent() -> None:
     builder = BatchBuilder(PLAIN, DeliveryState(OPEN_ROW_COUNT, threading.Lock()), 0.0)
     builder.values.append(b"of a call of send that a signal has ended")
     builder.add(b"of the next call", None, 0)
-    with pytest.raises(RuntimeError, match="interrupted"):
+    with pytest.raises(InvalidRequest, match=r"interrupted.*send them again"):
         builder.to_rows(KeylessPartitioner(PARTITIONS, 0))
