@@ -96,8 +96,10 @@ class SegmentJournal:
                 write_definition(self.folder, self._opened)
                 self._created = True
 
-    def append(self, first: int, end: int, header: bytes, rows: pa.RecordBatch) -> None:
+    def append(self, first: int, end: int, header: bytes, rows: pa.RecordBatch | bytes) -> None:
         """Writes one record with the messages ``first .. end - 1``. After an error part of it may be there.
+
+        ``rows`` may be encoded already, as by ``RecordBatch.serialize``.
 
         May raise ArrowException.
         """
@@ -105,7 +107,7 @@ class SegmentJournal:
             if self.ended:
                 return
             self.create()
-            body = self._encoder.encode(rows)
+            body = [rows] if isinstance(rows, bytes) else self._encoder.encode(rows)
             if self._files[-1].at >= RECORDS_AT + self._file_bytes:
                 self._begin_file(first, reuse=True)
             current = self._files[-1]

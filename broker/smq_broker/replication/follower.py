@@ -50,13 +50,18 @@ class FollowedSegment:
         self._announced_credit = hosted.credit
         return pb.ReplicationReply(end=end, credit=hosted.credit, references=True)
 
-    def replicate(self, body: bytes, rows: pa.RecordBatch | None, *, same_schema: bool) -> pb.ReplicationReply:
+    def replicate(
+        self, body: bytes, rows: pa.RecordBatch | None, *, same_schema: bool, encoded: bytes = b""
+    ) -> pb.ReplicationReply:
         """Appends a message; ``body`` is its header. ``trim_journal`` afterwards, when the reply was sent.
+
+        ``encoded`` are the bytes that ``rows`` were read from and refer to, if they came as such. The journal gets the
+        same, and the rows need not be copied out of the network's buffers.
 
         Raises InvalidRequest or SchemaMismatch if it is not valid, and the errors of ``SegmentReplica.replicate``.
         """
         hosted = self.hosted
-        message, batch = _decode_message(hosted, body, rows, same_schema)
+        message, batch = _decode_message(hosted, body, rows, same_schema, copied=bool(encoded))
         full = None
         with hosted as machine:
             before = machine.end
@@ -68,7 +73,7 @@ class FollowedSegment:
                 full = hosted.compactor.add(payload_spans(message.entries))
         if behind:
             if batch is not None:
-                write_message(hosted, message, body, batch)
+                write_message(hosted, message, body, encoded or batch)
             else:
                 write_missing(hosted)
             end = machine.durable_end
@@ -120,14 +125,14 @@ def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, wr
 
 
 def _decode_message(
-    hosted: HostedSegment, body: bytes, rows: pa.RecordBatch | None, same_schema: bool
+    hosted: HostedSegment, body: bytes, rows: pa.RecordBatch | None, same_schema: bool, *, copied: bool
 ) -> tuple[ReplicationMessage, pa.RecordBatch | None]:
     """The message and the rows of its entries. Raises InvalidRequest or SchemaMismatch if it is not valid."""
     header = parse(pb.ReplicationBatch, body)
     entries: tuple[Entry, ...] = ()
     batch = None
     if rows is not None and header.entries:
-        batch = hosted.wire.accept(rows, same_schema)
+        batch = hosted.wire.check(rows, same_schema) if copied else hosted.wire.accept(rows, same_schema)
         entries = decode_entries(header, batch)
     elif header.entries or (rows is not None and rows.num_rows):
         raise InvalidRequest("entries and rows of a replicated message belong together")

@@ -63,7 +63,7 @@ class LinkState:
         """Whether this link has to write entries to the journal that it has not sent itself. Lock held."""
         return self._writes_journal and is_journal_behind(self.hosted)
 
-    def write_journal(self, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch) -> None:
+    def write_journal(self, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch | bytes) -> None:
         if self._writes_journal:
             write_message(self.hosted, message, header, rows)
 

@@ -93,14 +93,14 @@ class SharedFollower:
         followed = self._followed.get(part.link)
         if followed is None:
             return None  # the link has failed, and the primary does not know it yet
-        rows = None
-        if part.rows:
+        rows, encoded = None, part.rows
+        if encoded:
             try:
-                rows = pa.ipc.read_record_batch(pa.py_buffer(part.rows), followed.hosted.wire.message)
+                rows = pa.ipc.read_record_batch(pa.py_buffer(encoded), followed.hosted.wire.message)
             except (pa.ArrowException, OSError) as error:
                 raise InvalidRequest(f"the rows of a replicated message are malformed: {error}") from None
         grown.append(followed)
-        return followed.replicate(part.header, rows, same_schema=True)
+        return followed.replicate(part.header, rows, same_schema=True, encoded=encoded)
 
     def _open(self, link: int, request: pb.SharedReplicationBatch.Open) -> pb.ReplicationReply:
         """Raises NotHosted if the leader's request to open the segment has not come yet, and WrongIncarnation."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-import pyarrow as pa
-
 from smq_broker.replication.link_state import LinkState
 from smq_broker.replication.stream import INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, UNRESPONSIVE_AFTER_SECONDS
 from smq_broker.segments.batches import MAX_MESSAGE_BYTES
@@ -37,7 +35,6 @@ class OutgoingPart:
 
     part: pb.SharedReplicationBatch.Part
     message: ReplicationMessage | None = None
-    rows: pa.RecordBatch | None = None
     journal_behind: bool = False
     """Whether the journal lacks entries that are not in the message, because the follower has them already."""
 
@@ -188,6 +185,5 @@ class SharedLink:
         part = pb.SharedReplicationBatch.Part(link=self.number, header=header)
         if not message.entries:
             return OutgoingPart(part, message, journal_behind=journal_behind)
-        rows = rows_as_batch(message.entries, self.state.hosted.wire.empty)
-        part.rows = rows.serialize().to_pybytes()
-        return OutgoingPart(part, message, rows)
+        part.rows = rows_as_batch(message.entries, self.state.hosted.wire.empty).serialize().to_pybytes()
+        return OutgoingPart(part, message)

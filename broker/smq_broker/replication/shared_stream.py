@@ -357,8 +357,8 @@ class SharedReplicationStream(ReplicationStream):
         for link in missing:
             link.state.write_missing()
         for link, it in outgoing:  # while the follower writes its own journals
-            if it.message is not None and it.rows is not None:
-                link.state.write_journal(it.message, it.part.header, it.rows)
+            if it.message is not None and it.message.entries:
+                link.state.write_journal(it.message, it.part.header, it.part.rows)
         return bool(message.parts or always or missing)
 
     # ---- the reading thread

@@ -27,8 +27,13 @@ def is_journal_behind(hosted: HostedSegment) -> bool:
     return hosted.machine.durable_end < hosted.machine.end
 
 
-def write_message(hosted: HostedSegment, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch) -> None:
-    """Writes a message that was sent or received. The journal gets the same bytes, unless it has some of them."""
+def write_message(
+    hosted: HostedSegment, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch | bytes
+) -> None:
+    """Writes a message that was sent or received. The journal gets the same bytes, unless it has some of them.
+
+    ``rows`` as in :meth:`SegmentJournal.append`.
+    """
     journal = hosted.journal
     if journal is None or journal.ended:
         return
@@ -71,7 +76,7 @@ def remove_journal(hosted: HostedSegment) -> None:
         hosted.log.warning("journal.remove_failed", folder=str(hosted.journal.folder), error=str(error))
 
 
-def _append(hosted: HostedSegment, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch) -> None:
+def _append(hosted: HostedSegment, message: ReplicationMessage, header: bytes, rows: pa.RecordBatch | bytes) -> None:
     assert hosted.journal is not None
     journal, first, end = hosted.journal, message.entries[0].first, message.entries[-1].end
     if _guard(hosted, lambda: journal.append(first, end, header, rows)):
