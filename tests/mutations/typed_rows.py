@@ -107,7 +107,7 @@ MUTATIONS = (
         "send_values_that_belong_to_no_message",
         "After an interrupt of send, no message gets the value of another one.",
         "client/smq/producing/batching/batch_builder.py",
-        "if len(self.values) != rows * width or",
+        "if len(self.values) != rows * encoder.row_width or",
         "if",
         (f"{TEST_ROW_BATCH}::test_values_that_an_interrupt_has_separated_from_their_messages_are_not_sent",),
     ),

@@ -150,7 +150,8 @@ class SeaweedProcess:
         except StoreUnavailable:
             has_ended = self.pid is None
             self.kill()
-            if has_ended and self._may_choose_again and not are_free(self._ports, self._host):
+            is_late = time.monotonic() > until
+            if has_ended and not is_late and self._may_choose_again and not are_free(self._ports, self._host):
                 return False
             raise
         except BaseException:

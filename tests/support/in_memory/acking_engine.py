@@ -13,7 +13,7 @@ import pytest
 import smq.producer
 from smq.producer import Producer
 from smq.producing.batching.partitioning import SubBatch
-from smq.producing.batching.row_batch import encoded
+from smq.producing.batching.row_batch import to_record_batch
 from smq.producing.delivery_state import DeliveryState
 from smq.producing.producer_runtime import ProducerRuntime
 from smq.producing.uploads.uploaded_rows import UploadedRows
@@ -107,4 +107,4 @@ def open_producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Pro
 def sent_batch(sub_batch: SubBatch) -> pa.RecordBatch:
     """What a broker would get."""
     assert not isinstance(sub_batch.batch, UploadedRows)
-    return encoded(sub_batch.batch)
+    return to_record_batch(sub_batch.batch)

@@ -87,8 +87,7 @@ class BatchBuilder:
         encoder, rows = self.encoder, len(self)
         if self.keys:
             self.pad_keys()
-        width = len(encoder.body_names) if encoder.typed else 1
-        if len(self.values) != rows * width or (self.keys and len(self.keys) != rows):
+        if len(self.values) != rows * encoder.row_width or (self.keys and len(self.keys) != rows):
             raise InvalidRequest(
                 "a signal interrupted send() while it added a message, so it is unknown which value belongs to which "
                 "message of its batch. None of them was sent: send them again"

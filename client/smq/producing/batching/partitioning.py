@@ -133,7 +133,7 @@ def partition_by_segment(
 
 
 def _split_rows(sub_batch: SubBatch, batch: RowBatch, route: RoutingTable) -> list[tuple[Segment, SubBatch]]:
-    """Splits a few rows without numpy, each call of which takes as long as several rows."""
+    """Splits a few rows in a loop, because a call of numpy or Arrow takes as long as several rows."""
     targets: dict[int, list[int]] = {}
     for row, partition in enumerate(batch.partitions):
         targets.setdefault(route.table.item(partition), []).append(row)

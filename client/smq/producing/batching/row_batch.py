@@ -50,14 +50,10 @@ class RowBatch:
 
     def take(self, rows: Sequence[int]) -> RowBatch:
         """These rows, in this order."""
-        if self.encoder.typed:
-            width = len(self.encoder.body_names)
-            values = [value for row in rows for value in self.values[row * width : (row + 1) * width]]
-        else:
-            values = [self.values[row] for row in rows]
+        width = self.encoder.row_width
         return RowBatch(
             self.encoder,
-            values,
+            [value for row in rows for value in self.values[row * width : (row + 1) * width]],
             [self.keys[row] for row in rows] if self.keys else (),
             [self.times[row] for row in rows],
             {new: self.timestamps[row] for new, row in enumerate(rows) if row in self.timestamps},
@@ -112,14 +108,14 @@ def join(batches: Sequence[RowBatch]) -> RowBatch:
     )
 
 
-def encoded(batch: pa.RecordBatch | RowBatch) -> pa.RecordBatch:
+def to_record_batch(batch: pa.RecordBatch | RowBatch) -> pa.RecordBatch:
     """The batch as it is sent."""
     return batch.encode() if isinstance(batch, RowBatch) else batch
 
 
-def joined(batches: Sequence[pa.RecordBatch | RowBatch]) -> pa.RecordBatch:
+def encode_together(batches: Sequence[pa.RecordBatch | RowBatch]) -> pa.RecordBatch:
     """The rows of these batches, at least one, as they are sent together."""
     if all(isinstance(batch, RowBatch) for batch in batches):
         return join(batches).encode()  # type: ignore[arg-type]
-    arrow = [encoded(batch) for batch in batches]
+    arrow = [to_record_batch(batch) for batch in batches]
     return arrow[0] if len(arrow) == 1 else pa.concat_batches(arrow)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from smq.producing.batching.partitioning import SubBatch
-from smq.producing.batching.row_batch import encoded
+from smq.producing.batching.row_batch import to_record_batch
 from smq.producing.uploads.uploaded_rows import UploadedRows
 from smq.transport.schema_versions import SchemaVersions
 from smq_core.errors import ReferenceRejected, SchemaMismatch
@@ -44,7 +44,7 @@ def reshaped(sub_batch: SubBatch, segment: Segment, versions: SchemaVersions, to
             upload=sub_batch.batch.file.name,
             field="schema_version",
         )
-    batch = encoded(sub_batch.batch)
+    batch = to_record_batch(sub_batch.batch)
     reshaping = _reshaping(batch, sub_batch.schema_version, segment, versions)
     lost = reshaping.dropped_values(batch)
     if lost:
@@ -56,7 +56,7 @@ def _narrowed(sub_batch: SubBatch, segment: Segment, versions: SchemaVersions) -
     """The sub-batch in the older version of the segment, or as it is if that is not possible."""
     if isinstance(sub_batch.batch, UploadedRows) or segment.schema_version not in versions:
         return sub_batch
-    present = encoded(sub_batch.batch)
+    present = to_record_batch(sub_batch.batch)
     batch = _reshaping(present, sub_batch.schema_version, segment, versions).narrow(present)
     return sub_batch if batch is None else replace(sub_batch, batch=batch, schema_version=segment.schema_version)
 

@@ -50,6 +50,8 @@ class BatchEncoder:
         self._checked_body = {field.name: field.type for field in self.body_schema}
         self._stored_types = {field.name: field.type for field in self.schema}
         self._column_makers = [column_maker(type_, self._stored_types[n]) for n, type_ in self._checked_body.items()]
+        self.row_width = len(self._column_makers) if self.typed else 1
+        """How many values of a list belong to one row."""
         self._checked_types = self._stored_types | self._checked_body
         self.rows = RowConverter(self.body_schema, version.dropped)
 
@@ -177,8 +179,7 @@ class BatchEncoder:
 
         ``values`` are those of the rows, one row after the other.
         """
-        width = len(self._column_makers)
-        return [make(values[number::width]) for number, make in enumerate(self._column_makers)]
+        return [make(values[number :: self.row_width]) for number, make in enumerate(self._column_makers)]
 
     def keys_of(self, values: Sequence[object]) -> Sequence[bytes | None]:
         """The canonical bytes of the keys of rows, whose values are as in :meth:`columns_of`; empty without a key."""
@@ -186,7 +187,7 @@ class BatchEncoder:
             return ()
         number = self.body_names.index(self.topic.spec.key)
         type_ = self._stored_types[self.topic.spec.key]
-        return key_bytes(values[number :: len(self._column_makers)], type_, self._column_makers[number])
+        return key_bytes(values[number :: self.row_width], type_, self._column_makers[number])
 
     def encode(
         self, part: pa.RecordBatch, key_column: str | None, now: int, keyless: KeylessPartitioner

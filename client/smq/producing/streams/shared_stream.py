@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq.producing.batching.partitioning import SubBatch
-from smq.producing.batching.row_batch import RowBatch, joined
+from smq.producing.batching.row_batch import RowBatch, encode_together
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq.producing.streams.segment_sender import NoBatch, SegmentSender
 from smq.producing.streams.shared_session import SessionOwner, SharedSession
@@ -299,7 +299,7 @@ class SharedStream:
             if self._ready and self._unacked:
                 self._plan_end_of_hold()  # of what did not fit into this message
         if rows:
-            writer.write_with_metadata(joined(rows), message.SerializeToString())
+            writer.write_with_metadata(encode_together(rows), message.SerializeToString())
         elif message.opens or message.closes:
             writer.write_metadata(message.SerializeToString())
 

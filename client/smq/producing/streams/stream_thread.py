@@ -8,7 +8,7 @@ import threading
 import pyarrow as pa
 
 from smq.producing.batching.partitioning import SubBatch
-from smq.producing.batching.row_batch import encoded
+from smq.producing.batching.row_batch import to_record_batch
 from smq.producing.streams.segment_sender import NoBatch, SegmentSender, SenderPort
 from smq.producing.streams.segment_stream import SegmentStream
 from smq.producing.uploads.uploaded_rows import UploadedRows
@@ -82,4 +82,4 @@ class StreamThread:
             self.stream.write_reference(sent.sequence, sub_batch.batch.reference(), sent.rejections)
         else:
             names = () if sub_batch.large_value is None else (sub_batch.large_value.value.name,)
-            self.stream.write(sent.sequence, encoded(sub_batch.batch), sent.rejections, names)
+            self.stream.write(sent.sequence, to_record_batch(sub_batch.batch), sent.rejections, names)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smq.producing.batching.batch_builder import BatchBuilder, check_value
-from smq.producing.batching.row_batch import MAX_BYTES, MAX_ROWS, RowBatch, is_worth_joining, join, joined
+from smq.producing.batching.row_batch import MAX_BYTES, MAX_ROWS, RowBatch, encode_together, is_worth_joining, join
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner
@@ -59,11 +59,11 @@ def test_batches_that_are_encoded_together_are_those_that_are_encoded_alone(
     encoder: BatchEncoder, groups: list[list[Row]]
 ) -> None:
     batches = [batch_of(rows, encoder, number) for number, rows in enumerate(groups)]
-    together = joined(batches)
+    together = encode_together(batches)
     together.validate(full=True)
     assert together.schema == encoder.schema
     assert together == pa.concat_batches([batch.encode() for batch in batches])
-    assert joined([batches[0].encode(), *batches[1:]]) == together, "also if one was encoded before"
+    assert encode_together([batches[0].encode(), *batches[1:]]) == together, "also if one was encoded before"
 
 
 @pytest.mark.parametrize("encoder", [PLAIN, TYPED], ids=["plain", "typed"])
