@@ -81,11 +81,10 @@ class SealWatcher:
     def _run(self) -> None:
         while True:
             time.sleep(CHECK_SECONDS)
-            self.poll()
+            self.poll(time.monotonic())
 
-    def poll(self) -> None:
-        """Queues the suspects whose check is due."""
-        now = time.monotonic()
+    def poll(self, now: float) -> None:
+        """Queues the suspects whose check is due at ``now``, in seconds of a monotonic clock."""
         self._pauses.read()
         for hosted in self._hosted():
             state = hosted.machine.state

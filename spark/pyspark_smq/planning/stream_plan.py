@@ -43,9 +43,12 @@ T = TypeVar("T")
 
 
 class StreamPlan:
-    """The plan of one query. Use it in one thread."""
+    """The plan of one query. Use it in one thread. ``sleep`` waits for seconds."""
 
-    def __init__(self, options: StreamOptions, opened: OpenedTopic) -> None:
+    def __init__(
+        self, options: StreamOptions, opened: OpenedTopic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._sleep = sleep
         self._options = options
         self._location = opened.location
         self._loader = StateLoader(opened.location, shared_store(opened.location), files_only=options.files_only)
@@ -101,7 +104,7 @@ class StreamPlan:
             ends = {name: min(end, self._target.get(name, 0)) for name, end in ends.items()}
         found = next_positions(state.nodes(), start.positions, ends, max_rows, max(1, JOIN_BYTES // row_bytes))
         if not micro_batch_groups(state.nodes(), start.positions, found):
-            time.sleep(self._idle.increase())
+            self._sleep(self._idle.increase())
             return start
         self._idle.reset()
         return StreamPositions.of(self._location, found)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pyspark_smq.options import Connection, StreamOptions
-from pyspark_smq.planning import stream_plan
 from pyspark_smq.planning.stream_plan import IDLE_SECONDS, MAX_IDLE_SECONDS, StreamPlan
 from smq.reading import OpenedTopic, TopicLocation
 from smq_core.model.entities import TopicSchema
@@ -14,15 +11,15 @@ from smq_storage.object_store.store import StoreSettings
 from support.data.sealed_topic import END, make_topic, segment_name, write_segment
 
 
-def test_a_query_polls_less_often_while_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = StoreSettings("memory://test_a_query_asks_less_often")
+def test_a_query_polls_less_often_while_nothing_comes() -> None:
+    settings = StoreSettings("memory://test_a_query_polls_less_often")
     store = settings.open()
     topic = make_topic(store, 1)
     location = TopicLocation(topic.name, topic.uid, settings)
     opened = OpenedTopic(location, topic, chunk_schema(()), "key", TopicSchema(0, ()))
-    plan = StreamPlan(StreamOptions(Connection(topic.name), start="latest", files_only=True), opened)
     waits: list[float] = []
-    monkeypatch.setattr(stream_plan.time, "sleep", waits.append)
+    options = StreamOptions(Connection(topic.name), start="latest", files_only=True)
+    plan = StreamPlan(options, opened, sleep=waits.append)
 
     at = plan.initial()
     for _ in range(6):

@@ -61,7 +61,7 @@ def followed(monkeypatch: pytest.MonkeyPatch) -> FollowedSegment:
 @pytest.mark.parametrize("suspect", [fence, assign_elsewhere, lose_the_primary])
 def test_a_seal_that_another_process_wrote_is_found(followed: FollowedSegment, suspect: Suspect) -> None:
     suspect(followed.broker, followed.hosted)
-    followed.broker.watcher.poll()
+    followed.broker.watcher.poll(0.0)
     assert followed.queued == [followed.hosted]
     followed.broker.watcher.check_next()
     assert followed.hosted.machine.state is not ReplicaState.SEALED, "there is no seal yet"
@@ -72,14 +72,14 @@ def test_a_seal_that_another_process_wrote_is_found(followed: FollowedSegment, s
     followed.broker.watcher.check_next()
     assert followed.hosted.machine.state is ReplicaState.SEALED
     del followed.queued[:]
-    followed.broker.watcher.poll()
+    followed.broker.watcher.poll(0.0)
     assert followed.queued == [], "it is sealed"
 
 
 def test_without_a_reason_the_filer_is_not_read(followed: FollowedSegment) -> None:
     with followed.hosted:
         followed.hosted.primary_stream_opened()
-    followed.broker.watcher.poll()
+    followed.broker.watcher.poll(0.0)
     assert followed.queued == []
 
 
@@ -91,9 +91,8 @@ def test_a_check_that_fails_is_repeated(followed: FollowedSegment, monkeypatch: 
 
     with monkeypatch.context() as damaged:
         damaged.setattr(seal_watcher.ChainEnd, "sealed", fail)
-        followed.broker.watcher.poll()
+        followed.broker.watcher.poll(0.0)
         followed.broker.watcher.check_next()
     assert followed.broker.metric("smq_thread_failures_total", thread="seal-check") == 1
-    monkeypatch.setattr(seal_watcher.time, "monotonic", lambda now=seal_watcher.time.monotonic: now() + 60)
-    followed.broker.watcher.poll()
+    followed.broker.watcher.poll(60.0)
     assert len(followed.queued) == 2
