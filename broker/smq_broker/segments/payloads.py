@@ -19,6 +19,10 @@ from smq_storage.chunks.schemas import TIMESTAMP
 BLOCKS_PER_COMPACTION = 64
 """How many small blocks are joined into one."""
 
+JOIN_BYTES = 1 << 20
+"""Blocks of a chunk are copied into one of up to about this size, because the Parquet writer has a cost for each column
+of each batch. For small blocks that is several times what their rows cost."""
+
 PayloadSpan = tuple["Payload", int]
 """A payload and its number of rows."""
 
@@ -86,14 +90,17 @@ def batches_with_append_times(entries: Sequence[Entry]) -> list[tuple[pa.RecordB
     An entry with a reference must be alone, and gives none.
     """
     found: list[tuple[pa.RecordBatch, int | pa.Array]] = []
+    spans = payload_spans(entries)
+    appended = [entry.appended for entry in entries]
+    rows = [count for _, count in spans]
     at = 0
-    for part, count in _contiguous_slices(payload_spans(entries)):
-        of_run = entries[at : at + count]
-        at += count
-        if all(entry.appended == of_run[0].appended for entry in of_run):
-            found.append((part, of_run[0].appended))
+    for part, count in _join_small(_contiguous_slices(spans)):
+        first, stop = at, at + count
+        at = stop
+        if appended[first] == appended[stop - 1]:  # these times never decrease
+            found.append((part, appended[first]))
             continue
-        times = np.repeat([e.appended for e in of_run], [e.batch.rows for e in of_run])
+        times = np.repeat(appended[first:stop], rows[first:stop])
         found.append((part, array_of(times, TIMESTAMP)))
     return found
 
@@ -105,18 +112,41 @@ def payload_spans(entries: Iterable[Entry]) -> list[PayloadSpan]:
 
 def _contiguous_slices(spans: Iterable[PayloadSpan]) -> list[tuple[pa.RecordBatch, int]]:
     """Joins neighbours in one block into one slice; returns each slice and its number of payloads."""
-    runs: list[tuple[pa.RecordBatch, int, int, int]] = []  # block, start, rows, payloads
+    runs: list[tuple[pa.RecordBatch, int, int, int]] = []  # block, first row, end, payloads
+    block, first, end, count = None, 0, 0, 0
     for payload, rows in spans:
-        block, start = payload.location
-        if runs:
-            last, last_start, last_rows, count = runs[-1]
-            if last is block and last_start + last_rows == start:
-                runs[-1] = (block, last_start, last_rows + rows, count + 1)
-                continue
-        runs.append((block, start, rows, 1))
+        next_block, start = payload.location
+        if next_block is block and start == end:
+            end += rows
+            count += 1
+            continue
+        if block is not None:
+            runs.append((block, first, end, count))
+        block, first, end, count = next_block, start, start + rows, 1
+    if block is not None:
+        runs.append((block, first, end, count))
     return [
-        (block if rows == block.num_rows else block.slice(start, rows), count) for block, start, rows, count in runs
+        (block if end - first == block.num_rows else block.slice(first, end - first), count)
+        for block, first, end, count in runs
     ]
+
+
+def _join_small(slices: Iterable[tuple[pa.RecordBatch, int]]) -> list[tuple[pa.RecordBatch, int]]:
+    """The same slices, but neighbours whose buffers have at most JOIN_BYTES together are copied into one."""
+    groups: list[list[pa.RecordBatch]] = []
+    counts: list[int] = []
+    size = 0
+    for part, count in slices:
+        nbytes = part.get_total_buffer_size()  # nbytes, which counts a slice exactly, takes 15 times as long
+        size += nbytes
+        if groups and size <= JOIN_BYTES:
+            groups[-1].append(part)
+            counts[-1] += count
+        else:
+            groups.append([part])
+            counts.append(count)
+            size = nbytes
+    return list(zip(map(concat, groups), counts, strict=True))
 
 
 def split_block(block: pa.RecordBatch, rows: Sequence[int]) -> list[Payload]:

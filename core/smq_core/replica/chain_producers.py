@@ -29,13 +29,14 @@ class ChainProducers:
         )
 
     def chunk_written(self, chunk: ChunkWrite) -> None:
-        """The chunk is certainly in the filer."""
+        """The chunk is certainly in the filer. It begins where the chain ended."""
+        self._at_chain_end = ProducerMap.of_snapshot(chunk.producers, chunk.forgotten_upto)
         if chunk.snapshot_at is None:
             self._snapshot_at, self._chunks_since_snapshot = chunk.first, 0
         self._chunks_since_snapshot += 1
 
     def chain_extended(self, entries: Sequence[Entry]) -> None:
-        """These entries are in the chain now."""
+        """These entries are in the chain now, in chunks that another replica has written."""
         self._at_chain_end.apply_all(entries)
 
     def at_chain_end(self) -> ProducerMap:

@@ -19,9 +19,10 @@ def entries_of_next_chunk(entries: Iterable[Entry], max_bytes: int) -> tuple[Ent
     taken: list[Entry] = []
     size = large_values = 0
     for entry in entries:
-        size += entry.batch.nbytes
-        is_reference = entry.batch.reference is not None
-        large_values += len(entry.batch.large_values)
+        batch = entry.batch
+        size += batch.nbytes
+        is_reference = batch.reference is not None
+        large_values += len(batch.large_values)
         if taken and (is_reference or size > max_bytes or large_values > MAX_LARGE_VALUES):
             break
         taken.append(entry)

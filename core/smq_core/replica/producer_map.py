@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from smq_core.model.entities import RECENT_BATCHES, ChunkInfo, Producers, ProducerState
+from smq_core.model.entities import RECENT_BATCHES, ChunkInfo, Micros, Producers, ProducerState
 from smq_core.replica.log_entries import BatchId, Entry
 
 
@@ -37,24 +38,20 @@ class ProducerMap:
 
     def apply(self, entry: Entry) -> None:
         """Applies what this log entry says."""
-        self.apply_all((entry,))
+        if entry.forgotten or entry.inherited is not None:
+            self._apply_decisions(entry)
+        self._fold(entry.batch.id, (entry.first,), entry.appended)
 
     def apply_all(self, entries: Sequence[Entry]) -> None:
         """Applies the entries in turn. Faster than many calls of ``apply``."""
-        pending: dict[str, tuple[BatchId, list[int], int]] = {}
+        pending: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in entries:
-            if entry.inherited is not None:
-                self.inherit(entry.inherited)
-            if entry.forgotten:
-                self._fold(pending)
-                pending = {}
-                self._forget(entry.forgotten)
-            batch = entry.batch.id
-            before = pending.pop(batch.producer, None)
-            firsts = before[1] if before is not None and before[0].epoch == batch.epoch else []
-            firsts.append(entry.first)
-            pending[batch.producer] = (batch, firsts, entry.appended)
-        self._fold(pending)
+            if entry.forgotten or entry.inherited is not None:
+                self._fold_each(pending)
+                pending.clear()
+                self._apply_decisions(entry)
+            pending[entry.batch.id.producer].append(entry)
+        self._fold_each(pending)
 
     def apply_chunk(self, info: ChunkInfo) -> None:
         """Moves on to the end of a chunk that was read from the filer."""
@@ -71,18 +68,39 @@ class ProducerMap:
     def snapshot(self) -> Mapping[str, ProducerState]:
         return dict(self._states)
 
-    def copy(self) -> ProducerMap:
-        duplicate = ProducerMap(forgotten_upto=self.forgotten_upto)
-        duplicate._states = dict(self._states)
-        return duplicate
+    @staticmethod
+    def of_snapshot(states: Mapping[str, ProducerState], forgotten_upto: int) -> ProducerMap:
+        """The map with these states, which are in the order of their last batches, as those of a ``snapshot`` are."""
+        producers = ProducerMap(forgotten_upto=forgotten_upto)
+        producers._states = dict(states)
+        return producers
 
-    def _fold(self, pending: Mapping[str, tuple[BatchId, list[int], int]]) -> None:
-        for producer, (batch, firsts, appended) in pending.items():
-            old = self._states.pop(producer, None)
-            same = old if old is not None and old.epoch == batch.epoch else None
-            recent = (*(same.recent if same is not None else ()), *firsts[-RECENT_BATCHES:])[-RECENT_BATCHES:]
-            instance = batch.instance or (same.instance if same is not None else "")
-            self._states[producer] = ProducerState(batch.epoch, batch.sequence, recent, instance, appended)
+    def copy(self) -> ProducerMap:
+        return ProducerMap.of_snapshot(self._states, self.forgotten_upto)
+
+    def _apply_decisions(self, entry: Entry) -> None:
+        """Applies what the primary decided before the entry's batch."""
+        if entry.inherited is not None:
+            self.inherit(entry.inherited)
+        if entry.forgotten:
+            self._forget(entry.forgotten)
+
+    def _fold_each(self, pending: Mapping[str, Sequence[Entry]]) -> None:
+        """Applies the batches of each of these producers."""
+        for entries in sorted(pending.values(), key=lambda entries: entries[-1].first):
+            batch = entries[-1].batch.id
+            latest = [entry.first for entry in entries[-RECENT_BATCHES:] if entry.batch.id.epoch == batch.epoch]
+            self._fold(batch, tuple(latest), entries[-1].appended)
+
+    def _fold(self, batch: BatchId, firsts: tuple[int, ...], appended: Micros) -> None:
+        """Applies batches of one producer, of which ``batch`` is the last; ``firsts`` are the offsets of the latest."""
+        old = self._states.pop(batch.producer, None)
+        if old is not None and old.epoch == batch.epoch:
+            firsts = (*old.recent, *firsts)[-RECENT_BATCHES:]
+            instance = batch.instance or old.instance
+        else:
+            instance = batch.instance
+        self._states[batch.producer] = ProducerState(batch.epoch, batch.sequence, firsts, instance, appended)
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in names:

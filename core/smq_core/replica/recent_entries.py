@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from smq_core.replica.log_entries import Entry
 
@@ -22,11 +24,11 @@ class RecentEntries:
         """The lowest offset that is kept, or None if nothing is."""
         return self._entries[0].first if self._entries else None
 
-    def add(self, entry: Entry) -> None:
-        """Takes the entry that left the tail, and drops the oldest ones above the limit."""
+    def add_all(self, entries: Sequence[Entry]) -> None:
+        """Takes the entries that left the tail, and drops the oldest ones above the limit."""
         if self.limit_bytes:
-            self._entries.append(entry)
-            self._bytes += entry.batch.nbytes
+            self._entries.extend(entries)
+            self._bytes += sum(entry.batch.nbytes for entry in entries)
             self._trim()
 
     def set_limit(self, nbytes: int) -> None:
@@ -45,12 +47,10 @@ class RecentEntries:
 
 def entries_from(entries: deque[Entry], offset: int) -> Iterator[Entry]:
     """The entries from the one that contains ``offset``."""
-    lo, hi = 0, len(entries)
-    while lo < hi:
-        mid = (lo + hi) // 2
-        if entries[mid].end <= offset:
-            lo = mid + 1
-        else:
-            hi = mid
-    for i in range(lo, len(entries)):
+    for i in range(count_below(entries, offset), len(entries)):
         yield entries[i]
+
+
+def count_below(entries: deque[Entry], offset: int) -> int:
+    """How many entries end at or below ``offset``."""
+    return bisect_right(entries, offset, key=attrgetter("end"))

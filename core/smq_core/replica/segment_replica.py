@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain, takewhile
+from itertools import chain, islice
 from typing import Literal
 
 from smq_core.errors import NotOpenYet, OffsetMismatch, SegmentSealed, SequenceGap, WrongPartition
@@ -41,7 +41,7 @@ from smq_core.replica.log_entries import (
 from smq_core.replica.pending_acks import PendingAcks
 from smq_core.replica.producer_map import ProducerMap
 from smq_core.replica.producer_sessions import OpenedProducer, ProducerSessions
-from smq_core.replica.recent_entries import RecentEntries, entries_from
+from smq_core.replica.recent_entries import RecentEntries, count_below, entries_from
 
 
 class ReplicaState(StrEnum):
@@ -297,7 +297,7 @@ class SegmentReplica:
             if entry.first == self.end:
                 self._append_entry(entry)
         self.watermark = max(self.watermark, min(message.watermark, self.end))
-        self._trim(min(message.chain_end, self.end))
+        self._chain_producers.chain_extended(self._trim(min(message.chain_end, self.end)))
         return self.end
 
     # ---- the journal
@@ -356,7 +356,7 @@ class SegmentReplica:
 
     def _next_entries(self, upto: int) -> tuple[Entry, ...]:
         """The first entries of the tail up to ``upto``, as many as fit into one chunk."""
-        ready = takewhile(lambda entry: entry.end <= upto, self.tail)
+        ready = islice(self.tail, count_below(self.tail, upto))
         return entries_of_next_chunk(ready, max(MAX_CHUNK_BYTES, self.config.flush_bytes))
 
     @property
@@ -521,14 +521,13 @@ class SegmentReplica:
             reached = min([self.durable_end, *(f.acked for f in self._followers.values())])
         self.watermark = max(self.watermark, reached)
 
-    def _trim(self, upto: int) -> None:
-        gone: list[Entry] = []
-        while self.tail and self.tail[0].end <= upto:
-            entry = self.tail.popleft()
-            self.tail_bytes -= entry.batch.nbytes
-            self.chain_end = entry.end
-            gone.append(entry)
-            self.recent.add(entry)
+    def _trim(self, upto: int) -> list[Entry]:
+        """Moves the entries up to ``upto`` out of the tail, and returns them."""
+        gone = [self.tail.popleft() for _ in range(count_below(self.tail, upto))]
+        if gone:
+            self.tail_bytes -= sum(entry.batch.nbytes for entry in gone)
+            self.chain_end = gone[-1].end
+            self.recent.add_all(gone)
         while self._reference_ends and self._reference_ends[0] <= self.chain_end:
             self._reference_ends.popleft()
-        self._chain_producers.chain_extended(gone)
+        return gone

@@ -6,6 +6,7 @@ import pytest
 from smq_broker.segments.batches import RangeHistogram, WireSchemas, partition_bounds, partition_column
 from smq_broker.segments.payloads import (
     BLOCKS_PER_COMPACTION,
+    JOIN_BYTES,
     Compactor,
     Payload,
     batches_with_append_times,
@@ -60,6 +61,22 @@ def test_neighbours_in_one_block_are_not_copied():
     part = rows_as_batch(entries[2:5], EMPTY)
     assert part.num_rows == 30 and part.get_total_buffer_size() == block.get_total_buffer_size()
     assert [(b.num_rows, t) for b, t in batches_with_append_times(entries)] == [(100, 0)]
+
+
+def test_small_blocks_become_one_batch_of_a_chunk():
+    entries = [entry(n, Payload(rows([b"%d" % n])), 1, appended=n // 2) for n in range(200)]
+    ((part, times),) = batches_with_append_times(entries)
+    assert values(part) == [b"%d" % n for n in range(200)]
+    assert times.cast(pa.int64()).to_pylist() == [n // 2 for n in range(200)]
+
+
+def test_large_blocks_are_not_copied_for_a_chunk():
+    large = [rows_of_size(1, JOIN_BYTES) for _ in range(2)]
+    blocks = [rows([b"a"]), rows([b"b"]), large[0], large[1], rows([b"c"])]
+    entries = [entry(n, Payload(block), 1) for n, block in enumerate(blocks)]
+    parts = [part for part, _ in batches_with_append_times(entries)]
+    assert [part.num_rows for part in parts] == [2, 1, 1, 1]
+    assert parts[1] is large[0] and parts[2] is large[1]
 
 
 def test_one_time_per_row_only_when_they_differ():
