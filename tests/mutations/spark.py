@@ -207,8 +207,8 @@ MUTATIONS = (
         "poll_at_the_same_rate_while_nothing_comes",
         "A query without new messages polls less and less often.",
         STREAM_PLAN,
-        "time.sleep(self._idle.increase())",
-        "time.sleep(IDLE_SECONDS)",
+        "self._sleep(self._idle.increase())",
+        "self._sleep(IDLE_SECONDS)",
         (f"{TESTS}/test_stream_plan.py::test_a_query_polls_less_often_while_nothing_comes",),
     ),
     Mutation(
