@@ -91,14 +91,14 @@ def batches_with_append_times(entries: Sequence[Entry]) -> list[tuple[pa.RecordB
     """
     found: list[tuple[pa.RecordBatch, int | pa.Array]] = []
     spans = payload_spans(entries)
-    appended = [entry.appended for entry in entries]
-    rows = [count for _, count in spans]
+    appended = np.fromiter((entry.appended for entry in entries), np.int64, len(entries))
+    rows = np.fromiter((count for _, count in spans), np.int64, len(spans))
     at = 0
     for part, count in _join_small(_contiguous_slices(spans)):
         first, stop = at, at + count
         at = stop
         if appended[first] == appended[stop - 1]:  # these times never decrease
-            found.append((part, appended[first]))
+            found.append((part, int(appended[first])))
             continue
         times = np.repeat(appended[first:stop], rows[first:stop])
         found.append((part, array_of(times, TIMESTAMP)))
@@ -107,7 +107,8 @@ def batches_with_append_times(entries: Sequence[Entry]) -> list[tuple[pa.RecordB
 
 def payload_spans(entries: Iterable[Entry]) -> list[PayloadSpan]:
     """The payloads of the entries that have rows here."""
-    return [(it.batch.payload, it.batch.rows) for it in entries if it.batch.reference is None]  # type: ignore[misc]
+    batches = (entry.batch for entry in entries)
+    return [(it.payload, it.rows) for it in batches if it.reference is None]  # type: ignore[misc]
 
 
 def _contiguous_slices(spans: Iterable[PayloadSpan]) -> list[tuple[pa.RecordBatch, int]]:
