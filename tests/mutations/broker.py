@@ -12,6 +12,8 @@ TEST_JOURNAL = "tests/unit/broker/journal/test_journal.py"
 TEST_JOURNAL_ON_DISK = "tests/unit/broker/journal/test_journal_files_on_disk.py"
 TEST_JOURNAL_FILES = "tests/property/test_journal_files.py"
 RECORD_FORMAT = "broker/smq_broker/journal/record_format.py"
+PAYLOADS = "broker/smq_broker/segments/payloads.py"
+TEST_PAYLOADS = "tests/unit/broker/memory/test_payloads.py"
 FLUSHER = "broker/smq_broker/segments/flusher.py"
 TEST_FLUSHER = "tests/unit/broker/segments/test_flusher.py"
 HOSTED = "broker/smq_broker/segments/hosted_segment.py"
@@ -56,6 +58,38 @@ MUTATIONS = (
         (f"{TEST_PRODUCER}::test_a_segment_that_cannot_deliver_acks_ends_the_stream",),
     ),
     # ---- the flusher
+    Mutation(
+        "encode_every_small_block_for_itself",
+        "The small blocks of a chunk are encoded as one.",
+        PAYLOADS,
+        "        if groups and size <= JOIN_BYTES:\n",
+        "        if False:\n",
+        (f"{TEST_PAYLOADS}::test_small_blocks_become_one_batch_of_a_chunk",),
+    ),
+    Mutation(
+        "copy_large_blocks_for_a_chunk",
+        "The large blocks of a chunk are not copied.",
+        PAYLOADS,
+        "        if groups and size <= JOIN_BYTES:\n",
+        "        if groups:\n",
+        (f"{TEST_PAYLOADS}::test_large_blocks_are_not_copied_for_a_chunk",),
+    ),
+    Mutation(
+        "keep_the_producers_of_the_chunk_before",
+        "After a chunk the chain has the producers' state that is in it.",
+        "core/smq_core/replica/chain_producers.py",
+        "        self._at_chain_end = ProducerMap.of_snapshot(chunk.producers, chunk.forgotten_upto)\n",
+        "",
+        ("tests/property/test_producers_in_chunks.py",),
+    ),
+    Mutation(
+        "forget_producers_before_their_last_batches",
+        "What a log entry forgets is forgotten after the batches before it.",
+        "core/smq_core/replica/producer_map.py",
+        "                self._fold_each(pending)\n                pending.clear()\n",
+        "",
+        ("tests/unit/core/replica/test_producer_map.py::test_apply_all_is_apply_in_turn",),
+    ),
     Mutation(
         "retry_an_unclear_put_under_a_new_nonce",
         "A chunk whose PUT was unclear keeps its nonce, so that an earlier attempt is recognised.",
