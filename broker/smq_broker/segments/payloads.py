@@ -19,7 +19,7 @@ from smq_storage.chunks.schemas import TIMESTAMP
 BLOCKS_PER_COMPACTION = 64
 """How many small blocks are joined into one."""
 
-JOIN_BYTES = 1 << 20
+JOIN_BYTES = 256 << 10
 """Blocks of a chunk are copied into one of up to about this size, because the Parquet writer has a cost for each column
 of each batch. For small blocks that is several times what their rows cost."""
 
