@@ -18,7 +18,7 @@ def preload_arrow() -> None:
     """Does now what Arrow does once, at the first use.
 
     Its first conversion of a time tries to import pandas, which ``import_blocker`` refuses. The first Parquet file of a
-    process takes 10 ms more than later ones.
+    process takes 5 to 8 ms more than later ones.
     """
     pa.scalar(0, TIMESTAMP)
     encode_chunk([], ChunkInfo("", 0, 0, "", ""), chunk_schema())

@@ -38,8 +38,7 @@ class ProducerMap:
 
     def apply(self, entry: Entry) -> None:
         """Applies what this log entry says."""
-        if entry.forgotten or entry.inherited is not None:
-            self._apply_decisions(entry)
+        self._apply_decisions(entry)
         self._fold(entry.batch.id, (entry.first,), entry.appended)
 
     def apply_all(self, entries: Sequence[Entry]) -> None:

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class StreamPlan:
-    """The plan of one query. Use it in one thread. ``sleep`` waits for seconds."""
+    """The plan of one query. Use it in one thread. ``sleep`` waits for seconds after each poll that finds nothing."""
 
     def __init__(
         self, options: StreamOptions, opened: OpenedTopic, sleep: Callable[[float], None] = time.sleep
