@@ -73,18 +73,18 @@ MUTATIONS = (
     Mutation(
         "import_pandas_with_the_first_batch",
         "Plain messages do not wait for an import of pandas.",
-        "client/smq/producing/encoding/small_arrays.py",
+        "storage/smq_storage/chunks/small_arrays.py",
         "    rows = len(values)\n",
         "    rows = len(pa.array(values, _BINARY))\n",
-        ("tests/unit/client/producing/test_small_arrays.py::test_plain_messages_do_not_wait_for_an_import_of_pandas",),
+        ("tests/unit/storage/test_small_arrays.py::test_plain_messages_do_not_wait_for_an_import_of_pandas",),
     ),
     Mutation(
         "take_nulls_for_empty_bytes",
         "A message without a key has none.",
-        "client/smq/producing/encoding/small_arrays.py",
+        "storage/smq_storage/chunks/small_arrays.py",
         "    if None in values:\n        validity =",
         "    if None in values:\n        _ =",
-        ("tests/unit/client/producing/test_small_arrays.py::test_bytes_with_nulls",),
+        ("tests/unit/storage/test_small_arrays.py::test_bytes_with_nulls",),
     ),
     # ---- few messages in lists
     Mutation(

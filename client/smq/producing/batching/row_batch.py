@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import RowPartitions
-from smq.producing.encoding.small_arrays import FEW, binary_array, no_headers, time_array
 from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import HEADERS
+from smq_storage.chunks.small_arrays import FEW, binary_array, no_headers, time_array
 
 MAX_ROWS = FEW
 MAX_BYTES = 32 << 10

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smq.producing.encoding.small_arrays import FEW, binary_array, no_headers, time_array
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
+from smq_storage.chunks.small_arrays import FEW, binary_array, no_headers, time_array
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=3)), min_size=1, max_size=20))
