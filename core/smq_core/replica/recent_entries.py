@@ -52,5 +52,14 @@ def entries_from(entries: deque[Entry], offset: int) -> Iterator[Entry]:
 
 
 def count_below(entries: deque[Entry], offset: int) -> int:
-    """How many entries end at or below ``offset``."""
-    return bisect_right(entries, offset, key=attrgetter("end"))
+    """How many entries end at or below ``offset``.
+
+    Looks at the ends first, because mostly the answer is there: a follower lacks the last entries, and the filer has
+    none that are still in the tail.
+    """
+    if not entries or entries[0].end > offset:
+        return 0
+    count, step = len(entries), 1
+    while step < count and entries[-step].end > offset:
+        step *= 2
+    return bisect_right(entries, offset, max(0, count - step), count - step // 2, key=attrgetter("end"))

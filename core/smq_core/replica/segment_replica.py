@@ -369,8 +369,11 @@ class SegmentReplica:
 
     def flush_threshold(self) -> int:
         """The tail's size at which a chunk is written: ``flush_bytes``, or less if a follower's credit is small."""
-        credits = [f.credit for f in self._followers.values() if f.credit is not None]
-        return min([self.config.flush_bytes, *(c // 2 for c in credits)])
+        threshold = self.config.flush_bytes
+        for follower in self._followers.values():
+            if follower.credit is not None:
+                threshold = min(threshold, follower.credit // 2)
+        return threshold
 
     def tail_is_aged(self, now: Micros) -> bool:
         """Whether the oldest message has waited for as long as a tail of this size may."""
@@ -518,7 +521,9 @@ class SegmentReplica:
         if self.config.durability is Durability.STORED:
             reached = self.chain_end
         else:
-            reached = min([self.durable_end, *(f.acked for f in self._followers.values())])
+            reached = self.durable_end
+            for follower in self._followers.values():
+                reached = min(reached, follower.acked)
         self.watermark = max(self.watermark, reached)
 
     def _trim(self, upto: int) -> list[Entry]:
