@@ -7,6 +7,7 @@ from .mutation import Mutation
 SENDER = "client/smq/producing/streams/segment_sender.py"
 STREAM = "client/smq/producing/streams/shared_stream.py"
 STREAMS = "client/smq/producing/streams/shared_streams.py"
+SMALL = "client/smq/producing/batching/small_batch.py"
 SESSION = "broker/smq_broker/streams/producer_session.py"
 SERVED = "broker/smq_broker/streams/shared_stream.py"
 SPACING = "broker/smq_broker/streams/frame_spacing.py"
@@ -16,6 +17,7 @@ TAIL_FETCHER = "client/smq/consuming/fetching/tail_fetcher.py"
 TEST_TAILS = "tests/unit/client/consuming/test_shared_tails.py"
 TEST_SPACING = "tests/unit/broker/streams/test_frame_spacing.py"
 TEST_CLIENT = "tests/unit/client/producing/test_shared_stream.py"
+TEST_SMALL = "tests/unit/client/producing/test_small_batch.py"
 TEST_BROKER = "tests/unit/broker/streams/test_shared_stream.py"
 
 MUTATIONS = (
@@ -27,6 +29,30 @@ MUTATIONS = (
         "self._unacked.update({session.number: sent.sequence for session, sent in batches})",
         "pass",
         (f"{TEST_CLIENT}::test_what_comes_before_the_acks_of_a_message_goes_out_as_one",),
+    ),
+    Mutation(
+        "send_small_batches_to_older_brokers",
+        "Only a broker that has said that it takes small batches gets them.",
+        STREAM,
+        "self._takes_small_batches and add_small_batch",
+        "add_small_batch",
+        (f"{TEST_CLIENT}::test_a_broker_gets_small_batches_if_it_takes_them",),
+    ),
+    Mutation(
+        "drop_given_timestamps_of_small_batches",
+        "The timestamp that the program has given goes with its message.",
+        SMALL,
+        "            times[row] = timestamp\n",
+        "            pass\n",
+        (f"{TEST_SMALL}::test_it_has_the_rows_of_all_batches",),
+    ),
+    Mutation(
+        "drop_headers_of_small_batches",
+        "Messages with headers or null values go as an Arrow batch.",
+        SMALL,
+        "batch.encoder.typed or batch.headers or",
+        "batch.encoder.typed or",
+        (f"{TEST_SMALL}::test_null_values_and_headers_go_as_an_arrow_batch",),
     ),
     Mutation(
         "wait_for_acks_for_ever",

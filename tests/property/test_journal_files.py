@@ -6,9 +6,11 @@ import tempfile
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from smq_broker.journal import record_format
 from smq_broker.journal.record_format import (
     END_BYTES,
     RECORDS_AT,
@@ -129,6 +131,15 @@ def test_a_kill_at_a_page_is_no_damage_whatever_the_length_of_the_record() -> No
 def test_a_file_of_another_version_is_not_taken_for_empty_or_torn() -> None:
     for length in (24, 32, 1000):
         assert scan(b"SMQ\x01" + bytes(length)).state is FileState.FOREIGN
+
+
+def test_files_of_the_version_before_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [(b"header", b"body")]
+    monkeypatch.setattr(record_format, "FILE", b"SMQ\x02")
+    before = as_file(records)[0]
+    monkeypatch.undo()
+    assert before.startswith(b"SMQ\x02")
+    assert (contents(before), scan(before).state) == (records, FileState.WHOLE)
 
 
 class NoMeter:

@@ -11,9 +11,9 @@ A mark is 24 bytes (little endian)::
     u32, u64 the nonce in FILE (second field), the lengths of header and body in RECORD, zeros in END
     u64      xxh3_64 of the 16 bytes before
 
-A record is a RECORD mark, a header (the protobuf of a replication message), a body (its rows as one Arrow IPC message)
-and a u64 with the xxh3_64 of what is between. Zeros before the body align its buffers to 8 bytes. Zeros after it align
-the next mark to 32 bytes.
+A record is a RECORD mark, a header (the protobuf of a replication message), a body (its rows as one Arrow IPC message,
+or nothing if the header has them) and a u64 with the xxh3_64 of what is between. Zeros before the body align its
+buffers to 8 bytes. Zeros after it align the next mark to 32 bytes.
 
 All checksums are seeded with the nonce and the position, so former records never count.
 
@@ -33,7 +33,9 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 import xxhash
 
-FILE = b"SMQ\x02"
+FILE = b"SMQ\x03"
+READABLE_FILES = (FILE, b"SMQ\x02")
+"""The versions that this program reads. In version 2 all rows are in the body."""
 RECORD = b"RECD"
 END = b"END\x00"
 
@@ -145,14 +147,14 @@ def readable_records(data: bytes | memoryview) -> Iterator[StoredRecord]:
 def _nonce(view: memoryview) -> int | FileState:
     """The nonce of a file, or the state of one without."""
     mark = _read_mark(view, 0, 0)
-    if mark is not None and mark[0] == FILE:
+    if mark is not None and mark[0] in READABLE_FILES:
         return mark[2]
     if not view:
         return FileState.WHOLE
     if len(view) < _MARK.size:
         return FileState.TORN
     kind = bytes(view[: len(FILE)])
-    return FileState.FOREIGN if kind[:-1] == FILE[:-1] and kind != FILE else FileState.DAMAGED
+    return FileState.FOREIGN if kind[:-1] == FILE[:-1] and kind not in READABLE_FILES else FileState.DAMAGED
 
 
 def _record_at(view: memoryview, at: int, nonce: int) -> StoredRecord | FileState:

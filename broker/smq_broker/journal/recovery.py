@@ -53,14 +53,16 @@ class RecoveredLog:
     def complete(self) -> bool:
         return self.problem is None
 
-    def messages(self, schema: pa.Schema) -> Iterator[tuple[pb.ReplicationBatch, pa.RecordBatch]]:
+    def messages(self, schema: pa.Schema) -> Iterator[tuple[pb.ReplicationBatch, pa.RecordBatch | None]]:
         """The replicated messages in order, with their rows. Rows refer to the mapped files and are not copied.
+
+        There is no batch if the header has the rows.
 
         Raises ArrowInvalid if the rows do not have this schema.
         """
         for file, record in self._records:
             body = file.slice(record.body_at, record.body_length)
-            yield _header(file, record), pa.ipc.read_record_batch(body, schema)
+            yield _header(file, record), pa.ipc.read_record_batch(body, schema) if body.size else None
 
     def release(self) -> None:
         """Frees the mapped files."""

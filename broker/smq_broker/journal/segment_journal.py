@@ -99,7 +99,7 @@ class SegmentJournal:
     def append(self, first: int, end: int, header: bytes, rows: pa.RecordBatch | bytes) -> None:
         """Writes one record with the messages ``first .. end - 1``. After an error part of it may be there.
 
-        ``rows`` may be encoded already, as by ``RecordBatch.serialize``.
+        ``rows`` may be encoded already, as by ``RecordBatch.serialize``. They are empty if the header has them.
 
         May raise ArrowException.
         """

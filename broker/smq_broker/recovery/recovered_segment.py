@@ -13,8 +13,9 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.batches import COPY_BELOW_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Compactor, compact, payload_spans
+from smq_broker.segments.payloads import Compactor, block_bytes, compact, payload_spans
 from smq_broker.segments.replication_messages import decode_entries
+from smq_broker.segments.small_batches import read_small_batch
 from smq_core.errors import InvalidRequest, JournalIncomplete
 from smq_core.model.entities import SealOutcome, Segment, Topic
 from smq_core.replica.log_entries import Entry, ReplicaConfig
@@ -110,9 +111,10 @@ class RecoveredSegment(HostedSegment):
         compactor = Compactor()
         try:
             for header, batch in log.messages(self.wire.message):
-                entries = decode_entries(header, batch)
+                block = batch if batch is not None else read_small_batch(header.small_batch)
+                entries = decode_entries(header, block)
                 found.extend(entries)
-                if batch.get_total_buffer_size() < COPY_BELOW_BYTES:
+                if block_bytes(block) < COPY_BELOW_BYTES:
                     # A record batch per small record would cost more than its rows.
                     small = compactor.add(payload_spans(entries))
                     if small is not None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 from smq_broker.segments.batches import COPY_BELOW_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import is_journal_behind, trim_journal, write_message, write_missing
-from smq_broker.segments.payloads import compact, payload_spans
+from smq_broker.segments.payloads import Block, block_bytes, compact, payload_spans
 from smq_broker.segments.replication_messages import decode_entries
+from smq_broker.segments.small_batches import SmallBatch, read_small_batch
 from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
 from smq_core.replica.log_entries import Entry, ReplicationMessage
 from smq_proto.flight import parse
@@ -55,6 +56,8 @@ class FollowedSegment:
     ) -> pb.ReplicationReply:
         """Appends a message; ``body`` is its header. ``trim_journal`` afterwards, when the reply was sent.
 
+        ``rows`` is None if the header has the rows, or if there are none.
+
         ``encoded`` are the bytes that ``rows`` were read from and refer to, if they came as such. The journal gets the
         same, and the rows need not be copied out of the network's buffers.
 
@@ -69,10 +72,12 @@ class FollowedSegment:
             end, behind = machine.durable_end, is_journal_behind(hosted)
             self._confirmed_credit = message.credit
             credit = self._announced_credit = hosted.adjust_credit(message.credit)
-            if grown and rows is not None and rows.get_total_buffer_size() < COPY_BELOW_BYTES:
+            if grown and batch is not None and block_bytes(batch) < COPY_BELOW_BYTES:
                 full = hosted.compactor.add(payload_spans(message.entries))
         if behind:
-            if batch is not None:
+            if isinstance(batch, SmallBatch):
+                write_message(hosted, message, body, b"")
+            elif batch is not None:
                 write_message(hosted, message, body, encoded or batch)
             else:
                 write_missing(hosted)
@@ -126,13 +131,18 @@ def serve_primary(hosted: HostedSegment, hello: pb.ReplicaHello, reader: Any, wr
 
 def _decode_message(
     hosted: HostedSegment, body: bytes, rows: pa.RecordBatch | None, same_schema: bool, *, copied: bool
-) -> tuple[ReplicationMessage, pa.RecordBatch | None]:
+) -> tuple[ReplicationMessage, Block | None]:
     """The message and the rows of its entries. Raises InvalidRequest or SchemaMismatch if it is not valid."""
     header = parse(pb.ReplicationBatch, body)
     entries: tuple[Entry, ...] = ()
-    batch = None
-    if rows is not None and header.entries:
+    batch: Block | None = None
+    if header.HasField("small_batch"):
+        if rows is not None:
+            raise InvalidRequest("a replicated message has a small batch and an Arrow batch: send either of them")
+        batch = hosted.wire.check_small(read_small_batch(header.small_batch))
+    elif rows is not None and header.entries:
         batch = hosted.wire.check(rows, same_schema) if copied else hosted.wire.accept(rows, same_schema)
+    if batch is not None:
         entries = decode_entries(header, batch)
     elif header.entries or (rows is not None and rows.num_rows):
         raise InvalidRequest("entries and rows of a replicated message belong together")

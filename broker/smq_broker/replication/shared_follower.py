@@ -41,7 +41,7 @@ class SharedFollower:
     def serve(self) -> None:
         """Returns when the primary ends the stream. Raises InvalidRequest, which was sent to the primary."""
         try:
-            self._writer.write(pb.SharedReplicationReply().SerializeToString())
+            self._writer.write(pb.SharedReplicationReply(small_batches=True).SerializeToString())
             while True:
                 try:
                     chunk = self._reader.read_chunk()

@@ -11,7 +11,7 @@ from typing import Protocol
 from smq_broker.replication.link_state import LinkState
 from smq_broker.replication.stream import INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, UNRESPONSIVE_AFTER_SECONDS
 from smq_broker.segments.batches import MAX_MESSAGE_BYTES
-from smq_broker.segments.payloads import rows_as_batch
+from smq_broker.segments.payloads import rows_as_batch, small_batch_of
 from smq_broker.segments.replication_messages import encode_header
 from smq_core.errors import NotHosted, SmqError, WrongIncarnation
 from smq_core.replica.log_entries import ReplicationMessage
@@ -51,6 +51,9 @@ class LinkedStream(Protocol):
     def send_now(self) -> None: ...
 
     def unresponsive(self) -> bool: ...
+
+    @property
+    def takes_small_batches(self) -> bool: ...
 
 
 class SharedLink:
@@ -181,9 +184,12 @@ class SharedLink:
 
     def _encode(self, message: ReplicationMessage, journal_behind: bool = False) -> OutgoingPart:
         self._credit = message.credit
-        header = encode_header(message)
+        stream = self._stream
+        small = small_batch_of(message.entries) if stream is not None and stream.takes_small_batches else None
+        header = encode_header(message, small)
         part = pb.SharedReplicationBatch.Part(link=self.number, header=header)
         if not message.entries:
             return OutgoingPart(part, message, journal_behind=journal_behind)
-        part.rows = rows_as_batch(message.entries, self.state.hosted.wire.empty).serialize().to_pybytes()
+        if small is None:
+            part.rows = rows_as_batch(message.entries, self.state.hosted.wire.empty).serialize().to_pybytes()
         return OutgoingPart(part, message)

@@ -65,6 +65,8 @@ class SharedReplicationStream(ReplicationStream):
         self._primary_incarnation = primary_incarnation
         self._on_unsupported = on_unsupported
         self._clients = clients
+        self.takes_small_batches = False
+        """Whether the follower does, as its first reply says."""
         self._wake = threading.Condition()
         self._numbers = itertools.count(1)
         self._links: dict[int, SharedLink] = {}
@@ -368,6 +370,7 @@ class SharedReplicationStream(ReplicationStream):
         if reply.HasField("error"):
             raise error_from_pb(reply.error)
         if self._count_answer():
+            self.takes_small_batches = reply.small_batches
             self._wake_sender()
         for part in reply.parts:
             with self._wake:

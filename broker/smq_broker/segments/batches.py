@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from smq_broker.segments.small_batches import SCHEMA, SmallBatch
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Topic
 from smq_core.model.keyspace import KeyRange
@@ -44,6 +45,8 @@ class WireSchemas:
     required: tuple[int, ...]
     key: str = "key"
     """The key column."""
+    takes_small_batches: bool = True
+    """Whether the topic has no schema."""
 
     @classmethod
     def of(cls, topic: Topic) -> WireSchemas:
@@ -54,6 +57,7 @@ class WireSchemas:
             pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in message], schema=message),
             tuple(number for number, field in enumerate(message) if not field.nullable),
             topic.spec.key or "key",
+            message.equals(SCHEMA),
         )
 
     def check_stream(self, schema: pa.Schema) -> bool:
@@ -94,6 +98,15 @@ class WireSchemas:
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.message)
         return batch
 
+    def check_small(self, batch: SmallBatch) -> SmallBatch:
+        """The batch itself. Raises SchemaMismatch if the topic has a schema."""
+        if not self.takes_small_batches:
+            raise SchemaMismatch(
+                "a small batch has keys and values, but the topic has a schema: send an Arrow batch",
+                expected=_describe_schema(self.message),
+            )
+        return batch
+
     def copy_if_small(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch itself, or a copy of a small one."""
         if batch.get_total_buffer_size() >= COPY_BELOW_BYTES:
@@ -101,11 +114,13 @@ class WireSchemas:
         return pa.concat_batches([batch, self.empty])
 
 
-def partition_bounds(partitions: Partitions) -> tuple[int, int]:
+def partition_bounds(partitions: Partitions | Sequence[int]) -> tuple[int, int]:
     """The lowest and the highest partition."""
     if len(partitions) == 1:
         only = int(partitions[0])
         return only, only
+    if not isinstance(partitions, np.ndarray):
+        return min(partitions), max(partitions)
     return int(partitions.min()), int(partitions.max())
 
 
@@ -121,21 +136,24 @@ class RangeHistogram:
     def __init__(self, range_: KeyRange) -> None:
         self._range = range_
         self._slice_count = min(64, len(range_))
-        self._counts = np.zeros(self._slice_count, np.int64)
+        self._counts = [0] * self._slice_count
 
-    def count(self, partitions: Partitions, low: int, high: int) -> None:
+    def count(self, partitions: Partitions | Sequence[int], low: int, high: int) -> None:
         """Counts one batch, whose partitions lie in ``low .. high``. Takes about 5 µs for 1000 rows."""
         start, length = self._range.start, len(self._range)
         if low == high:
             self._counts[(low - start) * self._slice_count // length] += len(partitions)
-        else:
+        elif isinstance(partitions, np.ndarray):
             slices = (partitions - start) * self._slice_count // length
-            self._counts += np.bincount(slices, minlength=self._slice_count)
+            for number, count in enumerate(np.bincount(slices).tolist()):
+                self._counts[number] += count
+        else:
+            for partition in partitions:
+                self._counts[(partition - start) * self._slice_count // length] += 1
 
     @property
     def slices(self) -> list[int]:
-        counts: list[int] = self._counts.tolist()
-        return counts
+        return list(self._counts)
 
 
 def _describe_schema(schema: pa.Schema) -> str:

@@ -1,17 +1,20 @@
 """The rows of log entries. Entries share blocks of rows, because a record batch per entry costs 5 KB.
 
-An entry's payload refers to its block and its first row there. A received small batch is a block at first; every 64
-small blocks are joined into one. An entry with a reference has no rows here.
+An entry's payload refers to its block and its first row there. A block is an Arrow batch, or the lists of a small one
+(``small_batches``). A received small batch is a block at first; every 64 small blocks are joined into one Arrow batch.
+An entry with a reference has no rows here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from smq_broker.segments.small_batches import MAX_ROWS, SmallBatch, join
 from smq_core.replica.log_entries import Entry
 from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import TIMESTAMP
@@ -23,6 +26,7 @@ JOIN_BYTES = 256 << 10
 """Blocks of a chunk are copied into one of up to about this size, because the Parquet writer has a cost for each column
 of each batch. For small blocks that is several times what their rows cost."""
 
+Block: TypeAlias = pa.RecordBatch | SmallBatch
 PayloadSpan = tuple["Payload", int]
 """A payload and its number of rows."""
 
@@ -32,8 +36,8 @@ class Payload:
 
     __slots__ = ("location",)
 
-    def __init__(self, block: pa.RecordBatch, start: int = 0) -> None:
-        self.location: tuple[pa.RecordBatch, int] = (block, start)
+    def __init__(self, block: Block, start: int = 0) -> None:
+        self.location: tuple[Block, int] = (block, start)
 
 
 class Compactor:
@@ -67,9 +71,37 @@ def compact(spans: Sequence[PayloadSpan]) -> None:
         at += rows
 
 
-def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch with all rows. A single batch is not copied."""
+def concat(blocks: Sequence[Block]) -> pa.RecordBatch:
+    """One Arrow batch with all rows. A single Arrow batch is not copied."""
+    batches: list[pa.RecordBatch] = []
+    for _, run in groupby(blocks, _kind):
+        batches += _to_arrow(list(run))
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _kind(block: Block) -> str:
+    """Small batches of one kind can be joined."""
+    if not isinstance(block, SmallBatch):
+        return "arrow"
+    return "small, with keys" if block.keys else "small"
+
+
+def _to_arrow(blocks: list[Block]) -> list[pa.RecordBatch]:
+    """The rows of blocks of one kind."""
+    return [join(blocks).to_arrow()] if isinstance(blocks[0], SmallBatch) else blocks
+
+
+def block_bytes(block: Block) -> int:
+    """What the block holds, in bytes. For a slice, what its block holds."""
+    return block.nbytes if isinstance(block, SmallBatch) else block.get_total_buffer_size()
+
+
+def small_batch_of(entries: Iterable[Entry]) -> SmallBatch | None:
+    """The rows of contiguous entries, if a small batch can have them all."""
+    blocks = [block for block, _ in _contiguous_slices(payload_spans(entries))]
+    if len(set(map(_kind, blocks))) != 1 or not isinstance(blocks[0], SmallBatch):
+        return None
+    return join(blocks) if sum(block.num_rows for block in blocks) <= MAX_ROWS else None
 
 
 def rows_as_batch(entries: Iterable[Entry], empty: pa.RecordBatch, skip: int = 0) -> pa.RecordBatch:
@@ -111,9 +143,9 @@ def payload_spans(entries: Iterable[Entry]) -> list[PayloadSpan]:
     return [(it.payload, it.rows) for it in batches if it.reference is None]  # type: ignore[misc]
 
 
-def _contiguous_slices(spans: Iterable[PayloadSpan]) -> list[tuple[pa.RecordBatch, int]]:
+def _contiguous_slices(spans: Iterable[PayloadSpan]) -> list[tuple[Block, int]]:
     """Joins neighbours in one block into one slice; returns each slice and its number of payloads."""
-    runs: list[tuple[pa.RecordBatch, int, int, int]] = []  # block, first row, end, payloads
+    runs: list[tuple[Block, int, int, int]] = []  # block, first row, end, payloads
     block, first, end, count = None, 0, 0, 0
     for payload, rows in spans:
         next_block, start = payload.location
@@ -132,13 +164,13 @@ def _contiguous_slices(spans: Iterable[PayloadSpan]) -> list[tuple[pa.RecordBatc
     ]
 
 
-def _join_small(slices: Iterable[tuple[pa.RecordBatch, int]]) -> list[tuple[pa.RecordBatch, int]]:
+def _join_small(slices: Iterable[tuple[Block, int]]) -> list[tuple[pa.RecordBatch, int]]:
     """The same slices, but neighbours whose buffers have at most JOIN_BYTES together are copied into one."""
-    groups: list[list[pa.RecordBatch]] = []
+    groups: list[list[Block]] = []
     counts: list[int] = []
     size = 0
     for part, count in slices:
-        nbytes = part.get_total_buffer_size()  # nbytes, which counts a slice exactly, takes 15 times as long
+        nbytes = block_bytes(part)  # Arrow's nbytes, which counts a slice exactly, takes 15 times as long
         size += nbytes
         if groups and size <= JOIN_BYTES:
             groups[-1].append(part)
@@ -150,7 +182,7 @@ def _join_small(slices: Iterable[tuple[pa.RecordBatch, int]]) -> list[tuple[pa.R
     return list(zip(map(concat, groups), counts, strict=True))
 
 
-def split_block(block: pa.RecordBatch, rows: Sequence[int]) -> list[Payload]:
+def split_block(block: Block, rows: Sequence[int]) -> list[Payload]:
     """Payloads for entries that follow each other in one block."""
     starts = np.cumsum([0, *rows[:-1]]).tolist() if len(rows) > 1 else [0]
     return list(map(Payload, repeat(block), starts))

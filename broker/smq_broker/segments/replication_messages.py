@@ -1,33 +1,33 @@
 """Messages between primary and follower: a protobuf header beside one Arrow batch with the rows of all entries.
 
-The journal keeps the same bytes.
+The rows of a small batch are in the header. The journal keeps the same bytes.
 """
 
 from __future__ import annotations
 
-import pyarrow as pa
-
 from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, size_of_names
-from smq_broker.segments.payloads import split_block
+from smq_broker.segments.payloads import Block, block_bytes, split_block
+from smq_broker.segments.small_batches import SmallBatch
 from smq_core.errors import InvalidRequest
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import producer_from_pb, producer_to_pb, reference_from_pb, reference_to_pb
 
 
-def encode_header(message: ReplicationMessage) -> bytes:
-    """The header; ``payloads.rows_as_batch`` makes the batch."""
+def encode_header(message: ReplicationMessage, small_batch: SmallBatch | None = None) -> bytes:
+    """The header; ``payloads.rows_as_batch`` makes the batch that belongs to it, unless there is a ``small_batch``."""
     return pb.ReplicationBatch(
         base_offset=message.base_offset,
         entries=[_encode_entry(entry) for entry in message.entries],
         watermark=message.watermark,
         chain_end=message.chain_end,
         credit=message.credit,
+        small_batch=small_batch.to_pb() if small_batch is not None else None,
     ).SerializeToString()
 
 
-def decode_entries(header: pb.ReplicationBatch, batch: pa.RecordBatch) -> tuple[Entry, ...]:
-    """The entries of a message, whose payloads share the batch. Raises InvalidRequest if their rows do not match.
+def decode_entries(header: pb.ReplicationBatch, batch: Block) -> tuple[Entry, ...]:
+    """The entries of a message, whose payloads share the block. Raises InvalidRequest if their rows do not match.
 
     Entries with references have neither rows in the batch nor a payload.
     """
@@ -35,7 +35,7 @@ def decode_entries(header: pb.ReplicationBatch, batch: pa.RecordBatch) -> tuple[
     if sum(rows) != batch.num_rows or not all(entry.rows for entry in header.entries):
         raise InvalidRequest(f"entries with {sum(rows)} rows came with a batch of {batch.num_rows}")
     payloads = iter(split_block(batch, rows))
-    bytes_per_row = batch.get_total_buffer_size() / batch.num_rows if rows else 0.0
+    bytes_per_row = block_bytes(batch) / batch.num_rows if rows else 0.0
     entries = []
     first = header.base_offset
     for entry in header.entries:

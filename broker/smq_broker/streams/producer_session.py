@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from smq_broker.segments.batches import Partitions
@@ -34,7 +34,7 @@ class ReceivedBatch:
     rows: int
     nbytes: int
     payload: Payload
-    partitions: Partitions
+    partitions: Partitions | Sequence[int]
     partition_min: int
     partition_max: int
     is_small: bool

@@ -28,8 +28,9 @@ from smq_broker.segments.batches import (
     partition_column,
 )
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
-from smq_broker.segments.payloads import Payload, PayloadSpan, compact
+from smq_broker.segments.payloads import Block, Payload, PayloadSpan, block_bytes, compact
 from smq_broker.segments.registry import SegmentRegistry
+from smq_broker.segments.small_batches import SmallBatch, read_small_batch
 from smq_broker.streams.producer_session import ProducerSession, ReceivedBatch, SessionPort
 from smq_core.errors import InvalidRequest, MessageTooLarge, NotHosted, SmqError, Unavailable
 from smq_proto.flight import parse
@@ -118,7 +119,7 @@ class SharedStream:
             self._activity.received(time.monotonic())
         for request in header.opens:
             self._open(request)
-        self._append(header.sub_batches, chunk.data)
+        self._append(header.sub_batches, _rows_of(header, chunk.data))
         for number in header.closes:
             session = self._sessions.pop(number, None)
             if session is not None:
@@ -152,7 +153,7 @@ class SharedStream:
                 self._refused.append((number, error))
                 self._port.wake.notify()
 
-    def _append(self, sub_batches: Iterable[pb.SharedBatch.SubBatch], rows: pa.RecordBatch | None) -> None:
+    def _append(self, sub_batches: Iterable[pb.SharedBatch.SubBatch], rows: Block | None) -> None:
         """Appends sub-batches. Those of sessions that have ended meanwhile are dropped."""
         items: list[Item] = [(self._sessions.get(it.session), it) for it in sub_batches]
         count = sum(sub_batch.rows for _, sub_batch in items)
@@ -160,7 +161,7 @@ class SharedStream:
             raise InvalidRequest(f"sub-batches with {count} rows do not fit the rows of their message")
         if rows is None:
             return
-        size = rows.get_total_buffer_size()
+        size = block_bytes(rows)
         if size > self._max_batch + ENTRY_OVERHEAD_BYTES:
             raise MessageTooLarge(
                 f"a message has {size} bytes, at most {self._max_batch} are accepted: send smaller ones",
@@ -184,7 +185,7 @@ class SharedStream:
         self,
         hosted: HostedSegment,
         run: list[Item],
-        rows: pa.RecordBatch,
+        rows: Block,
         first: int,
         stop: int,
         links: list[ReplicationLink],
@@ -195,14 +196,19 @@ class SharedStream:
         """
         sessions = [session for session, _ in run if session is not None]
         is_part = stop - first < rows.num_rows
+        part = rows.slice(first, stop - first) if is_part else rows
+        block: Block
         try:
-            block = hosted.wire.accept(rows.slice(first, stop - first) if is_part else rows, sessions[0].same_schema)
+            if isinstance(part, SmallBatch):
+                block = hosted.wire.check_small(part)
+            else:
+                block = hosted.wire.accept(part, sessions[0].same_schema)
+                if is_part and block.get_total_buffer_size() >= COPY_BELOW_BYTES:
+                    block = pa.concat_batches([block, hosted.wire.empty])  # or it would keep other segments' rows
         except SmqError as error:
             for session in sessions:
                 session.fail(error)
             return
-        if is_part and block.get_total_buffer_size() >= COPY_BELOW_BYTES:
-            block = pa.concat_batches([block, hosted.wire.empty])  # or it would keep the rows of other segments
         received = _split(run, block)
         with hosted as machine:
             end = machine.end
@@ -221,7 +227,7 @@ class SharedStream:
 
     def _reply_loop(self) -> None:
         try:
-            self._write(pb.SharedReply())
+            self._write(pb.SharedReply(small_batches=True))
             while self._send_replies():
                 pass
         except (OSError, pa.ArrowException, fl.FlightError):
@@ -277,10 +283,19 @@ class SharedStream:
         self._written_at = time.monotonic()
 
 
-def _split(run: list[Item], block: pa.RecordBatch) -> list[ReceivedBatch]:
+def _rows_of(header: pb.SharedBatch, batch: pa.RecordBatch | None) -> Block | None:
+    """The rows of a message. Raises InvalidRequest."""
+    if not header.HasField("small_batch"):
+        return batch
+    if batch is not None:
+        raise InvalidRequest("a message has a small batch and an Arrow batch: send either of them")
+    return read_small_batch(header.small_batch)
+
+
+def _split(run: list[Item], block: Block) -> list[ReceivedBatch]:
     """The sub-batches of one segment, in the block that has their rows one after the other."""
-    partitions = partition_column(block)
-    size = block.get_total_buffer_size()
+    partitions = block.partitions if isinstance(block, SmallBatch) else partition_column(block)
+    size = block_bytes(block)
     bytes_per_row = size / block.num_rows
     received = []
     first = 0

@@ -320,8 +320,20 @@ class ProducerReply(_message.Message):
     rejected: ProducerReply.Rejected
     def __init__(self, opened: _Optional[_Union[ProducerReply.Opened, _Mapping]] = ..., acks: _Optional[_Union[ProducerReply.Acks, _Mapping]] = ..., sealed: _Optional[_Union[SealOutcome, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., heartbeat: _Optional[_Union[ProducerReply.Heartbeat, _Mapping]] = ..., rejected: _Optional[_Union[ProducerReply.Rejected, _Mapping]] = ...) -> None: ...
 
+class SmallBatch(_message.Message):
+    __slots__ = ("partitions", "timestamps", "keys", "values")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    timestamps: _containers.RepeatedScalarFieldContainer[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    values: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, partitions: _Optional[_Iterable[int]] = ..., timestamps: _Optional[_Iterable[int]] = ..., keys: _Optional[_Iterable[bytes]] = ..., values: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class SharedBatch(_message.Message):
-    __slots__ = ("opens", "sub_batches", "closes")
+    __slots__ = ("opens", "sub_batches", "closes", "small_batch")
     class Open(_message.Message):
         __slots__ = ("session", "segment", "producer")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -343,13 +355,15 @@ class SharedBatch(_message.Message):
     OPENS_FIELD_NUMBER: _ClassVar[int]
     SUB_BATCHES_FIELD_NUMBER: _ClassVar[int]
     CLOSES_FIELD_NUMBER: _ClassVar[int]
+    SMALL_BATCH_FIELD_NUMBER: _ClassVar[int]
     opens: _containers.RepeatedCompositeFieldContainer[SharedBatch.Open]
     sub_batches: _containers.RepeatedCompositeFieldContainer[SharedBatch.SubBatch]
     closes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, opens: _Optional[_Iterable[_Union[SharedBatch.Open, _Mapping]]] = ..., sub_batches: _Optional[_Iterable[_Union[SharedBatch.SubBatch, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ...) -> None: ...
+    small_batch: SmallBatch
+    def __init__(self, opens: _Optional[_Iterable[_Union[SharedBatch.Open, _Mapping]]] = ..., sub_batches: _Optional[_Iterable[_Union[SharedBatch.SubBatch, _Mapping]]] = ..., closes: _Optional[_Iterable[int]] = ..., small_batch: _Optional[_Union[SmallBatch, _Mapping]] = ...) -> None: ...
 
 class SharedReply(_message.Message):
-    __slots__ = ("sessions", "error")
+    __slots__ = ("sessions", "error", "small_batches")
     class Session(_message.Message):
         __slots__ = ("session", "reply")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -359,12 +373,14 @@ class SharedReply(_message.Message):
         def __init__(self, session: _Optional[int] = ..., reply: _Optional[_Union[ProducerReply, _Mapping]] = ...) -> None: ...
     SESSIONS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    SMALL_BATCHES_FIELD_NUMBER: _ClassVar[int]
     sessions: _containers.RepeatedCompositeFieldContainer[SharedReply.Session]
     error: Error
-    def __init__(self, sessions: _Optional[_Iterable[_Union[SharedReply.Session, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    small_batches: bool
+    def __init__(self, sessions: _Optional[_Iterable[_Union[SharedReply.Session, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., small_batches: _Optional[bool] = ...) -> None: ...
 
 class ReplicationBatch(_message.Message):
-    __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit")
+    __slots__ = ("base_offset", "entries", "watermark", "chain_end", "credit", "small_batch")
     class Entry(_message.Message):
         __slots__ = ("producer", "epoch", "sequence", "rows", "appended", "partition_min", "partition_max", "instance", "forgotten", "inherited", "reference", "large_values")
         PRODUCER_FIELD_NUMBER: _ClassVar[int]
@@ -397,12 +413,14 @@ class ReplicationBatch(_message.Message):
     WATERMARK_FIELD_NUMBER: _ClassVar[int]
     CHAIN_END_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    SMALL_BATCH_FIELD_NUMBER: _ClassVar[int]
     base_offset: int
     entries: _containers.RepeatedCompositeFieldContainer[ReplicationBatch.Entry]
     watermark: int
     chain_end: int
     credit: int
-    def __init__(self, base_offset: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[ReplicationBatch.Entry, _Mapping]]] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
+    small_batch: SmallBatch
+    def __init__(self, base_offset: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[ReplicationBatch.Entry, _Mapping]]] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., credit: _Optional[int] = ..., small_batch: _Optional[_Union[SmallBatch, _Mapping]] = ...) -> None: ...
 
 class ReplicationReply(_message.Message):
     __slots__ = ("end", "credit", "error", "references")
@@ -445,7 +463,7 @@ class SharedReplicationBatch(_message.Message):
     def __init__(self, parts: _Optional[_Iterable[_Union[SharedReplicationBatch.Part, _Mapping]]] = ..., number: _Optional[int] = ...) -> None: ...
 
 class SharedReplicationReply(_message.Message):
-    __slots__ = ("parts", "error")
+    __slots__ = ("parts", "error", "small_batches")
     class Part(_message.Message):
         __slots__ = ("link", "reply")
         LINK_FIELD_NUMBER: _ClassVar[int]
@@ -455,9 +473,11 @@ class SharedReplicationReply(_message.Message):
         def __init__(self, link: _Optional[int] = ..., reply: _Optional[_Union[ReplicationReply, _Mapping]] = ...) -> None: ...
     PARTS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    SMALL_BATCHES_FIELD_NUMBER: _ClassVar[int]
     parts: _containers.RepeatedCompositeFieldContainer[SharedReplicationReply.Part]
     error: Error
-    def __init__(self, parts: _Optional[_Iterable[_Union[SharedReplicationReply.Part, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+    small_batches: bool
+    def __init__(self, parts: _Optional[_Iterable[_Union[SharedReplicationReply.Part, _Mapping]]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., small_batches: _Optional[bool] = ...) -> None: ...
 
 class TailTicket(_message.Message):
     __slots__ = ("protocol", "segment", "incarnation", "from_offset", "uid", "references", "readers")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from smq_broker.segments.payloads import Payload
+from smq_broker.segments.small_batches import SmallBatch
 from smq_core.model.entities import SealOutcome, Segment
+from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, outcome_from_pb
@@ -44,6 +47,16 @@ class JournaledBrokers:
         for number, value in enumerate(values):
             producer.send(number, rows([value]))
         producer.wait_acked(len(values) - 1)
+
+    def append_small(self, values: list[bytes]) -> None:
+        """Appends these messages as one small batch, and waits until all replicas have them."""
+        hosted = self.brokers[0].hosted(self.topic, self.segment)
+        count = len(values)
+        payload = Payload(SmallBatch([0] * count, [0] * count, [], values))
+        with hosted as machine:
+            machine.append(None, IncomingBatch(BatchId("small", 1, 0), count, 1, 0, 0, payload), 0)
+            end = machine.end
+        eventually(lambda: hosted.machine.watermark == end)
 
     def flush(self) -> None:
         """Writes the primary's tail to the filer, and waits until the followers know."""

@@ -20,6 +20,7 @@ import pyarrow.flight as fl
 
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.batching.row_batch import RowBatch, encode_together
+from smq.producing.batching.small_batch import add_small_batch
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq.producing.streams.segment_sender import NoBatch, SegmentSender
 from smq.producing.streams.shared_session import SessionOwner, SharedSession
@@ -89,6 +90,7 @@ class SharedStream:
         self._error: SmqError | None = None
         """Why the broker has ended the stream."""
         self._has_answered = False
+        self._takes_small_batches = False
         self._last_reply_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"smq-sender-{primary.broker}", daemon=True)
 
@@ -298,10 +300,13 @@ class SharedStream:
             self._unacked.update({session.number: sent.sequence for session, sent in batches})
             if self._ready and self._unacked:
                 self._plan_end_of_hold()  # of what did not fit into this message
-        if rows:
-            writer.write_with_metadata(encode_together(rows), message.SerializeToString())
-        elif message.opens or message.closes:
+        if not rows:
+            if message.opens or message.closes:
+                writer.write_metadata(message.SerializeToString())
+        elif self._takes_small_batches and add_small_batch(message, rows):
             writer.write_metadata(message.SerializeToString())
+        else:
+            writer.write_with_metadata(encode_together(rows), message.SerializeToString())
 
     def _end(self, reader: threading.Thread | None) -> SmqError | None:
         """Ends the stream. Returns the error that ended it, or None."""
@@ -375,7 +380,9 @@ class SharedStream:
         if reply.HasField("error"):
             self._error = error_from_pb(reply.error)
             return
-        self._has_answered = True
+        if not self._has_answered:
+            self._has_answered = True
+            self._takes_small_batches = reply.small_batches
         for one in reply.sessions:
             session = self._sessions.get(one.session)
             if session is None:

@@ -50,6 +50,15 @@ def test_either_of_two_killed_brokers_has_all_that_was_acked(brokers: JournaledB
     assert outcome.producers == {} and brokers.chain.read_seal_chunk() is not None
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_small_batches_are_recovered(brokers: JournaledBrokers, number: int) -> None:
+    brokers.write(VALUES)
+    brokers.append_small(VALUES)
+    brokers.restart()
+    brokers.seal_recovered(number, 2 * len(VALUES))
+    assert brokers.stored_values() == 2 * VALUES
+
+
 def test_the_producers_state_comes_from_chain_and_journal(brokers: JournaledBrokers) -> None:
     brokers.write(VALUES[:2], "p")
     brokers.flush()

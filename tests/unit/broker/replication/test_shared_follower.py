@@ -10,6 +10,7 @@ from smq_broker.replication import shared_follower
 from smq_broker.replication.shared_follower import SharedFollower
 from smq_broker.replication.shared_stream import NO_SCHEMA
 from smq_broker.segments.hosted_segment import HostedSegment
+from smq_broker.segments.payloads import BLOCKS_PER_COMPACTION, rows_as_batch
 from smq_broker.streams.batch_reader import BatchReader
 from smq_core.errors import InvalidRequest, NotHosted, SegmentSealed, SmqError, WrongIncarnation
 from smq_proto.v1 import data_pb2 as pb
@@ -67,11 +68,17 @@ def opening(link: int, segment: str) -> pb.SharedReplicationBatch.Part:
     return pb.SharedReplicationBatch.Part(link=link, open=request)
 
 
-def entry(link: int, first: int, values: list[bytes], *, said: int | None = None) -> pb.SharedReplicationBatch.Part:
+def entry(
+    link: int, first: int, values: list[bytes], *, said: int | None = None, small: bool = False
+) -> pb.SharedReplicationBatch.Part:
     one = pb.ReplicationBatch.Entry(
         producer="p", epoch=1, sequence=first, instance="p-1", rows=said or len(values), appended=5
     )
     header = pb.ReplicationBatch(base_offset=first, entries=[one], watermark=0)
+    if small:
+        count = len(values)
+        header.small_batch.CopyFrom(pb.SmallBatch(partitions=[0] * count, timestamps=[5] * count, values=values))
+        return pb.SharedReplicationBatch.Part(link=link, header=header.SerializeToString())
     return pb.SharedReplicationBatch.Part(
         link=link, header=header.SerializeToString(), rows=rows(values).serialize().to_pybytes()
     )
@@ -103,13 +110,33 @@ def test_one_reply_answers_the_parts_of_all_segments(opened: Follower) -> None:
     assert opened.ends() == [1, 2]
 
 
-def test_the_rows_arrive_as_they_were(opened: Follower) -> None:
-    opened.send(entry(1, 0, [b"a", b"b"]))
+@pytest.mark.parametrize("small", [False, True], ids=["an Arrow batch", "a small batch"])
+def test_the_rows_arrive_as_they_were(opened: Follower, small: bool) -> None:
+    opened.send(entry(1, 0, [b"a", b"b"], small=small))
     opened.serve()
-    with opened.segments[0] as machine:
-        (kept,) = machine.tail
-    block, start = kept.batch.payload.location  # type: ignore[attr-defined]
-    assert block.slice(start, kept.batch.rows).column("value").to_pylist() == [b"a", b"b"]
+    hosted = opened.segments[0]
+    with hosted as machine:
+        kept = rows_as_batch(machine.tail, hosted.wire.empty)
+    assert kept.column("value").to_pylist() == [b"a", b"b"]
+
+
+def test_the_primary_learns_that_small_batches_are_taken(opened: Follower) -> None:
+    opened.stream.done_writing()
+    opened.served.serve()
+    body = opened.stream.replies.get()
+    assert isinstance(body, bytes) and pb.SharedReplicationReply.FromString(body).small_batches
+
+
+def test_small_batches_are_joined_when_there_are_many(opened: Follower) -> None:
+    for first in range(BLOCKS_PER_COMPACTION):
+        opened.send(entry(1, first, [b"%d" % first], small=True))
+    opened.serve()
+    hosted = opened.segments[0]
+    with hosted as machine:
+        blocks = {id(it.batch.payload.location[0]) for it in machine.tail}  # type: ignore[attr-defined]
+        kept = rows_as_batch(machine.tail, hosted.wire.empty)
+    assert len(blocks) == 1
+    assert kept.column("value").to_pylist() == [b"%d" % first for first in range(BLOCKS_PER_COMPACTION)]
 
 
 def test_a_segment_whose_primary_has_left_knows_it(opened: Follower) -> None:
@@ -143,11 +170,22 @@ def test_nobody_but_the_primary_replicates(follower: Follower, caller: str) -> N
     "bad",
     [
         entry(1, 0, [b"a", b"b"], said=1),
+        entry(1, 0, [b"a", b"b"], said=1, small=True),
+        pb.SharedReplicationBatch.Part(
+            link=1, header=entry(1, 0, [b"a"], small=True).header, rows=entry(1, 0, [b"a"]).rows
+        ),
         pb.SharedReplicationBatch.Part(link=1, header=entry(1, 0, [b"a"]).header, rows=b"no rows"),
         pb.SharedReplicationBatch.Part(link=1, header=entry(1, 0, [b"a"]).header),
         pb.SharedReplicationBatch.Part(link=1, header=b"\xff\xff"),
     ],
-    ids=["row counts", "malformed rows", "no rows", "malformed header"],
+    ids=[
+        "row counts",
+        "row counts of a small batch",
+        "rows in both forms",
+        "malformed rows",
+        "no rows",
+        "malformed header",
+    ],
 )
 def test_a_bad_part_ends_its_link_only(opened: Follower, bad: pb.SharedReplicationBatch.Part) -> None:
     opened.send(bad, entry(2, 0, [b"b"]))

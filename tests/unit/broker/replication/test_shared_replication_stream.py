@@ -15,7 +15,8 @@ from smq_broker.replication.link_state import LARGE_BYTES, OWN_STREAM_BYTES
 from smq_broker.replication.message_spacing import ClientActivity
 from smq_broker.replication.shared_streams import SharedReplicationStreams
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Payload
+from smq_broker.segments.payloads import Block, Payload
+from smq_broker.segments.small_batches import SmallBatch
 from smq_core.errors import InvalidRequest, NotHosted, SegmentSealed, SmqError
 from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import BatchId, IncomingBatch
@@ -79,17 +80,19 @@ class Primary:
         for hosted in self.segments:
             hosted.links[0].start()
 
-    def connect(self) -> Follower:
+    def connect(self, *, small_batches: bool = False) -> Follower:
         """The follower's end of the next shared stream."""
         follower = Follower(self.streams.get(timeout=HANG_GUARD))
-        follower.reply()
+        follower.stream.write(pb.SharedReplicationReply(small_batches=small_batches).SerializeToString())
         return follower
 
-    def append(self, number: int = 0, nbytes: int = 1000, *, sends_now: bool = False) -> None:
+    def append(
+        self, number: int = 0, nbytes: int = 1000, *, sends_now: bool = False, block: Block | None = None
+    ) -> None:
         hosted = self.segments[number]
         with hosted as machine:
             id_ = BatchId("p", 1, machine.counters.batches, "one")
-            machine.append(self, IncomingBatch(id_, 1, nbytes, 0, 0, Payload(rows([b"v"]))), 0)
+            machine.append(self, IncomingBatch(id_, 1, nbytes, 0, 0, Payload(block or rows([b"v"]))), 0)
             if sends_now:
                 assert hosted.links_to_send_now() == hosted.links
 
@@ -114,6 +117,7 @@ class Follower:
         self.stream = stream
         self.links: dict[str, int] = {}
         self.closed: list[int] = []
+        self.small_batches: list[pb.SmallBatch] = []
 
     def reply(self, *parts: tuple[int, pb.ReplicationReply]) -> None:
         answer = pb.SharedReplicationReply()
@@ -172,7 +176,8 @@ class Follower:
             for part in message.parts:
                 header = pb.ReplicationBatch.FromString(part.header)
                 if header.entries:
-                    assert part.rows, "entries come with their rows"
+                    assert bool(part.rows) != header.HasField("small_batch"), "entries come with their rows"
+                    self.small_batches += [header.small_batch] if header.HasField("small_batch") else []
                     found[part.link] = (header.base_offset, len(header.entries))
             if found:
                 return found
@@ -189,9 +194,9 @@ def primary() -> Iterator[Primary]:
         stream.break_connection()
 
 
-def opened(primary: Primary) -> Follower:
+def opened(primary: Primary, *, small_batches: bool = False) -> Follower:
     primary.start()
-    follower = primary.connect()
+    follower = primary.connect(small_batches=small_batches)
     follower.open_all(primary.segments)
     follower.watermarks(primary.segments)
     eventually(lambda: all(hosted.machine.available_bytes() > 0 for hosted in primary.segments))
@@ -257,6 +262,20 @@ def test_batches_of_several_clients_wait_for_each_other(
         stream.close()
     primary.append(1)
     assert follower.entries() == {one: (1, 1), two: (0, 2)}
+
+
+@pytest.mark.parametrize("takes", [False, True])
+def test_small_batches_go_to_followers_that_take_them(primary: Primary, no_updates: None, takes: bool) -> None:
+    follower = opened(primary, small_batches=takes)
+    link = follower.links[primary.segments[0].name]
+    eventually(primary.segments[0].links[0].can_send_now)
+    primary.append(block=SmallBatch([0], [5], [], [b"small"]))
+    assert follower.entries() == {link: (0, 1)}
+    assert [list(it.values) for it in follower.small_batches] == ([[b"small"]] if takes else [])
+    follower.reply((link, end_reply(1)))
+    primary.append()
+    assert follower.entries() == {link: (1, 1)}
+    assert len(follower.small_batches) == takes, "an Arrow batch stays one"
 
 
 def test_whoever_appends_to_several_segments_sends_one_message(primary: Primary, no_updates: None) -> None:

@@ -13,8 +13,8 @@ from smq_broker.replication import message_spacing
 from smq_broker.streams import producer_session, shared_stream
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.shared_stream import SharedStream
-from smq_core.errors import InvalidRequest, NotHosted, Overloaded, ProducerFenced, SequenceGap
-from smq_core.model.entities import Segment
+from smq_core.errors import InvalidRequest, NotHosted, Overloaded, ProducerFenced, SchemaMismatch, SequenceGap
+from smq_core.model.entities import Column, Segment
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, error_from_pb
 from smq_storage.object_store.store import open_store
@@ -31,9 +31,9 @@ Batch = tuple[int, int, list[bytes], int]
 class SharedClient:
     """A client process with one shared stream to a broker with two Stored segments, 0-512 and 512-1024."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: tuple[Column, ...] = ()) -> None:
         self.broker = BrokerParts("b1", open_store("memory://"))
-        self.topic = make_topic()
+        self.topic = make_topic(schema=schema)
         self.low = make_segment(self.topic, self.broker.replica, stop=512)
         self.high = make_segment(self.topic, self.broker.replica, start=512, number=1)
         for segment in (self.low, self.high):
@@ -42,6 +42,7 @@ class SharedClient:
         self.replies: dict[int, list[pb.ProducerReply]] = {}
         self.error: BaseException | None = None
         self.heartbeats = 0
+        self.takes_small_batches = False
         self.sessions_of_replies: list[list[int]] = []
         self.ended = threading.Event()
         served = SharedStream(
@@ -72,6 +73,7 @@ class SharedClient:
         opens: Sequence[tuple[int, Segment, str]] = (),
         closes: Sequence[int] = (),
         epoch: int = 1,
+        small: bool = False,
     ) -> None:
         message = pb.SharedBatch(closes=closes)
         for session, segment, name in opens:
@@ -79,7 +81,10 @@ class SharedClient:
             message.opens.add(session=session, segment=segment.name, producer=hello)
         for session, sequence, values, _ in batches:
             message.sub_batches.add(session=session, sequence=sequence, rows=len(values))
-        if batches:
+        if small:
+            message.small_batch.CopyFrom(small_batch(*batches))
+            self.stream.write_metadata(message.SerializeToString())
+        elif batches:
             whole = pa.concat_batches([rows(values, partition=partition) for _, _, values, partition in batches])
             self.stream.write_with_metadata(whole, message.SerializeToString())
         else:
@@ -118,6 +123,7 @@ class SharedClient:
             while (body := self.stream.read()) is not None:
                 reply = pb.SharedReply.FromString(body)
                 self.heartbeats += not reply.sessions
+                self.takes_small_batches |= reply.small_batches
                 if reply.HasField("error"):
                     self.error = error_from_pb(reply.error)
                 self.sessions_of_replies.append(sorted(it.session for it in reply.sessions))
@@ -137,22 +143,57 @@ def client() -> Iterator[SharedClient]:
         made.close()
 
 
+def small_batch(*batches: Batch) -> pb.SmallBatch:
+    made = pb.SmallBatch()
+    for _, _, values, partition in batches:
+        made.partitions.extend([partition] * len(values))
+        made.timestamps.extend([5] * len(values))
+        made.values.extend(values)
+    return made
+
+
 def opened(client: SharedClient, *sessions: tuple[int, Segment, str]) -> None:
     client.send(opens=sessions)
     for session, _, _ in sessions:
         client.wait_reply(session, "opened")
 
 
-def test_a_message_has_batches_of_several_producers_and_segments(client: SharedClient) -> None:
+@pytest.mark.parametrize("small", [False, True], ids=["an Arrow batch", "a small batch"])
+def test_a_message_has_batches_of_several_producers_and_segments(client: SharedClient, small: bool) -> None:
     eventually(lambda: client.heartbeats, "the broker answers at once")
+    assert client.takes_small_batches
     opened(client, (1, client.low, "p"), (2, client.low, "q"), (3, client.high, "p"))
-    client.send((1, 0, [b"a", b"b"], 1), (2, 0, [b"c"], 2), (3, 0, [b"d"], 600))
+    client.send((1, 0, [b"a", b"b"], 1), (2, 0, [b"c"], 2), (3, 0, [b"d"], 600), small=small)
     eventually(lambda: client.end(client.low) == 3 and client.end(client.high) == 1)
     client.flush()
     client.flush()
     eventually(lambda: (client.acks(1), client.acks(2), client.acks(3)) == ({0: 0}, {0: 2}, {0: 0}))
     hosted = client.hosted(client.low)
     assert hosted.histogram.slices[0] == 3 and hosted.machine.counters.batches == 2
+    assert stored_values(client, client.low) == [b"a", b"b", b"c"]
+    assert stored_values(client, client.high) == [b"d"]
+
+
+def test_a_small_batch_with_a_partition_of_another_segment_ends_its_session_only(client: SharedClient) -> None:
+    opened(client, (1, client.low, "p"), (2, client.low, "q"))
+    client.send((1, 0, [b"strange"], 600), (2, 0, [b"fine"], 1), small=True)
+    assert isinstance(client.error_of(1), InvalidRequest)
+    eventually(lambda: client.end(client.low) == 1)
+
+
+def test_a_small_batch_for_a_topic_with_a_schema_ends_its_session_only() -> None:
+    client = SharedClient(schema=(Column("name", "string"),))
+    opened(client, (1, client.low, "p"))
+    client.send((1, 0, [b"a"], 1), small=True)
+    assert isinstance(client.error_of(1), SchemaMismatch)
+    opened(client, (2, client.low, "q"))
+    client.close()
+
+
+def stored_values(client: SharedClient, segment: Segment) -> list[bytes]:
+    _, table = client.hosted(segment).chain.read(0)
+    found: list[bytes] = table.column("value").to_pylist()
+    return found
 
 
 def test_a_wrong_sequence_ends_its_own_session_only(client: SharedClient) -> None:
@@ -271,8 +312,12 @@ def test_a_closed_session_is_forgotten(client: SharedClient) -> None:
         pb.SharedBatch(sub_batches=[pb.SharedBatch.SubBatch(session=1, sequence=0, rows=2)]),
         pb.SharedBatch(sub_batches=[pb.SharedBatch.SubBatch(session=1, sequence=0, rows=0)] * 2),
         pb.SharedBatch(opens=[pb.SharedBatch.Open(session=1, segment="t")]),
+        pb.SharedBatch(
+            sub_batches=[pb.SharedBatch.SubBatch(session=1, sequence=0, rows=1)],
+            small_batch=small_batch((1, 0, [b"a"], 1)),
+        ),
     ],
-    ids=["too many rows", "no rows", "a session twice"],
+    ids=["too many rows", "no rows", "a session twice", "rows in both forms"],
 )
 def test_a_message_that_cannot_be_ends_the_stream(client: SharedClient, message: pb.SharedBatch) -> None:
     opened(client, (1, client.low, "p"))

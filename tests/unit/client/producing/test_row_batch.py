@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smq.producing.batching.batch_builder import BatchBuilder, check_value
-from smq.producing.batching.row_batch import MAX_BYTES, MAX_ROWS, RowBatch, encode_together, is_worth_joining, join
+from smq.producing.batching.batch_builder import BatchBuilder
+from smq.producing.batching.row_batch import MAX_BYTES, MAX_ROWS, encode_together, is_worth_joining, join
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner
 from smq_core.errors import InvalidRequest
-from smq_core.model.entities import Column, Topic, TopicSpec
 from smq_core.model.keyspace import partition_of
+from support.data.row_batches import PARTITIONS, PLAIN, TYPED, Row, batch_of
 
-PARTITIONS = 64
-PLAIN = BatchEncoder(Topic("default/plain", "u", TopicSpec(partitions=PARTITIONS)))
-COLUMNS = (Column("name", "string"), Column("delay", "float64", nullable=True), Column("stop", "int64"))
-TYPED = BatchEncoder(Topic("default/typed", "u", TopicSpec(partitions=PARTITIONS, schema=COLUMNS, key="stop")))
-
-Row = tuple[bytes | None, int, int | None, bool]
 ROWS = st.lists(
     st.tuples(
         st.none() | st.binary(max_size=3),
@@ -35,22 +28,6 @@ ROWS = st.lists(
     min_size=1,
     max_size=12,
 )
-
-
-def batch_of(rows: Sequence[Row], encoder: BatchEncoder, keyless: int = 0) -> RowBatch:
-    """Each row has a key, the time when it was sent, the timestamp that was given, and whether it has a header."""
-    builder = BatchBuilder(encoder, DeliveryState(OPEN_ROW_COUNT, threading.Lock()), 0.0)
-    for number, (key, now, timestamp, has_header) in enumerate(rows):
-        if timestamp is not None:
-            builder.timestamps[number] = timestamp
-        if has_header:
-            builder.headers[number] = [("number", b"%d" % number)]
-        if encoder.typed:
-            value, _ = check_value({"name": repr(key), "delay": now / 7 if has_header else None, "stop": now}, encoder)
-            builder.add(value, None, now)
-        else:
-            builder.add(None if has_header else b"%d" % now, key, now)
-    return builder.to_rows(KeylessPartitioner(PARTITIONS, keyless))
 
 
 @pytest.mark.parametrize("encoder", [PLAIN, TYPED], ids=["plain", "typed"])

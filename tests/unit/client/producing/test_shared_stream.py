@@ -48,23 +48,28 @@ class PlayedBroker:
         while not stream.broken.wait(0.005) and not stream.client_done.is_set():
             pass
 
-    def accept(self) -> BrokerStream:
-        return BrokerStream(self.streams.get(timeout=HANG_GUARD))
+    def accept(self, *, small_batches: bool = False) -> BrokerStream:
+        return BrokerStream(self.streams.get(timeout=HANG_GUARD), small_batches=small_batches)
 
 
 class BrokerStream:
     """The broker's end of one shared stream."""
 
-    def __init__(self, stream: PutStream) -> None:
+    def __init__(self, stream: PutStream, *, small_batches: bool = False) -> None:
         self.stream = stream
         self.opens: dict[int, pb.SharedBatch.Open] = {}
-        self.reply()
+        self.small_batches = 0
+        self.stream.write(pb.SharedReply(small_batches=small_batches).SerializeToString())
 
     def message(self) -> Frame:
         chunk = self.stream.requests.get(timeout=HANG_GUARD)
         assert isinstance(chunk, Chunk), "the stream ended"
         message = pb.SharedBatch.FromString(chunk.app_metadata or b"")
         self.opens |= {it.session: it for it in message.opens}
+        if message.HasField("small_batch"):
+            assert chunk.data is None
+            self.small_batches += 1
+            return message, len(message.small_batch.values)
         return message, chunk.data.num_rows if chunk.data is not None else 0
 
     def next_batches(self, count: int = 1) -> list[tuple[int, int]]:
@@ -171,6 +176,25 @@ def test_producers_share_a_stream_and_each_gets_its_own_acks(client: Client, bro
     served.ack((1, 0))
     deliveries[0].result(HANG_GUARD)
     assert broker.streams.empty() and not DrivenStream.opened_streams
+
+
+@pytest.mark.parametrize("takes", [False, True])
+def test_a_broker_gets_small_batches_if_it_takes_them(client: Client, broker: PlayedBroker, takes: bool) -> None:
+    producer = client.producer()
+    producer.send(b"opens the session")
+    served = broker.accept(small_batches=takes)
+    served.ack(*served.next_batches())
+    before = served.small_batches
+    producer.send(b"a", key=b"k", timestamp=7)
+    message, rows = served.message()
+    served.ack((1, 1))
+    assert rows == 1 and served.small_batches - before == takes
+    if takes:
+        sent = message.small_batch
+        assert (list(sent.keys), list(sent.values), list(sent.timestamps)) == ([b"k"], [b"a"], [7])
+    producer.send(b"b", headers=[("h", b"v")])
+    assert served.next_batches() == [(1, 2)], "this one needs an Arrow batch"
+    assert served.small_batches - before == takes
 
 
 def test_what_comes_before_the_acks_of_a_message_goes_out_as_one(

@@ -1,0 +1,90 @@
+"""A few messages of a topic without a schema, in lists, as they come from clients and go to followers.
+
+A broker that gets one message at a time finds little of its code in the caches, so each call of Arrow or numpy costs
+some tens of microseconds there, and a batch takes about ten of them. These messages become an Arrow batch when somebody
+reads them, or when enough have come to share one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import chain
+
+import pyarrow as pa
+
+from smq_core.errors import InvalidRequest
+from smq_proto.v1 import data_pb2 as pb
+from smq_storage.chunks.array_buffers import array_of
+from smq_storage.chunks.schemas import TIMESTAMP, message_schema
+from smq_storage.chunks.small_arrays import binary_array, no_headers
+
+MAX_ROWS = 256
+"""More messages are one Arrow batch: then its calls cost less than the steps for each message here."""
+
+ROW_BYTES = 20
+"""What Arrow holds of a message beside its key and value: partition, timestamp and two offsets."""
+
+SCHEMA = message_schema()
+
+
+class SmallBatch:
+    """``partitions`` and ``timestamps`` (microseconds since 1970) are of each message; ``keys`` of each or of none.
+
+    Nothing changes it.
+    """
+
+    __slots__ = ("keys", "nbytes", "num_rows", "partitions", "timestamps", "values")
+
+    def __init__(
+        self, partitions: Sequence[int], timestamps: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        self.partitions = partitions
+        self.timestamps = timestamps
+        self.keys = keys
+        self.values = values
+        self.num_rows = len(values)
+        self.nbytes = sum(map(len, keys)) + sum(map(len, values)) + ROW_BYTES * self.num_rows
+        """What Arrow would hold of it."""
+
+    def slice(self, first: int, rows: int) -> SmallBatch:
+        """The messages ``first .. first + rows - 1``."""
+        part = slice(first, first + rows)
+        return SmallBatch(self.partitions[part], self.timestamps[part], self.keys[part], self.values[part])
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """The messages with the columns of ``SCHEMA``."""
+        columns = [
+            array_of(array("i", self.partitions), pa.int32()),
+            array_of(array("q", self.timestamps), TIMESTAMP),
+            binary_array(self.keys) if self.keys else pa.nulls(self.num_rows, pa.binary()),
+            binary_array(self.values),
+            no_headers(self.num_rows),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+    def to_pb(self) -> pb.SmallBatch:
+        return pb.SmallBatch(partitions=self.partitions, timestamps=self.timestamps, keys=self.keys, values=self.values)
+
+
+def read_small_batch(message: pb.SmallBatch) -> SmallBatch:
+    """Raises InvalidRequest if some message lacks a part."""
+    rows = len(message.values)
+    if len(message.partitions) != rows or len(message.timestamps) != rows or len(message.keys) not in (0, rows):
+        raise InvalidRequest(
+            f"a small batch has {rows} values, {len(message.partitions)} partitions, {len(message.timestamps)} "
+            f"timestamps and {len(message.keys)} keys: there must be one of each for every message, or no keys"
+        )
+    return SmallBatch(list(message.partitions), list(message.timestamps), list(message.keys), list(message.values))
+
+
+def join(batches: Sequence[SmallBatch]) -> SmallBatch:
+    """All messages of these batches, of which all have keys or none has."""
+    if len(batches) == 1:
+        return batches[0]
+    return SmallBatch(
+        list(chain.from_iterable(batch.partitions for batch in batches)),
+        list(chain.from_iterable(batch.timestamps for batch in batches)),
+        list(chain.from_iterable(batch.keys for batch in batches)),
+        list(chain.from_iterable(batch.values for batch in batches)),
+    )

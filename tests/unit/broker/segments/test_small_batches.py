@@ -1,0 +1,153 @@
+"""Messages in lists are the same messages as in an Arrow batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smq_broker.segments.batches import RangeHistogram, WireSchemas, partition_bounds
+from smq_broker.segments.payloads import (
+    Block,
+    Payload,
+    batches_with_append_times,
+    block_bytes,
+    compact,
+    rows_as_batch,
+    small_batch_of,
+    split_block,
+)
+from smq_broker.segments.small_batches import MAX_ROWS, SCHEMA, SmallBatch, join, read_small_batch
+from smq_core.errors import InvalidRequest, SchemaMismatch
+from smq_core.model.entities import Column
+from smq_core.model.keyspace import KeyRange
+from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch
+from smq_proto.v1 import data_pb2 as pb
+from support.processes.broker import make_topic
+
+EMPTY = WireSchemas.of(make_topic()).empty
+
+MESSAGE = st.tuples(
+    st.integers(0, 1023), st.integers(-(1 << 63), (1 << 63) - 1), st.binary(max_size=3), st.binary(max_size=5)
+)
+"""Partition, timestamp, key, value."""
+
+
+def batch_of(messages: list[tuple[int, int, bytes, bytes]], has_keys: bool) -> SmallBatch:
+    partitions, timestamps, keys, values = map(list, zip(*messages, strict=True))
+    return SmallBatch(partitions, timestamps, keys if has_keys else [], values)  # type: ignore[arg-type]
+
+
+BATCHES = st.builds(batch_of, st.lists(MESSAGE, min_size=1, max_size=5), st.booleans())
+
+
+def as_arrow(batch: SmallBatch) -> pa.RecordBatch:
+    """Made by Arrow's own functions."""
+    rows = batch.num_rows
+    columns = [batch.partitions, batch.timestamps, batch.keys or [None] * rows, batch.values, [None] * rows]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def entries_of(blocks: Sequence[Block]) -> list[Entry]:
+    """An entry for each row."""
+    payloads = [payload for block in blocks for payload in split_block(block, [1] * block.num_rows)]
+    return [
+        Entry(number, IncomingBatch(BatchId("p", 1, number), 1, 1, 0, 0, payload), number // 2)
+        for number, payload in enumerate(payloads)
+    ]
+
+
+@given(batch=BATCHES)
+def test_it_becomes_the_arrow_batch_with_the_same_rows(batch: SmallBatch) -> None:
+    made = batch.to_arrow()
+    made.validate(full=True)
+    assert made == as_arrow(batch)
+
+
+@given(batch=BATCHES, data=st.data())
+def test_it_arrives_as_it_was_sent_and_can_be_sliced(batch: SmallBatch, data: st.DataObject) -> None:
+    received = read_small_batch(pb.SmallBatch.FromString(batch.to_pb().SerializeToString()))
+    assert received.to_arrow() == as_arrow(batch) and received.nbytes == batch.nbytes
+    first = data.draw(st.integers(0, batch.num_rows - 1))
+    rows = data.draw(st.integers(1, batch.num_rows - first))
+    assert received.slice(first, rows).to_arrow() == as_arrow(batch).slice(first, rows)
+
+
+@given(blocks=st.lists(st.tuples(BATCHES, st.booleans()), min_size=1, max_size=5), data=st.data())
+def test_entries_have_the_same_rows_in_either_form(blocks: list[tuple[SmallBatch, bool]], data: st.DataObject) -> None:
+    expected = pa.concat_batches([as_arrow(batch) for batch, _ in blocks])
+    entries = entries_of([as_arrow(batch) if is_arrow else batch for batch, is_arrow in blocks])
+    skip = data.draw(st.integers(0, len(entries) - 1))
+    assert rows_as_batch(entries, EMPTY, skip) == expected.slice(skip)
+    parts = batches_with_append_times(entries)
+    assert pa.concat_batches([part for part, _ in parts]) == expected
+    few = entries[: data.draw(st.integers(1, len(entries)))]
+    compact([(entry.batch.payload, 1) for entry in few])  # type: ignore[misc]
+    assert len({id(entry.batch.payload.location[0]) for entry in few}) == 1  # type: ignore[attr-defined]
+    assert rows_as_batch(entries, EMPTY) == expected
+
+
+def small(rows: int, *, keys: bool = True) -> SmallBatch:
+    return SmallBatch([0] * rows, [5] * rows, [b"k"] * rows if keys else [], [b"v"] * rows)
+
+
+def test_what_was_received_in_small_batches_is_sent_as_one() -> None:
+    entries = entries_of([small(2), small(3)])
+    sent = small_batch_of(entries[1:])
+    assert sent is not None and sent.to_arrow() == small(4).to_arrow()
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [small(1), small(1, keys=False)],
+        [small(1), small(1).to_arrow()],
+        [small(1).to_arrow()],
+        [small(MAX_ROWS), small(1)],
+        [],
+    ],
+    ids=["some have no keys", "an Arrow batch beside it", "an Arrow batch", "too many rows", "nothing"],
+)
+def test_what_a_small_batch_cannot_have_is_sent_as_an_arrow_batch(blocks: list[Block]) -> None:
+    assert small_batch_of(entries_of(blocks)) is None
+
+
+@pytest.mark.parametrize("missing", ["partitions", "timestamps", "keys", "values"])
+def test_a_message_that_lacks_a_part_is_refused(missing: str) -> None:
+    message = small(2).to_pb()
+    getattr(message, missing).pop()
+    with pytest.raises(InvalidRequest, match="one of each for every message"):
+        read_small_batch(message)
+
+
+def test_a_topic_with_a_schema_takes_none() -> None:
+    wire = WireSchemas.of(make_topic(schema=(Column("name", "string"),)))
+    with pytest.raises(SchemaMismatch, match="send an Arrow batch"):
+        wire.check_small(small(1))
+    batch = small(1)
+    assert WireSchemas.of(make_topic()).check_small(batch) is batch
+
+
+def test_its_size_is_about_what_arrow_would_hold() -> None:
+    batch = SmallBatch([1] * 50, [5] * 50, [b"key"] * 50, [b"x" * 200] * 50)
+    assert block_bytes(batch) == pytest.approx(block_bytes(batch.to_arrow()), rel=0.05)
+    assert join([batch, batch]).nbytes == 2 * batch.nbytes
+
+
+def test_its_partitions_are_counted() -> None:
+    histogram = RangeHistogram(KeyRange(100, 228))
+    low, high = partition_bounds([100, 227, 101])
+    assert (low, high) == (100, 227)
+    histogram.count([100, 227, 101], low, high)
+    assert histogram.slices[0] == 2 and histogram.slices[-1] == 1 and sum(histogram.slices) == 3
+
+
+def test_a_block_is_not_copied_for_its_entries() -> None:
+    block = small(3)
+    assert [payload.location for payload in split_block(block, [2, 1])] == [(block, 0), (block, 2)]
+    assert Payload(block).location == (block, 0)
