@@ -106,6 +106,14 @@ MUTATIONS = (
         (f"{TEST_SHARED}::test_batches_of_several_clients_wait_for_each_other",),
     ),
     Mutation(
+        "send_the_watermark_alone_too",
+        "A message with entries takes the watermark along, so that no other message has to.",
+        SHARED,
+        "                self._progress.pop(link, None)\n        return links\n",
+        "                pass\n        return links\n",
+        (f"{TEST_SHARED}::test_entries_take_the_watermark_along",),
+    ),
+    Mutation(
         "replicate_small_batches_to_older_followers",
         "Only a follower that has said that it takes small batches gets them.",
         LINK,

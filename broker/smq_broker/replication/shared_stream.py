@@ -71,9 +71,8 @@ class SharedReplicationStream(ReplicationStream):
         self._numbers = itertools.count(1)
         self._links: dict[int, SharedLink] = {}
         self._ready: dict[SharedLink, None] = {}
-        self._progress: dict[SharedLink, None] = {}
-        """Links with a new watermark or chain end, and no entries."""
-        self._update_due_at: float | None = None
+        self._progress: dict[SharedLink, float] = {}
+        """Links with a new watermark or chain end, and when to send it alone, in that order."""
         self._retries: list[tuple[float, int, SharedLink]] = []
         """Links to open again: when, their number, the link."""
         self._heartbeat_at = 0.0
@@ -104,10 +103,10 @@ class SharedReplicationStream(ReplicationStream):
 
     def mark_progress(self, link: SharedLink) -> None:
         with self._wake:
-            self._progress[link] = None
-            if self._update_due_at is None:
-                self._update_due_at = time.monotonic() + UPDATE_DELAY_SECONDS
-                self._wake.notify()
+            if link not in self._progress:
+                due = self._progress[link] = time.monotonic() + UPDATE_DELAY_SECONDS
+                if self._waits_until > due:
+                    self._wake.notify()
 
     def send_now(self) -> None:
         """Sends what is ready in this thread if it can, or leaves it to the stream's own."""
@@ -206,7 +205,6 @@ class SharedReplicationStream(ReplicationStream):
         for link in links:
             link.state.disconnect()
         with self._wake:
-            self._update_due_at = None
             for link in self._take_all_links():  # more may have come meanwhile
                 self._attach(link)
 
@@ -262,9 +260,9 @@ class SharedReplicationStream(ReplicationStream):
         now = time.monotonic()
         with self._wake:
             self._take_retries(now)
-            if self._update_due_at is not None and now >= self._update_due_at:
-                self._ready.update(self._progress)
-                self._progress, self._update_due_at = {}, None
+            for link in [link for link, due in self._progress.items() if due <= now]:
+                del self._progress[link]
+                self._ready[link] = None
             is_held = now < self._held_until(now)
         links = [] if is_held else self._take_ready()
         confirmed: list[tuple[SharedLink, OutgoingPart]] = []
@@ -295,6 +293,8 @@ class SharedReplicationStream(ReplicationStream):
         with self._wake:
             links = list(self._ready)
             self._ready = {}
+            for link in links:
+                self._progress.pop(link, None)
         return links
 
     def _take_retries(self, now: float) -> None:
@@ -309,8 +309,8 @@ class SharedReplicationStream(ReplicationStream):
         due = [self._heartbeat_at]
         if self._ready:
             due.append(self._held_until(now))
-        if self._update_due_at is not None:
-            due.append(self._update_due_at)
+        if self._progress:
+            due.append(next(iter(self._progress.values())))
         if self._retries:
             due.append(self._retries[0][0])
         return min(due)

@@ -278,6 +278,23 @@ def test_small_batches_go_to_followers_that_take_them(primary: Primary, no_updat
     assert len(follower.small_batches) == takes, "an Arrow batch stays one"
 
 
+def test_entries_take_the_watermark_along(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a busy segment would send it alone, too, fifty times a second."""
+    monkeypatch.setattr(shared_stream, "HEARTBEAT_SECONDS", 3600.0)
+    follower = opened(primary)
+    monkeypatch.setattr(shared_stream, "UPDATE_DELAY_SECONDS", 3600.0)
+    (stream,) = primary.shared._streams.values()
+    link = follower.links[primary.segments[0].name]
+    eventually(primary.segments[0].links[0].can_send_now)
+    primary.append()
+    assert follower.entries() == {link: (0, 1)}
+    follower.reply((link, end_reply(1)))
+    eventually(lambda: [it.number for it in stream._progress] == [link], "the watermark is to be sent")
+    primary.append()
+    assert follower.entries() == {link: (1, 1)}
+    assert not stream._progress, "it was in that message"
+
+
 def test_whoever_appends_to_several_segments_sends_one_message(primary: Primary, no_updates: None) -> None:
     follower = opened(primary)
     one, two = (follower.links[hosted.name] for hosted in primary.segments)
