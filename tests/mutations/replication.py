@@ -125,7 +125,7 @@ MUTATIONS = (
         "leave_small_batches_out_of_the_recovery",
         "A journal's record may have its messages as a small batch.",
         "broker/smq_broker/recovery/recovered_segment.py",
-        "read_small_batch(header.small_batch)",
+        "self.wire.accept_small(read_small_batch(header.small_batch))",
         "self.wire.empty",
         (f"{TEST_JOURNAL}::test_small_batches_are_recovered",),
     ),

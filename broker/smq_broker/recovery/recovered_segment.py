@@ -111,7 +111,7 @@ class RecoveredSegment(HostedSegment):
         compactor = Compactor()
         try:
             for header, batch in log.messages(self.wire.message):
-                block = batch if batch is not None else read_small_batch(header.small_batch)
+                block = batch if batch is not None else self.wire.accept_small(read_small_batch(header.small_batch))
                 entries = decode_entries(header, block)
                 found.extend(entries)
                 if block_bytes(block) < COPY_BELOW_BYTES:

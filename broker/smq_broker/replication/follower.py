@@ -12,7 +12,7 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import is_journal_behind, trim_journal, write_message, write_missing
 from smq_broker.segments.payloads import Block, block_bytes, compact, payload_spans
 from smq_broker.segments.replication_messages import decode_entries
-from smq_broker.segments.small_batches import SmallBatch, read_small_batch
+from smq_broker.segments.small_batches import read_small_batch
 from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
 from smq_core.replica.log_entries import Entry, ReplicationMessage
 from smq_proto.flight import parse
@@ -75,10 +75,8 @@ class FollowedSegment:
             if grown and batch is not None and block_bytes(batch) < COPY_BELOW_BYTES:
                 full = hosted.compactor.add(payload_spans(message.entries))
         if behind:
-            if isinstance(batch, SmallBatch):
-                write_message(hosted, message, body, b"")
-            elif batch is not None:
-                write_message(hosted, message, body, encoded or batch)
+            if batch is not None:
+                write_message(hosted, message, body, b"" if rows is None else encoded or batch)
             else:
                 write_missing(hosted)
             end = machine.durable_end
@@ -139,7 +137,7 @@ def _decode_message(
     if header.HasField("small_batch"):
         if rows is not None:
             raise InvalidRequest("a replicated message has a small batch and an Arrow batch: send either of them")
-        batch = hosted.wire.check_small(read_small_batch(header.small_batch))
+        batch = hosted.wire.accept_small(read_small_batch(header.small_batch))
     elif rows is not None and header.entries:
         batch = hosted.wire.check(rows, same_schema) if copied else hosted.wire.accept(rows, same_schema)
     if batch is not None:

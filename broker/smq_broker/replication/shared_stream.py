@@ -72,7 +72,7 @@ class SharedReplicationStream(ReplicationStream):
         self._links: dict[int, SharedLink] = {}
         self._ready: dict[SharedLink, None] = {}
         self._progress: dict[SharedLink, float] = {}
-        """Links with a new watermark or chain end, and when to send it alone, in that order."""
+        """Links with a new watermark or chain end, and the time to send it without entries; sorted by that time."""
         self._retries: list[tuple[float, int, SharedLink]] = []
         """Links to open again: when, their number, the link."""
         self._heartbeat_at = 0.0
@@ -260,9 +260,9 @@ class SharedReplicationStream(ReplicationStream):
         now = time.monotonic()
         with self._wake:
             self._take_retries(now)
-            for link in [link for link, due in self._progress.items() if due <= now]:
-                del self._progress[link]
-                self._ready[link] = None
+            if self._progress and next(iter(self._progress.values())) <= now:
+                self._ready.update(dict.fromkeys(self._progress))  # all of them, so that they share a message
+                self._progress = {}
             is_held = now < self._held_until(now)
         links = [] if is_held else self._take_ready()
         confirmed: list[tuple[SharedLink, OutgoingPart]] = []

@@ -1,6 +1,7 @@
 """Received record batches: validated, counted, and copied out of the network's buffers.
 
-No code runs per row. The bounds and the histogram of the partition column are vectorised.
+No code runs per row of an Arrow batch: the bounds and the histogram of its partition column are vectorised. A small
+batch, whose rows are in lists, has at most some hundred.
 """
 
 from __future__ import annotations
@@ -98,14 +99,17 @@ class WireSchemas:
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=self.message)
         return batch
 
-    def check_small(self, batch: SmallBatch) -> SmallBatch:
-        """The batch itself. Raises SchemaMismatch if the topic has a schema."""
+    def accept_small(self, batch: SmallBatch) -> SmallBatch | pa.RecordBatch:
+        """The batch itself, or an Arrow batch with its rows if they are large, because lists take more memory.
+
+        Raises SchemaMismatch if the topic has a schema.
+        """
         if not self.takes_small_batches:
             raise SchemaMismatch(
                 "a small batch has keys and values, but the topic has a schema: send an Arrow batch",
                 expected=_describe_schema(self.message),
             )
-        return batch
+        return batch if batch.nbytes < COPY_BELOW_BYTES else batch.to_arrow()
 
     def copy_if_small(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch itself, or a copy of a small one."""

@@ -92,7 +92,7 @@ def _to_arrow(blocks: list[Block]) -> list[pa.RecordBatch]:
 
 
 def block_bytes(block: Block) -> int:
-    """What the block holds, in bytes. For a slice, what its block holds."""
+    """What the block holds, in bytes. For a slice of an Arrow batch, what the whole batch holds."""
     return block.nbytes if isinstance(block, SmallBatch) else block.get_total_buffer_size()
 
 

@@ -1,6 +1,6 @@
-"""Messages between primary and follower: a protobuf header beside one Arrow batch with the rows of all entries.
+"""Messages between primary and follower: a protobuf header and the rows of all entries.
 
-The rows of a small batch are in the header. The journal keeps the same bytes.
+The rows are an Arrow batch beside the header, or a small batch in it. The journal keeps the same bytes.
 """
 
 from __future__ import annotations

@@ -20,16 +20,17 @@ from smq_storage.chunks.schemas import TIMESTAMP, message_schema
 from smq_storage.chunks.small_arrays import binary_array, no_headers
 
 MAX_ROWS = 256
-"""More messages are one Arrow batch: then its calls cost less than the steps for each message here."""
+"""For more messages Arrow's fixed cost is lower than the cost of each message here."""
 
 ROW_BYTES = 20
-"""What Arrow holds of a message beside its key and value: partition, timestamp and two offsets."""
+"""What Arrow holds of a message besides its key and value: partition, timestamp and two offsets."""
 
 SCHEMA = message_schema()
 
 
 class SmallBatch:
-    """``partitions`` and ``timestamps`` (microseconds since 1970) are of each message; ``keys`` of each or of none.
+    """All lists have one item for each message, in the same order; ``keys`` may be empty. Timestamps are microseconds
+    since 1970.
 
     Nothing changes it.
     """
@@ -68,8 +69,10 @@ class SmallBatch:
 
 
 def read_small_batch(message: pb.SmallBatch) -> SmallBatch:
-    """Raises InvalidRequest if some message lacks a part."""
+    """Raises InvalidRequest if some message lacks a part, or if there are too many."""
     rows = len(message.values)
+    if rows > MAX_ROWS:
+        raise InvalidRequest(f"a small batch has {rows} messages, at most {MAX_ROWS} are accepted: send an Arrow batch")
     if len(message.partitions) != rows or len(message.timestamps) != rows or len(message.keys) not in (0, rows):
         raise InvalidRequest(
             f"a small batch has {rows} values, {len(message.partitions)} partitions, {len(message.timestamps)} "

@@ -200,7 +200,7 @@ class SharedStream:
         block: Block
         try:
             if isinstance(part, SmallBatch):
-                block = hosted.wire.check_small(part)
+                block = hosted.wire.accept_small(part)
             else:
                 block = hosted.wire.accept(part, sessions[0].same_schema)
                 if is_part and block.get_total_buffer_size() >= COPY_BELOW_BYTES:

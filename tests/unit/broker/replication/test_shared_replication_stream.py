@@ -118,6 +118,8 @@ class Follower:
         self.links: dict[str, int] = {}
         self.closed: list[int] = []
         self.small_batches: list[pb.SmallBatch] = []
+        self.sent_watermarks: dict[int, int] = {}
+        """In the last entries of each link."""
 
     def reply(self, *parts: tuple[int, pb.ReplicationReply]) -> None:
         answer = pb.SharedReplicationReply()
@@ -179,6 +181,7 @@ class Follower:
                     assert bool(part.rows) != header.HasField("small_batch"), "entries come with their rows"
                     self.small_batches += [header.small_batch] if header.HasField("small_batch") else []
                     found[part.link] = (header.base_offset, len(header.entries))
+                    self.sent_watermarks[part.link] = header.watermark
             if found:
                 return found
             self.reply()
@@ -289,10 +292,61 @@ def test_entries_take_the_watermark_along(primary: Primary, monkeypatch: pytest.
     primary.append()
     assert follower.entries() == {link: (0, 1)}
     follower.reply((link, end_reply(1)))
-    eventually(lambda: [it.number for it in stream._progress] == [link], "the watermark is to be sent")
+    other = follower.links[primary.segments[1].name]
+    primary.append(1)
+    assert follower.entries() == {other: (0, 1)}
+    follower.reply((other, end_reply(1)))
+    eventually(lambda: {it.number for it in list(stream._progress)} == {link, other}, "watermarks are to be sent")
     primary.append()
     assert follower.entries() == {link: (1, 1)}
-    assert not stream._progress, "it was in that message"
+    assert follower.sent_watermarks == {link: 1, other: 0}, "it was in that message"
+    assert [it.number for it in list(stream._progress)] == [other]
+
+
+def test_the_watermarks_of_quiet_segments_share_a_message(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_stream, "HEARTBEAT_SECONDS", 3600.0)
+    follower = opened(primary)
+    (stream,) = primary.shared._streams.values()
+    links = [follower.links[hosted.name] for hosted in primary.segments]
+    monkeypatch.setattr(shared_stream, "UPDATE_DELAY_SECONDS", 3600.0)
+    for number, link in enumerate(links):
+        eventually(primary.segments[number].links[0].can_send_now)
+        primary.append(number)
+        assert follower.entries() == {link: (0, 1)}
+        follower.reply((link, end_reply(1)))
+    eventually(lambda: len(stream._progress) == 2)
+    with stream._wake:
+        stream._progress[next(iter(stream._progress))] = 0.0  # its time has come, and the other one's has not
+        stream._wake.notify()
+    message = follower.next()
+    headers = {part.link: pb.ReplicationBatch.FromString(part.header) for part in message.parts}
+    assert {link: header.watermark for link, header in headers.items()} == dict.fromkeys(links, 1)
+
+
+def test_a_quiet_segments_watermark_does_not_wait_for_a_heartbeat(
+    primary: Primary, no_updates: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower = opened(primary)
+    link = follower.links[primary.segments[0].name]
+    eventually(primary.segments[0].links[0].can_send_now)
+    monkeypatch.setattr(shared_stream, "UPDATE_DELAY_SECONDS", 0.02)
+    primary.append()
+    assert follower.entries() == {link: (0, 1)}
+    follower.reply((link, end_reply(1)))
+    (part,) = follower.next().parts
+    assert pb.ReplicationBatch.FromString(part.header).watermark == 1
+
+
+def test_a_follower_that_takes_small_batches_no_more_gets_none(primary: Primary) -> None:
+    follower = opened(primary, small_batches=True)
+    eventually(primary.segments[0].links[0].can_send_now)
+    follower.stream.break_connection()
+    later = primary.connect(small_batches=False)
+    later.open_all(primary.segments)
+    later.watermarks(primary.segments)
+    primary.append(block=SmallBatch([0], [5], [], [b"small"]))
+    assert later.entries() == {later.links[primary.segments[0].name]: (0, 1)}
+    assert not later.small_batches
 
 
 def test_whoever_appends_to_several_segments_sends_one_message(primary: Primary, no_updates: None) -> None:

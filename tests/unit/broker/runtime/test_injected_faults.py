@@ -141,6 +141,17 @@ class TwoBrokers:
         self.repeat(send)
         return len(acked)
 
+    def wait_stored(self, segment: Segment) -> None:
+        """Waits until the primary has written all messages, unless it is fenced."""
+        (primary,) = (broker for broker in self.brokers if broker.replica == segment.primary)
+        machine = primary.hosted(self.topic, segment).machine
+
+        def is_stored() -> None:
+            if machine.state is ReplicaState.OPEN and machine.chain_end < machine.end:
+                raise RuntimeError("the primary has not written all messages yet")
+
+        self.repeat(is_stored)
+
     def _send_all(self, producer: ProducerClient) -> None:
         try:
             for sequence in range(BATCHES):
@@ -179,7 +190,8 @@ def run_history(
         two.open(two.second)
         assert two.seal(two.first, two.brokers[0]) >= acked
         acked = two.produce(two.second)
-        # Now the follower seals. The primary learns it from its replication.
+        # Now the follower seals. The primary learns it from its replication, as no chunk of its own meets the seal.
+        two.wait_stored(two.second)
         assert two.seal(two.second, two.brokers[0]) >= acked
     except ProcessEnds:
         return False

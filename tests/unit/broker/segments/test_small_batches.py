@@ -128,9 +128,21 @@ def test_a_message_that_lacks_a_part_is_refused(missing: str) -> None:
 def test_a_topic_with_a_schema_takes_none() -> None:
     wire = WireSchemas.of(make_topic(schema=(Column("name", "string"),)))
     with pytest.raises(SchemaMismatch, match="send an Arrow batch"):
-        wire.check_small(small(1))
+        wire.accept_small(small(1))
     batch = small(1)
-    assert WireSchemas.of(make_topic()).check_small(batch) is batch
+    assert WireSchemas.of(make_topic()).accept_small(batch) is batch
+
+
+def test_large_rows_become_arrow_at_once() -> None:
+    """As lists they would never be joined with others, and take more memory than is counted."""
+    large = SmallBatch([0] * 64, [5] * 64, [], [bytes(1024)] * 64)
+    assert WireSchemas.of(make_topic()).accept_small(large) == as_arrow(large)
+
+
+def test_too_many_messages_are_refused() -> None:
+    read_small_batch(small(MAX_ROWS).to_pb())
+    with pytest.raises(InvalidRequest, match="at most 256 are accepted"):
+        read_small_batch(small(MAX_ROWS + 1).to_pb())
 
 
 def test_its_size_is_about_what_arrow_would_hold() -> None:

@@ -122,8 +122,8 @@ class SharedClient:
         try:
             while (body := self.stream.read()) is not None:
                 reply = pb.SharedReply.FromString(body)
-                self.heartbeats += not reply.sessions
                 self.takes_small_batches |= reply.small_batches
+                self.heartbeats += not reply.sessions
                 if reply.HasField("error"):
                     self.error = error_from_pb(reply.error)
                 self.sessions_of_replies.append(sorted(it.session for it in reply.sessions))
