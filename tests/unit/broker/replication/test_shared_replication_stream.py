@@ -281,11 +281,9 @@ def test_small_batches_go_to_followers_that_take_them(primary: Primary, no_updat
     assert len(follower.small_batches) == takes, "an Arrow batch stays one"
 
 
-def test_entries_take_the_watermark_along(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_take_the_watermark_along(primary: Primary, no_updates: None) -> None:
     """Otherwise a busy segment would send it alone, too, fifty times a second."""
-    monkeypatch.setattr(shared_stream, "HEARTBEAT_SECONDS", 3600.0)
     follower = opened(primary)
-    monkeypatch.setattr(shared_stream, "UPDATE_DELAY_SECONDS", 3600.0)
     (stream,) = primary.shared._streams.values()
     link = follower.links[primary.segments[0].name]
     eventually(primary.segments[0].links[0].can_send_now)
@@ -303,12 +301,10 @@ def test_entries_take_the_watermark_along(primary: Primary, monkeypatch: pytest.
     assert [it.number for it in list(stream._progress)] == [other]
 
 
-def test_the_watermarks_of_quiet_segments_share_a_message(primary: Primary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_stream, "HEARTBEAT_SECONDS", 3600.0)
+def test_the_watermarks_of_quiet_segments_share_a_message(primary: Primary, no_updates: None) -> None:
     follower = opened(primary)
     (stream,) = primary.shared._streams.values()
     links = [follower.links[hosted.name] for hosted in primary.segments]
-    monkeypatch.setattr(shared_stream, "UPDATE_DELAY_SECONDS", 3600.0)
     for number, link in enumerate(links):
         eventually(primary.segments[number].links[0].can_send_now)
         primary.append(number)
