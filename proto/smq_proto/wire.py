@@ -39,6 +39,9 @@ processes of both formats refuse each other.
 """
 OLDEST_PROTOCOL = 1
 
+MAX_SMALL_BATCH_ROWS = 256
+"""For more messages Arrow's fixed cost is lower than what each message of a small batch costs."""
+
 _REPLACEMENT_REASONS = {Reason.SCHEMA: Reason.ROLL}
 """What a peer that does not know a reason gets in its place."""
 _REASONS = frozenset(reason.value for reason in Reason)

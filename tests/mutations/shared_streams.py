@@ -42,8 +42,8 @@ MUTATIONS = (
         "drop_given_timestamps_of_small_batches",
         "The timestamp that the program has given goes with its message.",
         SMALL,
-        "            times[row] = timestamp\n",
-        "            pass\n",
+        "timestamps_of(batch.times, batch.timestamps)",
+        "timestamps_of(batch.times, {})",
         (f"{TEST_SMALL}::test_it_has_the_rows_of_all_batches",),
     ),
     Mutation(

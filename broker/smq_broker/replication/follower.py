@@ -10,9 +10,9 @@ import pyarrow as pa
 from smq_broker.segments.batches import COPY_BELOW_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import is_journal_behind, trim_journal, write_message, write_missing
-from smq_broker.segments.payloads import Block, block_bytes, compact, payload_spans
+from smq_broker.segments.payloads import block_bytes, compact, payload_spans
 from smq_broker.segments.replication_messages import decode_entries
-from smq_broker.segments.small_batches import read_small_batch
+from smq_broker.segments.small_batches import Block, SmallBatch, rows_of
 from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
 from smq_core.replica.log_entries import Entry, ReplicationMessage
 from smq_proto.flight import parse
@@ -134,10 +134,9 @@ def _decode_message(
     header = parse(pb.ReplicationBatch, body)
     entries: tuple[Entry, ...] = ()
     batch: Block | None = None
-    if header.HasField("small_batch"):
-        if rows is not None:
-            raise InvalidRequest("a replicated message has a small batch and an Arrow batch: send either of them")
-        batch = hosted.wire.accept_small(read_small_batch(header.small_batch))
+    received = rows_of(header, rows)
+    if isinstance(received, SmallBatch):
+        batch = hosted.wire.accept_small(received)
     elif rows is not None and header.entries:
         batch = hosted.wire.check(rows, same_schema) if copied else hosted.wire.accept(rows, same_schema)
     if batch is not None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby, repeat
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from smq_broker.segments.small_batches import MAX_ROWS, SmallBatch, join
+from smq_broker.segments.small_batches import Block, SmallBatch, join
 from smq_core.replica.log_entries import Entry
+from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import TIMESTAMP
 
@@ -26,7 +26,6 @@ JOIN_BYTES = 256 << 10
 """Blocks of a chunk are copied into one of up to about this size, because the Parquet writer has a cost for each column
 of each batch. For small blocks that is several times what their rows cost."""
 
-Block: TypeAlias = pa.RecordBatch | SmallBatch
 PayloadSpan = tuple["Payload", int]
 """A payload and its number of rows."""
 
@@ -101,7 +100,7 @@ def small_batch_of(entries: Iterable[Entry]) -> SmallBatch | None:
     blocks = [block for block, _ in _contiguous_slices(payload_spans(entries))]
     if len(set(map(_kind, blocks))) != 1 or not isinstance(blocks[0], SmallBatch):
         return None
-    return join(blocks) if sum(block.num_rows for block in blocks) <= MAX_ROWS else None
+    return join(blocks) if sum(block.num_rows for block in blocks) <= MAX_SMALL_BATCH_ROWS else None
 
 
 def rows_as_batch(entries: Iterable[Entry], empty: pa.RecordBatch, skip: int = 0) -> pa.RecordBatch:

@@ -10,17 +10,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from itertools import chain
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from smq_core.errors import InvalidRequest
 from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.array_buffers import array_of
 from smq_storage.chunks.schemas import TIMESTAMP, message_schema
 from smq_storage.chunks.small_arrays import binary_array, no_headers
-
-MAX_ROWS = 256
-"""For more messages Arrow's fixed cost is lower than the cost of each message here."""
 
 ROW_BYTES = 20
 """What Arrow holds of a message besides its key and value: partition, timestamp and two offsets."""
@@ -68,17 +67,31 @@ class SmallBatch:
         return pb.SmallBatch(partitions=self.partitions, timestamps=self.timestamps, keys=self.keys, values=self.values)
 
 
+Block: TypeAlias = pa.RecordBatch | SmallBatch
+
+
 def read_small_batch(message: pb.SmallBatch) -> SmallBatch:
     """Raises InvalidRequest if some message lacks a part, or if there are too many."""
     rows = len(message.values)
-    if rows > MAX_ROWS:
-        raise InvalidRequest(f"a small batch has {rows} messages, at most {MAX_ROWS} are accepted: send an Arrow batch")
+    if rows > MAX_SMALL_BATCH_ROWS:
+        raise InvalidRequest(
+            f"a small batch has {rows} messages, at most {MAX_SMALL_BATCH_ROWS} are accepted: send an Arrow batch"
+        )
     if len(message.partitions) != rows or len(message.timestamps) != rows or len(message.keys) not in (0, rows):
         raise InvalidRequest(
             f"a small batch has {rows} values, {len(message.partitions)} partitions, {len(message.timestamps)} "
             f"timestamps and {len(message.keys)} keys: there must be one of each for every message, or no keys"
         )
     return SmallBatch(list(message.partitions), list(message.timestamps), list(message.keys), list(message.values))
+
+
+def rows_of(message: pb.SharedBatch | pb.ReplicationBatch, batch: pa.RecordBatch | None) -> Block | None:
+    """The rows of a message that came with this Arrow batch, if any. Raises InvalidRequest."""
+    if not message.HasField("small_batch"):
+        return batch
+    if batch is not None:
+        raise InvalidRequest("a message has a small batch and an Arrow batch: send either of them")
+    return read_small_batch(message.small_batch)
 
 
 def join(batches: Sequence[SmallBatch]) -> SmallBatch:

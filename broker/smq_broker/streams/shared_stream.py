@@ -28,9 +28,9 @@ from smq_broker.segments.batches import (
     partition_column,
 )
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
-from smq_broker.segments.payloads import Block, Payload, PayloadSpan, block_bytes, compact
+from smq_broker.segments.payloads import Payload, PayloadSpan, block_bytes, compact
 from smq_broker.segments.registry import SegmentRegistry
-from smq_broker.segments.small_batches import SmallBatch, read_small_batch
+from smq_broker.segments.small_batches import Block, SmallBatch, rows_of
 from smq_broker.streams.producer_session import ProducerSession, ReceivedBatch, SessionPort
 from smq_core.errors import InvalidRequest, MessageTooLarge, NotHosted, SmqError, Unavailable
 from smq_proto.flight import parse
@@ -119,7 +119,7 @@ class SharedStream:
             self._activity.received(time.monotonic())
         for request in header.opens:
             self._open(request)
-        self._append(header.sub_batches, _rows_of(header, chunk.data))
+        self._append(header.sub_batches, rows_of(header, chunk.data))
         for number in header.closes:
             session = self._sessions.pop(number, None)
             if session is not None:
@@ -281,15 +281,6 @@ class SharedStream:
     def _write(self, reply: pb.SharedReply) -> None:
         self._writer.write(reply.SerializeToString())
         self._written_at = time.monotonic()
-
-
-def _rows_of(header: pb.SharedBatch, batch: pa.RecordBatch | None) -> Block | None:
-    """The rows of a message. Raises InvalidRequest."""
-    if not header.HasField("small_batch"):
-        return batch
-    if batch is not None:
-        raise InvalidRequest("a message has a small batch and an Arrow batch: send either of them")
-    return read_small_batch(header.small_batch)
 
 
 def _split(run: list[Item], block: Block) -> list[ReceivedBatch]:

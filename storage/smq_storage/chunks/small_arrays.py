@@ -44,8 +44,8 @@ def binary_array(values: Sequence[bytes | None]) -> pa.Array:
     return pa.Array.from_buffers(_BINARY, rows, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def time_array(times: Sequence[int], given: Mapping[int, int]) -> pa.Array:
-    """The timestamps of messages that were sent at ``times``, in nanoseconds since 1970.
+def timestamps_of(times: Sequence[int], given: Mapping[int, int]) -> array[int] | npt.NDArray[np.int64]:
+    """The timestamps, in microseconds since 1970, of messages that were sent at ``times``, in nanoseconds.
 
     ``given`` are those that the program has given, in microseconds since 1970, by row.
     """
@@ -56,7 +56,12 @@ def time_array(times: Sequence[int], given: Mapping[int, int]) -> pa.Array:
         micros = np.array(times, np.int64) // 1000
     for row, timestamp in given.items():
         micros[row] = timestamp
-    return array_of(micros, TIMESTAMP)
+    return micros
+
+
+def time_array(times: Sequence[int], given: Mapping[int, int]) -> pa.Array:
+    """The same as an Arrow array."""
+    return array_of(timestamps_of(times, given), TIMESTAMP)
 
 
 def no_headers(rows: int) -> pa.Array:

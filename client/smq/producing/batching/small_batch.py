@@ -8,26 +8,22 @@ import pyarrow as pa
 
 from smq.producing.batching.row_batch import RowBatch
 from smq_proto.v1 import data_pb2 as pb
-
-MAX_ROWS = 256
-"""More messages cost less as an Arrow batch."""
+from smq_proto.wire import MAX_SMALL_BATCH_ROWS
+from smq_storage.chunks.small_arrays import timestamps_of
 
 
 def add_small_batch(message: pb.SharedBatch, batches: Sequence[pa.RecordBatch | RowBatch]) -> bool:
     """Adds the rows of these batches to the message. False, and nothing is added, if a small batch cannot have them."""
     rows = [batch for batch in batches if isinstance(batch, RowBatch)]
-    if len(rows) < len(batches) or sum(batch.num_rows for batch in rows) > MAX_ROWS:
+    if len(rows) < len(batches) or sum(batch.num_rows for batch in rows) > MAX_SMALL_BATCH_ROWS:
         return False
     has_keys = bool(rows[0].keys)
     if not all(bool(batch.keys) is has_keys and _fits(batch) for batch in rows):
         return False
     added = message.small_batch
     for batch in rows:
-        times = [time // 1000 for time in batch.times]
-        for row, timestamp in batch.timestamps.items():
-            times[row] = timestamp
         added.partitions.extend(batch.partitions)
-        added.timestamps.extend(times)
+        added.timestamps.extend(timestamps_of(batch.times, batch.timestamps))
         added.keys.extend(batch.keys)  # type: ignore[arg-type]
         added.values.extend(batch.values)  # type: ignore[arg-type]
     return True

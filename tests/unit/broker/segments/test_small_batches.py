@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from smq_broker.segments.batches import RangeHistogram, WireSchemas, partition_bounds
 from smq_broker.segments.payloads import (
-    Block,
     Payload,
     batches_with_append_times,
     block_bytes,
@@ -20,12 +19,13 @@ from smq_broker.segments.payloads import (
     small_batch_of,
     split_block,
 )
-from smq_broker.segments.small_batches import MAX_ROWS, SCHEMA, SmallBatch, join, read_small_batch
+from smq_broker.segments.small_batches import SCHEMA, Block, SmallBatch, join, read_small_batch
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
 from smq_core.model.keyspace import KeyRange
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch
 from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from support.processes.broker import make_topic
 
 EMPTY = WireSchemas.of(make_topic()).empty
@@ -108,7 +108,7 @@ def test_what_was_received_in_small_batches_is_sent_as_one() -> None:
         [small(1), small(1, keys=False)],
         [small(1), small(1).to_arrow()],
         [small(1).to_arrow()],
-        [small(MAX_ROWS), small(1)],
+        [small(MAX_SMALL_BATCH_ROWS), small(1)],
         [],
     ],
     ids=["some have no keys", "an Arrow batch beside it", "an Arrow batch", "too many rows", "nothing"],
@@ -140,9 +140,9 @@ def test_large_rows_become_arrow_at_once() -> None:
 
 
 def test_too_many_messages_are_refused() -> None:
-    read_small_batch(small(MAX_ROWS).to_pb())
+    read_small_batch(small(MAX_SMALL_BATCH_ROWS).to_pb())
     with pytest.raises(InvalidRequest, match="at most 256 are accepted"):
-        read_small_batch(small(MAX_ROWS + 1).to_pb())
+        read_small_batch(small(MAX_SMALL_BATCH_ROWS + 1).to_pb())
 
 
 def test_its_size_is_about_what_arrow_would_hold() -> None:

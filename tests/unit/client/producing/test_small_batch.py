@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smq.producing.batching.row_batch import RowBatch, encode_together
-from smq.producing.batching.small_batch import MAX_ROWS, add_small_batch
+from smq.producing.batching.small_batch import add_small_batch
 from smq_broker.segments.small_batches import read_small_batch
 from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from support.data.row_batches import PLAIN, TYPED, Row, batch_of
 
 PLAIN_ROWS = st.lists(
@@ -48,7 +49,7 @@ WITH_HEADER_AND_NULL: Row = (b"k", 5, None, True)
         [batch_of([KEYED, KEYLESS], PLAIN)],
         [batch_of([KEYED], TYPED)],
         [batch_of([KEYED], PLAIN), batch_of([KEYED], PLAIN).encode()],
-        [batch_of([KEYED] * MAX_ROWS, PLAIN), batch_of([KEYED], PLAIN)],
+        [batch_of([KEYED] * MAX_SMALL_BATCH_ROWS, PLAIN), batch_of([KEYED], PLAIN)],
     ],
     ids=["a batch without keys", "a row without key", "a schema", "an Arrow batch", "too many rows"],
 )
@@ -63,5 +64,5 @@ def test_null_values_and_headers_go_as_an_arrow_batch() -> None:
 
 
 def test_as_many_rows_as_allowed_go_as_one() -> None:
-    found = sent([batch_of([KEYED] * MAX_ROWS, PLAIN)])
-    assert found is not None and found.num_rows == MAX_ROWS
+    found = sent([batch_of([KEYED] * MAX_SMALL_BATCH_ROWS, PLAIN)])
+    assert found is not None and found.num_rows == MAX_SMALL_BATCH_ROWS
