@@ -11,7 +11,7 @@ SHARED = "broker/smq_broker/replication/shared_stream.py"
 LINK = "broker/smq_broker/replication/shared_link.py"
 FOLLOWED = "broker/smq_broker/replication/follower.py"
 SHARED_FOLLOWER = "broker/smq_broker/replication/shared_follower.py"
-MESSAGES = "broker/smq_broker/segments/replication_messages.py"
+MESSAGES = "broker/smq_broker/rows/replication_messages.py"
 TEST_OWN = "tests/unit/broker/replication/test_own_replication_stream.py"
 TEST_SHARED = "tests/unit/broker/replication/test_shared_replication_stream.py"
 TEST_FOLLOWED = "tests/unit/broker/replication/test_followed_segment.py"
@@ -132,15 +132,15 @@ MUTATIONS = (
     Mutation(
         "take_small_batches_that_lack_a_part",
         "A small batch has one partition, timestamp and value for each message, and keys for all or none.",
-        "broker/smq_broker/segments/small_batches.py",
+        "broker/smq_broker/rows/small_batches.py",
         "len(message.keys) not in (0, rows)",
         "False",
-        ("tests/unit/broker/segments/test_small_batches.py::test_a_message_that_lacks_a_part_is_refused",),
+        ("tests/unit/broker/rows/test_small_batches.py::test_a_message_that_lacks_a_part_is_refused",),
     ),
     Mutation(
         "take_small_batches_of_typed_topics",
         "A topic with a schema takes no small batches, which have keys and values.",
-        "broker/smq_broker/segments/batches.py",
+        "broker/smq_broker/rows/batches.py",
         "        if not self.takes_small_batches:\n",
         "        if False:\n",
         (f"{TEST_CLIENT_STREAM}::test_a_small_batch_for_a_topic_with_a_schema_ends_its_session_only",),

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from smq_broker.journal.recovery import RecoveredLog
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.rows.batches import COPY_BELOW_BYTES
+from smq_broker.rows.payloads import Compactor, block_bytes, compact, payload_spans
+from smq_broker.rows.replication_messages import decode_entries
+from smq_broker.rows.small_batches import read_small_batch
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
-from smq_broker.segments.batches import COPY_BELOW_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Compactor, block_bytes, compact, payload_spans
-from smq_broker.segments.replication_messages import decode_entries
-from smq_broker.segments.small_batches import read_small_batch
 from smq_core.errors import InvalidRequest, JournalIncomplete
 from smq_core.model.entities import SealOutcome, Segment, Topic
 from smq_core.replica.log_entries import Entry, ReplicaConfig

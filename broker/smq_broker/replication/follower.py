@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq_broker.segments.batches import COPY_BELOW_BYTES
+from smq_broker.rows.batches import COPY_BELOW_BYTES
+from smq_broker.rows.payloads import block_bytes, compact, payload_spans
+from smq_broker.rows.replication_messages import decode_entries
+from smq_broker.rows.small_batches import Block, SmallBatch, rows_of
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import is_journal_behind, trim_journal, write_message, write_missing
-from smq_broker.segments.payloads import block_bytes, compact, payload_spans
-from smq_broker.segments.replication_messages import decode_entries
-from smq_broker.segments.small_batches import Block, SmallBatch, rows_of
 from smq_core.errors import InvalidRequest, SmqError, WrongIncarnation
 from smq_core.replica.log_entries import Entry, ReplicationMessage
 from smq_proto.flight import parse

@@ -23,11 +23,11 @@ from smq_broker.replication.stream import (
     ReplicationStream,
     connect,
 )
+from smq_broker.rows.batches import MAX_MESSAGE_BYTES
+from smq_broker.rows.payloads import rows_as_batch
+from smq_broker.rows.replication_messages import encode_header
 from smq_broker.runtime.threads import ThreadSupervisor
-from smq_broker.segments.batches import MAX_MESSAGE_BYTES
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import rows_as_batch
-from smq_broker.segments.replication_messages import encode_header
 from smq_core.errors import NotHosted, SegmentSealed, SmqError, WrongIncarnation
 from smq_core.replica.log_entries import ReplicationMessage
 from smq_proto.flight import parse

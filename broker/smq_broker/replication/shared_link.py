@@ -10,9 +10,9 @@ from typing import Protocol
 
 from smq_broker.replication.link_state import LinkState
 from smq_broker.replication.stream import INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, UNRESPONSIVE_AFTER_SECONDS
-from smq_broker.segments.batches import MAX_MESSAGE_BYTES
-from smq_broker.segments.payloads import rows_as_batch, small_batch_of
-from smq_broker.segments.replication_messages import encode_header
+from smq_broker.rows.batches import MAX_MESSAGE_BYTES
+from smq_broker.rows.payloads import rows_as_batch, small_batch_of
+from smq_broker.rows.replication_messages import encode_header
 from smq_core.errors import NotHosted, SmqError, WrongIncarnation
 from smq_core.replica.log_entries import ReplicationMessage
 from smq_proto.v1 import data_pb2 as pb

@@ -1,1 +1,1 @@
-"""The segments that this broker hosts: opening, flushing of chunks, sealing, and the Arrow batches in memory."""
+"""The segments that this broker hosts: opening, flushing of chunks, sealing."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.memory.budgets import tails_to_flush
+from smq_broker.rows.payloads import batches_with_append_times
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flush_scheduling import CpuPressure
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import trim_journal
-from smq_broker.segments.payloads import batches_with_append_times
 from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import ChunkInfo
 from smq_core.replica.log_entries import ChunkWrite

@@ -11,11 +11,11 @@ import structlog
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_broker.manifests.recorded_files import FileLimit, RecordedFiles
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
+from smq_broker.rows.payloads import Compactor
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
-from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSchemas
 from smq_broker.segments.flush_scheduling import FlushSchedule
-from smq_broker.segments.payloads import Compactor
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import SECOND, Durability, SealOutcome, Segment, Topic
 from smq_core.model.lost_range import LostRange, lost_range

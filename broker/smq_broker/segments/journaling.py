@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from smq_broker.segments.batches import MAX_MESSAGE_BYTES
+from smq_broker.rows.batches import MAX_MESSAGE_BYTES
+from smq_broker.rows.payloads import rows_as_batch
+from smq_broker.rows.replication_messages import encode_header
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import rows_as_batch
-from smq_broker.segments.replication_messages import encode_header
 from smq_core.replica.log_entries import ReplicationMessage
 
 

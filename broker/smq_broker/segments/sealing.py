@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from smq_broker.manifests.writer import ManifestWriter
+from smq_broker.rows.payloads import batches_with_append_times
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.flusher import chunk_info
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.journaling import remove_journal
-from smq_broker.segments.payloads import batches_with_append_times
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable, Unavailable
 from smq_core.model.entities import ChunkInfo, SealOutcome, Segment

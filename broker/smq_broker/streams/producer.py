@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq_broker.references.upload_checker import UploadChecker
-from smq_broker.runtime.metrics import BrokerMetrics
-from smq_broker.runtime.threads import Task, ThreadSupervisor
-from smq_broker.segments.batches import (
+from smq_broker.rows.batches import (
     COPY_BELOW_BYTES,
     ENTRY_OVERHEAD_BYTES,
     partition_bounds,
     partition_column,
     size_of_names,
 )
+from smq_broker.rows.payloads import Payload, compact
+from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
-from smq_broker.segments.payloads import Payload, compact
 from smq_broker.streams.producer_claims import check_identity
 from smq_broker.streams.producer_replies import final_reply, group_acks, opened_reply
 from smq_core.errors import (

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from smq_broker.segments.batches import Partitions
+from smq_broker.rows.batches import Partitions
+from smq_broker.rows.payloads import Payload, PayloadSpan, compact
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Payload, PayloadSpan, compact
 from smq_broker.streams.producer_claims import check_identity
 from smq_broker.streams.producer_replies import final_reply, group_acks, opened_reply
 from smq_core.errors import Overloaded, SegmentSealed, SmqError

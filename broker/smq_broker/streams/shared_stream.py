@@ -19,18 +19,18 @@ import pyarrow as pa
 import pyarrow.flight as fl
 
 from smq_broker.replication.message_spacing import ActiveClients, ClientActivity
-from smq_broker.runtime.metrics import BrokerMetrics
-from smq_broker.runtime.threads import Task, ThreadSupervisor
-from smq_broker.segments.batches import (
+from smq_broker.rows.batches import (
     COPY_BELOW_BYTES,
     ENTRY_OVERHEAD_BYTES,
     partition_bounds,
     partition_column,
 )
+from smq_broker.rows.payloads import Payload, PayloadSpan, block_bytes, compact
+from smq_broker.rows.small_batches import Block, SmallBatch, rows_of
+from smq_broker.runtime.metrics import BrokerMetrics
+from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.hosted_segment import HostedSegment, ReplicationLink
-from smq_broker.segments.payloads import Payload, PayloadSpan, block_bytes, compact
 from smq_broker.segments.registry import SegmentRegistry
-from smq_broker.segments.small_batches import Block, SmallBatch, rows_of
 from smq_broker.streams.producer_session import ProducerSession, ReceivedBatch, SessionPort
 from smq_core.errors import InvalidRequest, MessageTooLarge, NotHosted, SmqError, Unavailable
 from smq_proto.flight import parse

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from smq_broker.segments.batches import MAX_MESSAGE_BYTES
+from smq_broker.rows.batches import MAX_MESSAGE_BYTES
+from smq_broker.rows.payloads import rows_as_batch
 from smq_broker.segments.hosted_segment import CLIENT_CHECK_SECONDS, HostedSegment
-from smq_broker.segments.payloads import rows_as_batch
 from smq_broker.streams.frame_spacing import FrameSpacing
 from smq_core.errors import InvalidRequest
 from smq_core.replica.chunk_planning import entries_of_next_chunk

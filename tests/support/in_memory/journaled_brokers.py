@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from smq_broker.segments.payloads import Payload
-from smq_broker.segments.small_batches import SmallBatch
+from smq_broker.rows.payloads import Payload
+from smq_broker.rows.small_batches import SmallBatch
 from smq_core.model.entities import SealOutcome, Segment
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState

@@ -12,13 +12,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.rows.payloads import Payload
 from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.runtime.threads import ThreadSupervisor
 from smq_broker.segments import flusher as flushing
 from smq_broker.segments.flusher import Flusher
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Payload
 from smq_core.model.entities import SECOND, Micros, Replica, Topic
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_storage.chunks.chain import ChunkChain

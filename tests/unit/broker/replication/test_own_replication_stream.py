@@ -12,9 +12,9 @@ from smq_broker.replication import own_stream
 from smq_broker.replication import stream as replication_stream
 from smq_broker.replication.link_state import LARGE_BYTES, LinkState
 from smq_broker.replication.own_stream import OwnReplicationStream
+from smq_broker.rows.payloads import Payload
 from smq_broker.runtime.threads import Task
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Payload
 from smq_core.errors import NotHosted, SegmentSealed, SmqError
 from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import BatchId, IncomingBatch

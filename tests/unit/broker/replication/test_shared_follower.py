@@ -9,8 +9,8 @@ import pytest
 from smq_broker.replication import shared_follower
 from smq_broker.replication.shared_follower import SharedFollower
 from smq_broker.replication.shared_stream import NO_SCHEMA
+from smq_broker.rows.payloads import BLOCKS_PER_COMPACTION, rows_as_batch
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import BLOCKS_PER_COMPACTION, rows_as_batch
 from smq_broker.streams.batch_reader import BatchReader
 from smq_core.errors import InvalidRequest, NotHosted, SegmentSealed, SmqError, WrongIncarnation
 from smq_proto.v1 import data_pb2 as pb

@@ -14,9 +14,9 @@ from smq_broker.replication.follower_link import FollowerLink
 from smq_broker.replication.link_state import LARGE_BYTES, OWN_STREAM_BYTES
 from smq_broker.replication.message_spacing import ClientActivity
 from smq_broker.replication.shared_streams import SharedReplicationStreams
+from smq_broker.rows.payloads import Payload
+from smq_broker.rows.small_batches import Block, SmallBatch
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Payload
-from smq_broker.segments.small_batches import Block, SmallBatch
 from smq_core.errors import InvalidRequest, NotHosted, SegmentSealed, SmqError
 from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import BatchId, IncomingBatch

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from smq_broker.memory.accounting import MemoryAccounting
+from smq_broker.rows.payloads import Payload
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments import flush_scheduling
 from smq_broker.segments.flush_scheduling import CpuPressure, is_burst
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Payload
 from smq_core.model.entities import Replica
 from smq_core.replica.log_entries import BatchId, IncomingBatch
 from smq_storage.chunks.chain import ChunkChain

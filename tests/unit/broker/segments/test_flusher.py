@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from smq_broker.rows.payloads import Payload
 from smq_broker.segments import flusher as flushing
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Payload
 from smq_core.errors import SmqError, StoreStateUnknown, StoreUnavailable
 from smq_core.model.entities import ChunkInfo
 from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch

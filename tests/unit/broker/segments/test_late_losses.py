@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from smq_broker.rows.payloads import Payload
 from smq_broker.segments import registry as registry_module
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Payload
 from smq_broker.streams.frame_spacing import FrameRate, FrameSpacing
 from smq_broker.streams.tail import tail_frames
 from smq_core.model.entities import ChunkInfo, Replica

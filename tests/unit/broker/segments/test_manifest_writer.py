@@ -10,8 +10,8 @@ import pytest
 
 from smq_broker.manifests import writer as manifest_writer
 from smq_broker.manifests.recorded_files import FileLimit, RecordedFiles
+from smq_broker.rows.payloads import Payload
 from smq_broker.segments.hosted_segment import HostedSegment
-from smq_broker.segments.payloads import Payload
 from smq_core.errors import SmqError, StoreUnavailable
 from smq_core.manifests.segment_manifest import SegmentManifest
 from smq_core.model.entities import ChunkInfo, Topic

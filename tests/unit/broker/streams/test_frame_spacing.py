@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from smq_broker.segments.payloads import Payload
+from smq_broker.rows.payloads import Payload
 from smq_broker.streams import frame_spacing
 from smq_broker.streams.frame_spacing import (
     FRAMES_PER_SECOND,

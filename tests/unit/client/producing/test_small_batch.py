@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from smq.producing.batching.row_batch import RowBatch, encode_together
 from smq.producing.batching.small_batch import add_small_batch
-from smq_broker.segments.small_batches import read_small_batch
+from smq_broker.rows.small_batches import read_small_batch
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from support.data.row_batches import PLAIN, TYPED, Row, batch_of

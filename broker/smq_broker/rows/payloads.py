@@ -13,7 +13,7 @@ from itertools import groupby, repeat
 import numpy as np
 import pyarrow as pa
 
-from smq_broker.segments.small_batches import Block, SmallBatch, join
+from smq_broker.rows.small_batches import Block, SmallBatch, join
 from smq_core.replica.log_entries import Entry
 from smq_proto.wire import MAX_SMALL_BATCH_ROWS
 from smq_storage.chunks.array_buffers import array_of

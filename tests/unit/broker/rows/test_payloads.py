@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from smq_broker.segments.batches import RangeHistogram, WireSchemas, partition_bounds, partition_column
-from smq_broker.segments.payloads import (
+from smq_broker.rows.batches import RangeHistogram, WireSchemas, partition_bounds, partition_column
+from smq_broker.rows.payloads import (
     BLOCKS_PER_COMPACTION,
     JOIN_BYTES,
     Compactor,

@@ -7,7 +7,7 @@ import struct
 import pyarrow as pa
 import pytest
 
-from smq_broker.segments.batches import COPY_BELOW_BYTES, WireSchemas, partition_bounds, partition_column
+from smq_broker.rows.batches import COPY_BELOW_BYTES, WireSchemas, partition_bounds, partition_column
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import ChunkInfo, Column, Topic, TopicSpec
 from smq_storage.chunks.parquet_codec import encode_chunk

@@ -5,9 +5,9 @@ The rows are an Arrow batch beside the header, or a small batch in it. The journ
 
 from __future__ import annotations
 
-from smq_broker.segments.batches import ENTRY_OVERHEAD_BYTES, size_of_names
-from smq_broker.segments.payloads import block_bytes, split_block
-from smq_broker.segments.small_batches import Block, SmallBatch
+from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, size_of_names
+from smq_broker.rows.payloads import block_bytes, split_block
+from smq_broker.rows.small_batches import Block, SmallBatch
 from smq_core.errors import InvalidRequest
 from smq_core.replica.log_entries import BatchId, Entry, IncomingBatch, ReplicationMessage
 from smq_proto.v1 import data_pb2 as pb

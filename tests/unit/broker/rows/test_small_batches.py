@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smq_broker.segments.batches import RangeHistogram, WireSchemas, partition_bounds
-from smq_broker.segments.payloads import (
+from smq_broker.rows.batches import RangeHistogram, WireSchemas, partition_bounds
+from smq_broker.rows.payloads import (
     Payload,
     batches_with_append_times,
     block_bytes,
@@ -19,7 +19,7 @@ from smq_broker.segments.payloads import (
     small_batch_of,
     split_block,
 )
-from smq_broker.segments.small_batches import SCHEMA, Block, SmallBatch, join, read_small_batch
+from smq_broker.rows.small_batches import SCHEMA, Block, SmallBatch, join, read_small_batch
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
 from smq_core.model.keyspace import KeyRange

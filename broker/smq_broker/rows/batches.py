@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from smq_broker.segments.small_batches import SCHEMA, SmallBatch
+from smq_broker.rows.small_batches import SCHEMA, SmallBatch
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Topic
 from smq_core.model.keyspace import KeyRange
