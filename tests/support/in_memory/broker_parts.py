@@ -97,6 +97,7 @@ class BrokerParts:
         self.manifests = ManifestWriter(store, self.metrics, self.threads)
         self.sealer = SegmentSealer(self.registry, store, self.metrics, self.threads, self.manifests)
         self.stopped = False
+        self._killed = False
         self.shares_streams = shares_streams
         self.journal_metrics = JournalMetrics()
         self.journal: JournalFolder | None = None
@@ -147,7 +148,11 @@ class BrokerParts:
         return actions.run(name, request.SerializeToString(), CallContext())
 
     def kill(self) -> None:
-        """Ends this broker as SIGKILL does: it serves nobody any more, and only its journal stays."""
+        """Ends this broker as SIGKILL does: it serves nobody any more, and only its journal stays.
+
+        Its threads still run, so it must not seal what they find fenced.
+        """
+        self._killed = True
         del self.network[self.replica.address]
         if self.journal is not None:
             self.journal.unlock()
@@ -198,10 +203,11 @@ class BrokerParts:
         on_fenced: Callable[[HostedSegment], None],
         on_death: Callable[[], None],
     ) -> Any:
+        seal_fenced = self.wrap("on_fenced", on_fenced)
         return FollowerLink(
             hosted,
             follower,
-            self.wrap("on_fenced", on_fenced),
+            lambda hosted: None if self._killed else seal_fenced(hosted),
             on_death,
             streams=self.streams,
             threads=self.threads,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 from smq_broker.rows.payloads import Payload
@@ -23,17 +25,22 @@ class JournaledBrokers:
     """One segment on some brokers, the first of which is its primary."""
 
     def __init__(self, folder: Path, count: int = 2) -> None:
-        self.folder = folder
+        self._folder = folder
         self.store = open_store("memory://")
         self.topic = make_topic()
         self._starts = dict.fromkeys((f"b{number}" for number in range(1, count + 1)), 0)
+        self._restarts = 0
         self._network: dict[str, BrokerParts] = {}
         self.brokers = [self.start(name) for name in self._starts]
         self.segment = self.open(*self.brokers)
 
     def start(self, name: str) -> BrokerParts:
         self._starts[name] += 1
-        return BrokerParts(name, self.store, self._network, journal=self.folder / name, start=self._starts[name])
+        return BrokerParts(name, self.store, self._network, journal=self.journal(name), start=self._starts[name])
+
+    def journal(self, name: str) -> Path:
+        """The folder of a broker's journal."""
+        return self._folder / str(self._restarts) / name
 
     def open(self, *brokers: BrokerParts, number: int = 0) -> Segment:
         segment = make_segment(self.topic, *(it.replica for it in brokers), number=number)
@@ -67,13 +74,25 @@ class JournaledBrokers:
         eventually(lambda: all(it.machine.chain_end == machine.end for it in hosted), "all have trimmed their tails")
 
     def restart(self) -> None:
-        """Kills all brokers and starts them again."""
-        for broker in self.brokers:
+        """Kills all brokers and starts them again, on copies of their journals.
+
+        A killed process changes no file any more, but the threads of these still run.
+        """
+        killed = dict(zip(self._starts, self.brokers, strict=True))
+        formers = {name: self.journal(name) for name in killed}
+        self._restarts += 1
+        for name, broker in killed.items():
+            broker.kill()
+            with ExitStack() as unchanged:
+                for hosted in broker.registry.all():
+                    if hosted.journal is not None:
+                        unchanged.enter_context(hosted.journal.lock)
+                shutil.copytree(formers[name], self.journal(name))
+        for broker in killed.values():
             for hosted in broker.registry.all():
                 with hosted as machine:
                     if machine.state is ReplicaState.OPEN:
                         machine.state = ReplicaState.FENCED  # so that its threads end
-            broker.kill()
         self.brokers = [self.start(name) for name in self._starts]
 
     def seal_recovered(
@@ -110,4 +129,4 @@ class JournaledBrokers:
 
     def files(self, number: int) -> list[Path]:
         """The files of the segment's journal, at the broker of that number."""
-        return sorted(it for it in (self.folder / f"b{number + 1}").glob("*/*/*/*") if it.is_file())
+        return sorted(it for it in self.journal(f"b{number + 1}").glob("*/*/*/*") if it.is_file())

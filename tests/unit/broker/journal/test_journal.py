@@ -341,7 +341,7 @@ def is_certain(brokers: JournaledBrokers, incarnation: str = "i-b1") -> bool | N
 
 
 def process_file(brokers: JournaledBrokers) -> Path:
-    return brokers.folder / "b1" / "i-b1" / "process.json"
+    return brokers.journal("b1") / "i-b1" / "process.json"
 
 
 def test_a_whole_journal_proves_what_was_never_hosted(brokers: JournaledBrokers) -> None:
@@ -436,10 +436,9 @@ def test_two_processes_never_use_one_folder(brokers: JournaledBrokers) -> None:
 
 
 def test_folders_of_others_are_left_alone(brokers: JournaledBrokers) -> None:
-    foreign = brokers.folder / "b1" / "lost+found"
-    foreign.mkdir()
+    (brokers.journal("b1") / "lost+found").mkdir()
     brokers.restart()
-    assert foreign.exists()
+    assert (brokers.journal("b1") / "lost+found").exists()
 
 
 def test_a_process_that_starts_twice_recovers_both(brokers: JournaledBrokers) -> None:
@@ -483,7 +482,7 @@ def test_the_log_of_a_topic_that_is_not_in_this_filer_is_kept(
     brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brokers.write(VALUES)
-    process = next((brokers.folder / "b1").glob("*/process.json"))
+    process = next(brokers.journal("b1").glob("*/process.json"))
     process.write_text(process.read_text().replace('"root"', '"root" ').replace(':"root', ':"another'))
     brokers.restart()
     assert recovered_after_poll(brokers) == ["i-b1"]
