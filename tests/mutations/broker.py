@@ -276,8 +276,8 @@ MUTATIONS = (
         "ack_at_once_after_a_pause",
         "A primary whose process was paused acks nothing before it has looked for its seal.",
         HOSTED,
-        "            if not self.awaits_seal_check:\n",
-        "            if self.is_primary:\n",
+        "            if machine.has_due_acks() and not self.awaits_seal_check:\n",
+        "            if machine.has_due_acks():\n",
         (
             "tests/unit/broker/runtime/test_pauses.py::test_a_primary_that_resumes_after_its_loss_was_accepted_acks_nothing_more",
         ),
@@ -318,6 +318,14 @@ MUTATIONS = (
         (f"{TEST_SHUTDOWN}::test_answers_of_the_leader_keep_it",),
     ),
     # ---- the journal
+    Mutation(
+        "ack_nothing_when_the_primary_has_written_its_journal",
+        "The primary's own journal may be the last one that has a batch. Then the batch is acked.",
+        HOSTED,
+        "            if machine.watermark != before:\n",
+        "            if machine.watermark < before:\n",
+        (f"{TEST_JOURNAL}::test_nothing_is_acked_before_both_journals_have_it[0]",),
+    ),
     Mutation(
         "trust_a_journal_without_records",
         "A journal that begins after the chain's end lacks a part, also if it has no whole record.",

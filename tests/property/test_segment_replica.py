@@ -88,7 +88,10 @@ class PrimaryAndFollower(RuleBasedStateMachine):
 
     @rule()
     def take_acks(self) -> None:
-        for ack in self.primary.take_acks():
+        due = self.primary.has_due_acks()
+        acks = self.primary.take_acks()
+        assert due == bool(acks) and not self.primary.has_due_acks()
+        for ack in acks:
             if ack.first_offset is not None:
                 assert self.acked.setdefault(ack.id, ack.first_offset) == ack.first_offset
                 # Durable: the follower holds it, or the chain does.

@@ -205,6 +205,15 @@ class HostedSegment:
         finally:
             self.lock.release()
 
+    def journal_written(self, end: int) -> None:
+        """The journal has all entries below ``end``. Mostly that changes nothing until the other replicas have them."""
+        machine = self.machine
+        with self.lock:
+            before = machine.watermark
+            machine.journal_written(end)
+            if machine.watermark != before:
+                self._publish_changes()
+
     def begin_seal(self) -> Generator[StoreRequest, StoreReply, SealOutcome]:
         """The steps that seal this fenced segment with its tail."""
         with self.lock:
@@ -300,7 +309,7 @@ class HostedSegment:
     def _publish_changes(self) -> None:
         machine = self.machine
         if self.is_primary:
-            if not self.awaits_seal_check:
+            if machine.has_due_acks() and not self.awaits_seal_check:
                 self._deliver_acks(machine.take_acks())
             if machine.tail_bytes != self._reserved:
                 self._memory.change(machine.tail_bytes - self._reserved)

@@ -80,8 +80,7 @@ def _append(hosted: HostedSegment, message: ReplicationMessage, header: bytes, r
     assert hosted.journal is not None
     journal, first, end = hosted.journal, message.entries[0].first, message.entries[-1].end
     if _guard(hosted, lambda: journal.append(first, end, header, rows)):
-        with hosted as machine:
-            machine.journal_written(end)
+        hosted.journal_written(end)
 
 
 def _guard(hosted: HostedSegment, write: Callable[[], None]) -> bool:

@@ -31,6 +31,12 @@ class PendingAcks:
         """The ack of a batch that was in the log already. Its producer waits for it on another stream."""
         self._repeats.append(PendingAck(end, ack))
 
+    def has_due(self, watermark: int) -> bool:
+        """Whether ``take_due`` would return any."""
+        if self._appended and self._appended[0].end <= watermark:
+            return True
+        return bool(self._repeats) and any(pending.end <= watermark for pending in self._repeats)
+
     def take_due(self, watermark: int) -> list[Ack]:
         """The acks that are due at this watermark. Each is returned once."""
         due = [pending.ack for pending in self._repeats if pending.end <= watermark]

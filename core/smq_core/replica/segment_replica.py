@@ -188,6 +188,10 @@ class SegmentReplica:
         """Whether this is the producer's next batch: not a repeat, which is in the log already, nor one after a gap."""
         return id_.sequence == self._producers.expected(id_.producer, id_.epoch)
 
+    def has_due_acks(self) -> bool:
+        """Whether ``take_acks`` would return any."""
+        return self.state is ReplicaState.OPEN and self._pending_acks.has_due(self.watermark)
+
     def take_acks(self) -> list[Ack]:
         """The acks that became due since the last call. A fenced replica has none; the outcome resolves the rest."""
         return self._pending_acks.take_due(self.watermark) if self.state is ReplicaState.OPEN else []

@@ -48,7 +48,9 @@ def filled(batches: int = 3) -> SegmentReplica:
 
 
 def acked(primary: SegmentReplica) -> list[tuple[int, int | None]]:
-    return [(ack.id.sequence, ack.first_offset) for ack in primary.take_acks()]
+    due, acks = primary.has_due_acks(), primary.take_acks()
+    assert due == bool(acks)
+    return [(ack.id.sequence, ack.first_offset) for ack in acks]
 
 
 # ---- what a primary takes and refuses
