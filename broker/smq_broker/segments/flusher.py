@@ -72,6 +72,8 @@ class Flusher:
     def poll(self) -> None:
         """Queues the segments whose flush interval has passed and, under memory pressure, the largest ones."""
         primaries = [h for h in self._hosted() if h.is_primary and h.machine.tail_bytes]
+        if not primaries:
+            return  # a broker at rest should cost next to nothing
         flush_early: set[str] = set()
         now_seconds = time.monotonic()
         may_defer = self._cpu_pressure.poll(now_seconds) and not self._memory.under_pressure
