@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.recovery import RecoveredLog, recover
 from smq_broker.journal.recycled_files import RecycledFiles
 from smq_broker.journal.segment_files import folder_name, name_of, segment_folder
@@ -75,6 +76,7 @@ class JournalFolder:
         self._process = _Process(boot=boot_id(), root=root, marks_missing=True)
         self._own = folder / folder_name(incarnation)
         self._recycled = RecycledFiles(folder / RECYCLED, meter.resized)
+        self._writer = FileWriter()
         self._lock_fd: int | None = None
 
     def lock(self, wait: float = LOCK_WAIT_SECONDS) -> None:
@@ -141,7 +143,7 @@ class JournalFolder:
     def segment(self, opened: pb.OpenSegment) -> SegmentJournal:
         """The journal of a segment that this incarnation hosts. Nothing is written before ``create``."""
         folder = segment_folder(self._own, opened.topic.uid, opened.segment.name)
-        return SegmentJournal(folder, opened, self._meter, self._recycled, self._mark_not_whole)
+        return SegmentJournal(folder, opened, self._meter, self._recycled, self._writer, self._mark_not_whole)
 
     def _mark_not_whole(self) -> None:
         """Lets no later process conclude that segments without a log were not hosted here. Raises OSError."""

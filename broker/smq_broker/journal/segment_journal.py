@@ -18,6 +18,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.record_format import EMPTY_BYTES, END_BYTES, RECORDS_AT, Bytes, empty_file, record_parts
 from smq_broker.journal.recycled_files import RecycledFiles
 from smq_broker.journal.row_encoder import RowEncoder
@@ -28,7 +29,6 @@ FILE_BYTES = 16 * 1024 * 1024
 """A file that has as many bytes of records gets no more."""
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_MAX_BUFFERS = os.sysconf("SC_IOV_MAX")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -68,6 +68,7 @@ class SegmentJournal:
         opened: pb.OpenSegment,
         meter: JournalMeter,
         recycled: RecycledFiles,
+        writer: FileWriter,
         mark_not_whole: Callable[[], None],
         file_bytes: int = FILE_BYTES,
     ) -> None:
@@ -76,6 +77,7 @@ class SegmentJournal:
         self._opened = opened
         self._meter = meter
         self._recycled = recycled
+        self._writer = writer
         self._encoder = RowEncoder()
         self._mark_not_whole = mark_not_whole
         self._file_bytes = file_bytes
@@ -193,7 +195,7 @@ class SegmentJournal:
         views = [memoryview(part).cast("B") for part in parts if len(part)]
         while views:
             try:
-                written = os.pwritev(fd, views[:_MAX_BUFFERS], at)
+                written = self._writer.write(fd, views, at)
             except OSError as error:
                 if error.errno in _NO_SPACE and self._recycled.clear():
                     continue

@@ -14,6 +14,7 @@ import pytest
 
 from smq_broker.journal import folder as folder_module
 from smq_broker.journal import segment_journal
+from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.record_format import EMPTY_BYTES
 from smq_broker.journal.segment_files import first_offset
 from smq_broker.journal.segment_journal import SegmentJournal
@@ -272,7 +273,7 @@ def test_a_full_disk_stops_nothing_and_is_reported(brokers: JournaledBrokers, mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(segment_journal.os, "pwritev", fail)
+        patched.setattr(FileWriter, "write", fail)
         brokers.write(VALUES, "q")
     brokers.write(VALUES, "r")
     for broker in brokers.brokers:
@@ -308,7 +309,7 @@ def test_a_replica_that_cannot_mark_its_journal_acks_nothing_more(
     def fail(*_: object) -> int:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(segment_journal.os, "pwritev", fail)
+    monkeypatch.setattr(FileWriter, "write", fail)
     monkeypatch.setattr(segment_journal, "mark_broken", fail)
     producer = brokers.brokers[0].produce(brokers.topic, brokers.segment)
     producer.send(0, rows([b"a"]))
@@ -421,7 +422,7 @@ def test_a_segment_whose_files_were_deleted_leaves_a_mark(
         raise OSError(errno.EIO, "Input/output error")
 
     shutil.rmtree(process_file(brokers).parent / brokers.topic.uid)
-    monkeypatch.setattr(segment_journal.os, "pwritev", fail)
+    monkeypatch.setattr(FileWriter, "write", fail)
     brokers.write(VALUES)
     brokers.restart()
     assert not brokers.brokers[0].recovered.holds("i-b1")

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from smq_broker.journal import segment_journal
+from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.folder import RECYCLED, JournalFolder
 from smq_broker.journal.metrics import JournalMetrics
 from smq_broker.journal.record_format import EMPTY_BYTES
@@ -38,7 +38,7 @@ class Journals:
     def journal(self, segment: str = "s") -> SegmentJournal:
         opened = pb.OpenSegment(segment=pb.Segment(name=segment), topic=pb.TopicInfo(uid="u"))
         return SegmentJournal(
-            self.folder / "u" / segment, opened, self.meter, self.recycled, lambda: None, file_bytes=1
+            self.folder / "u" / segment, opened, self.meter, self.recycled, FileWriter(), lambda: None, file_bytes=1
         )
 
     def disk_bytes(self) -> int:
@@ -152,23 +152,23 @@ def test_recycled_files_give_their_space_to_a_full_disk(journals: Journals, monk
     append(sealed, 0, large(0))
     append(journal, 0, b"a")
     sealed.remove()
-    write = os.pwritev
+    write = FileWriter.write
 
-    def write_if_there_is_space(fd: int, buffers: list[memoryview], at: int) -> int:
+    def write_if_there_is_space(writer: FileWriter, fd: int, buffers: list[memoryview], at: int) -> int:
         if list((journals.folder.parent / "recycled").iterdir()):
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(fd, buffers, at)
+        return write(writer, fd, buffers, at)
 
     monkeypatch.setattr(journals.recycled, "take", lambda: None)
-    monkeypatch.setattr(segment_journal.os, "pwritev", write_if_there_is_space)
+    monkeypatch.setattr(FileWriter, "write", write_if_there_is_space)
     append(journal, 1, b"b")
     assert values(journals.recovered()) == [b"a", b"b"]
     assert journals.meter.disk_bytes == journals.disk_bytes()
 
 
 def test_short_writes_are_continued(journals: Journals, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.pwritev
-    monkeypatch.setattr(segment_journal.os, "pwritev", lambda fd, views, at: write(fd, [views[0][:1000]], at))
+    write = FileWriter.write
+    monkeypatch.setattr(FileWriter, "write", lambda it, fd, views, at: write(it, fd, [views[0][:1000]], at))
     journal = journals.journal()
     append(journal, 0, large(0))
     assert values(journals.recovered()) == [large(0)]
@@ -211,7 +211,7 @@ class KilledAtStep:
 
     def __init__(self, step: int, patched: pytest.MonkeyPatch) -> None:
         self._left = step
-        for owner, name in ((os, "pwritev"), (os, "open"), (os, "ftruncate"), (Path, "rename"), (Path, "unlink")):
+        for owner, name in ((FileWriter, "write"), (os, "open"), (os, "ftruncate"), (Path, "rename"), (Path, "unlink")):
             patched.setattr(owner, name, self._counted(getattr(owner, name)))
 
     def _counted(self, call: Callable[..., Any]) -> Callable[..., Any]:
