@@ -11,6 +11,8 @@ TEST_PRODUCER = "tests/unit/broker/streams/test_producer_stream.py"
 TEST_JOURNAL = "tests/unit/broker/journal/test_journal.py"
 TEST_JOURNAL_ON_DISK = "tests/unit/broker/journal/test_journal_files_on_disk.py"
 TEST_JOURNAL_FILES = "tests/property/test_journal_files.py"
+FILE_WRITER = "broker/smq_broker/journal/file_writer.py"
+TEST_FILE_WRITER = "tests/unit/broker/journal/test_file_writer.py"
 RECORD_FORMAT = "broker/smq_broker/journal/record_format.py"
 PAYLOADS = "broker/smq_broker/rows/payloads.py"
 TEST_PAYLOADS = "tests/unit/broker/rows/test_payloads.py"
@@ -325,6 +327,22 @@ MUTATIONS = (
         "            if machine.watermark != before:\n",
         "            if machine.watermark < before:\n",
         (f"{TEST_JOURNAL}::test_nothing_is_acked_before_both_journals_have_it[0]",),
+    ),
+    Mutation(
+        "let_other_threads_run_during_a_small_write",
+        "A small write to the journal keeps the interpreter's lock.",
+        FILE_WRITER,
+        "ctypes.PyDLL(",
+        "ctypes.CDLL(",
+        (f"{TEST_FILE_WRITER}::test_no_other_thread_runs_during_a_small_write",),
+    ),
+    Mutation(
+        "hold_up_all_threads_for_a_slow_disk",
+        "For a while after a slow write to the journal, all writes release the interpreter's lock.",
+        FILE_WRITER,
+        "if ended - began > SLOW_SECONDS:",
+        "if ended < began:",
+        (f"{TEST_FILE_WRITER}::test_after_a_slow_write_all_writes_release_the_lock_for_a_while",),
     ),
     Mutation(
         "trust_a_journal_without_records",

@@ -1,8 +1,8 @@
 """Writes at an offset of a file. A small write keeps the interpreter's lock.
 
-``os.pwritev`` gives up the lock for the time of the write. That is some microseconds, because the bytes only go to the
-page cache. But meanwhile another thread takes the lock, and this one waits for it, up to 5 ms. A disk that cannot keep
-up would hold up all threads of the process, so after a slow write the lock is given up again for a while.
+``os.pwritev`` releases the lock during the write. That is some microseconds, because the bytes only go to the page
+cache. But meanwhile another thread takes the lock, and this one waits for it, up to 5 ms. A disk that cannot keep up
+would hold up all threads of the process, so for a while after a slow write all writes release the lock.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TypeAlias
 SMALL_BYTES = 16 * 1024
 SLOW_SECONDS = 0.02
 """Longer than a thread waits for a busy core, mostly."""
-GIVE_UP_FOR_SECONDS = 10.0
-"""How long no write keeps the lock after a slow one."""
+RELEASE_FOR_SECONDS = 10.0
+"""For how long after a slow write all writes release the lock."""
 
 _MAX_BUFFERS = os.sysconf("SC_IOV_MAX")
 
@@ -66,8 +66,9 @@ class FileWriter:
         began = self._clock()
         if began < self._keeps_lock_from or sum(map(len, buffers)) > SMALL_BYTES:
             return self._without_lock(fd, buffers, at)
-        written = self._with_lock(fd, buffers, at)
-        ended = self._clock()
-        if ended - began > SLOW_SECONDS:
-            self._keeps_lock_from = ended + GIVE_UP_FOR_SECONDS
-        return written
+        try:
+            return self._with_lock(fd, buffers, at)
+        finally:  # also after an error, which may come late
+            ended = self._clock()
+            if ended - began > SLOW_SECONDS:
+                self._keeps_lock_from = ended + RELEASE_FOR_SECONDS

@@ -81,8 +81,9 @@ class JournaledBrokers:
         killed = dict(zip(self._starts, self.brokers, strict=True))
         formers = {name: self.journal(name) for name in killed}
         self._restarts += 1
-        for name, broker in killed.items():
+        for broker in killed.values():
             broker.kill()
+        for name, broker in killed.items():
             with ExitStack() as unchanged:
                 for hosted in broker.registry.all():
                     if hosted.journal is not None:

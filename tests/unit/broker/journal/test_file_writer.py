@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from smq_broker.journal.file_writer import GIVE_UP_FOR_SECONDS, SLOW_SECONDS, SMALL_BYTES, FileWriter
+from smq_broker.journal.file_writer import RELEASE_FOR_SECONDS, SLOW_SECONDS, SMALL_BYTES, FileWriter
 
 COUNT_SWITCHES = """
 import os, sys, threading, time
@@ -46,19 +46,17 @@ def views(*parts: bytes) -> list[memoryview]:
     return [memoryview(part) for part in parts]
 
 
-@pytest.mark.parametrize("size", [1, SMALL_BYTES, SMALL_BYTES + 1])
+@pytest.mark.parametrize("size", [4, SMALL_BYTES, SMALL_BYTES + 1])
 def test_all_buffers_are_written_at_the_offset(fd: int, size: int) -> None:
-    parts = [b"a\0", os.urandom(size - 1)]
-    assert FileWriter().write(fd, views(*parts), 100) == size + 1
+    parts = [b"a\0", os.urandom(size - 3), b"c"]
+    assert FileWriter().write(fd, views(*parts), 100) == size
     assert os.pread(fd, size + 200, 0) == bytes(100) + b"".join(parts)
 
 
 @pytest.mark.parametrize("size", [1, SMALL_BYTES + 1])
 def test_errors_are_those_of_the_system(size: int) -> None:
-    full = os.open("/dev/full", os.O_WRONLY)
-    with pytest.raises(OSError) as raised:
-        FileWriter().write(full, views(bytes(size)), 0)
-    os.close(full)
+    with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError) as raised:
+        FileWriter().write(full.fileno(), views(bytes(size)), 0)
     assert (raised.value.errno, raised.value.strerror) == (errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -70,11 +68,12 @@ def test_no_other_thread_runs_during_a_small_write(tmp_path: Path) -> None:
 
 
 class Disk:
-    """Records how each write was done. A write takes ``seconds``."""
+    """Records how each write was done. A write takes ``seconds``, and fails with ``error`` if there is one."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.seconds = 0.0
+        self.error: OSError | None = None
         self.kept_lock: list[bool] = []
         self.writer = FileWriter(
             lambda _, buffers, __: self._write(buffers, True),
@@ -85,6 +84,8 @@ class Disk:
     def _write(self, buffers: Sequence[memoryview], kept_lock: bool) -> int:
         self.now += self.seconds
         self.kept_lock.append(kept_lock)
+        if self.error is not None:
+            raise self.error
         return sum(map(len, buffers))
 
     def write(self, size: int = 1) -> bool:
@@ -93,19 +94,28 @@ class Disk:
         return self.kept_lock[-1]
 
 
-def test_large_writes_give_up_the_lock() -> None:
+def test_large_writes_release_the_lock() -> None:
     disk = Disk()
     assert disk.write(SMALL_BYTES) and not disk.write(SMALL_BYTES + 1)
 
 
-def test_after_a_slow_write_the_lock_is_given_up_for_a_while() -> None:
+def test_after_a_slow_write_all_writes_release_the_lock_for_a_while() -> None:
     disk = Disk()
     disk.seconds = SLOW_SECONDS * 2
     assert disk.write() and not disk.write()
     disk.seconds = 0.0
     assert not disk.write()
-    disk.now += GIVE_UP_FOR_SECONDS
+    disk.now += RELEASE_FOR_SECONDS
     assert disk.write() and disk.write()
+
+
+def test_a_write_that_fails_slowly_is_a_slow_one() -> None:
+    disk = Disk()
+    disk.seconds, disk.error = SLOW_SECONDS * 2, OSError(errno.EIO, "Input/output error")
+    with pytest.raises(OSError):
+        disk.write()
+    disk.error = None
+    assert not disk.write()
 
 
 def test_a_slow_large_write_says_nothing_of_small_ones() -> None:
