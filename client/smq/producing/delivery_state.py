@@ -130,6 +130,9 @@ class DeliveryState:
             self._wake.notify_all()
         if self._callbacks is None:
             return []
+        if self.left == 0:
+            due, self._callbacks = [call for _, call in self._callbacks], None
+            return due
         due = [call for row, call in self._callbacks if self.is_resolved(row)]
         self._callbacks = [(row, call) for row, call in self._callbacks if not self.is_resolved(row)] or None
         return due

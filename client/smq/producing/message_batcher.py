@@ -286,6 +286,8 @@ class MessageBatcher:
 
     def _submit_due(self) -> None:
         with self._lock:
+            if time.monotonic() + SLACK_SECONDS < self._submits_at:
+                return  # an earlier call has submitted what this one was for
             self._submits_at = float("inf")
         with self._handover_lock:
             self._submit_ready(include_current=False)
