@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import clocks
-from network_partitions import BROKERS, CLIENTS, FILER, LEADER, NODES, enter_broker
+from faults import clocks
+from faults.network_partitions import BROKERS, CLIENTS, FILER, LEADER, NODES, enter_broker
 
 from smq_storage.process.seaweedfs import SeaweedProcess
 from support.fault_injection.network_namespaces import NamespaceNetwork, unavailable_reason

@@ -23,7 +23,7 @@ from support.waiting import eventually
 sys.path.insert(0, str(Path(__file__).parent))
 from client_processes import ClientProcesses
 from environment import ChaosEnvironment
-from faults import ChaosFaults
+from faults.chaos_faults import ChaosFaults
 
 TOPICS = {"pairs": 2, "triples": 3}
 """With so many replicas."""

@@ -37,7 +37,7 @@ from support.waiting import eventually
 
 sys.path.insert(0, str(Path(__file__).parent))
 from client_processes import ClientProcesses
-from layout_faults import LayoutFaults
+from faults.layout_faults import LayoutFaults
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(0)]
 

@@ -12,36 +12,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import (
-    broker,
-    cli,
-    client,
-    dashboard,
-    groups,
-    large_values,
-    manifests,
-    operator,
-    publishes,
-    quiet_segments,
-    references,
-    replication,
-    schemas,
-    shared_streams,
-    small_files,
-    spark,
-    storage,
-    superseded_chunks,
-    typed_rows,
-    upload_credentials,
-)
+from . import spark, storage
+from .broker import manifests, quiet_segments, replication, segments, shared_streams
+from .client import cli, groups, large_values, library, publishes, references, typed_rows, upload_credentials
+from .leader import dashboard, reconciliation, schemas, small_files, superseded_chunks
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
 
 SHELLS: dict[str, Sequence[Mutation]] = {
     "storage": storage.MUTATIONS,
-    "broker": broker.MUTATIONS,
+    "broker": segments.MUTATIONS,
     "quiet_segments": quiet_segments.MUTATIONS,
-    "operator": operator.MUTATIONS,
+    "operator": reconciliation.MUTATIONS,
     "manifests": manifests.MUTATIONS,
     "small_files": small_files.MUTATIONS,
     "superseded_chunks": superseded_chunks.MUTATIONS,
@@ -53,7 +35,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "upload_credentials": upload_credentials.MUTATIONS,
     "publishes": publishes.MUTATIONS,
     "spark": spark.MUTATIONS,
-    "client": client.MUTATIONS,
+    "client": library.MUTATIONS,
     "dashboard": dashboard.MUTATIONS,
     "groups": groups.MUTATIONS,
     "cli": cli.MUTATIONS,

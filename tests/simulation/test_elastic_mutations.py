@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from simulation import (
+from simulation.mutations import (
     deletion_mutations,
     elastic_mutations,
     large_value_mutations,
     manifest_mutations,
     upload_mutations,
 )
-from simulation.mutation_detection import Run, check_detected, rules
-from simulation.mutation_table import BreakRule
+from simulation.mutations.mutation_detection import Run, check_detected, rules
+from simulation.mutations.mutation_table import BreakRule
 from support.sim.histories import elastic, elastic_references
 
 pytestmark = pytest.mark.simulation

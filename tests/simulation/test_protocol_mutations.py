@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from simulation import (
+from simulation.mutations import (
     journal_mutations,
-    mutations,
     producer_mutations,
+    protocol_mutations,
     quiet_mutations,
 )
-from simulation.mutation_detection import Run, check_detected, rules
-from simulation.mutation_table import BreakRule
+from simulation.mutations.mutation_detection import Run, check_detected, rules
+from simulation.mutations.mutation_table import BreakRule
 from support.sim.histories import protocol, quiet
 
 pytestmark = pytest.mark.simulation
 
 RULES = [
-    *rules(protocol.run, 400, mutations.MUTATIONS, producer_mutations.MUTATIONS, journal_mutations.MUTATIONS),
+    *rules(protocol.run, 400, protocol_mutations.MUTATIONS, producer_mutations.MUTATIONS, journal_mutations.MUTATIONS),
     *rules(quiet.run, 60, quiet_mutations.MUTATIONS),
 ]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from simulation import (
+from simulation.mutations import (
     atomic_mutations,
     large_value_mutations,
     pin_mutations,
     reference_mutations,
     schema_mutations,
 )
-from simulation.mutation_detection import Run, check_detected, rules
-from simulation.mutation_table import BreakRule
+from simulation.mutations.mutation_detection import Run, check_detected, rules
+from simulation.mutations.mutation_table import BreakRule
 from support.sim.histories import atomic, pinned_reads, references, schema_change
 
 pytestmark = pytest.mark.simulation

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from simulation import superseded_mutations
-from simulation.mutation_detection import Run, check_detected, rules
-from simulation.mutation_table import BreakRule
+from simulation.mutations import superseded_mutations
+from simulation.mutations.mutation_detection import Run, check_detected, rules
+from simulation.mutations.mutation_table import BreakRule
 from support.sim.histories import superseded
 from support.sim.histories.superseded import SupersededHistory
 

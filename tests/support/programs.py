@@ -11,7 +11,7 @@ from types import ModuleType
 def load_chaos_program(name: str) -> ModuleType:
     """The module ``tests/chaos/<name>.py``, without running it as a program."""
     path = Path(__file__).parents[1] / "chaos" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"chaos_{name}", path)
+    spec = importlib.util.spec_from_file_location(f"chaos_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up

@@ -14,7 +14,7 @@ from support.programs import load_chaos_program
 DAY = 86400
 
 
-clocks = load_chaos_program("clocks")
+clocks = load_chaos_program("faults/clocks")
 pytestmark = pytest.mark.skipif(clocks.unavailable_reason() is not None, reason=str(clocks.unavailable_reason()))
 
 PROGRAM = """

@@ -1,0 +1,216 @@
+"""Broken rules of the command line: what is committed, and what becomes of messages in files."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation
+
+CONSUME = "client/smq/cli/commands/consume.py"
+TEST_CONSUME = "tests/unit/cli/test_consume.py"
+SINKS = "client/smq/cli/files/sinks.py"
+TEST_OUTPUT = "tests/unit/cli/formats/test_output_formats.py"
+MESSAGES = "client/smq/cli/files/json_messages.py"
+TEST_MESSAGES = "tests/unit/cli/formats/test_json_messages.py"
+
+WAITING = "client/smq/cli/connection/waiting.py"
+FILER_WATCH = "client/smq/cli/connection/filer_watch.py"
+TEST_WAITING = "tests/unit/cli/test_waiting.py"
+PLUGIN = "client/smq/cli/kubectl_plugin.py"
+TEST_PLUGIN = "tests/unit/cli/test_kubectl_plugin.py"
+FORWARD = "client/smq/cli/connection/port_forward.py"
+TEST_FORWARD = "tests/unit/cli/test_port_forward.py"
+FILES = "client/smq/data_files.py"
+TEST_FILES = "tests/unit/client/test_data_files.py"
+
+LOADER = "client/smq/cli/command_loader.py"
+APP = "client/smq/cli/app.py"
+TEST_IMPORTS = "tests/unit/cli/test_imports.py"
+
+MUTATIONS = (
+    Mutation(
+        "load_all_commands",
+        "A command loads its own modules only.",
+        LOADER,
+        "        self._loaded: dict[str, Any] = {}\n",
+        "        self._loaded: dict[str, Any] = {name: _load(name, target) for name, target in targets.items()}\n",
+        (f"{TEST_IMPORTS}::test_one_command_does_not_load_the_others",),
+    ),
+    Mutation(
+        "check_values_that_were_not_given",
+        "A command does not import what checks of values need, if none is needed.",
+        APP,
+        "    defer_checks()\n",
+        "",
+        (f"{TEST_IMPORTS}::test_a_command_that_only_calls_the_leader_loads_nothing_else",),
+    ),
+    Mutation(
+        "wait_without_a_cause",
+        "A consumer that waits says that it is the filer.",
+        FILER_WATCH,
+        "        client.check_filer(topic, seconds)\n",
+        "        pass\n",
+        (f"{TEST_WAITING}::test_a_consumer_says_that_it_is_the_filer",),
+    ),
+    Mutation(
+        "poll_without_end",
+        "A reading with a timeout ends at the end of the topic.",
+        WAITING,
+        "                if consumer.at_end():\n                    return None\n",
+        "",
+        (f"{TEST_WAITING}::test_a_poll_ends_after_its_timeout",),
+    ),
+    Mutation(
+        "end_a_reading_that_fails_without_a_word",
+        "A reading that fails is an error and not the end of the topic.",
+        WAITING,
+        "                self._check_more(consumer, waited)\n",
+        "                return None\n",
+        (f"{TEST_WAITING}::test_a_reading_that_fails_is_an_error_and_not_the_end",),
+    ),
+    Mutation(
+        "forward_to_the_leader_only",
+        "kubectl smq prefers the relay, which reaches brokers and filer too.",
+        PLUGIN,
+        "return max(ports, key=lambda port: port.relay)",
+        "return min(ports, key=lambda port: port.relay)",
+        (f"{TEST_PLUGIN}::test_a_relay_is_preferred_because_it_reaches_brokers_and_filer",),
+    ),
+    Mutation(
+        "forward_to_the_address_of_the_user",
+        "kubectl smq connects to the release and not to an address from the environment.",
+        PLUGIN,
+        '            os.environ.pop("SMQ_VIA", None)\n',
+        "",
+        (f"{TEST_PLUGIN}::test_addresses_of_other_clusters_are_not_used",),
+    ),
+    Mutation(
+        "forward_to_one_pod_only",
+        "A forward outlives the Pod that kubectl has chosen.",
+        FORWARD,
+        "            if not self._local_port:\n                self._started.put(None)\n                return\n",
+        "            self._started.put(None)\n            return\n",
+        (f"{TEST_FORWARD}::test_it_is_started_again_at_the_same_address",),
+    ),
+    Mutation(
+        "share_ctrl_c_with_kubectl",
+        "Ctrl-C ends the command first, and then the forward that it ends through.",
+        FORWARD,
+        "            process_group=0,  # Ctrl-C ends the command, which still needs its connections to end in order\n",
+        "",
+        (f"{TEST_PLUGIN}::test_a_signal_ends_the_command_first_and_then_the_forward",),
+    ),
+    Mutation(
+        "whole_uploads_in_the_query",
+        "Of an upload the query reads only the rows that the log refers to.",
+        FILES,
+        '"  AND m.file_row_number < f.first_row + f.row_count"',
+        '"  AND m.file_row_number < f.first_row + f.row_count + 1"',
+        (f"{TEST_FILES}::test_the_query_reads_a_part_of_an_upload",),
+    ),
+    Mutation(
+        "partial_uploads_as_a_dataset",
+        "A dataset cannot leave rows of an upload out, so it is refused.",
+        FILES,
+        "        self._check_whole_files()\n",
+        "",
+        (f"{TEST_FILES}::test_a_part_of_an_upload_is_no_dataset",),
+    ),
+    Mutation(
+        "commit_before_the_file_is_whole",
+        "A Parquet file is readable only when it is complete, so its messages are committed only then.",
+        SINKS,
+        "class _ParquetSink(Sink):\n    flushed = False\n",
+        "class _ParquetSink(Sink):\n    flushed = True\n",
+        (
+            f"{TEST_CONSUME}::test_a_parquet_file_is_whole_before_its_messages_are_committed",
+            f"{TEST_CONSUME}::test_a_parquet_file_that_was_given_up_is_not_committed",
+        ),
+    ),
+    Mutation(
+        "commit_lines_that_are_not_flushed",
+        "Lines are in the file before their batch is committed.",
+        SINKS,
+        "for row in python_rows(shown)))\n        self.stream.flush()\n",
+        "for row in python_rows(shown)))\n",
+        (f"{TEST_CONSUME}::test_lines_are_in_the_file_before_their_batch_is_committed",),
+    ),
+    Mutation(
+        "commit_a_batch_that_was_written_in_part",
+        "With --max only the messages that were written are committed.",
+        CONSUME,
+        "positions |= dict(batch.positions) | {batch.segment: next_offset}",
+        "positions |= dict(batch.positions)",
+        (f"{TEST_CONSUME}::test_only_the_messages_that_were_written_are_committed",),
+    ),
+    Mutation(
+        "commit_without_a_group",
+        "Without a group nothing is committed.",
+        CONSUME,
+        "            if commits and sink.flushed:\n",
+        "            if sink.flushed:\n",
+        (f"{TEST_CONSUME}::test_without_a_group_nothing_is_committed",),
+    ),
+    Mutation(
+        "store_a_tombstone_as_an_empty_message",
+        "A null value is a tombstone and not an empty message.",
+        MESSAGES,
+        "return None if value is None else to_bytes(value if isinstance(value, str) else _as_written(line, name))",
+        'return to_bytes("" if value is None else value if isinstance(value, str) else _as_written(line, name))',
+        (f"{TEST_MESSAGES}::test_null_is_a_tombstone_and_not_an_empty_message",),
+    ),
+    Mutation(
+        "drop_headers_of_json_messages",
+        "The headers of a message in JSON are stored.",
+        MESSAGES,
+        'headers = headers_of(found.get("headers"))',
+        "headers = None",
+        (f"{TEST_MESSAGES}::test_headers_are_a_mapping_or_pairs",),
+    ),
+    Mutation(
+        "accept_fields_that_no_message_has",
+        "A field that a message does not have is refused and not dropped without a word.",
+        MESSAGES,
+        "        if unknown:\n",
+        "        if len(unknown) > 100:\n",
+        (f"{TEST_MESSAGES}::test_a_line_that_is_no_message_is_refused_with_its_number",),
+    ),
+    Mutation(
+        "show_no_headers_with_meta",
+        "With --meta the headers of messages are shown.",
+        SINKS,
+        "    if meta:\n        return rows\n",
+        '    if meta:\n        return rows.drop_columns(["headers"] if "headers" in rows.column_names else [])\n',
+        (f"{TEST_OUTPUT}::test_meta_shows_headers_and_a_message_without_any_has_no_such_field",),
+    ),
+    Mutation(
+        "write_times_to_the_millisecond",
+        "JSON loses no digit of a time.",
+        "client/smq/cli/output/formatting.py",
+        'timespec="microseconds"',
+        'timespec="milliseconds"',
+        (f"{TEST_OUTPUT}::test_json_loses_no_digit_of_a_time_or_a_number",),
+    ),
+    Mutation(
+        "take_the_offsets_of_other_partitions",
+        "With --partition each message has its own offset.",
+        CONSUME,
+        "pc.add(chosen, batch.first_offset), done",
+        "batch.first_offset, done",
+        (f"{TEST_CONSUME}::test_only_messages_of_the_partition_are_written_with_their_own_offsets",),
+    ),
+    Mutation(
+        "write_the_names_of_csv_columns_again_and_again",
+        "A CSV file has one line of names.",
+        SINKS,
+        "include_header=not self._columns",
+        "include_header=True",
+        (f"{TEST_OUTPUT}::test_csv_has_one_line_of_names_and_the_same_columns_throughout",),
+    ),
+    Mutation(
+        "say_where_the_document_begins_for_every_mistake",
+        "A mistake of a manifest is reported at the line of its field.",
+        "client/smq/cli/files/manifest_files.py",
+        "line, node = entry[0].start_mark.line, entry[1]",
+        "node = entry[1]",
+        ("tests/unit/cli/formats/test_manifest_files.py::test_each_mistake_of_a_manifest_has_its_own_line",),
+    ),
+)

@@ -1,0 +1,141 @@
+"""Broken rules of atomic publishes: what is committed, what is kept, and how files are checked and copied."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation
+
+MODEL = "core/smq_core/model/atomic_publish.py"
+TEST_MODEL = "tests/unit/core/model/test_atomic_publish.py"
+FILES = "operator/smq_operator/publishing/files.py"
+KEPT = "operator/smq_operator/publishing/kept_files.py"
+RENEWAL = "storage/smq_storage/uploads/renewal.py"
+COMPLETER = "operator/smq_operator/publishing/completer.py"
+TEST_COMPLETER = "tests/unit/operator/publishing/test_completer.py"
+TRIED = "operator/smq_operator/publishing/tried_segments.py"
+TEST_TRIED = "tests/unit/operator/publishing/test_tried_segments.py"
+PUBLISHER = "client/smq/producing/atomic_publisher.py"
+TEST_PUBLISHER = "tests/unit/client/producing/test_atomic_publisher.py"
+TEST_FILES = "tests/unit/operator/publishing/test_files.py"
+
+MUTATIONS = (
+    Mutation(
+        "commit_files_of_any_age",
+        "A file that brokers would reject for its age is not committed.",
+        FILES,
+        "    check_age(file.upload, filer_now - round(upload.modified.timestamp() * SECOND), max_age)",
+        "    pass",
+        (f"{TEST_FILES}::test_a_file_that_brokers_would_reject_is_not_committed",),
+    ),
+    Mutation(
+        "collect_the_files_of_an_unfinished_publish",
+        "The uploads of an unfinished publish are kept.",
+        KEPT,
+        "for file in app.unfinished.files}",
+        "for file in app.unfinished.files[:0]}",
+        (f"{TEST_FILES}::test_files_are_kept_until_the_publish_is_complete",),
+    ),
+    Mutation(
+        "believe_an_old_answer_about_unfinished_publishes",
+        "Retention waits unless it is certain that no publish is unfinished.",
+        KEPT,
+        "newest is None or bool(newest.unfinished)",
+        "newest is not None and bool(newest.unfinished)",
+        (f"{TEST_FILES}::test_an_answer_that_is_out_of_date_holds_retention",),
+    ),
+    Mutation(
+        "copy_an_altered_file",
+        "A file that was altered after the commit is not copied.",
+        RENEWAL,
+        "tail = read_tail(store, path, file.etag)",
+        "tail = read_tail(store, path)",
+        (f"{TEST_FILES}::test_a_file_that_was_altered_or_deleted_is_not_copied",),
+    ),
+    Mutation(
+        "copy_a_row_group_at_a_time",
+        "The memory of a copy does not grow with the row groups of the file.",
+        RENEWAL,
+        "parquet.iter_batches(_rows_at_a_time(footer), use_threads=False)",
+        "parquet.read().to_batches()",
+        (f"{TEST_FILES}::test_memory_does_not_grow_with_the_file",),
+    ),
+    Mutation(
+        "give_a_committed_publish_up",
+        "A mistake in one attempt does not end a committed publish.",
+        COMPLETER,
+        "                await asyncio.sleep(FAILURE_RETRY_SECONDS)",
+        "                return",
+        (f"{TEST_COMPLETER}::test_a_mistake_is_reported_and_the_publish_is_tried_again",),
+    ),
+    Mutation(
+        "copy_a_file_for_each_segment",
+        "One copy of a file serves all segments that need it.",
+        COMPLETER,
+        "if attempt.copies.get(key, file).upload == unusable:",
+        "if True:",
+        (f"{TEST_COMPLETER}::test_segments_that_need_a_newer_file_share_one_copy",),
+    ),
+    Mutation(
+        "complete_what_another_leader_has_completed",
+        "A paused leader does not write rows again that retention has removed.",
+        TRIED,
+        "if present is None or present.unfinished is None or present.epoch != app.epoch:",
+        "if False:",
+        (f"{TEST_TRIED}::test_a_completed_publish_is_not_written_again_after_retention",),
+    ),
+    Mutation(
+        "believe_an_old_answer_about_a_completed_publish",
+        "After retention a leader writes only what is surely unfinished.",
+        TRIED,
+        "document = read_newest_publishes(store, topic.name, topic.uid, retry_policy)",
+        "document = read_publishes(store, topic.name, topic.uid)",
+        (f"{TEST_TRIED}::test_an_answer_of_before_the_completion_is_not_believed_after_retention",),
+    ),
+    Mutation(
+        "take_any_removed_segment_for_an_old_one",
+        "Only a segment that is older than the commit may be removed before the publish is complete.",
+        "core/smq_core/producing/tried_segments.py",
+        "number < mark.next_number and contains",
+        "contains",
+        (f"{TEST_TRIED}::test_a_removed_segment_that_is_younger_than_the_commit_had_rows",),
+    ),
+    Mutation(
+        "report_dropped_rows_as_published",
+        "The rows of a call are published if it has committed the version, and not if another one has.",
+        PUBLISHER,
+        "by_this_call = by_this_call or not reply.already_published",
+        "by_this_call = True",
+        (f"{TEST_PUBLISHER}::test_rows_that_another_call_replaced_are_not_reported_as_published",),
+    ),
+    Mutation(
+        "forget_what_this_call_has_committed",
+        "A later version does not change what became of this one.",
+        PUBLISHER,
+        "by_this_call = by_this_call or not reply.already_published",
+        "by_this_call = not reply.already_published",
+        (f"{TEST_PUBLISHER}::test_what_this_call_has_committed_is_published_by_it",),
+    ),
+    Mutation(
+        "say_that_nothing_was_published",
+        "A fenced owner gets to know that its version may have been published.",
+        MODEL,
+        "version <= state.version\n        outcome",
+        "False\n        outcome",
+        (f"{TEST_MODEL}::test_the_error_of_a_fenced_owner_says_whether_its_version_may_be_published",),
+    ),
+    Mutation(
+        "forget_an_app_that_is_in_use",
+        "An app is forgotten only after it was idle for a long time.",
+        MODEL,
+        "now - it.active_at > (ONE_OFF_EXPIRY if it.one_off else APP_EXPIRY)",
+        "True",
+        (f"{TEST_MODEL}::test_an_app_expires_only_when_its_place_is_needed",),
+    ),
+    Mutation(
+        "accept_a_file_twice",
+        "An upload is in a publish once.",
+        MODEL,
+        "if names.count(name) > 1",
+        "if names.count(name) > 2",
+        (f"{TEST_MODEL}::test_bad_input_changes_nothing",),
+    ),
+)

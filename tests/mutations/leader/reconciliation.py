@@ -1,0 +1,398 @@
+"""Broken rules of the leader: brokers, effects, groups, cleanup, proofs and the status on Kubernetes."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation
+
+REGISTRY = "operator/smq_operator/brokers/registry.py"
+TEST_REGISTRY = "tests/unit/operator/brokers/test_registry.py"
+TEST_JOURNALS = "tests/unit/operator/brokers/test_journals.py"
+TEST_RECOVERED = "tests/unit/operator/reconcile/test_recovered_journals.py"
+TEST_PAUSES = "tests/unit/operator/brokers/test_leader_pauses.py"
+EFFECTS = "operator/smq_operator/reconcile/effects.py"
+CHAIN = "storage/smq_storage/chunks/chain.py"
+SEALING = "operator/smq_operator/brokers/sealing.py"
+TEST_SEALING = "tests/unit/operator/brokers/test_sealing.py"
+GROUPS = "operator/smq_operator/api/group_coordinator.py"
+TEST_GROUPS = "tests/unit/operator/api/test_group_coordinator.py"
+RETENTION = "operator/smq_operator/cleanup/retention.py"
+TEST_COLLECTION = "tests/unit/operator/cleanup/test_garbage_collection.py"
+TEST_PINS = "tests/unit/operator/cleanup/test_reader_pins.py"
+TEST_SKEW = "tests/unit/operator/cleanup/test_clock_skew.py"
+TEST_DOCUMENTS = "tests/unit/operator/cleanup/test_unreadable_documents.py"
+PROOFS = "operator/smq_operator/kube/termination.py"
+TEST_PROOFS = "tests/unit/operator/kube/test_termination_tracker.py"
+STATUS = "operator/smq_operator/kube/status/reconciler.py"
+WRITER = "operator/smq_operator/kube/status/writer.py"
+TEST_STATUS = "tests/unit/operator/kube/test_status_writer.py"
+TASKS = "operator/smq_operator/runtime/task_runner.py"
+TEST_TASKS = "tests/unit/operator/runtime/test_task_runner.py"
+
+MUTATIONS = (
+    # ---- the registry of brokers
+    Mutation(
+        "let_a_report_clear_a_failed_probe",
+        "Only a successful probe clears a suspicion that a probe confirmed.",
+        REGISTRY,
+        "        broker.last_report_at = now\n        broker.status",
+        "        broker.suspected = False\n        broker.last_report_at = now\n        broker.status",
+        (f"{TEST_REGISTRY}::test_a_pending_liveness_probe_is_not_cleared_by_reports",),
+    ),
+    Mutation(
+        "register_an_incarnation_that_is_gone",
+        "An incarnation that was declared gone stays gone, and its reports are refused.",
+        REGISTRY,
+        "        if broker.terminated is not None:\n            raise WrongIncarnation(",
+        "        if known is None and broker.terminated is not None:\n            raise WrongIncarnation(",
+        (f"{TEST_REGISTRY}::test_a_newer_incarnation_makes_the_older_one_gone_for_ever",),
+    ),
+    Mutation(
+        "take_an_unreachable_broker_for_gone",
+        "A broker whose reports stop is suspected, and gone only by proof.",
+        REGISTRY,
+        "            return Liveness.SUSPECT\n        return Liveness.ALIVE",
+        "            return Liveness.GONE\n        return Liveness.ALIVE",
+        (f"{TEST_REGISTRY}::test_a_broker_is_alive_while_it_reports",),
+    ),
+    Mutation(
+        "suspect_a_slow_broker_as_soon_as_before",
+        "A broker that was suspected wrongly gets a longer timeout.",
+        REGISTRY,
+        "min(2 * self.report_timeout_us, MAX_REPORT_TIMEOUT_US),",
+        "self.report_timeout_us,",
+        (f"{TEST_REGISTRY}::test_a_wrongly_suspected_broker_gets_a_longer_timeout_until_it_is_stable",),
+    ),
+    Mutation(
+        "blame_brokers_for_a_pause_of_the_leader",
+        "Reports that are missing because the leader was paused say nothing about the brokers.",
+        REGISTRY,
+        "            broker.last_report_at += microseconds\n",
+        "            pass\n",
+        (f"{TEST_REGISTRY}::test_a_pause_of_the_leader_is_no_evidence_against_brokers",),
+    ),
+    Mutation(
+        "let_a_broker_stop_draining",
+        "A broker that drains does so until it is gone.",
+        REGISTRY,
+        "broker.draining = broker.draining or report.leaving or report.status.draining",
+        "broker.draining = report.leaving or report.status.draining",
+        (f"{TEST_REGISTRY}::test_draining_stays",),
+    ),
+    Mutation(
+        "take_a_process_that_ended_for_gone",
+        "A process that ended is not gone, because its journal may come back.",
+        REGISTRY,
+        "        if journal_gone:\n",
+        "        if why:\n",
+        (f"{TEST_JOURNALS}::test_a_process_that_ended_is_not_gone",),
+    ),
+    Mutation(
+        "wait_for_a_journal_that_the_next_process_lacks",
+        "A process that registers without the journal of a former one proves that it is gone.",
+        REGISTRY,
+        'registered without its journal", now, journal_gone=True)',
+        'registered without its journal", now, journal_gone=False)',
+        (f"{TEST_JOURNALS}::test_a_process_that_comes_back_without_the_journal_proves_that_it_is_gone",),
+    ),
+    Mutation(
+        "request_a_seal_of_the_process_that_ended",
+        "A replica whose journal was recovered is sealed by the process that has the journal.",
+        REGISTRY,
+        "return replica if holder is None else holder.replica",
+        "return replica",
+        (
+            f"{TEST_JOURNALS}::test_the_next_process_seals_for_the_one_whose_journal_it_has",
+            f"{TEST_RECOVERED}::test_one_journal_is_enough_and_a_later_leader_finds_it",
+        ),
+    ),
+    Mutation(
+        "report_a_loss_where_a_whole_journal_lacks_the_segment",
+        "A whole journal without the segment proves that nothing was acked.",
+        EFFECTS,
+        "certain=error.certain",
+        "certain=None",
+        (f"{TEST_RECOVERED}::test_a_whole_journal_without_the_segment_proves_that_nothing_was_lost[True]",),
+    ),
+    Mutation(
+        "let_a_broker_leave_with_recovered_journals",
+        "A broker stays until the journals that it recovered are sealed.",
+        "operator/smq_operator/api/brokers.py",
+        "held = (report.incarnation, *report.recovered)",
+        "held = (report.incarnation,)",
+        (f"{TEST_RECOVERED}::test_a_broker_stays_until_its_recovered_journals_are_sealed",),
+    ),
+    Mutation(
+        "repeat_requests_to_an_incomplete_journal",
+        "An incomplete journal is used only when nothing better is left.",
+        EFFECTS,
+        "reconciler.journal_incomplete(name, replica.incarnation, self._now(), error.end, error.watermark)",
+        "reconciler.seal_refused(name, replica.incarnation, self._now())",
+        (f"{TEST_RECOVERED}::test_damaged_journals_are_used_if_there_is_nothing_better",),
+    ),
+    Mutation(
+        "believe_a_probe_that_a_pause_interrupted",
+        "A probe that timed out because the leader was paused is repeated.",
+        "operator/smq_operator/brokers/liveness.py",
+        "if not answered and self._pauses != pauses:",
+        "if not answered and self._pauses < pauses:",
+        (f"{TEST_PAUSES}::test_a_probe_that_timed_out_because_the_leader_was_paused_is_repeated",),
+    ),
+    # ---- effects and sealing
+    Mutation(
+        "take_an_index_that_is_behind_its_layout",
+        "An index that lacks what the layout has sealed is read again.",
+        EFFECTS,
+        "if found is not None and index_is_stale(found[0], known.entries, known.removed):",
+        "if found is None and known.removed:",
+        ("tests/unit/operator/reconcile/test_effects.py::test_an_index_that_is_behind_its_layout_is_not_taken",),
+    ),
+    Mutation(
+        "seal_in_the_middle_of_a_chain",
+        "A seal is at the end of the chain, even if the chunk with the state of all producers is missing.",
+        CHAIN,
+        "return info.snapshot_at if self.info(info.snapshot_at) is not None else 0",
+        "return info.snapshot_at",
+        (f"{TEST_SEALING}::test_the_seal_is_at_the_end_even_if_the_chunk_with_all_producers_is_missing",),
+    ),
+    Mutation(
+        "seal_with_the_producers_of_the_last_chunk",
+        "A seal has the state of the producers of all chunks.",
+        SEALING,
+        "chain_sealer.UnsealedTail(chain.snapshot_hint(), ",
+        "chain_sealer.UnsealedTail(chain.latest_hint(), ",
+        (f"{TEST_SEALING}::test_the_seal_has_the_producers_of_all_chunks",),
+    ),
+    Mutation(
+        "seal_segments_of_a_topic_that_is_only_absent_now",
+        "A segment is stale only if the filer has another topic, or none, under its topic's name.",
+        "operator/smq_operator/cleanup/stale_segments.py",
+        "if current is None or current[0] == topic.uid:",
+        "if current is None:",
+        ("tests/unit/operator/api/test_service.py::test_segments_of_a_topic_that_is_only_absent_now_are_left_alone",),
+    ),
+    # ---- groups
+    Mutation(
+        "let_a_repeated_commit_hang",
+        "A commit that arrives while the same positions are written is answered when they are.",
+        GROUPS,
+        "            repeated, it.waiters = it.waiters, []\n            _resolve(repeated, None)\n",
+        "            pass\n",
+        (f"{TEST_GROUPS}::test_a_commit_that_repeats_one_that_is_being_written_is_answered",),
+    ),
+    Mutation(
+        "answer_a_commit_before_it_is_written",
+        "A commit is answered when its positions are in the filer.",
+        GROUPS,
+        "        if not it.group.pending and not it.touch_due:\n            # Commits",
+        "        if it.waiters:\n            # Commits",
+        (f"{TEST_GROUPS}::test_a_repeated_commit_with_a_new_position_waits_for_the_write_of_that",),
+    ),
+    Mutation(
+        "answer_no_commit_of_a_group_that_another_leader_took",
+        "Commits that wait are answered when another leader has taken the group.",
+        GROUPS,
+        "        waiters, it.waiters = it.waiters, []\n        _resolve(waiters, why)\n",
+        "        it.waiters = []\n",
+        (f"{TEST_GROUPS}::test_a_commit_that_waits_for_a_write_is_answered_when_another_leader_took_the_group",),
+    ),
+    Mutation(
+        "answer_no_commit_when_the_leader_stops",
+        "Commits that wait are answered when the leader stops.",
+        GROUPS,
+        "        except BaseException:\n            self._drop_with_write(",
+        "        except BaseException:\n            _ = lambda *_: (",
+        (f"{TEST_GROUPS}::test_a_commit_that_waits_for_a_write_is_answered_when_the_leader_stops",),
+    ),
+    Mutation(
+        "expire_members_for_a_pause_of_the_leader",
+        "No member expires because the leader was paused.",
+        GROUPS,
+        "            it.group.compensate_pause(microseconds)\n",
+        "            pass\n",
+        (f"{TEST_GROUPS}::test_no_member_expires_because_the_leader_was_paused",),
+    ),
+    Mutation(
+        "forget_a_group_that_cannot_be_read",
+        "A group whose positions cannot be read has read nothing, so retention keeps everything for it.",
+        GROUPS,
+        "        states[name] = GroupProgress(name, {}, None)\n",
+        "",
+        (
+            f"{TEST_DOCUMENTS}"
+            "::test_a_group_whose_positions_cannot_be_read_keeps_segments_and_does_not_hide_the_other_groups",
+        ),
+    ),
+    # ---- retention and garbage collection
+    Mutation(
+        "remove_the_predecessor_of_a_segment_that_has_to_open",
+        "The predecessors of a segment stay until its primary has read their seal chunks.",
+        RETENTION,
+        "        if (segment.primary.incarnation, segment.name) not in started\n",
+        "        if not segment.replicas\n",
+        (f"{TEST_COLLECTION}::test_the_predecessor_of_a_segment_that_has_still_to_open_stays",),
+    ),
+    Mutation(
+        "remove_by_an_index_that_is_behind",
+        "Nothing is removed while index and layout do not match.",
+        RETENTION,
+        "    if index_is_stale(*known) or layout_is_stale(*known):\n        return None\n",
+        "",
+        (
+            f"{TEST_COLLECTION}::test_a_layout_that_was_read_too_old_removes_nothing",
+            f"{TEST_COLLECTION}::test_an_index_that_is_behind_the_layout_removes_nothing",
+        ),
+    ),
+    Mutation(
+        "remove_in_the_name_of_a_former_topic",
+        "A leader of an earlier topic of the name removes nothing.",
+        RETENTION,
+        "current is None or current[0] != topic.uid",
+        "current is None",
+        (f"{TEST_COLLECTION}::test_a_leader_of_an_earlier_life_of_the_name_removes_nothing",),
+    ),
+    Mutation(
+        "delete_files_from_the_beginning_of_the_chain",
+        "Files are deleted from the end of the chain to its beginning, so that the rest is found from offset 0.",
+        RETENTION,
+        "    for path in (*sorted(large_values), *sorted(files, reverse=True)):\n",
+        "    for path in (*sorted(large_values), *sorted(files)):\n",
+        (f"{TEST_COLLECTION}::test_files_missing_from_listings_are_deleted_after_a_crash_too",),
+    ),
+    Mutation(
+        "delete_files_as_soon_as_their_segment_is_removed",
+        "Files stay for a while after their segment was removed, because readers may still read them.",
+        RETENTION,
+        "        if age_of_removal(segment, clocks) >= settings.removed_files_grace_us\n        and segment.name",
+        "        if segment.name",
+        (f"{TEST_COLLECTION}::test_files_stay_for_a_while_after_their_segment_was_removed",),
+    ),
+    Mutation(
+        "keep_no_replaced_manifest_for_pins",
+        "A replaced manifest stays while a reader's pin may need it.",
+        "operator/smq_operator/cleanup/orphaned_files.py",
+        "    if orphaned and has_pins(store, topic):\n",
+        "    if not orphaned:\n",
+        (f"{TEST_PINS}::test_a_replaced_manifest_stays_while_there_is_a_pin",),
+    ),
+    Mutation(
+        "end_a_pin_that_was_renewed",
+        "A pin that its reader renewed while the leader ended it protects its files.",
+        "operator/smq_operator/cleanup/reader_pins.py",
+        "        else:\n            living.append(pin)\n",
+        "",
+        (f"{TEST_PINS}::test_a_pin_that_is_renewed_while_the_leader_ends_it_protects_its_files",),
+    ),
+    Mutation(
+        "trust_the_leaders_clock_alone",
+        "The age of a segment is the smaller one of what the leader's and the filer's clock say.",
+        "operator/smq_operator/cleanup/filer_clock.py",
+        "return age if modified_at is None else min(age, self.filer - modified_at)",
+        "return age",
+        (
+            f"{TEST_SKEW}::test_retention_removes_nothing_if_only_the_leader_s_clock_says_that_it_is_old",
+            f"{TEST_SKEW}::test_a_group_is_abandoned_only_if_both_clocks_say_so",
+        ),
+    ),
+    # ---- termination proofs
+    Mutation(
+        "believe_a_deleted_pod_whose_broker_reported_just_now",
+        "What a person did is no proof before the incarnation has been silent for the grace.",
+        PROOFS,
+        "removed = self._is_removed(pod.node, max(pod.at, last_reporting))",
+        "removed = self._is_removed(pod.node, pod.at)",
+        (f"{TEST_PROOFS}::test_a_termination_claimed_manually_is_not_believed_while_the_broker_reports",),
+    ),
+    Mutation(
+        "count_the_grace_of_a_node_from_its_removal_only",
+        "A report during the grace of a removed Node begins it anew.",
+        PROOFS,
+        "        return self._is_confirmed(max(missing_since, since))\n",
+        "        return self._is_confirmed(missing_since)\n",
+        (f"{TEST_PROOFS}::test_a_report_during_the_grace_of_a_removed_node_begins_it_anew",),
+    ),
+    Mutation(
+        "believe_a_cache_that_was_not_updated",
+        "Only a list of Nodes that was requested after the grace confirms a removal.",
+        PROOFS,
+        "        if self._cache.listed_at.get(NODES, 0) >= due:\n",
+        "        if self._cache.listed_at.get(NODES, 0) >= 0:\n",
+        (f"{TEST_PROOFS}::test_a_cache_that_was_not_updated_since_the_grace_proves_nothing",),
+    ),
+    Mutation(
+        "take_a_missing_pod_for_deleted_at_once",
+        "A Pod that is not in the cache is missing only if a later list does not have it either.",
+        PROOFS,
+        "        if listed is None or listed <= since:\n            return None\n",
+        "",
+        (f"{TEST_PROOFS}::test_an_unknown_pod_is_looked_up_and_only_then_missing",),
+    ),
+    Mutation(
+        "take_the_journal_of_a_container_for_gone",
+        "The journal of a container that ended is in its Pod.",
+        PROOFS,
+        "journal_gone=not _has_journal(pod)",
+        "journal_gone=True",
+        (f"{TEST_PROOFS}::test_the_journal_of_a_container_that_ended_is_in_its_pod_until_the_pod_is_gone",),
+    ),
+    # ---- the status on Kubernetes
+    Mutation(
+        "write_a_status_before_it_is_known",
+        "A new leader writes no status before it knows it.",
+        STATUS,
+        "        if not (is_new or self._health.warmed_up):\n            return False\n",
+        "        if not is_new:\n            return True\n",
+        (f"{TEST_STATUS}::test_a_new_leader_writes_no_status_before_it_knows_it",),
+    ),
+    Mutation(
+        "give_up_a_status_that_could_not_be_written",
+        "A status that could not be written is written later.",
+        STATUS,
+        "        state.not_before = asyncio.get_running_loop().time() + backoff\n        self._queue[name] = None\n",
+        "        state.not_before = asyncio.get_running_loop().time() + backoff\n",
+        (f"{TEST_STATUS}::test_what_could_not_be_written_is_written_later",),
+    ),
+    Mutation(
+        "write_an_ignored_status_again_and_again",
+        "A status that the API server accepts without effect is not written again.",
+        WRITER,
+        "            self._ignored_writes[kind, namespace, name] = (resource_version_of(before), write)\n",
+        "",
+        (f"{TEST_STATUS}::test_an_older_definition_that_drops_a_field_is_not_written_again_and_again",),
+    ),
+    Mutation(
+        "show_the_state_of_a_former_topic",
+        "A new Topic never shows the state of a former one of its name.",
+        STATUS,
+        "        if managed.topic is not None and managed.topic.uid != uid:\n            return",
+        "        if managed.topic is not None and not uid:\n            return",
+        (f"{TEST_STATUS}::test_a_new_topic_never_shows_the_state_of_a_former_one_of_its_name",),
+    ),
+    Mutation(
+        "keep_a_segment_resource_of_a_former_topic",
+        "A Segment resource that belongs to an earlier Topic of the name is replaced.",
+        "operator/smq_operator/kube/status/diff.py",
+        "        elif _belongs_to_another(snapshot, resource):\n",
+        "        elif not snapshot.uid:\n",
+        (
+            "tests/unit/operator/kube/test_desired_resources.py"
+            "::test_a_segment_resource_of_an_earlier_topic_is_replaced",
+        ),
+    ),
+    # ---- the leader's tasks
+    Mutation(
+        "let_a_background_task_die_in_silence",
+        "A background task of the leader that fails is run again.",
+        TASKS,
+        "            await asyncio.sleep(backoff)\n            backoff = min",
+        "            return\n            backoff = min",
+        (TEST_TASKS,),
+    ),
+    Mutation(
+        "hide_that_a_background_task_failed",
+        "A failed background task is a problem that the leader reports.",
+        TASKS,
+        "            self.problems.report(\n                where,",
+        "            str.join(\n                where,",
+        (TEST_TASKS,),
+    ),
+)
