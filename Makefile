@@ -32,7 +32,7 @@ SLOW ?=
 # Nodes of Kubernetes, their base image, and cuts in the network between processes
 NODE_PACKAGES = containerd runc containernetworking-plugins nftables conntrack iproute2 iptables util-linux debootstrap
 TRACE_PACKAGES = strace
-CHAOS_PACKAGES = iproute2 nftables util-linux
+CHAOS_PACKAGES = e2fsprogs iproute2 nftables util-linux
 SPARK_PACKAGES = openjdk-17-jre-headless maven
 
 .PHONY: help venv gen gen-check lint lint-ruff lint-format lint-types lint-imports lint-vocabulary format test test-quick mutations demo bench bench-spark chaos e2e \

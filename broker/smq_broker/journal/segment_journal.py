@@ -13,8 +13,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol
 
 import pyarrow as pa
 
@@ -27,6 +28,8 @@ from smq_proto.v1 import data_pb2 as pb
 
 FILE_BYTES = 16 * 1024 * 1024
 """A file that has as many bytes of records gets no more."""
+
+P = ParamSpec("P")
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -53,6 +56,25 @@ class _File:
     nonce: int
     size: int
     at: int = RECORDS_AT
+
+
+def _on_disk(
+    operation: Callable[Concatenate[SegmentJournal, P], None],
+) -> Callable[Concatenate[SegmentJournal, P], None]:
+    """Holds the journal's lock during the operation, and notes when the outermost one began."""
+
+    @wraps(operation)
+    def locked(journal: SegmentJournal, *args: P.args, **kwargs: P.kwargs) -> None:
+        with journal.lock:
+            outer = journal.busy_since
+            if outer is None:
+                journal.busy_since = time.monotonic()
+            try:
+                operation(journal, *args, **kwargs)
+            finally:
+                journal.busy_since = outer
+
+    return locked
 
 
 class SegmentJournal:
@@ -87,17 +109,20 @@ class SegmentJournal:
         self.trimmed_to = 0
         self._files: deque[_File] = deque()
         self._fd: int | None = None
+        self.busy_since: float | None = None
+        """Since when an operation uses the disk, in monotonic seconds."""
 
+    @_on_disk
     def create(self) -> None:
         """Records that this process hosts the segment. Repeating it is harmless."""
-        with self.lock:
-            if not self._created and not self.ended:
-                # A folder with a definition always has a file of records, so that a missing one is noticed.
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._begin_file(0, reuse=False)
-                write_definition(self.folder, self._opened)
-                self._created = True
+        if not self._created and not self.ended:
+            # A folder with a definition always has a file of records, so that a missing one is noticed.
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._begin_file(0, reuse=False)
+            write_definition(self.folder, self._opened)
+            self._created = True
 
+    @_on_disk
     def append(self, first: int, end: int, header: bytes, rows: pa.RecordBatch | bytes) -> None:
         """Writes one record with the messages ``first .. end - 1``. After an error part of it may be there.
 
@@ -105,70 +130,69 @@ class SegmentJournal:
 
         May raise ArrowException.
         """
-        with self.lock:
-            if self.ended:
-                return
-            self.create()
-            body = [rows] if isinstance(rows, bytes) else self._encoder.encode(rows)
-            if self._files[-1].at >= RECORDS_AT + self._file_bytes:
-                self._begin_file(first, reuse=True)
-            current = self._files[-1]
-            assert self._fd is not None
-            began = time.perf_counter()
-            parts, record_end = record_parts(current.nonce, current.at, header, body)
-            self._write(self._fd, parts, current.at)
-            self._meter.written(record_end - current.at, time.perf_counter() - began)
-            current.at, current.end = record_end, end
-            self._resize(current, max(current.size, record_end + END_BYTES))
+        if self.ended:
+            return
+        self.create()
+        body = [rows] if isinstance(rows, bytes) else self._encoder.encode(rows)
+        if self._files[-1].at >= RECORDS_AT + self._file_bytes:
+            self._begin_file(first, reuse=True)
+        current = self._files[-1]
+        assert self._fd is not None
+        began = time.perf_counter()
+        parts, record_end = record_parts(current.nonce, current.at, header, body)
+        self._write(self._fd, parts, current.at)
+        self._meter.written(record_end - current.at, time.perf_counter() - began)
+        current.at, current.end = record_end, end
+        self._resize(current, max(current.size, record_end + END_BYTES))
 
+    @_on_disk
     def trim(self, chain_end: int) -> None:
         """Gives up the files whose messages are all below the chain's end. The last file stays, without records."""
-        with self.lock:
-            self.trimmed_to = max(self.trimmed_to, chain_end)
-            while self._files and self._files[0].end <= chain_end and (len(self._files) > 1 or self._fd is None):
-                done = self._files.popleft()
-                self._resize(done, 0)
-                if self.ended:
-                    done.path.unlink(missing_ok=True)  # the disk failed
-                else:
-                    self._recycled.add(done.path)
-            if self._fd is None or self._files[-1].at == RECORDS_AT or self._files[-1].end > chain_end:
-                return
-            current = self._files[-1]
-            current.nonce = _new_nonce()
-            self._write(self._fd, [empty_file(current.nonce)], 0)
-            current.at = RECORDS_AT
-            os.ftruncate(self._fd, EMPTY_BYTES)  # many segments that are seldom used must not keep large files
-            self._resize(current, EMPTY_BYTES)
-            renamed = records_file(self.folder, current.end)
-            current.path.rename(renamed)
-            current.path = renamed
+        self.trimmed_to = max(self.trimmed_to, chain_end)
+        while self._files and self._files[0].end <= chain_end and (len(self._files) > 1 or self._fd is None):
+            done = self._files.popleft()
+            self._resize(done, 0)
+            if self.ended:
+                done.path.unlink(missing_ok=True)  # the disk failed
+            else:
+                self._recycled.add(done.path)
+        if self._fd is None or self._files[-1].at == RECORDS_AT or self._files[-1].end > chain_end:
+            return
+        current = self._files[-1]
+        current.nonce = _new_nonce()
+        self._write(self._fd, [empty_file(current.nonce)], 0)
+        current.at = RECORDS_AT
+        os.ftruncate(self._fd, EMPTY_BYTES)  # many segments that are seldom used must not keep large files
+        self._resize(current, EMPTY_BYTES)
+        renamed = records_file(self.folder, current.end)
+        current.path.rename(renamed)
+        current.path = renamed
 
+    @_on_disk
     def remove(self) -> None:
         """Deletes the journal, because the segment is sealed. Nothing is written any more."""
-        with self.lock:
-            failed, self.ended = self.ended, True
-            self.close()
-            for file in self._files:
-                self._resize(file, 0)
-            self._files.clear()
-            if self._created:
-                self._created = False
-                remove_folder(self.folder, None if failed else self._recycled)
+        failed, self.ended = self.ended, True
+        self.close()
+        for file in self._files:
+            self._resize(file, 0)
+        self._files.clear()
+        if self._created:
+            self._created = False
+            remove_folder(self.folder, None if failed else self._recycled)
 
+    @_on_disk
     def give_up(self) -> None:
         """Marks the journal as incomplete after an error. Nothing is written any more, but files are still trimmed.
 
         Where nothing says that the segment was hosted, the mark is on the incarnation. Neither needs space on the disk.
         """
-        with self.lock:
-            if self.ended:
-                return
-            self.ended = True
-            self._meter.failed()
-            self.close()
-            if not (self._created and mark_broken(self.folder)):
-                self._mark_not_whole()
+        if self.ended:
+            return
+        self.ended = True
+        self._meter.failed()
+        self.close()
+        if not (self._created and mark_broken(self.folder)):
+            self._mark_not_whole()
 
     def _begin_file(self, first: int, *, reuse: bool) -> None:
         """Lets records go to a new file, or to a recycled one if there is one and ``reuse`` is True."""

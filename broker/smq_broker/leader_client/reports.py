@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,8 +10,12 @@ from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.registry import SegmentRegistry
+from smq_core.errors import Unavailable
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
+
+MAX_DISK_SECONDS = 2.0
+"""A journal's disk that needs longer for one operation does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,12 @@ class BrokerStatusReporter:
     recovered: RecoveredLogs
 
     def status(self) -> pb.BrokerStatus:
+        """Raises Unavailable while a journal's disk does not answer.
+
+        Then the segments here ack nothing, so this broker must not count as alive.
+        """
         hosted = self.registry.all()
+        _check_disk(hosted, time.monotonic())
         segments = [segment_report(it) for it in (*hosted, *self.recovered.acked_beyond_end())]
         return pb.BrokerStatus(
             broker=self.broker,
@@ -38,6 +48,16 @@ class BrokerStatusReporter:
     def recovered_incarnations(self) -> list[str]:
         """The former incarnations in whose place this process seals segments."""
         return self.recovered.incarnations()
+
+
+def _check_disk(hosted: Iterable[HostedSegment], now: float) -> None:
+    begun = [since for it in hosted if it.journal is not None and (since := it.journal.busy_since) is not None]
+    seconds = now - min(begun, default=now)
+    if seconds > MAX_DISK_SECONDS:
+        raise Unavailable(
+            f"the disk of this broker's journal has not answered for {seconds:.0f} s, and its segments move to other "
+            "brokers: look at the disk, or delete the Pod if it does not recover"
+        )
 
 
 def _journal_problem(hosted: Iterable[HostedSegment]) -> str:

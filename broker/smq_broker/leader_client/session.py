@@ -19,7 +19,7 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
-from smq_core.errors import InvalidRequest, NotLeader, SmqError, WrongIncarnation
+from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, WrongIncarnation
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as leader_pb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
@@ -69,6 +69,8 @@ class LeaderSession:
         self._channel: grpc.Channel | None = None
         self._unresponsive: list[str] = []
         self._connected: bool | None = None
+        self._has_disk = True
+        """Whether the journals' disk answered at the last report."""
         self._rejection = ""
         """The last message of a leader that does not accept this broker's reports, such as one of another protocol."""
         self.may_leave = threading.Event()
@@ -102,10 +104,25 @@ class LeaderSession:
                 self._clock.follow()
                 self._registry.remove_expired()
             self._unresponsive = unresponsive
-            if self._leaders:
-                self._report(unresponsive)
+            status = self._status()
+            if status is not None and self._leaders:
+                self._report(status, unresponsive)
 
-    def _report(self, unresponsive: Sequence[str]) -> None:
+    def _status(self) -> pb.BrokerStatus | None:
+        """None while a journal's disk does not answer. Without reports the leader moves the segments elsewhere."""
+        try:
+            status = self._reporter.status()
+        except Unavailable as error:
+            if self._has_disk:
+                log.error("journal.stalled", error=error.message)
+            self._has_disk = False
+            return None
+        if not self._has_disk:
+            log.info("journal.answers_again")
+        self._has_disk = True
+        return status
+
+    def _report(self, status: pb.BrokerStatus, unresponsive: Sequence[str]) -> None:
         """Reports to the leader. Tries each address at most once, until one answers and is the leader."""
         for _ in range(len(self._leaders)):
             report = leader_pb.BrokerReport(
@@ -115,7 +132,7 @@ class LeaderSession:
                 address=self._address,
                 node=self._node,
                 zone=self._zone,
-                status=self._reporter.status(),
+                status=status,
                 unresponsive=unresponsive,
                 leaving=self._leaving(),
                 recovered=self._reporter.recovered_incarnations(),

@@ -364,8 +364,8 @@ MUTATIONS = (
         "host_a_segment_that_no_journal_names",
         "If the journal of a segment cannot be created, the incarnation's journal is marked as not whole.",
         "broker/smq_broker/journal/segment_journal.py",
-        "                self._mark_not_whole()",
-        "                pass",
+        "            self._mark_not_whole()",
+        "            pass",
         (f"{TEST_JOURNAL}::test_a_disk_that_fails_while_a_segment_opens_leaves_it_without_a_journal",),
     ),
     Mutation(
@@ -470,8 +470,35 @@ MUTATIONS = (
         "keep_the_size_of_emptied_files",
         "Many segments that are seldom used do not fill the disk with empty files.",
         "broker/smq_broker/journal/segment_journal.py",
-        "            os.ftruncate(self._fd, EMPTY_BYTES)",
-        "            pass",
+        "        os.ftruncate(self._fd, EMPTY_BYTES)",
+        "        pass",
         (f"{TEST_JOURNAL_ON_DISK}::test_an_emptied_file_gives_its_space_back",),
+    ),
+    Mutation(
+        "report_while_the_disk_does_not_answer",
+        "A broker whose journal's disk does not answer has no status, so that its segments move to others.",
+        "broker/smq_broker/leader_client/reports.py",
+        "    if seconds > MAX_DISK_SECONDS:\n",
+        "    if False:\n",
+        ("tests/unit/broker/test_reports.py",),
+    ),
+    Mutation(
+        "stop_reporting_for_good_once_the_disk_was_slow",
+        "Reports go on when the disk answers again.",
+        "broker/smq_broker/journal/segment_journal.py",
+        "                journal.busy_since = outer\n",
+        "                pass\n",
+        (f"{TEST_JOURNAL_ON_DISK}::test_a_journal_is_busy_from_the_beginning_of_an_operation_to_its_end",),
+    ),
+    Mutation(
+        "report_without_a_status",
+        "A broker that has no status sends no report.",
+        "broker/smq_broker/leader_client/session.py",
+        "            if status is not None and self._leaders:\n",
+        "            if self._leaders:\n",
+        (
+            "tests/unit/broker/streams/test_session_faults.py"
+            "::test_a_broker_whose_disk_does_not_answer_reports_nothing_until_it_does",
+        ),
     ),
 )

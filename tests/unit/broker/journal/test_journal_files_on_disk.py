@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from smq_broker.journal.file_writer import FileWriter
+from smq_broker.journal.file_writer import FileWriter, write_without_lock
 from smq_broker.journal.folder import RECYCLED, JournalFolder
 from smq_broker.journal.metrics import JournalMetrics
 from smq_broker.journal.record_format import EMPTY_BYTES
@@ -35,10 +35,11 @@ class Journals:
         self.meter = JournalMetrics()
         self.recycled = RecycledFiles(folder.parent / "recycled", self.meter.resized, limit_bytes)
 
-    def journal(self, segment: str = "s") -> SegmentJournal:
+    def journal(self, segment: str = "s", writer: FileWriter | None = None) -> SegmentJournal:
         opened = pb.OpenSegment(segment=pb.Segment(name=segment), topic=pb.TopicInfo(uid="u"))
+        folder = self.folder / "u" / segment
         return SegmentJournal(
-            self.folder / "u" / segment, opened, self.meter, self.recycled, FileWriter(), lambda: None, file_bytes=1
+            folder, opened, self.meter, self.recycled, writer or FileWriter(), lambda: None, file_bytes=1
         )
 
     def disk_bytes(self) -> int:
@@ -72,6 +73,26 @@ def values(log: RecoveredLog) -> list[bytes]:
 
 def inodes(folder: Path) -> set[int]:
     return {path.stat().st_ino for path in folder.iterdir() if first_offset(path) is not None}
+
+
+def test_a_journal_is_busy_from_the_beginning_of_an_operation_to_its_end(journals: Journals) -> None:
+    during: list[float | None] = []
+
+    def write(fd: int, buffers: Sequence[memoryview], at: int) -> int:
+        during.append(journal.busy_since)
+        if failing:
+            raise OSError(errno.EIO, "the disk failed")
+        return write_without_lock(fd, buffers, at)
+
+    failing = False
+    journal = journals.journal(writer=FileWriter(write, write))
+    append(journal, 0, b"x")
+    assert len(during) == 2 and during[0] == during[1], "the file and its first record are one operation"
+    failing = True
+    with pytest.raises(OSError, match="failed"):
+        append(journal, 1, b"x")
+    assert None not in during
+    assert journal.busy_since is None
 
 
 def test_a_trimmed_file_is_used_again(journals: Journals) -> None:

@@ -52,6 +52,9 @@ class SessionWithFault:
         self.reports: list[lpb.BrokerReport] = []
         self.assigned: list[Any] = []
         self.over = threading.Event()
+        self.disk_is_frozen = threading.Event()
+        self.refused = 0
+        """How often no status could be made."""
         self.failure, self.segments = failure, 0
         patch.setattr(session, "REPORT_SECONDS", 0.005)
         patch.setattr(session, "POLL_SECONDS", 0.002)
@@ -83,6 +86,9 @@ class SessionWithFault:
     def status(self) -> pb.BrokerStatus:
         if self.over.is_set():
             raise SystemExit
+        if self.disk_is_frozen.is_set():
+            self.refused += 1
+            raise Unavailable("the disk does not answer")
         return pb.BrokerStatus(broker="b", segments=[pb.SegmentReport(end=self.segments)])
 
     def channel(self, leader: str, options: object) -> Any:
@@ -122,6 +128,23 @@ class SessionWithFault:
 
     def wait(self, condition: Callable[[], object]) -> None:
         eventually(lambda: condition() or self.ended, pause=0.001)
+
+
+def test_a_broker_whose_disk_does_not_answer_reports_nothing_until_it_does() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        it = SessionWithFault(NthFailure("nothing", 1, unexpected), patch)
+        try:
+            it.session.start()
+            eventually(lambda: it.reports)
+            it.disk_is_frozen.set()
+            eventually(lambda: it.refused)
+            reports = len(it.reports)
+            eventually(lambda: it.refused > 5)
+            assert len(it.reports) == reports
+            it.disk_is_frozen.clear()
+            eventually(lambda: len(it.reports) > reports)
+        finally:
+            it.over.set()
 
 
 @pytest.mark.parametrize(
