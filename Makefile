@@ -100,13 +100,13 @@ bench: $(STAMP) ## measure
 bench-spark: $(STAMP) ## measure reads, streams, writes and compaction of Spark (half an hour; ARGS="--only read")
 	$(PY) -m benchmarks.spark $(ARGS)
 
-chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (as root also the network and clocks)
+chaos: $(STAMP) ## kill, pause and cut off real processes for ten minutes (as root also the network, clocks and a disk)
 	$(PY) -m pytest tests/chaos -s $(ARGS)
 
 e2e: $(if $(filter kind,$(CLUSTER)),$(STAMP),cluster-build) ## real Pods on real nodes, on this machine (needs root and Go); or CLUSTER=kind
 	SMQ_E2E_CLUSTER=$(CLUSTER) $(PY) -m pytest tests/e2e $(if $(filter kind,$(CLUSTER)),--ignore=tests/e2e/test_cluster.py) $(ARGS)
 
-chaos-packages: ## install the Debian packages with which chaos cuts the network and steps clocks (needs root)
+chaos-packages: ## install the Debian packages with which chaos cuts the network, steps clocks and freezes a disk (needs root)
 	@dpkg -s $(CHAOS_PACKAGES) >/dev/null 2>&1 || { apt-get update -q && \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(CHAOS_PACKAGES); }
 

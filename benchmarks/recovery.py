@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from smq_broker.journal.disk_activity import DiskActivity  # noqa: E402
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder  # noqa: E402
 from smq_broker.journal.metrics import JournalMetrics  # noqa: E402
 from smq_broker.recovery.recovered_segment import RecoveredSegment  # noqa: E402
@@ -49,7 +50,8 @@ def segment(number: int) -> Segment:
 
 def write(folder: Path, total_bytes: int, record_bytes: int) -> None:
     """What a process leaves that is killed with ``total_bytes`` of rows in ``SEGMENTS`` segments."""
-    journal = JournalFolder(folder, FORMER, "memory://", JournalMetrics())
+    disk = DiskActivity()
+    journal = JournalFolder(folder, FORMER, "memory://", JournalMetrics(disk), disk)
     journal.lock()
     journal.begin()
     batch = rows([b"x" * VALUE_BYTES] * max(1, record_bytes // VALUE_BYTES))
@@ -67,7 +69,8 @@ def write(folder: Path, total_bytes: int, record_bytes: int) -> None:
 
 
 def scan(folder: Path) -> FormerIncarnation:
-    journal = JournalFolder(folder, "next", "memory://", JournalMetrics())
+    disk = DiskActivity()
+    journal = JournalFolder(folder, "next", "memory://", JournalMetrics(disk), disk)
     journal.lock()
     (former,) = journal.recover()
     journal.unlock()

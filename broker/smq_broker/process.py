@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import structlog
 from prometheus_client import CollectorRegistry
 
+from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder
 from smq_broker.journal.metrics import JournalMetrics
 from smq_broker.journal.segment_journal import JournalMeter
@@ -100,8 +101,9 @@ class Broker:
         accepting_batches.set()
         report_due.set()
         memory = MemoryAccounting(settings.memory)
-        journal_metrics = JournalMetrics()
-        journal, formers = self._open_journal(store, journal_metrics)
+        disk = DiskActivity()
+        journal_metrics = JournalMetrics(disk)
+        journal, formers = self._open_journal(store, journal_metrics, disk)
         recovered = RecoveredLogs(formers, store, clock, on_change=report_due.set)
         registry = SegmentRegistry(self.incarnation, on_drain=report_due.set)
         collectors.register(SegmentCollector(registry, memory))
@@ -130,7 +132,7 @@ class Broker:
             on_change=report_due.set,
             journal=journal,
         )
-        reporter = BrokerStatusReporter(settings.name, registry, memory, recovered)
+        reporter = BrokerStatusReporter(settings.name, registry, memory, recovered, disk)
         locator, claims = Locator(store, settings.store()), ProducerClaims(store, clock)
         actions = Actions(registry, opener, sealer, reporter, locator, claims, recovered)
         server = BrokerServer(
@@ -204,13 +206,13 @@ class Broker:
         return 1 if failure else 0
 
     def _open_journal(
-        self, store: Store, meter: JournalMeter
+        self, store: Store, meter: JournalMeter, disk: DiskActivity
     ) -> tuple[JournalFolder | None, Sequence[FormerIncarnation]]:
         """The journal and what former processes left in it. Raises InvalidRequest if the folder cannot be used."""
         if not self.settings.journal:
             return None, ()
         root = root_id(store)
-        journal = JournalFolder(Path(self.settings.journal), self.incarnation, root, meter)
+        journal = JournalFolder(Path(self.settings.journal), self.incarnation, root, meter, disk)
         journal.lock()
         formers = journal.recover()
         journal.begin()

@@ -43,10 +43,12 @@ def test_segments_leave_a_broker_whose_disk_does_not_answer(
             publisher = BackgroundPublisher(producer, ledger, at_once=at_once)
             eventually(lambda: publisher.acked > 30)
             disk.freeze()
-            eventually(lambda: FROZEN not in brokers_of_open_segments(), what="open segments elsewhere")
-            acked = publisher.acked
-            eventually(lambda: publisher.acked > acked + 30, what="acks while the disk is frozen")
-            disk.thaw()
+            try:
+                eventually(lambda: FROZEN not in brokers_of_open_segments(), what="open segments elsewhere")
+                acked = publisher.acked
+                eventually(lambda: publisher.acked > acked + 30, what="acks while the disk is frozen")
+            finally:
+                disk.thaw()  # before the cluster ends, because its broker cannot while the disk is frozen
             eventually(lambda: all(it.state == "alive" for it in admin.brokers()), what="the broker is back")
             print(f"\nlongest time without an ack: {publisher.stop():.2f} s; {ledger.total} messages")
         with client.consumer("orders", start="earliest") as consumer:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from smq_broker.journal import record_format
+from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.record_format import (
     END_BYTES,
@@ -155,7 +156,9 @@ def write(folder: Path, values: list[list[bytes]], file_bytes: int) -> None:
     """A journal with one record for each list of values."""
     opened = pb.OpenSegment(segment=pb.Segment(name="s"), topic=pb.TopicInfo(uid="u"))
     recycled = RecycledFiles(folder / "recycled", lambda nbytes: None)
-    journal = SegmentJournal(folder / "u" / "s", opened, NoMeter(), recycled, FileWriter(), lambda: None, file_bytes)
+    journal = SegmentJournal(
+        folder / "u" / "s", opened, NoMeter(), recycled, FileWriter(), DiskActivity(), lambda: None, file_bytes
+    )
     journal.create()
     end = 0
     for some in values:

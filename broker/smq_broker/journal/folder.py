@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.recovery import RecoveredLog, recover
 from smq_broker.journal.recycled_files import RecycledFiles
@@ -69,7 +70,7 @@ class FormerIncarnation:
 class JournalFolder:
     """One process's journal. ``root`` identifies the filer's root."""
 
-    def __init__(self, folder: Path, incarnation: str, root: str, meter: JournalMeter) -> None:
+    def __init__(self, folder: Path, incarnation: str, root: str, meter: JournalMeter, activity: DiskActivity) -> None:
         self._folder = folder
         self._incarnation = incarnation
         self._meter = meter
@@ -77,6 +78,7 @@ class JournalFolder:
         self._own = folder / folder_name(incarnation)
         self._recycled = RecycledFiles(folder / RECYCLED, meter.resized)
         self._writer = FileWriter()
+        self._activity = activity
         self._lock_fd: int | None = None
 
     def lock(self, wait: float = LOCK_WAIT_SECONDS) -> None:
@@ -143,7 +145,9 @@ class JournalFolder:
     def segment(self, opened: pb.OpenSegment) -> SegmentJournal:
         """The journal of a segment that this incarnation hosts. Nothing is written before ``create``."""
         folder = segment_folder(self._own, opened.topic.uid, opened.segment.name)
-        return SegmentJournal(folder, opened, self._meter, self._recycled, self._writer, self._mark_not_whole)
+        return SegmentJournal(
+            folder, opened, self._meter, self._recycled, self._writer, self._activity, self._mark_not_whole
+        )
 
     def _mark_not_whole(self) -> None:
         """Lets no later process conclude that segments without a log were not hosted here. Raises OSError."""

@@ -8,11 +8,14 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from smq_broker.journal.disk_activity import DiskActivity
+
 
 class JournalMetrics(Collector):
     """The JournalMeter of a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, activity: DiskActivity) -> None:
+        self._activity = activity
         self._lock = threading.Lock()
         self.disk_bytes = 0
         self.written_bytes = 0
@@ -49,4 +52,8 @@ class JournalMetrics(Collector):
             "smq_journal_failures", "Segments that continue without a journal, because its disk failed."
         )
         failures.add_metric([], self.failures)
-        return (disk, written, writes, seconds, failures)
+        busy = GaugeMetricFamily(
+            "smq_journal_busy_seconds", "For how long the oldest unfinished operation on the journal's disk has run."
+        )
+        busy.add_metric([], self._activity.busy_seconds())
+        return (disk, written, writes, seconds, failures, busy)

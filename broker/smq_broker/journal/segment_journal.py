@@ -19,6 +19,7 @@ from typing import Concatenate, ParamSpec, Protocol
 
 import pyarrow as pa
 
+from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.record_format import EMPTY_BYTES, END_BYTES, RECORDS_AT, Bytes, empty_file, record_parts
 from smq_broker.journal.recycled_files import RecycledFiles
@@ -61,18 +62,17 @@ class _File:
 def _on_disk(
     operation: Callable[Concatenate[SegmentJournal, P], None],
 ) -> Callable[Concatenate[SegmentJournal, P], None]:
-    """Holds the journal's lock during the operation, and notes when the outermost one began."""
+    """Holds the journal's lock during the operation, and lets ``DiskActivity`` know of the outermost one."""
 
     @wraps(operation)
     def locked(journal: SegmentJournal, *args: P.args, **kwargs: P.kwargs) -> None:
         with journal.lock:
-            outer = journal.busy_since
-            if outer is None:
-                journal.busy_since = time.monotonic()
+            is_outermost = journal.activity.begin(journal)
             try:
                 operation(journal, *args, **kwargs)
             finally:
-                journal.busy_since = outer
+                if is_outermost:
+                    journal.activity.end(journal)
 
     return locked
 
@@ -91,6 +91,7 @@ class SegmentJournal:
         meter: JournalMeter,
         recycled: RecycledFiles,
         writer: FileWriter,
+        activity: DiskActivity,
         mark_not_whole: Callable[[], None],
         file_bytes: int = FILE_BYTES,
     ) -> None:
@@ -100,6 +101,7 @@ class SegmentJournal:
         self._meter = meter
         self._recycled = recycled
         self._writer = writer
+        self.activity = activity
         self._encoder = RowEncoder()
         self._mark_not_whole = mark_not_whole
         self._file_bytes = file_bytes
@@ -109,8 +111,6 @@ class SegmentJournal:
         self.trimmed_to = 0
         self._files: deque[_File] = deque()
         self._fd: int | None = None
-        self.busy_since: float | None = None
-        """Since when an operation uses the disk, in monotonic seconds."""
 
     @_on_disk
     def create(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.memory.accounting import MemoryAccounting
 from smq_broker.recovery.recovered_logs import RecoveredLogs
 from smq_broker.segments.hosted_segment import HostedSegment
@@ -14,8 +15,11 @@ from smq_core.errors import Unavailable
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.v1 import data_pb2 as pb
 
-MAX_DISK_SECONDS = 2.0
-"""A journal's disk that needs longer for one operation does not answer."""
+MAX_DISK_SECONDS = 5.0
+"""A disk that needs longer for one operation of a journal does not answer. A slow one may need some seconds for a large
+batch."""
+CONFIRM_SECONDS = 0.05
+"""An operation that ends so soon was only seen late, for example because this process was paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +30,17 @@ class BrokerStatusReporter:
     registry: SegmentRegistry
     memory: MemoryAccounting
     recovered: RecoveredLogs
+    disk: DiskActivity
+    sleep: Callable[[float], None] = time.sleep
 
     def status(self) -> pb.BrokerStatus:
-        """Raises Unavailable while a journal's disk does not answer.
+        """Raises Unavailable while the disk of the journals does not answer.
 
-        Then the segments here ack nothing, so this broker must not count as alive.
+        A segment whose operation does not end acks nothing, and others soon follow. So this broker must not count as
+        alive.
         """
+        self._check_disk()
         hosted = self.registry.all()
-        _check_disk(hosted, time.monotonic())
         segments = [segment_report(it) for it in (*hosted, *self.recovered.acked_beyond_end())]
         return pb.BrokerStatus(
             broker=self.broker,
@@ -45,19 +52,21 @@ class BrokerStatusReporter:
             journal_problem=_journal_problem(hosted),
         )
 
+    def _check_disk(self) -> None:
+        oldest = self.disk.oldest()
+        if self.disk.busy_seconds() <= MAX_DISK_SECONDS:
+            return
+        self.sleep(CONFIRM_SECONDS)
+        if self.disk.oldest() == oldest:
+            raise Unavailable(
+                f"the disk of this broker's journal has not answered for {self.disk.busy_seconds():.0f} s. The leader "
+                "moves its segments to other brokers if there are any: look at the disk, or delete the Pod if it does "
+                "not recover"
+            )
+
     def recovered_incarnations(self) -> list[str]:
         """The former incarnations in whose place this process seals segments."""
         return self.recovered.incarnations()
-
-
-def _check_disk(hosted: Iterable[HostedSegment], now: float) -> None:
-    begun = [since for it in hosted if it.journal is not None and (since := it.journal.busy_since) is not None]
-    seconds = now - min(begun, default=now)
-    if seconds > MAX_DISK_SECONDS:
-        raise Unavailable(
-            f"the disk of this broker's journal has not answered for {seconds:.0f} s, and its segments move to other "
-            "brokers: look at the disk, or delete the Pod if it does not recover"
-        )
 
 
 def _journal_problem(hosted: Iterable[HostedSegment]) -> str:

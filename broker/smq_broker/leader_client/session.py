@@ -95,6 +95,10 @@ class LeaderSession:
             due = time.monotonic() - last >= REPORT_SECONDS
             if not (report_due or due or unresponsive != self._unresponsive):
                 continue
+            status = self._status()
+            if status is None:
+                threading.Event().wait(POLL_SECONDS)
+                continue
             if report_due:
                 # Changes that follow each other closely go into one report.
                 threading.Event().wait(COALESCE_SECONDS)
@@ -104,12 +108,11 @@ class LeaderSession:
                 self._clock.follow()
                 self._registry.remove_expired()
             self._unresponsive = unresponsive
-            status = self._status()
-            if status is not None and self._leaders:
+            if self._leaders:
                 self._report(status, unresponsive)
 
     def _status(self) -> pb.BrokerStatus | None:
-        """None while a journal's disk does not answer. Without reports the leader moves the segments elsewhere."""
+        """None while the journals' disk does not answer. Without reports the leader moves the segments elsewhere."""
         try:
             status = self._reporter.status()
         except Unavailable as error:

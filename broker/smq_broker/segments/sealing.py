@@ -110,6 +110,8 @@ class SegmentSealer:
         run = self.start(hosted, successors, reason)
         deadline = time.monotonic() + SEAL_TIMEOUT_SECONDS
         while not run.done.wait(0.25):
+            if hosted.machine.outcome is not None:
+                return hosted.machine.outcome  # only the removal of its journal takes so long
             if is_cancelled() or time.monotonic() > deadline:
                 raise StoreStateUnknown(
                     f"{hosted.name} is fenced, but the filer did not accept its seal chunk in time: try again"

@@ -289,10 +289,12 @@ class MessageBatcher:
             if time.monotonic() + SLACK_SECONDS < self._submits_at:
                 return  # an earlier call has submitted what this one was for
             self._submits_at = float("inf")
-        with self._handover_lock:
-            self._submit_ready(include_current=False)
-        with self._lock:
-            self._plan()
+        try:
+            with self._handover_lock:
+                self._submit_ready(include_current=False)
+        finally:
+            with self._lock:
+                self._plan()
 
     def _submit_ready(self, include_current: bool) -> None:
         """Submits the batches that are ready to the engine. The caller holds ``_handover_lock``."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry
 
+from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.folder import FormerIncarnation, JournalFolder
 from smq_broker.journal.metrics import JournalMetrics
 from smq_broker.leader_client.locator import Locator
@@ -99,11 +100,12 @@ class BrokerParts:
         self.stopped = False
         self._killed = False
         self.shares_streams = shares_streams
-        self.journal_metrics = JournalMetrics()
+        self.disk = DiskActivity()
+        self.journal_metrics = JournalMetrics(self.disk)
         self.journal: JournalFolder | None = None
         formers: list[FormerIncarnation] = []
         if journal is not None:
-            self.journal = JournalFolder(journal, self.replica.incarnation, "root", self.journal_metrics)
+            self.journal = JournalFolder(journal, self.replica.incarnation, "root", self.journal_metrics, self.disk)
             self.journal.lock(wait=0.0)
             formers = self.journal.recover()
             self.journal.begin()
@@ -138,7 +140,7 @@ class BrokerParts:
             on_change=wrap("on_change", lambda: None),
             journal=self.journal,
         )
-        self.reporter = BrokerStatusReporter(name, self.registry, self.memory, self.recovered)
+        self.reporter = BrokerStatusReporter(name, self.registry, self.memory, self.recovered, self.disk)
         self._store = store
 
     def action(self, name: str, request: Message) -> Message | None:

@@ -51,6 +51,18 @@ def test_either_of_two_killed_brokers_has_all_that_was_acked(brokers: JournaledB
     assert outcome.producers == {} and brokers.chain.read_seal_chunk() is not None
 
 
+def test_a_seal_does_not_wait_for_the_removal_of_a_journal(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    broker = brokers.brokers[0]
+    hosted = broker.hosted(brokers.topic, brokers.segment)
+    assert hosted.journal is not None
+    with hosted.journal.lock:  # as an operation on a disk that does not answer
+        outcome = broker.sealer.seal(hosted, (), "test", lambda: False)
+        assert hosted.journal.folder.exists()
+    assert outcome.end == len(VALUES)
+    eventually(lambda: hosted.journal is not None and not hosted.journal.folder.exists())
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_small_batches_are_recovered(brokers: JournaledBrokers, number: int) -> None:
     brokers.write(VALUES)

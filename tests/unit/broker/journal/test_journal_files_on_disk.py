@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter, write_without_lock
 from smq_broker.journal.folder import RECYCLED, JournalFolder
 from smq_broker.journal.metrics import JournalMetrics
@@ -32,14 +33,15 @@ class Journals:
 
     def __init__(self, folder: Path, limit_bytes: int = 1 << 30) -> None:
         self.folder = folder
-        self.meter = JournalMetrics()
+        self.disk = DiskActivity()
+        self.meter = JournalMetrics(self.disk)
         self.recycled = RecycledFiles(folder.parent / "recycled", self.meter.resized, limit_bytes)
 
     def journal(self, segment: str = "s", writer: FileWriter | None = None) -> SegmentJournal:
         opened = pb.OpenSegment(segment=pb.Segment(name=segment), topic=pb.TopicInfo(uid="u"))
         folder = self.folder / "u" / segment
         return SegmentJournal(
-            folder, opened, self.meter, self.recycled, writer or FileWriter(), lambda: None, file_bytes=1
+            folder, opened, self.meter, self.recycled, writer or FileWriter(), self.disk, lambda: None, file_bytes=1
         )
 
     def disk_bytes(self) -> int:
@@ -76,10 +78,10 @@ def inodes(folder: Path) -> set[int]:
 
 
 def test_a_journal_is_busy_from_the_beginning_of_an_operation_to_its_end(journals: Journals) -> None:
-    during: list[float | None] = []
+    during: list[tuple[object, float] | None] = []
 
     def write(fd: int, buffers: Sequence[memoryview], at: int) -> int:
-        during.append(journal.busy_since)
+        during.append(journals.disk.oldest())
         if failing:
             raise OSError(errno.EIO, "the disk failed")
         return write_without_lock(fd, buffers, at)
@@ -92,7 +94,7 @@ def test_a_journal_is_busy_from_the_beginning_of_an_operation_to_its_end(journal
     with pytest.raises(OSError, match="failed"):
         append(journal, 1, b"x")
     assert None not in during
-    assert journal.busy_since is None
+    assert journals.disk.oldest() is None
 
 
 def test_a_trimmed_file_is_used_again(journals: Journals) -> None:
@@ -207,7 +209,7 @@ def test_a_failed_journal_keeps_no_space(journals: Journals) -> None:
 def test_the_next_process_deletes_the_recycled_files_of_the_former(tmp_path: Path) -> None:
     (tmp_path / RECYCLED).mkdir()
     (tmp_path / RECYCLED / "1").write_bytes(bytes(MIN_FILE_BYTES))
-    folder = JournalFolder(tmp_path, "i", "root", JournalMetrics())
+    folder = JournalFolder(tmp_path, "i", "root", JournalMetrics(DiskActivity()), DiskActivity())
     folder.lock()
     assert not (tmp_path / RECYCLED).exists()
     folder.unlock()
