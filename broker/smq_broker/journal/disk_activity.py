@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """``since`` is when it began, in seconds."""
+
+    user: object
+    since: float
 
 
 class DiskActivity:
@@ -24,12 +33,12 @@ class DiskActivity:
         """The operation that ``begin`` returned True for has ended."""
         del self._since[user]
 
-    def oldest(self) -> tuple[object, float] | None:
-        """The operation that has begun first: its user, and when that was; None if there is none."""
-        running = self._since.copy().items()  # others change it meanwhile
-        return min(running, key=lambda it: it[1]) if running else None
+    def oldest(self) -> Operation | None:
+        """The operation that has begun first, or None if there is none."""
+        running = self._since.copy()  # others change it meanwhile
+        user = min(running, key=running.__getitem__, default=None)
+        return Operation(user, running[user]) if user is not None else None
 
-    def busy_seconds(self) -> float:
-        """For how long the oldest operation has been running."""
-        oldest = self.oldest()
-        return self._clock() - oldest[1] if oldest is not None else 0.0
+    def seconds(self, operation: Operation | None) -> float:
+        """For how long it has been running; 0 for None."""
+        return self._clock() - operation.since if operation is not None else 0.0

@@ -55,5 +55,5 @@ class JournalMetrics(Collector):
         busy = GaugeMetricFamily(
             "smq_journal_busy_seconds", "For how long the oldest unfinished operation on the journal's disk has run."
         )
-        busy.add_metric([], self._activity.busy_seconds())
+        busy.add_metric([], self._activity.seconds(self._activity.oldest()))
         return (disk, written, writes, seconds, failures, busy)

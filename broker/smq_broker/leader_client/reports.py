@@ -54,12 +54,12 @@ class BrokerStatusReporter:
 
     def _check_disk(self) -> None:
         oldest = self.disk.oldest()
-        if self.disk.busy_seconds() <= MAX_DISK_SECONDS:
+        if self.disk.seconds(oldest) <= MAX_DISK_SECONDS:
             return
         self.sleep(CONFIRM_SECONDS)
         if self.disk.oldest() == oldest:
             raise Unavailable(
-                f"the disk of this broker's journal has not answered for {self.disk.busy_seconds():.0f} s. The leader "
+                f"the disk of this broker's journal has not answered for {self.disk.seconds(oldest):.0f} s. The leader "
                 "moves its segments to other brokers if there are any: look at the disk, or delete the Pod if it does "
                 "not recover"
             )

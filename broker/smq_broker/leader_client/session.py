@@ -95,10 +95,6 @@ class LeaderSession:
             due = time.monotonic() - last >= REPORT_SECONDS
             if not (report_due or due or unresponsive != self._unresponsive):
                 continue
-            status = self._status()
-            if status is None:
-                threading.Event().wait(POLL_SECONDS)
-                continue
             if report_due:
                 # Changes that follow each other closely go into one report.
                 threading.Event().wait(COALESCE_SECONDS)
@@ -108,8 +104,9 @@ class LeaderSession:
                 self._clock.follow()
                 self._registry.remove_expired()
             self._unresponsive = unresponsive
-            if self._leaders:
-                self._report(status, unresponsive)
+            if self._leaders and not self._report(unresponsive):
+                self._report_due.set()
+                threading.Event().wait(POLL_SECONDS)
 
     def _status(self) -> pb.BrokerStatus | None:
         """None while the journals' disk does not answer. Without reports the leader moves the segments elsewhere."""
@@ -125,9 +122,15 @@ class LeaderSession:
         self._has_disk = True
         return status
 
-    def _report(self, status: pb.BrokerStatus, unresponsive: Sequence[str]) -> None:
-        """Reports to the leader. Tries each address at most once, until one answers and is the leader."""
+    def _report(self, unresponsive: Sequence[str]) -> bool:
+        """Reports to the leader. Tries each address at most once, until one answers and is the leader.
+
+        False if there is nothing to report: see ``_status``.
+        """
         for _ in range(len(self._leaders)):
+            status = self._status()
+            if status is None:
+                return False
             report = leader_pb.BrokerReport(
                 protocol=PROTOCOL,
                 broker=self._reporter.broker,
@@ -154,8 +157,9 @@ class LeaderSession:
             self.others_drain = reply.others_drain
             if reply.may_leave and report.leaving:
                 self.may_leave.set()
-            return
+            return True
         self._log_connectivity(False, ",".join(self._leaders))
+        return True
 
     def _try_next_leader(self, leader: str, error: grpc.RpcError) -> None:
         self._drop_channel()

@@ -40,6 +40,8 @@ FLUSH_AHEAD_MIN_BYTES = 1 << 20
 MAX_BACKOFF_SECONDS = 2.0
 
 SEAL_TIMEOUT_SECONDS = 30.0
+REMOVAL_SECONDS = 1.0
+"""How long the answer to a seal waits for the removal of the segment's journal. Only a bad disk needs longer."""
 
 
 @dataclass(slots=True)
@@ -111,7 +113,8 @@ class SegmentSealer:
         deadline = time.monotonic() + SEAL_TIMEOUT_SECONDS
         while not run.done.wait(0.25):
             if hosted.machine.outcome is not None:
-                return hosted.machine.outcome  # only the removal of its journal takes so long
+                run.done.wait(REMOVAL_SECONDS)
+                break
             if is_cancelled() or time.monotonic() > deadline:
                 raise StoreStateUnknown(
                     f"{hosted.name} is fenced, but the filer did not accept its seal chunk in time: try again"
@@ -179,8 +182,8 @@ class SegmentSealer:
             if machine.state is not ReplicaState.SEALED:
                 hosted.successors = successors
                 machine.sealed(info.outcome)
-        remove_journal(hosted)
         self._enqueue_manifest(hosted)
+        remove_journal(hosted)
 
     def _enqueue_manifest(self, hosted: HostedSegment) -> None:
         """Lets the writer write the manifest of a sealed segment, if this process knows all of its files."""
@@ -206,10 +209,10 @@ class SegmentSealer:
                     hosted.successors = hosted.successors or successors
                     if machine.state is not ReplicaState.SEALED:
                         machine.sealed(outcome)
-                remove_journal(hosted)
                 self._enqueue_manifest(hosted)
                 self._metrics.seals.inc()
                 hosted.log.info("seal.completed", end=outcome.end, producers=len(outcome.producers))
+                remove_journal(hosted)  # last, because its disk may not answer
         except BaseException as error:
             self._end_run(hosted, run, error)
             if isinstance(error, SmqError):

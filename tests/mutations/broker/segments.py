@@ -478,7 +478,7 @@ MUTATIONS = (
         "report_while_the_disk_does_not_answer",
         "A broker whose journal's disk does not answer has no status, so that its segments move to others.",
         "broker/smq_broker/leader_client/reports.py",
-        "        if self.disk.busy_seconds() <= MAX_DISK_SECONDS:\n",
+        "        if self.disk.seconds(oldest) <= MAX_DISK_SECONDS:\n",
         "        if True:\n",
         ("tests/unit/broker/test_reports.py",),
     ),
@@ -494,7 +494,7 @@ MUTATIONS = (
         "report_without_a_status",
         "A broker that has no status sends no report.",
         "broker/smq_broker/leader_client/session.py",
-        "                threading.Event().wait(POLL_SECONDS)\n                continue\n",
+        "                return False\n",
         "                status = pb.BrokerStatus()\n",
         (
             "tests/unit/broker/streams/test_session_faults.py"
@@ -513,8 +513,19 @@ MUTATIONS = (
         "wait_for_the_removal_of_a_journal",
         "A seal is answered when the seal chunk exists, even if the journal's disk does not answer.",
         "broker/smq_broker/segments/sealing.py",
-        "            if hosted.machine.outcome is not None:\n                return hosted",
-        "            if False:\n                return hosted",
+        "            if hosted.machine.outcome is not None:\n                run.done",
+        "            if False:\n                run.done",
         (f"{TEST_JOURNAL}::test_a_seal_does_not_wait_for_the_removal_of_a_journal",),
+    ),
+    Mutation(
+        "forget_a_change_that_came_with_a_report",
+        "A change that comes while a report is being made is in the next one, which follows at once.",
+        "broker/smq_broker/leader_client/session.py",
+        "                return False\n            report = ",
+        "                return False\n            self._report_due.clear()\n            report = ",
+        (
+            "tests/unit/broker/streams/test_session_faults.py"
+            "::test_a_change_that_comes_after_the_status_was_taken_is_reported_at_once",
+        ),
     ),
 )

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from smq_broker.journal.disk_activity import DiskActivity
+from smq_broker.journal.disk_activity import DiskActivity, Operation
 from smq_broker.journal.file_writer import FileWriter, write_without_lock
 from smq_broker.journal.folder import RECYCLED, JournalFolder
 from smq_broker.journal.metrics import JournalMetrics
@@ -78,7 +78,7 @@ def inodes(folder: Path) -> set[int]:
 
 
 def test_a_journal_is_busy_from_the_beginning_of_an_operation_to_its_end(journals: Journals) -> None:
-    during: list[tuple[object, float] | None] = []
+    during: list[Operation | None] = []
 
     def write(fd: int, buffers: Sequence[memoryview], at: int) -> int:
         during.append(journals.disk.oldest())

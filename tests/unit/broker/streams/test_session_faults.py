@@ -53,6 +53,8 @@ class SessionWithFault:
         self.assigned: list[Any] = []
         self.over = threading.Event()
         self.disk_is_frozen = threading.Event()
+        self.changes_after_status = 0
+        """So many statuses are outdated as soon as they are made."""
         self.refused = 0
         """How often no status could be made."""
         self.failure, self.segments = failure, 0
@@ -89,7 +91,12 @@ class SessionWithFault:
         if self.disk_is_frozen.is_set():
             self.refused += 1
             raise Unavailable("the disk does not answer")
-        return pb.BrokerStatus(broker="b", segments=[pb.SegmentReport(end=self.segments)])
+        status = pb.BrokerStatus(broker="b", segments=[pb.SegmentReport(end=self.segments)])
+        if self.changes_after_status:
+            self.changes_after_status -= 1
+            self.segments += 1
+            self.report_due.set()
+        return status
 
     def channel(self, leader: str, options: object) -> Any:
         closed: list[bool] = []
@@ -145,6 +152,22 @@ def test_a_broker_whose_disk_does_not_answer_reports_nothing_until_it_does() -> 
             eventually(lambda: len(it.reports) > reports)
         finally:
             it.over.set()
+            eventually(lambda: it.ended)
+
+
+def test_a_change_that_comes_after_the_status_was_taken_is_reported_at_once() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        it = SessionWithFault(NthFailure("nothing", 1, unexpected), patch)
+        patch.setattr(session, "REPORT_SECONDS", 3600.0)
+        it.changes_after_status = 3
+        try:
+            it.session.start()
+            it.report_due.set()
+            eventually(lambda: any(report.status.segments[0].end == 3 for report in list(it.reports)))
+        finally:
+            it.over.set()
+            it.report_due.set()
+            eventually(lambda: it.ended)
 
 
 @pytest.mark.parametrize(
