@@ -48,11 +48,16 @@ def segment(number: int) -> Segment:
     )
 
 
+def locked_journal(folder: Path, incarnation: str) -> JournalFolder:
+    disk = DiskActivity()
+    journal = JournalFolder(folder, incarnation, "memory://", JournalMetrics(disk), disk)
+    journal.lock()
+    return journal
+
+
 def write(folder: Path, total_bytes: int, record_bytes: int) -> None:
     """What a process leaves that is killed with ``total_bytes`` of rows in ``SEGMENTS`` segments."""
-    disk = DiskActivity()
-    journal = JournalFolder(folder, FORMER, "memory://", JournalMetrics(disk), disk)
-    journal.lock()
+    journal = locked_journal(folder, FORMER)
     journal.begin()
     batch = rows([b"x" * VALUE_BYTES] * max(1, record_bytes // VALUE_BYTES))
     for number in range(SEGMENTS):
@@ -69,9 +74,7 @@ def write(folder: Path, total_bytes: int, record_bytes: int) -> None:
 
 
 def scan(folder: Path) -> FormerIncarnation:
-    disk = DiskActivity()
-    journal = JournalFolder(folder, "next", "memory://", JournalMetrics(disk), disk)
-    journal.lock()
+    journal = locked_journal(folder, "next")
     (former,) = journal.recover()
     journal.unlock()
     return former

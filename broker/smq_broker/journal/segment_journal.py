@@ -132,7 +132,8 @@ class SegmentJournal:
         """
         if self.ended:
             return
-        self.create()
+        if not self._created:
+            self.create()
         body = [rows] if isinstance(rows, bytes) else self._encoder.encode(rows)
         if self._files[-1].at >= RECORDS_AT + self._file_bytes:
             self._begin_file(first, reuse=True)

@@ -100,7 +100,7 @@ class BrokerParts:
         self.stopped = False
         self._killed = False
         self.shares_streams = shares_streams
-        self.disk = DiskActivity()
+        self.disk = DiskActivity(lambda: 0.0)  # a slow machine is no disk that does not answer
         self.journal_metrics = JournalMetrics(self.disk)
         self.journal: JournalFolder | None = None
         formers: list[FormerIncarnation] = []
