@@ -339,7 +339,8 @@ class Client:
 
         app: names the program whose versions are counted, up to 128 characters.
         version: 0 or more, and higher than the app's last one; gaps are allowed. For one that is not higher the receipt
-            says ``already_published``, and the rows of this call are dropped.
+            says ``already_published``, and the rows of this call are dropped, with a warning in the log if this client
+            has not published that version itself.
         files, table, key: one of the two, as in :meth:`smq.Producer.publish_files` and :meth:`smq.Producer.write`. They
             are uploaded first, as there.
         staged: what :meth:`stage` returned, in this process or in others, in place of or beside these. With an empty
@@ -375,7 +376,8 @@ class Client:
     def last_version(self, topic: str, *, app: str, timeout: float = 120.0) -> int | None:
         """The last version that an app has published to a topic by :meth:`publish_atomically`; None if there is none.
 
-        Takes the app over, so that no other client publishes for it meanwhile. Raises UnknownTopic, Unavailable.
+        Takes the app over, so that no other client publishes for it meanwhile. Raises ProducerFenced if another client
+        has taken the app over since; UnknownTopic, Unavailable.
         """
         return self._atomic_publisher().last_version(self._view(topic), app, timeout)
 

@@ -94,13 +94,15 @@ class AtomicReceipt:
     """A version of an app that is in the log with all its rows.
 
     If ``already_published``, this version or a later one was published before, and the rows of this call were dropped.
-    ``rows`` is the number of rows that this call has published.
+    Unless this client has published it itself, a warning is logged, too. ``rows`` is the number of rows that this call
+    has published, and ``last_version`` the app's last version: a higher one can be published.
     """
 
     app: str
     version: int
     already_published: bool
     rows: int
+    last_version: int
 
 
 class Delivery(Generic[R]):

@@ -69,7 +69,7 @@ class SmqDataSource(DataSource):
                 'the output mode "complete" writes all rows again in each micro-batch, and a topic keeps what it has: '
                 'use "append" or "update"'
             )
-        return _class("sink.stream_writer", "StreamWriter")(WriteOptions.parse(self.options), schema)
+        return _class("sink.stream_writer", "StreamWriter")(WriteOptions.parse(self.options, stream=True), schema)
 
     def _read_options(self) -> ReadOptions | StreamOptions:
         stream = {name.lower() for name in ("maxRowsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger")}

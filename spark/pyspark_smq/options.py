@@ -172,12 +172,19 @@ class WriteOptions:
     timeout: float = DEFAULT_PUBLISH_TIMEOUT_SECONDS
 
     @staticmethod
-    def parse(options: Mapping[str, str]) -> WriteOptions:
+    def parse(options: Mapping[str, str], *, stream: bool = False) -> WriteOptions:
         """Raises InvalidOption."""
         # Spark adds the options of a stream's writer itself: where its checkpoint is, and its name.
         ignored = {"checkpointlocation", "queryname", "path"}
         kept = {name: value for name, value in options.items() if name.lower() not in ignored}
         given = _Given(kept, (*_CONNECTION, *_WRITE_ONLY), "a write", {*_SHARED, *_BATCH_ONLY, *_STREAM_ONLY})
+        if stream and (given.text("txnAppId") or given.text("txnVersion")):
+            raise InvalidOption(
+                "the options txnAppId and txnVersion are for batch writes. A stream publishes each micro-batch once by "
+                "the id in its checkpoint. With a new checkpoint its ids begin at 0 again, so under the app of another "
+                "query its rows would count as published",
+                option="txnAppId",
+            )
         given.need_together("txnAppId", "txnVersion")
         return WriteOptions(
             _connection(given, writes=True),

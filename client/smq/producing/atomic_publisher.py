@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from smq.delivery import AtomicReceipt, StagedFile
 from smq.producing.encoding.batch_encoder import BatchEncoder
@@ -36,6 +36,14 @@ Uploads: TypeAlias = "list[UploadedFile]"
 Staged: TypeAlias = "list[StagedFile]"
 
 
+class _ClaimedApp(NamedTuple):
+    """An app of a topic, and the token by which it was claimed."""
+
+    uid: str
+    app: str
+    owner: str
+
+
 class AtomicPublisher:
     """The atomic publishes of one client. Safe from many threads."""
 
@@ -44,8 +52,10 @@ class AtomicPublisher:
         self._owner = uuid.uuid4().hex
         """By which the leader knows this client."""
         self._lock = threading.Lock()
-        self._versions: dict[tuple[str, str, str], int] = {}
-        """The last version of each claimed app, as far as this client knows, by the topic's uid, app and owner."""
+        self._versions: dict[_ClaimedApp, int] = {}
+        """A version of each claimed app that is published. The leader may know a later one."""
+        self._own_versions: dict[_ClaimedApp, int] = {}
+        """The last version of each app that this client has published itself, or may have."""
 
     def stage(self, view: TopicView, upload: Callable[[ReferencePublisher], Uploads], timeout: float) -> Staged:
         """As :meth:`smq.Client.stage`, with what ``upload`` uploads."""
@@ -53,7 +63,8 @@ class AtomicPublisher:
 
     def last_version(self, view: TopicView, app: str, timeout: float) -> int | None:
         """As :meth:`smq.Client.last_version`."""
-        version = self._claim(view, app, self._owner, False, time.monotonic() + timeout)
+        claimed = _ClaimedApp(view.snapshot.topic.uid, app, self._owner)
+        version = self._claim_from_leader(view, claimed, False, time.monotonic() + timeout)
         return version if version >= 0 else None
 
     def publish(
@@ -69,15 +80,38 @@ class AtomicPublisher:
         one_off: bool = False,
     ) -> AtomicReceipt:
         """As :meth:`smq.Client.publish_atomically`, with what is ``staged`` and what ``upload`` uploads."""
-        deadline = time.monotonic() + timeout
         owner = owner or self._owner
-        if version <= self._claim(view, app, owner, one_off, deadline):
-            return self._wait(view, app, owner, version, [], uuid.uuid4().hex, deadline)  # nothing has to be uploaded
+        claimed = _ClaimedApp(view.snapshot.topic.uid, app, owner)
+        receipt = self._publish(view, claimed, version, upload, timeout, staged, one_off)
+        if receipt.already_published and self._own_versions.get(claimed) != version:
+            log.warning(
+                "version %d of app %r was published to %s before, and not by this client: the rows of this call are "
+                "dropped. The app's last version is %d. Rows that were not published before need a higher version",
+                version,
+                app,
+                view.name,
+                receipt.last_version,
+            )
+        return receipt
+
+    def _publish(
+        self,
+        view: TopicView,
+        claimed: _ClaimedApp,
+        version: int,
+        upload: Callable[[ReferencePublisher], Uploads],
+        timeout: float,
+        staged: Sequence[StagedFile],
+        one_off: bool,
+    ) -> AtomicReceipt:
+        deadline = time.monotonic() + timeout
+        if version <= self._claim(view, claimed, one_off, deadline):
+            return self._wait(view, claimed, version, [], uuid.uuid4().hex, deadline)  # nothing has to be uploaded
         request = uuid.uuid4().hex
         while True:
             files = [*staged, *self.stage(view, upload, timeout)]
             try:
-                return self._wait(view, app, owner, version, files, request, deadline)
+                return self._wait(view, claimed, version, files, request, deadline)
             except ReferenceRejected as error:
                 if error.field != "schema_version" or time.monotonic() >= deadline:
                     raise
@@ -97,27 +131,32 @@ class AtomicPublisher:
             found += map(_staged, uploads.upload_table(rows, None))
         return found
 
-    def _claim(self, view: TopicView, app: str, owner: str, one_off: bool, deadline: float) -> int:
-        """The app's last version, -1 if there is none.
+    def _claim(self, view: TopicView, claimed: _ClaimedApp, one_off: bool, deadline: float) -> int:
+        """A version of the app up to which all are published, -1 if none is known.
 
         An owner's first publish of an app takes the app over; later ones must find that it has it still.
         """
-        key = (view.snapshot.topic.uid, app, owner)
         with self._lock:
-            if key not in self._versions:
-                request = lpb.ClaimAppRequest(topic=view.name, app=app, owner=owner, one_off=one_off)
-                reply: lpb.AppReply = self._leader.call("ClaimApp", request, timeout=_left(deadline))
-                self._versions[key] = reply.version if reply.HasField("version") else -1
-            return self._versions[key]
+            known = self._versions.get(claimed)
+        return known if known is not None else self._claim_from_leader(view, claimed, one_off, deadline)
+
+    def _claim_from_leader(self, view: TopicView, claimed: _ClaimedApp, one_off: bool, deadline: float) -> int:
+        """The app's last version, -1 if there is none."""
+        request = lpb.ClaimAppRequest(topic=view.name, app=claimed.app, owner=claimed.owner, one_off=one_off)
+        reply: lpb.AppReply = self._leader.call("ClaimApp", request, timeout=_left(deadline))
+        with self._lock:
+            self._versions[claimed] = reply.version if reply.HasField("version") else -1
+            return self._versions[claimed]
 
     def _wait(
-        self, view: TopicView, app: str, owner: str, version: int, files: Staged, request: str, deadline: float
+        self, view: TopicView, claimed: _ClaimedApp, version: int, files: Staged, request: str, deadline: float
     ) -> AtomicReceipt:
         """Commits the version, and returns when its rows are in the log."""
+        app = claimed.app
         message = lpb.AtomicPublishRequest(
             topic=view.name,
             app=app,
-            owner=owner,
+            owner=claimed.owner,
             version=version,
             request=request,
             files=[_file_to_pb(file) for file in files],
@@ -129,17 +168,22 @@ class AtomicPublisher:
                 reply: lpb.AppReply = self._leader.call("PublishAtomically", message, timeout=_left(deadline))
             except Unavailable as error:
                 if not committed:
+                    self._own_versions[claimed] = version
                     raise
                 problem = error.message
             except ProducerFenced:
                 if not by_this_call:
                     raise
-                return AtomicReceipt(app, version, False, rows)  # a later version begins when this one is complete
+                # A later version begins when this one is complete.
+                return AtomicReceipt(app, version, False, rows, last_version=version)
             else:
                 # Once this call has committed the version, "already published" is about a later version.
                 by_this_call = by_this_call or not reply.already_published
+                if by_this_call:
+                    self._own_versions[claimed] = version
                 if reply.complete:
-                    return AtomicReceipt(app, version, not by_this_call, rows if by_this_call else 0)
+                    rows, last = rows if by_this_call else 0, max(version, reply.version)
+                    return AtomicReceipt(app, version, not by_this_call, rows, last_version=last)
                 committed, problem = True, reply.problem
             if time.monotonic() >= deadline:
                 raise DeliveryTimeout(

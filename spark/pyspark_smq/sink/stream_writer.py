@@ -45,7 +45,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not staged:
             return  # a micro-batch without tasks has no rows
         options = self._options
-        app = options.txn_app_id or f"spark-{staged[0].query}"
+        app = f"spark-{staged[0].query}"
         publish_rows(staged, options.connection, app, batchId, options.timeout, owner=staged[0].run or None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:

@@ -115,6 +115,33 @@ MUTATIONS = (
         (f"{TEST_PUBLISHER}::test_what_this_call_has_committed_is_published_by_it",),
     ),
     Mutation(
+        "return_the_last_version_of_before",
+        "The last version comes from the leader each time.",
+        PUBLISHER,
+        "version = self._claim_from_leader(view, claimed, False, time.monotonic() + timeout)",
+        "version = self._claim(view, claimed, False, time.monotonic() + timeout)",
+        (f"{TEST_PUBLISHER}::test_the_last_version_is_the_newest_one_after_each_publish",),
+    ),
+    Mutation(
+        "drop_rows_silently",
+        "Rows that are dropped are logged, unless this client has published their version itself.",
+        PUBLISHER,
+        "if receipt.already_published and self._own_versions.get(claimed) != version:",
+        "if False:",
+        (f"{TEST_PUBLISHER}::test_rows_that_are_dropped_are_logged_unless_this_client_has_published_their_version",),
+    ),
+    Mutation(
+        "publish_a_stream_under_the_app_of_another_query",
+        "A stream takes no app, because a new checkpoint would begin at version 0 again.",
+        "spark/pyspark_smq/options.py",
+        'if stream and (given.text("txnAppId") or given.text("txnVersion")):',
+        "if False:",
+        (
+            "tests/unit/spark/test_options.py"
+            "::test_a_stream_refuses_the_app_of_batch_writes_because_a_new_checkpoint_would_drop_its_rows",
+        ),
+    ),
+    Mutation(
         "say_that_nothing_was_published",
         "A fenced owner gets to know that its version may have been published.",
         MODEL,

@@ -117,6 +117,12 @@ def test_writes() -> None:
         WriteOptions.parse(BASE | {"startingPosition": "latest"})
 
 
+def test_a_stream_refuses_the_app_of_batch_writes_because_a_new_checkpoint_would_drop_its_rows() -> None:
+    with pytest.raises(InvalidOption, match="are for batch writes"):
+        WriteOptions.parse(BASE | {"txnAppId": "daily", "txnVersion": "7"}, stream=True)
+    assert WriteOptions.parse(BASE, stream=True).txn_app_id is None
+
+
 def test_a_write_needs_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SMQ_LEADER", raising=False)
     with pytest.raises(InvalidOption, match="leader is missing"):

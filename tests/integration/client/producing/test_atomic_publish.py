@@ -83,7 +83,7 @@ def start_program(cluster: LocalCluster, topic: str, folder: Path, *versions: in
 def test_a_version_is_published_once(cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path) -> None:
     cluster.create(topic, segments={"min": 4, "max": 16})
     receipt = client.publish_atomically(topic, app="etl", version=3, files=write_files(tmp_path, 3))
-    assert receipt == smq.AtomicReceipt("etl", 3, already_published=False, rows=FILES * ROWS)
+    assert receipt == smq.AtomicReceipt("etl", 3, already_published=False, rows=FILES * ROWS, last_version=3)
     again = client.publish_atomically(topic, app="etl", version=3, files=write_files(tmp_path, 4))
     assert again.already_published and not again.rows
     assert client.publish_atomically(topic, app="etl", version=2, table=rows_of(2)).already_published
@@ -91,11 +91,23 @@ def test_a_version_is_published_once(cluster: LocalCluster, client: smq.Client, 
     assert not client.publish_atomically(topic, app="etl", version=9, files=[]).already_published
 
     with cluster.connect() as successor:
-        assert successor.publish_atomically(topic, app="etl", version=9, files=[]).already_published
+        repeated = successor.publish_atomically(topic, app="etl", version=4, files=[])
+        assert repeated.already_published and repeated.last_version == 9
         with pytest.raises(ProducerFenced, match="another owner"):
             client.publish_atomically(topic, app="etl", version=10, table=rows_of(10))
     wanted = all_rows([3]) + Counter(rows_of(0, 9).column("value").to_pylist())
     assert stored_rows(cluster, topic, wanted.total()) == wanted
+
+
+def test_a_program_that_counts_up_from_the_last_version_loses_nothing(
+    cluster: LocalCluster, client: smq.Client, topic: str
+) -> None:
+    cluster.create(topic)
+    for batch in range(3):
+        version = (client.last_version(topic, app="etl") or 0) + 1
+        assert client.publish_atomically(topic, app="etl", version=version, table=rows_of(batch)).rows == ROWS
+    assert client.last_version(topic, app="etl") == 3
+    assert stored_rows(cluster, topic, 3 * ROWS).total() == 3 * ROWS
 
 
 def test_bad_input_publishes_nothing(cluster: LocalCluster, client: smq.Client, topic: str, tmp_path: Path) -> None:
