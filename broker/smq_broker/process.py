@@ -215,7 +215,15 @@ class Broker:
         journal = JournalFolder(Path(self.settings.journal), self.incarnation, root, meter, disk)
         journal.lock()
         formers = journal.recover()
-        journal.begin()
+        try:
+            journal.begin()
+        except OSError as error:
+            log.error(
+                "journal.failed",
+                folder=self.settings.journal,
+                error=str(error),
+                advice="segments open without a journal here until its disk can be written: free or replace it",
+            )
         return journal, formers
 
     @staticmethod

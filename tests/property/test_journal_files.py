@@ -28,6 +28,7 @@ from smq_broker.journal.segment_files import first_offset
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_proto.v1 import data_pb2 as pb
 from support.data.raw_flight import rows
+from support.in_memory.process_journal import NoProcessJournal
 
 Payloads = list[tuple[bytes, bytes]]
 """Headers and bodies of records."""
@@ -157,7 +158,7 @@ def write(folder: Path, values: list[list[bytes]], file_bytes: int) -> None:
     opened = pb.OpenSegment(segment=pb.Segment(name="s"), topic=pb.TopicInfo(uid="u"))
     recycled = RecycledFiles(folder / "recycled", lambda nbytes: None)
     journal = SegmentJournal(
-        folder / "u" / "s", opened, NoMeter(), recycled, FileWriter(), DiskActivity(), lambda: None, file_bytes
+        folder / "u" / "s", opened, NoMeter(), recycled, FileWriter(), DiskActivity(), NoProcessJournal(), file_bytes
     )
     journal.create()
     end = 0

@@ -1,13 +1,18 @@
 """The journal's folder: a lock, and a folder for each incarnation that wrote to it.
 
 The lock is held for the life of the process. So whoever gets it knows that all former incarnations have ended.
+
+A disk that is full or cannot be written keeps no broker from its work: segments open without a journal there. Whether
+it can be written is tried again with each segment.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +25,7 @@ from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.recovery import RecoveredLog, recover
 from smq_broker.journal.recycled_files import RecycledFiles
-from smq_broker.journal.segment_files import folder_name, name_of, segment_folder
+from smq_broker.journal.segment_files import PRIVATE_FILE, PRIVATE_FOLDER, folder_name, name_of, segment_folder
 from smq_broker.journal.segment_journal import JournalMeter, SegmentJournal
 from smq_core.errors import InvalidRequest
 from smq_proto.v1 import data_pb2 as pb
@@ -34,6 +39,8 @@ MAX_WITHOUT_LOGS = 10
 """So many former incarnations without any log are kept, because their journals prove what they did not host."""
 RECYCLED = "+recycled"
 """No incarnation has a folder of this name, because a plus is quoted there."""
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""The errors of a disk that is full or fails, and not of a folder that is the wrong one."""
 LOCK_WAIT_SECONDS = 5.0
 LOCK_CHECK_SECONDS = 0.05
 
@@ -80,12 +87,20 @@ class JournalFolder:
         self._writer = FileWriter()
         self._activity = activity
         self._lock_fd: int | None = None
+        self._writes = threading.Lock()
+        """Held while the incarnation's folder and its document are written."""
+        self._begun = False
+        self._is_whole = True
 
     def lock(self, wait: float = LOCK_WAIT_SECONDS) -> None:
-        """Waits some seconds for a former process to end. Raises InvalidRequest if the folder cannot be used."""
+        """Waits some seconds for a former process to end. Raises InvalidRequest if the folder cannot be used.
+
+        If there is no lock, and the disk takes none, no process has ever used the folder, and this one does not either.
+        """
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            fd = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = self._open_lock()
+            if fd is None:
+                return
             deadline = time.monotonic() + wait
             while not _try_lock(fd):
                 if time.monotonic() > deadline:
@@ -105,9 +120,22 @@ class JournalFolder:
             raise InvalidRequest(f"the journal {self._folder} cannot be used: {error}") from error
 
     def recover(self) -> list[FormerIncarnation]:
-        """What former incarnations left. Those that say nothing are deleted, foreign folders are left alone."""
+        """What former incarnations left. Those that say nothing are deleted, foreign folders are left alone.
+
+        Raises InvalidRequest if the folder cannot be listed: the leader would take the former incarnations' journals
+        for lost.
+        """
+        if self._lock_fd is None:
+            return []
+        try:
+            folders = sorted(it for it in self._folder.iterdir() if it.is_dir() and it != self._own)
+        except OSError as error:
+            raise InvalidRequest(
+                f"the journal {self._folder} cannot be read, and it may have messages that nothing else has: {error}. "
+                "Repair its disk, or give this broker another folder (--journal), which gives up what is in this one"
+            ) from error
         with_logs, without = [], []
-        for folder in sorted(it for it in self._folder.iterdir() if it.is_dir() and it != self._own):
+        for folder in folders:
             try:
                 is_ours = any((folder / it).exists() for it in (PROCESS, NOT_WHOLE_PROCESS))
                 former = self._recover(folder) if is_ours or any(folder.glob("*/*/*.json")) else None
@@ -135,24 +163,43 @@ class JournalFolder:
         return FormerIncarnation(name_of(folder), folder, same_root, found.logs, whole)
 
     def begin(self) -> None:
-        """Creates the folder of this incarnation, before the first segment. Raises InvalidRequest."""
-        try:
-            self._own.mkdir()
-            (self._own / PROCESS).write_text(self._process.model_dump_json())
-        except OSError as error:
-            raise InvalidRequest(f"the journal {self._folder} cannot be written: {error}") from error
+        """Creates the folder of this incarnation, unless it is there. Raises OSError."""
+        with self._writes:
+            if self._begun:
+                return
+            if self._lock_fd is None:
+                raise OSError(errno.ENOSPC, "its disk had no space for a lock: free it, then start this broker again")
+            self._own.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+            unfinished = self._own / f"{PROCESS}.tmp"
+            unfinished.write_text(self._process.model_dump_json())
+            unfinished.rename(self._own / (PROCESS if self._is_whole else NOT_WHOLE_PROCESS))
+            self._begun = True
 
     def segment(self, opened: pb.OpenSegment) -> SegmentJournal:
         """The journal of a segment that this incarnation hosts. Nothing is written before ``create``."""
         folder = segment_folder(self._own, opened.topic.uid, opened.segment.name)
-        return SegmentJournal(
-            folder, opened, self._meter, self._recycled, self._writer, self._activity, self._mark_not_whole
-        )
+        return SegmentJournal(folder, opened, self._meter, self._recycled, self._writer, self._activity, self)
 
-    def _mark_not_whole(self) -> None:
+    def mark_not_whole(self) -> None:
         """Lets no later process conclude that segments without a log were not hosted here. Raises OSError."""
-        with suppress(FileNotFoundError):  # it is marked already, or somebody deleted the file, which says the same
-            (self._own / PROCESS).rename(self._own / NOT_WHOLE_PROCESS)
+        with self._writes:
+            self._is_whole = False
+            if self._begun:
+                with suppress(FileNotFoundError):  # it is marked, or somebody deleted the file, which says the same
+                    (self._own / PROCESS).rename(self._own / NOT_WHOLE_PROCESS)
+
+    def _open_lock(self) -> int | None:
+        """The file of the lock; None if there is none and the disk takes none. Raises OSError."""
+        path = self._folder / LOCK
+        try:
+            self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise
+        with suppress(FileNotFoundError):
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # of a disk that cannot be written
+        return None
 
     def unlock(self) -> None:
         """Lets another process use the folder. Only tests need it: the end of the process does the same."""

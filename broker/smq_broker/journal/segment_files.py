@@ -18,6 +18,9 @@ from smq_proto.v1 import data_pb2 as pb
 
 DEFINITION = "segment.json"
 BROKEN_DEFINITION = "segment.broken.json"
+PRIVATE_FOLDER = 0o700
+PRIVATE_FILE = 0o600
+"""The modes of all that is in a journal: other users of the machine must not read messages."""
 REMOVED = ".removed"
 """The suffix of folders whose files are being deleted."""
 

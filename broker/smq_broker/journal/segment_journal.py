@@ -24,7 +24,15 @@ from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.record_format import EMPTY_BYTES, END_BYTES, RECORDS_AT, Bytes, empty_file, record_parts
 from smq_broker.journal.recycled_files import RecycledFiles
 from smq_broker.journal.row_encoder import RowEncoder
-from smq_broker.journal.segment_files import REMOVED, first_offset, mark_broken, records_file, write_definition
+from smq_broker.journal.segment_files import (
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    REMOVED,
+    first_offset,
+    mark_broken,
+    records_file,
+    write_definition,
+)
 from smq_proto.v1 import data_pb2 as pb
 
 FILE_BYTES = 16 * 1024 * 1024
@@ -46,6 +54,16 @@ class JournalMeter(Protocol):
 
     def failed(self) -> None:
         """A segment continues without a journal, because its disk failed."""
+
+
+class ProcessJournal(Protocol):
+    """The journal of all segments that this process hosts. Both may raise OSError."""
+
+    def begin(self) -> None:
+        """Creates the folder that has the segments' folders, unless it is there."""
+
+    def mark_not_whole(self) -> None:
+        """Records that this process hosts a segment that its journal does not name."""
 
 
 @dataclass(slots=True)
@@ -80,7 +98,6 @@ def _on_disk(
 class SegmentJournal:
     """Safe from many threads. ``lock`` is held for each change of files, and orders the writers of one segment.
 
-    ``mark_not_whole`` records that this incarnation hosts a segment that its journal does not name. May raise OSError.
     All methods raise OSError if the disk fails; then the caller calls ``give_up``.
     """
 
@@ -92,7 +109,7 @@ class SegmentJournal:
         recycled: RecycledFiles,
         writer: FileWriter,
         activity: DiskActivity,
-        mark_not_whole: Callable[[], None],
+        process: ProcessJournal,
         file_bytes: int = FILE_BYTES,
     ) -> None:
         self.lock = threading.RLock()
@@ -103,7 +120,7 @@ class SegmentJournal:
         self._writer = writer
         self.activity = activity
         self._encoder = RowEncoder()
-        self._mark_not_whole = mark_not_whole
+        self._process = process
         self._file_bytes = file_bytes
         self._created = False
         self.ended = False
@@ -117,7 +134,8 @@ class SegmentJournal:
         """Records that this process hosts the segment. Repeating it is harmless."""
         if not self._created and not self.ended:
             # A folder with a definition always has a file of records, so that a missing one is noticed.
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self._process.begin()
+            self.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             self._begin_file(0, reuse=False)
             write_definition(self.folder, self._opened)
             self._created = True
@@ -193,13 +211,13 @@ class SegmentJournal:
         self._meter.failed()
         self.close()
         if not (self._created and mark_broken(self.folder)):
-            self._mark_not_whole()
+            self._process.mark_not_whole()
 
     def _begin_file(self, first: int, *, reuse: bool) -> None:
         """Lets records go to a new file, or to a recycled one if there is one and ``reuse`` is True."""
         path = records_file(self.folder, first)
         recycled = self._recycled.take() if reuse else None
-        fd = os.open(path, _FLAGS, 0o644) if recycled is None else recycled.fd
+        fd = os.open(path, _FLAGS, PRIVATE_FILE) if recycled is None else recycled.fd
         nonce = _new_nonce()
         try:
             self._write(fd, [empty_file(nonce)], 0)

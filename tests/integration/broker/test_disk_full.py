@@ -95,6 +95,36 @@ def test_a_full_disk_stops_acks_and_loses_nothing(disk: SmallFilesystem, tmp_pat
             brokers.stop()
 
 
+def test_brokers_start_on_a_full_disk_of_their_journals(disk: SmallFilesystem, brokers: BrokerProcesses) -> None:
+    filler = disk.folder / "filler"
+    _fill(filler)
+    one, two = (brokers.start(it, flags=["--journal", str(disk.folder / it)])[0] for it in ("b1", "b2"))
+    topic = make_topic()
+
+    def open_and_write(number: int) -> str:
+        segment = make_segment(topic, one.replica, two.replica, number=number)
+        for broker in (two, one):
+            broker.open(topic, segment)
+        producer = RawProducer(one.address, topic, segment)
+        producer.send(rows([b"acked"]))
+        producer.wait_acked(0)
+        return one.status().journal_problem
+
+    assert "1 segments continue without a journal: [Errno 28] No space left" in open_and_write(0)
+    filler.unlink()
+    assert "1 segments" in open_and_write(1), "the one that opened when there was space again has a journal"
+    assert [it.parent.name for it in (disk.folder / "b1").rglob("*.log")] == ["t-0-1024-1"]
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        while True:
+            try:
+                file.write(bytes(4096))
+            except OSError:
+                return
+
+
 def _values(chain: ChunkChain, first: int) -> list[bytes]:
     read = chain.read(first)
     assert read is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,8 @@ class BrokerParts:
             self.journal = JournalFolder(journal, self.replica.incarnation, "root", self.journal_metrics, self.disk)
             self.journal.lock(wait=0.0)
             formers = self.journal.recover()
-            self.journal.begin()
+            with suppress(OSError):
+                self.journal.begin()
         self.recovered = RecoveredLogs(formers, store, Clock(), on_change=lambda: None)
         self.flusher = Flusher(
             self._hosted,

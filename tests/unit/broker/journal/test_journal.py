@@ -315,6 +315,75 @@ def test_a_disk_that_fails_while_a_segment_opens_leaves_it_without_a_journal(
     assert brokers.seal_recovered(0, len(VALUES)).end == len(VALUES), "its other journals are as good as before"
 
 
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS])
+def test_a_broker_starts_on_a_disk_that_cannot_be_written(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    brokers.write(VALUES)
+    before = brokers.segment
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as full:
+        full.setattr(folder_module.Path, "mkdir", fail)
+        brokers.restart()
+        brokers.segment = brokers.open(*brokers.brokers, number=1)
+        brokers.write(VALUES)
+        for broker in brokers.brokers:
+            assert os.strerror(error) in broker.reporter.status().journal_problem
+    without_journal, brokers.segment = brokers.segment, before
+    assert brokers.seal_recovered(0, len(VALUES)).end == len(VALUES), "what former processes left is as good as before"
+
+    brokers.segment = with_journal = brokers.open(*brokers.brokers, number=2)
+    brokers.write(VALUES)
+    brokers.restart()
+    brokers.segment = with_journal
+    assert brokers.seal_recovered(0, len(VALUES)).end == len(VALUES), "it was opened when there was space again"
+    brokers.segment = without_journal
+    with pytest.raises(NotHosted, match="may be incomplete") as raised:
+        brokers.seal_recovered(0)
+    assert raised.value.certain is False
+
+
+def test_a_broker_starts_on_a_full_disk_that_no_process_has_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens = os.open
+
+    def fail_for_new_files(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        if flags & os.O_CREAT and str(path).startswith(str(tmp_path)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return opens(path, flags, *args, **kwargs)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "open", fail_for_new_files)
+        brokers = JournaledBrokers(tmp_path)
+        brokers.write(VALUES)
+    assert "no space for a lock" in brokers.brokers[0].reporter.status().journal_problem
+    assert not brokers.files(0)
+
+
+def test_a_folder_that_cannot_be_listed_is_not_given_up(
+    brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(folder_module.Path, "iterdir", fail)
+    with pytest.raises(InvalidRequest, match=r"messages that nothing else has: .*Input/output error"):
+        brokers.restart()
+
+
+def test_nobody_else_may_read_a_journal(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    found = list(brokers.journal("b1").rglob("*"))
+    folders = {it.stat().st_mode & 0o777 for it in found if it.is_dir() and it.parent == brokers.journal("b1")}
+    assert folders == {0o700} and brokers.journal("b1").stat().st_mode & 0o777 == 0o700
+    records = {it.stat().st_mode & 0o777 for it in found if it.suffix == ".log"}
+    assert records == {0o600}
+
+
 def test_a_replica_that_cannot_mark_its_journal_acks_nothing_more(
     brokers: JournaledBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,7 +409,8 @@ def test_a_replica_that_can_neither_write_nor_mark_acks_nothing(
     monkeypatch.setattr(folder_module.Path, "rename", fail)
     brokers.segment = brokers.open(*brokers.brokers, number=1)
     for broker in brokers.brokers:
-        assert broker.hosted(brokers.topic, brokers.segment).machine.state is ReplicaState.FENCED
+        # The one that finds its follower fenced seals the segment.
+        assert broker.hosted(brokers.topic, brokers.segment).machine.state in (ReplicaState.FENCED, ReplicaState.SEALED)
 
 
 # ---- what the absence of a log proves

@@ -24,6 +24,7 @@ from smq_broker.journal.segment_files import first_offset
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_proto.v1 import data_pb2 as pb
 from support.data.raw_flight import rows
+from support.in_memory.process_journal import NoProcessJournal
 
 SCHEMA = rows([b"x"]).schema
 
@@ -41,7 +42,14 @@ class Journals:
         opened = pb.OpenSegment(segment=pb.Segment(name=segment), topic=pb.TopicInfo(uid="u"))
         folder = self.folder / "u" / segment
         return SegmentJournal(
-            folder, opened, self.meter, self.recycled, writer or FileWriter(), self.disk, lambda: None, file_bytes=1
+            folder,
+            opened,
+            self.meter,
+            self.recycled,
+            writer or FileWriter(),
+            self.disk,
+            NoProcessJournal(),
+            file_bytes=1,
         )
 
     def disk_bytes(self) -> int:
