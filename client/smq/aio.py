@@ -33,7 +33,7 @@ from smq.delivery import AtomicReceipt, Delivery, FilesReceipt, Receipt, StagedF
 from smq.producer import Headers, Producer
 from smq.producing.encoding.frames import ArrowArray, ArrowStream, TableLike, is_table_like
 from smq.topics_consumer import TopicsConsumer
-from smq_core.errors import StoreUnavailable
+from smq_core.errors import PartlySent, StoreUnavailable
 
 __all__ = [
     "AsyncAdmin",
@@ -227,24 +227,24 @@ class AsyncProducer:
         """As :meth:`smq.Producer.send`. Waits only while ``max_in_flight`` bytes have no outcome yet."""
         send = self._producer.send
         if is_table_like(value) or self._producer.would_block(value, key, headers):
-            return AsyncDelivery(await asyncio.to_thread(send, value, key, headers, timestamp))
+            return await _delivery_of(send, value, key, headers, timestamp)
         return AsyncDelivery(send(value, key, headers, timestamp))
 
     async def send_many(
         self, values: Sequence[Any], keys: Sequence[bytes | None] | None = None
     ) -> AsyncDelivery[TableReceipt]:
         """As :meth:`smq.Producer.send_many`."""
-        return AsyncDelivery(await asyncio.to_thread(self._producer.send_many, values, keys))
+        return await _delivery_of(self._producer.send_many, values, keys)
 
     async def write(
         self, table: TableLike, key: Any = None, *, by_reference: bool | Literal["auto"] = False
     ) -> AsyncDelivery[TableReceipt]:
         """As :meth:`smq.Producer.write`."""
-        return AsyncDelivery(await asyncio.to_thread(self._producer.write, table, key, by_reference=by_reference))
+        return await _delivery_of(self._producer.write, table, key, by_reference=by_reference)
 
     async def publish_files(self, files: Sequence[Any], key: str | None = None) -> AsyncDelivery[FilesReceipt]:
         """As :meth:`smq.Producer.publish_files`."""
-        return AsyncDelivery(await asyncio.to_thread(self._producer.publish_files, files, key))
+        return await _delivery_of(self._producer.publish_files, files, key)
 
     async def flush(self, timeout: float | None = None) -> None:
         """As :meth:`smq.Producer.flush`."""
@@ -259,6 +259,15 @@ class AsyncProducer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+async def _delivery_of(call: Callable[..., Delivery[R]], *arguments: Any, **options: Any) -> AsyncDelivery[R]:
+    """Runs the call in a thread. The delivery in PartlySent can be awaited, too."""
+    try:
+        return AsyncDelivery(await asyncio.to_thread(call, *arguments, **options))
+    except PartlySent as error:
+        error.delivery = AsyncDelivery(error.delivery)
+        raise
 
 
 class _AsyncPolling(Generic[CONSUMER]):

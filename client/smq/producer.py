@@ -39,7 +39,7 @@ from smq.producing.uploads.reference_publisher import ReferencePublisher, goes_b
 from smq.producing.uploads.upload_delivery import UploadDeliveryState
 from smq.producing.uploads.uploaded_rows import UploadedFile, UploadedRows
 from smq.transport.schema_versions import SchemaVersions
-from smq_core.errors import InvalidRequest, SmqError
+from smq_core.errors import InvalidRequest, PartlySent, SmqError
 
 if TYPE_CHECKING:
     from smq.producing.producer_runtime import ProducerRuntime
@@ -199,31 +199,50 @@ class Producer:
     ) -> Delivery[TableReceipt]:
         """Sends messages in this order, which costs much less than ``send`` for each; the receipt covers all of them.
 
-        ``values[i]`` and ``keys[i]`` are as in ``send``; the time of all is now. Blocks as ``send`` does. All are
-        checked before the first is sent. Raises what ``send`` does. A note of Overloaded and ProducerFenced says how
-        many were sent before.
+        ``values[i]`` and ``keys[i]`` are as in ``send``; the time of all is now. Blocks until there is capacity for all
+        of them. All are checked before the first is sent. Raises what ``send`` does, and then nothing was sent.
+
+        More than ``max_in_flight`` bytes are sent bit by bit. If not all of them can be sent, raises PartlySent, with
+        the delivery of the first ones.
         """
         encoder = self._encoder
         group = MessageGroup.of(values, keys, encoder)
         for number in np.flatnonzero(group.sizes > self._max_inline_bytes):
             self._check_size(group.values[number], int(group.sizes[number]))
+        if not len(group):
+            return MessageGroupDelivery([])
+        reserved = int(group.ends[-1]) if group.ends[-1] <= self._engine.max_in_flight else 0
+        self._engine.reserve(reserved, self._timeout)
+        try:
+            return self._append_group(encoder, group, reserved=bool(reserved))
+        finally:
+            self._engine.release(reserved)  # batches have counted the same bytes
+
+    def _append_group(self, encoder: BatchEncoder, group: MessageGroup, *, reserved: bool) -> MessageGroupDelivery:
         now = time.time_ns()
         spans: list[MessageSpan] = []
         at = 0
         while at < len(group):
             try:
-                spans.append(self._append_next(encoder, group, at, now))
+                spans.append(self._append_next(encoder, group, at, now, reserved))
             except SmqError as error:
-                error.add_note(f"The first {at} of {len(group)} messages were sent; flush() waits for their outcome.")
-                raise
+                if not spans:
+                    raise
+                raise _partly_sent(MessageGroupDelivery(spans), at, len(group), error) from error
             at += spans[-1].stop - spans[-1].start
         return MessageGroupDelivery(spans)
 
-    def _append_next(self, encoder: BatchEncoder, group: MessageGroup, at: int, now: int) -> MessageSpan:
+    def _append_next(
+        self, encoder: BatchEncoder, group: MessageGroup, at: int, now: int, reserved: bool
+    ) -> MessageSpan:
         value, size = group.values[at], int(group.sizes[at])
         if size > self._max_inline_bytes and self._is_large(value):
+            if reserved:
+                self._engine.reserve_now(size)
+            else:
+                self._engine.reserve(size, self._timeout)
             return MessageSpan(self._append_large(encoder, value, group.keys[at], None, None, size), 0, 1)
-        return self._batcher.append_some(encoder, group, at, now, self._max_inline_bytes)
+        return self._batcher.append_some(encoder, group, at, now, self._max_inline_bytes, reserved=reserved)
 
     def _send_checked(self, value: object, key: Any, headers: object, timestamp: object) -> Delivery[Any]:
         if type(value) is not dict and is_table_like(value):
@@ -240,6 +259,7 @@ class Producer:
         if size > self._max_inline_bytes:
             self._check_size(plain_value, size)
             if self._is_large(plain_value):
+                self._engine.reserve(size, self._timeout)
                 return message_delivery(self._append_large(encoder, plain_value, plain_key, pairs, micros, size), 0)
         return self._batcher.append(encoder, plain_value, plain_key, size, pairs, micros)
 
@@ -265,8 +285,10 @@ class Producer:
         timestamp: int | None,
         size: int,
     ) -> DeliveryState:
-        """Sends a message whose value is uploaded. It is a batch of its own, so that the ones before do not wait."""
-        self._engine.reserve(size, self._timeout)
+        """Sends a message whose value is uploaded, and whose bytes are reserved.
+
+        It is a batch of its own, so that the ones before do not wait.
+        """
         one = BatchBuilder(encoder, DeliveryState(1, self._engine.lock), time.monotonic())
         pending = one.large_value = self._large_values.prepare(value)
         one.add(None, key, time.time_ns())
@@ -288,7 +310,10 @@ class Producer:
         *,
         by_reference: bool | Literal["auto"] = False,
     ) -> Delivery[TableReceipt]:
-        """Sends a whole table, the fastest way to publish; its receipt covers all rows. Blocks as ``send`` does.
+        """Sends a whole table, the fastest way to publish; its receipt covers all rows.
+
+        Blocks until there is capacity for all of it. A table with more than ``max_in_flight`` bytes is sent bit by bit.
+        If not all of it can be sent, raises PartlySent, with the delivery of its first rows.
 
         The table is a pyarrow Table or RecordBatch, a frame of pandas or Polars, or any object with the Arrow PyCapsule
         interface (``__arrow_c_stream__`` or ``__arrow_c_array__``). pandas has NaN for null in columns of floats; they
@@ -308,8 +333,8 @@ class Producer:
         this producer's messages is the same. ``auto`` does so for large tables. docs/producers.md says when it pays.
 
         Raises SchemaMismatch (``expected`` is the schema), InvalidRequest (no such key column), MessageTooLarge,
-        Overloaded, ProducerFenced; by reference also StoreUnavailable. The delivery of a reference that a broker does
-        not accept fails with ReferenceRejected, and the producer goes on.
+        Overloaded, ProducerFenced, by reference also StoreUnavailable, and then nothing was sent. The delivery of a
+        reference that a broker does not accept fails with ReferenceRejected, and the producer goes on.
         """
         if self._batcher.closed:
             raise InvalidRequest("the producer is closed")
@@ -320,20 +345,36 @@ class Producer:
         converted, key_column = encoder.check(rows, key)
         limit = self._engine.max_batch_bytes - BATCH_OVERHEAD_BYTES
         encoder.check_sizes(converted, limit)
-        delivery_states: list[DeliveryState] = []
-        for large in split_rows(converted, self._batch_bytes):
-            for part in split_to_limit(large, limit):
-                delivery_state = DeliveryState(part.num_rows, self._engine.lock)
-                self._engine.reserve(part.nbytes, self._timeout)
-                try:
-                    self._batcher.submit(
-                        delivery_state, partial(self._encode, encoder, part, key_column, delivery_state)
-                    )
-                except SmqError as error:
-                    self._engine.fail_batch(delivery_state, part.nbytes, error)
+        large_parts = split_rows(converted, self._batch_bytes)
+        parts = [part for large in large_parts for part in split_to_limit(large, limit)]
+        # Capacity for the whole table is reserved at once if it can be: then all of it is sent, or nothing.
+        fits = sum(part.nbytes for part in parts) <= self._engine.max_in_flight
+        states: list[DeliveryState] = []
+        for together in [parts] if fits else [[part] for part in parts]:
+            try:
+                self._submit_parts(encoder, together, key_column, states)
+            except SmqError as error:
+                if not states:
                     raise
-                delivery_states.append(delivery_state)
-        return TableDelivery(delivery_states)
+                sent = sum(state.rows for state in states)
+                raise _partly_sent(TableDelivery(states), sent, converted.num_rows, error) from error
+        return TableDelivery(states)
+
+    def _submit_parts(
+        self, encoder: BatchEncoder, parts: Sequence[pa.RecordBatch], key: str | None, states: list[DeliveryState]
+    ) -> None:
+        """Adds the states of those that were submitted to ``states``. Raises Overloaded before the first one."""
+        reserved = sum(part.nbytes for part in parts)
+        self._engine.reserve(reserved, self._timeout)
+        for part in parts:
+            state = DeliveryState(part.num_rows, self._engine.lock)
+            try:
+                self._batcher.submit(state, partial(self._encode, encoder, part, key, state))
+            except SmqError as error:
+                self._engine.fail_batch(state, reserved, error)
+                raise
+            states.append(state)
+            reserved -= part.nbytes
 
     def _encode(
         self, encoder: BatchEncoder, part: pa.RecordBatch, key: str | None, state: DeliveryState
@@ -364,7 +405,7 @@ class Producer:
         return self._references.publish_files(files, key)
 
     def _submit_uploads(self, files: Sequence[UploadedFile], states: Sequence[UploadDeliveryState]) -> None:
-        """Publishes uploads after all that was handed over before: all of them, or none if there is no capacity."""
+        """Publishes uploads after all that was handed over before: all of them, or none if it raises an error."""
         self._engine.reserve(REFERENCE_COST_BYTES * len(files), self._timeout)
         for number, (file, state) in enumerate(zip(files, states, strict=True)):
             try:
@@ -372,7 +413,9 @@ class Producer:
             except SmqError as error:
                 for unsubmitted in states[number:]:
                     self._engine.fail_batch(unsubmitted, REFERENCE_COST_BYTES, error)
-                raise
+                if number == 0:
+                    raise
+                return  # the deliveries say what became of each file
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits for the outcome of everything sent so far; ``timeout`` in seconds, None means the producer's timeout.
@@ -430,3 +473,13 @@ def _rows_of_upload(file: UploadedFile, state: UploadDeliveryState) -> tuple[Sub
     rows = UploadedRows.all_of(file)
     now = time.monotonic()
     return SubBatch(rows, state, state.all_rows(), REFERENCE_COST_BYTES, now, schema_version=file.schema_version), None
+
+
+def _partly_sent(delivery: Delivery[TableReceipt], sent: int, total: int, cause: SmqError) -> PartlySent:
+    error = PartlySent(
+        f"the first {sent} of {total} messages were sent, and error.delivery is their delivery. Send only the others "
+        f"again: {cause.message}",
+        sent=sent,
+    )
+    error.delivery = delivery
+    return error

@@ -35,6 +35,7 @@
     ├── StoreUnsupported          the store cannot do what is needed, such as conditional writes
     ├── CorruptChunk              a chunk in the filer cannot be decoded
     ├── CorruptDocument           a JSON object in the filer cannot be decoded
+    ├── PartlySent                a call sent a part of its messages, and carries the delivery of these
     ├── DeliveryUnknown           the log forgot this producer: the messages may or may not be in the log
     └── DeliveryTimeout           no outcome came in time: the messages may or may not be in the log
 """
@@ -347,6 +348,19 @@ class CorruptDocument(SmqError):
     """A JSON object in the filer cannot be decoded: an administrator has to look."""
 
     path: str = ""
+
+
+@dataclass(eq=False, kw_only=True)
+class PartlySent(SmqError):
+    """A call with many messages has sent the first ones of them. ``__cause__`` says why it did not send the others."""
+
+    sent: int = 0
+    """The number of messages that were sent. The others are not in the log."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.delivery: Any = None
+        """The delivery of those that were sent. It stays in the process."""
 
 
 class DeliveryUnknown(SmqError):

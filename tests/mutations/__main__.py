@@ -14,7 +14,7 @@ from pathlib import Path
 
 from . import spark, storage
 from .broker import manifests, quiet_segments, replication, segments, shared_streams
-from .client import cli, groups, large_values, library, publishes, references, typed_rows, upload_credentials
+from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
 from .leader import dashboard, reconciliation, schemas, small_files, superseded_chunks
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
@@ -36,6 +36,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "publishes": publishes.MUTATIONS,
     "spark": spark.MUTATIONS,
     "client": library.MUTATIONS,
+    "producing": producing.MUTATIONS,
     "dashboard": dashboard.MUTATIONS,
     "groups": groups.MUTATIONS,
     "cli": cli.MUTATIONS,

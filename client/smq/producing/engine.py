@@ -127,6 +127,11 @@ class ProducerEngine:
 
     # ---- from the producer
 
+    @property
+    def max_in_flight(self) -> int:
+        """How many bytes may be in flight."""
+        return self._budget.limit
+
     def reserve(self, nbytes: int, timeout: float) -> None:
         """Waits until the budget has capacity; any size fits if nothing is in flight. Raises Overloaded."""
         with self.lock:
@@ -165,6 +170,11 @@ class ProducerEngine:
         """Counts a batch that was started while there was capacity, without waiting."""
         with self.lock:
             self._budget.add(nbytes)
+
+    def release(self, nbytes: int) -> None:
+        """Gives a reservation back that is not needed any more."""
+        with self.lock:
+            self._budget.release(nbytes)
 
     @property
     def full(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 
 from smq_core.errors import Overloaded
 
@@ -13,30 +14,46 @@ class InFlightBudget:
 
     def __init__(self, topic: str, limit: int, lock: threading.Lock) -> None:
         self.used = 0
+        self.limit = limit
         self._topic = topic
-        self._limit = limit
+        self._turns: deque[object] = deque()
+        """Who waits for more than the next batch, in order. Small batches would otherwise take what they wait for."""
         self._freed = threading.Condition(lock)
         self._closed = False
 
     @property
     def full(self) -> bool:
         """Whether another batch should wait. May be read without the lock."""
-        return self.used >= self._limit
+        return self.used >= self.limit or bool(self._turns)
 
     def wait(self, nbytes: int, timeout: float) -> None:
         """Waits until ``nbytes`` fit, or the budget is closed. Any size fits if nothing is in flight.
 
         ``timeout`` is in seconds. Raises Overloaded.
         """
+        turn = object()
+        if nbytes:
+            self._turns.append(turn)
         deadline = time.monotonic() + timeout
-        while self.used and self.used + max(nbytes, 1) > self._limit and not self._closed:
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._freed.wait(left):
-                raise Overloaded(
-                    f"{self.used} bytes are in flight to {self._topic}, and for {timeout} s there was no "
-                    "capacity for more. The brokers are slow or unreachable, or max_in_flight is too small",
-                    in_flight=self.used,
-                )
+        try:
+            while not self._closed and not self._has_capacity(nbytes, turn):
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._freed.wait(left):
+                    raise Overloaded(
+                        f"{self.used} bytes are in flight to {self._topic}, and for {timeout} s there was no "
+                        f"capacity for {nbytes or 'a batch'} more. The brokers are slow "
+                        "or unreachable, or max_in_flight is too small",
+                        in_flight=self.used,
+                    )
+        finally:
+            if nbytes:
+                self._turns.remove(turn)
+                self._freed.notify_all()
+
+    def _has_capacity(self, nbytes: int, turn: object) -> bool:
+        if self._turns and self._turns[0] is not turn:
+            return False
+        return not self.used or self.used + max(nbytes, 1) <= self.limit
 
     def add(self, nbytes: int) -> None:
         """Counts bytes without waiting for capacity."""

@@ -132,15 +132,16 @@ class MessageBatcher:
             self.engine.wait_for_capacity(self._timeout)
 
     def append_some(
-        self, encoder: BatchEncoder, group: MessageGroup, start: int, now: int, largest: int
+        self, encoder: BatchEncoder, group: MessageGroup, start: int, now: int, largest: int, *, reserved: bool
     ) -> MessageSpan:
         """Adds messages of a group from ``start`` on until the batch is full or one is larger than ``largest``.
 
-        At least one. ``now`` is their time, in nanoseconds since 1970. Raises as ``append``.
+        At least one. ``now`` is their time, in nanoseconds since 1970. Does not wait for capacity that is ``reserved``.
+        Raises as ``append``.
         """
         while True:
             with self._lock:
-                current = self._open_batch(encoder)
+                current = self._open_batch(encoder, reserved)
                 if current is not None:
                     stop = group.end_of_batch(start, self._batch_bytes - current.nbytes, largest)
                     row, was_small = len(current), current.nbytes <= SMALL_BATCH_BYTES
@@ -211,13 +212,13 @@ class MessageBatcher:
 
     # ---- batches; the caller holds the lock
 
-    def _open_batch(self, encoder: BatchEncoder) -> BatchBuilder | None:
-        """The batch that takes the next message; None while there is no capacity."""
+    def _open_batch(self, encoder: BatchEncoder, reserved: bool = False) -> BatchBuilder | None:
+        """The batch that takes the next message; None while there is no capacity, and none is ``reserved``."""
         current = self._current
         if current is not None and current.encoder is not encoder:
             self._close_current()  # it has rows of another schema version
             current = None
-        if current is None and not self.engine.full:
+        if current is None and (reserved or not self.engine.full):
             current = self._start_batch(encoder)
         return current
 

@@ -78,8 +78,8 @@ MUTATIONS = (
         "count_no_bytes_of_uploads",
         "The bytes that are being uploaded are in flight.",
         PRODUCER,
-        "        self._engine.reserve(size, self._timeout)\n        one = ",
-        "        self._engine.reserve(0, self._timeout)\n        one = ",
+        "                self._engine.reserve(size, self._timeout)\n                return ",
+        "                self._engine.reserve(0, self._timeout)\n                return ",
         (f"{TEST_PRODUCER}::test_the_bytes_of_uploads_are_in_flight",),
     ),
     Mutation(

@@ -26,6 +26,7 @@ class AckingEngine:
     """Accepts every batch and acks it at the next offsets when the test calls ``answer``."""
 
     max_batch_bytes = 16 << 20
+    max_in_flight = 16 << 20
     full = False
 
     def __init__(
@@ -47,6 +48,8 @@ class AckingEngine:
     def reserve_now(self, nbytes: int) -> None: ...
 
     def reserve(self, nbytes: int, timeout: float) -> None: ...
+
+    def release(self, nbytes: int) -> None: ...
 
     def wait_for_capacity(self, timeout: float) -> None:
         raise Overloaded("it never has any again")

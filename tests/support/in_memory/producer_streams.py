@@ -105,13 +105,15 @@ def driven_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def producer_of(view: Any, timeout: float = HANG_GUARD, max_inline_bytes: int | None = None) -> Iterator[Producer]:
+def producer_of(
+    view: Any, timeout: float = HANG_GUARD, max_inline_bytes: int | None = None, batch_bytes: int = 1 << 20
+) -> Iterator[Producer]:
     """A producer with this view of its topic, which sends each message at once."""
     runtime = ProducerRuntime(share_streams=False)
     made = Producer(
         view,
         linger=0,
-        batch_bytes=1 << 20,
+        batch_bytes=batch_bytes,
         max_in_flight=1 << 20,
         timeout=timeout,
         producer_id=None,

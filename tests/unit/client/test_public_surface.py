@@ -43,6 +43,7 @@ EXPECTED = {
     "NoBrokers",
     "NotLeader",
     "Overloaded",
+    "PartlySent",
     "Producer",
     "ProducerFenced",
     "PublishedRange",

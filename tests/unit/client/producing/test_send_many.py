@@ -14,7 +14,7 @@ from smq.producer import BATCH_OVERHEAD_BYTES, Producer
 from smq.producing.batching.batch_builder import ROW_OVERHEAD_BYTES
 from smq.producing.batching.message_group import MessageGroup
 from smq.producing.encoding.batch_encoder import BatchEncoder
-from smq_core.errors import DeliveryTimeout, InvalidRequest, MessageTooLarge, Overloaded, SchemaMismatch
+from smq_core.errors import DeliveryTimeout, InvalidRequest, MessageTooLarge, SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec
 from support.in_memory.acking_engine import AckingEngine, engine, sent_batch
 
@@ -125,17 +125,6 @@ def test_a_closed_producer_takes_none(producer: Producer) -> None:
     producer.close()
     with pytest.raises(InvalidRequest, match="closed"):
         producer.send_many([b"late"])
-
-
-def test_an_error_says_how_many_messages_were_sent(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def be_full(nbytes: int) -> None:
-        monkeypatch.setattr(engine(producer), "full", True)
-
-    monkeypatch.setattr(engine(producer), "reserve_now", be_full)
-    with pytest.raises(Overloaded) as raised:
-        producer.send_many([b"v" * 468] * 5)
-    assert "The first 2 of 5 messages were sent" in raised.value.__notes__[0]
-    assert [sub_batch.batch.num_rows for sub_batch in answer_all(producer).submitted] == [2]
 
 
 def test_an_error_names_the_column_the_value_and_the_row() -> None:

@@ -291,7 +291,7 @@ def test_uploads_of_one_call_are_published_together_or_not_at_all(
     producer: Producer, topic: TopicInMemory, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Else a program that repeats the call after Overloaded would publish some rows twice."""
-    monkeypatch.setattr(producer._engine._budget, "_limit", 2500)
+    monkeypatch.setattr(producer._engine._budget, "limit", 2500)
     monkeypatch.setattr(producer, "_timeout", 0.0)
     monkeypatch.setattr(upload_encoder, "UPLOAD_BYTES", keyed(30).nbytes // 3 + 1)
 
@@ -332,11 +332,12 @@ def test_uploads_that_cannot_be_submitted_give_their_capacity_back(
 
     monkeypatch.setattr(producer._engine, "submit", fail_the_second)
     monkeypatch.setattr(upload_encoder, "UPLOAD_BYTES", keyed(30).nbytes // 3 + 1)
-    with pytest.raises(SchemaMismatch, match="no such column"):
-        producer.write(keyed(30), by_reference=True)
+    delivery = producer.write(keyed(30), by_reference=True)
     (driven,) = streams_of(topic.first)
     eventually(lambda: driven.written == [0])
     driven.ack(0, 0)
+    with pytest.raises(SchemaMismatch, match="no such column"):
+        delivery.result(HANG_GUARD)
     eventually(lambda: producer._engine.in_flight == 0)
 
 

@@ -1,0 +1,61 @@
+"""Broken rules of producers: what a call sends, threads of a client, processes, and streams."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation
+
+PRODUCER = "client/smq/producer.py"
+BUDGET = "client/smq/producing/in_flight_budget.py"
+AIO = "client/smq/aio.py"
+TEST_CAPACITY = "tests/unit/client/producing/test_capacity_of_calls.py"
+
+MUTATIONS = (
+    Mutation(
+        "send_the_rows_of_a_table_that_have_capacity",
+        "A table is sent as a whole or not at all, if it fits into the capacity.",
+        PRODUCER,
+        "for together in [parts] if fits else [[part] for part in parts]:",
+        "for together in [[part] for part in parts]:",
+        (f"{TEST_CAPACITY}::test_a_call_without_capacity_for_all_of_it_sends_nothing[write]",),
+    ),
+    Mutation(
+        "send_the_messages_that_have_capacity",
+        "Messages of one call are sent all or none, if they fit into the capacity.",
+        PRODUCER,
+        "reserved = int(group.ends[-1]) if group.ends[-1] <= self._engine.max_in_flight else 0",
+        "reserved = 0",
+        (f"{TEST_CAPACITY}::test_a_call_without_capacity_for_all_of_it_sends_nothing[send_many]",),
+    ),
+    Mutation(
+        "keep_the_reservation_of_a_call",
+        "A reservation for all messages of a call ends when their batches count their bytes.",
+        PRODUCER,
+        "            self._engine.release(reserved)  # batches have counted the same bytes",
+        "            pass",
+        (f"{TEST_CAPACITY}::test_a_call_without_capacity_for_all_of_it_sends_nothing[send_many]",),
+    ),
+    Mutation(
+        "raise_the_cause_of_a_part_that_was_not_sent",
+        "An error in the middle of a call carries the delivery of what was sent.",
+        PRODUCER,
+        "                raise _partly_sent(TableDelivery(states), sent, converted.num_rows, error) from error",
+        "                raise",
+        (f"{TEST_CAPACITY}::test_a_call_beyond_the_capacity_says_what_it_has_sent[write]",),
+    ),
+    Mutation(
+        "give_coroutines_a_delivery_that_blocks",
+        "The delivery of what was sent can be awaited.",
+        AIO,
+        "        error.delivery = AsyncDelivery(error.delivery)\n",
+        "",
+        (f"{TEST_CAPACITY}::test_the_delivery_of_what_was_sent_can_be_awaited",),
+    ),
+    Mutation(
+        "let_small_batches_overtake_a_table_that_waits",
+        "A call that waits for much capacity gets it, although small batches go on.",
+        BUDGET,
+        "return self.used >= self.limit or bool(self._turns)",
+        "return self.used >= self.limit",
+        (f"{TEST_CAPACITY}::test_small_batches_do_not_take_the_capacity_that_a_table_waits_for",),
+    ),
+)
