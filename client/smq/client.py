@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from smq.topics_consumer import TopicsConsumer
     from smq.transport.topic_view import TopicView
     from smq_storage.compaction.topic_compaction import CompactedSegment
+    from smq_storage.object_store.presigned_urls import SigningKey
     from smq_storage.object_store.store import Store, StoreSettings
     from smq_storage.verification.topic_files import TopicFiles
 
@@ -51,6 +52,7 @@ def connect(
     filer_region: str | None = None,
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
+    filer_session_token: str | None = None,
     uploads: UploadMode = "auto",
     on_wait: Callable[[str], None] | None = None,
 ) -> Client:
@@ -64,7 +66,8 @@ def connect(
         not needed then.
     filer_url, filer_endpoint, filer_region: where the files are (``s3://bucket/prefix``); None means SMQ_FILER_URL,
         SMQ_FILER_ENDPOINT and SMQ_FILER_REGION. Not needed with a leader, which reports them.
-    filer_access_key, filer_secret_key: None means the AWS_ variables, or anonymous access without these.
+    filer_access_key, filer_secret_key, filer_session_token: temporary credentials have a token. None of them means the
+        AWS_ variables, or anonymous access without these.
     uploads: how producers write what they publish by reference. "direct" uses this client's credentials for the filer.
         "presigned" needs none: for each file the leader signs a URL that is good for this file alone. "auto" is
         "presigned" if the filer needs credentials and this client has none, else "direct".
@@ -80,6 +83,7 @@ def connect(
         filer_region=filer_region,
         filer_access_key=filer_access_key,
         filer_secret_key=filer_secret_key,
+        filer_session_token=filer_session_token,
     )
     if uploads not in UPLOAD_MODES:
         raise InvalidRequest(f"uploads must be one of {', '.join(UPLOAD_MODES)}, not {uploads!r}")
@@ -90,7 +94,7 @@ def connect(
         namespace=namespace,
         timeout=timeout,
         store=target.store,
-        credentials=target.credentials,
+        key=target.key,
         dialer=target.dialer,
         uploads=uploads,
         on_wait=on_wait,
@@ -107,7 +111,7 @@ class Client:
         namespace: str,
         timeout: float,
         store: StoreSettings | None,
-        credentials: tuple[str | None, str | None] = (None, None),
+        key: SigningKey | None = None,
         dialer: Dialer = DIRECT,
         uploads: UploadMode = "auto",
         on_wait: Callable[[str], None] | None = None,
@@ -117,7 +121,7 @@ class Client:
         self._leader = LeaderClient(addresses, timeout=timeout, dialer=dialer, on_wait=on_wait)
         self._dialer = dialer
         self._settings = store
-        self._credentials = credentials
+        self._key = key
         self._lock = threading.Lock()
         self._views: dict[str, TopicView] = {}
         self._filer_health = FilerHealth()
@@ -522,7 +526,7 @@ class Client:
                     name,
                     self._leader,
                     self._settings,
-                    self._credentials,
+                    self._key,
                     self._dialer,
                     self._uploads,
                     self._filer_health,

@@ -113,6 +113,11 @@ class DataFiles(Sequence[DataFile]):
         return self._settings.endpoint
 
     @property
+    def region(self) -> str | None:
+        """The S3 region of the files; None for the usual one."""
+        return self._settings.region
+
+    @property
     def signed(self) -> bool:
         """Whether this program has credentials for the files."""
         return self._settings.has_credentials
@@ -168,7 +173,9 @@ class DataFiles(Sequence[DataFile]):
         """What ``polars.scan_parquet`` needs to read :attr:`urls`; credentials are those of AWS_."""
         options = {"aws_region": self._settings.region or DEFAULT_REGION}
         if self.endpoint:
-            options |= {"aws_endpoint_url": self.endpoint, "aws_virtual_hosted_style_request": "false"}
+            # A variable of the environment would replace the general endpoint, but not that of S3.
+            options |= dict.fromkeys(("aws_endpoint_url", "aws_endpoint_url_s3"), self.endpoint)
+            options["aws_virtual_hosted_style_request"] = "false"
         if self.endpoint and self.endpoint.startswith("http://"):
             options["aws_allow_http"] = "true"
         if not self.signed:
@@ -237,12 +244,12 @@ def duckdb_query(files: Sequence[DataFile]) -> str:
     )
 
 
-def duckdb_settings(endpoint: str | None, signed: bool) -> str:
+def duckdb_settings(endpoint: str | None, signed: bool, region: str | None = None) -> str:
     """Statements that let DuckDB read ``s3://`` from this endpoint; credentials are those of AWS_."""
     provider = "PROVIDER credential_chain, " if signed else ""
     scheme, _, host = (endpoint or "").rpartition("://")
     where = f", ENDPOINT {_quoted(host)}, URL_STYLE 'path', USE_SSL {str(scheme == 'https').lower()}" if host else ""
-    secret = f"TYPE s3, {provider}REGION '{DEFAULT_REGION}'{where}"
+    secret = f"TYPE s3, {provider}REGION {_quoted(region or DEFAULT_REGION)}{where}"
     return f"INSTALL httpfs; LOAD httpfs;\nCREATE OR REPLACE SECRET smq ({secret});"
 
 

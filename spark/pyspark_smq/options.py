@@ -62,6 +62,7 @@ class Connection:
     filer_region: str | None = None
     filer_access_key: str | None = field(default=None, repr=False)
     filer_secret_key: str | None = field(default=None, repr=False)
+    filer_session_token: str | None = field(default=None, repr=False)
 
     def arguments(self) -> dict[str, Any]:
         """All but the topic, as keyword arguments of ``smq.connect``."""
@@ -74,6 +75,7 @@ class Connection:
             "filer_region": self.filer_region,
             "filer_access_key": self.filer_access_key,
             "filer_secret_key": self.filer_secret_key,
+            "filer_session_token": self.filer_session_token,
         }
 
     def read_arguments(self) -> dict[str, Any]:
@@ -204,6 +206,7 @@ _CONNECTION = (
     "filerRegion",
     "filerAccessKey",
     "filerSecretKey",
+    "filerSessionToken",
 )
 _SHARED = (
     "columns",
@@ -283,6 +286,8 @@ def _connection(given: _Given, writes: bool = False) -> Connection:
     if writes and not any((given.text("leader"), given.text("via"), os.environ.get("SMQ_LEADER"))):
         raise InvalidOption("the option leader is missing: a write needs the leader (host:port)", option="leader")
     given.need_together("filerAccessKey", "filerSecretKey")
+    if given.text("filerSessionToken") is not None and given.text("filerAccessKey") is None:
+        raise InvalidOption("the option filerSessionToken belongs to filerAccessKey and filerSecretKey: give all three")
     return Connection(
         topic,
         leader=given.text("leader"),
@@ -293,6 +298,7 @@ def _connection(given: _Given, writes: bool = False) -> Connection:
         filer_region=given.text("filerRegion"),
         filer_access_key=given.text("filerAccessKey"),
         filer_secret_key=given.text("filerSecretKey"),
+        filer_session_token=given.text("filerSessionToken"),
     )
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import spark, storage
+from . import spark, storage, store_settings
 from .broker import manifests, quiet_segments, replication, segments, shared_streams
 from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
 from .leader import dashboard, reconciliation, schemas, small_files, superseded_chunks
@@ -21,6 +21,7 @@ from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run
 
 SHELLS: dict[str, Sequence[Mutation]] = {
     "storage": storage.MUTATIONS,
+    "store_settings": store_settings.MUTATIONS,
     "broker": segments.MUTATIONS,
     "quiet_segments": quiet_segments.MUTATIONS,
     "operator": reconciliation.MUTATIONS,

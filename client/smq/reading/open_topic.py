@@ -43,6 +43,7 @@ def open_topic(
     filer_region: str | None = None,
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
+    filer_session_token: str | None = None,
     timeout: float = 10.0,
 ) -> OpenedTopic:
     """Finds a topic. The arguments are those of ``smq.connect``; ``timeout`` is in seconds, for a call to the leader.
@@ -58,6 +59,7 @@ def open_topic(
         filer_region=filer_region,
         filer_access_key=filer_access_key,
         filer_secret_key=filer_secret_key,
+        filer_session_token=filer_session_token,
     )
     return _from_leader(name, target, timeout) if target.leaders else _from_files(name, target)
 
@@ -65,7 +67,7 @@ def open_topic(
 def _from_leader(name: str, target: ConnectTarget, timeout: float) -> OpenedTopic:
     leader = LeaderClient(list(target.leaders), timeout=timeout, dialer=target.dialer)
     try:
-        view = TopicView(name, leader, target.store, target.credentials, target.dialer)
+        view = TopicView(name, leader, target.store, target.key, target.dialer)
         try:
             snapshot = view.wait_for_snapshot(timeout)
             location = TopicLocation(name, snapshot.topic.uid, view.store_settings, target.dialer.via)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from smq.transport.dialer import RELAY_LEADER_ADDRESS, Dialer
 from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from smq_storage.object_store.presigned_urls import SigningKey
     from smq_storage.object_store.store import StoreSettings
 
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 class ConnectTarget:
     """``store`` is None if the leader has to say where the files are; ``leaders`` is empty for files only.
 
-    ``credentials`` are the filer's key pair, as far as the program gave it.
+    ``key`` is the filer's, if the program gave one.
     """
 
     leaders: tuple[str, ...]
     dialer: Dialer
     store: StoreSettings | None
-    credentials: tuple[str | None, str | None] = field(repr=False)
+    key: SigningKey | None = None
 
 
 def resolve_target(
@@ -35,6 +36,7 @@ def resolve_target(
     filer_region: str | None = None,
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
+    filer_session_token: str | None = None,
 ) -> ConnectTarget:
     """The arguments are those of ``smq.connect``. Raises InvalidRequest if there is neither a leader nor a filer."""
     dialer = Dialer(via or os.environ.get("SMQ_VIA") or None)
@@ -46,19 +48,23 @@ def resolve_target(
             whose = "relay" if address == dialer.via else "leader"
             raise InvalidRequest(f"the {whose}'s address must be host:port, not {address!r}")
     settings = None
+    key = None
+    if filer_access_key or filer_secret_key or filer_session_token:
+        from smq_storage.object_store.credentials import given_key
+
+        key = given_key(filer_access_key, filer_secret_key, filer_session_token)
     url = filer_url or os.environ.get("SMQ_FILER_URL")
     if url:
         from smq_storage.object_store.store import StoreSettings
 
-        settings = StoreSettings(
+        settings = StoreSettings.configured(
             url,
-            endpoint=filer_endpoint or os.environ.get("SMQ_FILER_ENDPOINT") or None,
-            region=filer_region or os.environ.get("SMQ_FILER_REGION") or None,
-            access_key=filer_access_key,
-            secret_key=filer_secret_key,
+            endpoint=filer_endpoint or os.environ.get("SMQ_FILER_ENDPOINT"),
+            region=filer_region or os.environ.get("SMQ_FILER_REGION"),
+            key=key,
         )
     if not addresses and settings is None:
         raise InvalidRequest(
             "no leader is given; pass its address (host:port, or SMQ_LEADER), or a filer_url to read files only"
         )
-    return ConnectTarget(tuple(addresses), dialer, settings, (filer_access_key, filer_secret_key))
+    return ConnectTarget(tuple(addresses), dialer, settings, key)

@@ -27,6 +27,7 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import layout_from_pb, removed_from_pb, sealed_from_pb, topic_from_pb
 from smq_storage.catalog import layouts, sealed_index, topics
+from smq_storage.object_store.presigned_urls import SigningKey
 from smq_storage.object_store.store import CREDENTIALS_OPTION, REQUIRED, Store, StoreSettings
 
 log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class TopicView:
         name: str,
         leader: LeaderClient,
         settings: StoreSettings | None = None,
-        credentials: tuple[str | None, str | None] = (None, None),
+        key: SigningKey | None = None,
         dialer: Dialer = DIRECT,
         uploads: UploadMode = "auto",
         filer_health: FilerHealth | None = None,
@@ -69,7 +70,7 @@ class TopicView:
         self._store_needs_credentials = False
         self._leader = leader
         self._settings = settings
-        self._credentials = credentials
+        self._key = key
         self._store: Store | None = None
         self._changed = threading.Condition()
         self._snapshot: TopicSnapshot | None = None
@@ -322,9 +323,7 @@ class TopicView:
                     self._store_needs_credentials = True
                 if self._settings is None:
                     located = StoreSettings.from_public_options(reply.store_url, dict(reply.store_options))
-                    self._settings = replace(
-                        self.dialer.store(located), access_key=self._credentials[0], secret_key=self._credentials[1]
-                    )
+                    self._settings = self.dialer.store(located).signed_with(self._key)
         self._apply_snapshot(TopicSnapshot(topic_from_pb(reply.topic), layout_from_pb(reply.layout), reply.losses))
 
     def _apply_snapshot(self, new: TopicSnapshot) -> None:

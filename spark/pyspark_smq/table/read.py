@@ -63,6 +63,7 @@ def read(
     filer_region: str | None = None,
     filer_access_key: str | None = None,
     filer_secret_key: str | None = None,
+    filer_session_token: str | None = None,
     namespace: str = "default",
     via: str | None = None,
     columns: Sequence[str] | None = None,
@@ -93,7 +94,16 @@ def read(
     """
     check_spark(spark.version)
     connection = Connection(
-        topic, leader, namespace, via, filer, filer_endpoint, filer_region, filer_access_key, filer_secret_key
+        topic,
+        leader,
+        namespace,
+        via,
+        filer,
+        filer_endpoint,
+        filer_region,
+        filer_access_key,
+        filer_secret_key,
+        filer_session_token,
     )
     appended = TimeBounds(
         timestamp_of(start).micros if isinstance(start, datetime) else None,

@@ -6,13 +6,13 @@ them itself keeps its value.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyspark_smq.errors import SparkNotSupported
 from smq_core.errors import InvalidRequest
-from smq_storage.object_store.clients import has_credentials
+from smq_storage.object_store.clients import DEFAULT_REGION
+from smq_storage.object_store.credentials import has_credentials
 from smq_storage.object_store.store import StoreSettings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def s3a_root(settings: StoreSettings) -> str:
 def bucket_settings(settings: StoreSettings) -> dict[str, str]:
     """What S3A needs for the bucket, by the names of its settings; values of credentials are secret."""
     prefix = f"fs.s3a.bucket.{urlsplit(settings.url).netloc}."
-    found: dict[str, str] = {"endpoint.region": settings.region or _region_of_environment() or "us-east-1"}
+    found: dict[str, str] = {"endpoint.region": settings.region or DEFAULT_REGION}
     if settings.endpoint:
         found["endpoint"] = settings.endpoint
         found["path.style.access"] = "true"
@@ -89,7 +89,3 @@ def hadoop_configuration(spark: SparkSession) -> Any:
             'pyspark_smq.read needs a session in the driver\'s own process: with Spark Connect, use format("smq")'
         )
     return spark.sparkContext._jsc.hadoopConfiguration()
-
-
-def _region_of_environment() -> str | None:
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
+from obstore.exceptions import BaseError
 from obstore.store import MemoryStore, S3Store
 
-from smq_core.errors import InvalidRequest, StoreUnsupported
+from smq_core.errors import InvalidRequest
+from smq_storage.object_store.credentials import has_role, key_of_environment
 from smq_storage.object_store.presigned_urls import SigningKey
 
 DEFAULT_TIMEOUT = 15.0
@@ -19,13 +22,8 @@ CONNECT_TIMEOUT = 2.0
 DEFAULT_REGION = "us-east-1"
 READ_RETRIES = 2
 
-# Credentials may come from these variables if none are given. Without any of them, requests are not signed.
-_CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-)
+_OTHER_VARIABLES = ("AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_CUSTOMER_KEY_BASE64", "AWS_CHECKSUM_ALGORITHM")
+"""Variables that obstore applies to every write, and that have no setting here which could replace them."""
 
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_stores_lock = threading.Lock()
@@ -33,41 +31,26 @@ _memory_stores_lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """What the url does not say. ``timeout`` limits one request, in seconds."""
+    """What the url does not say. ``timeout`` limits one request, in seconds.
+
+    ``key`` is None if the environment has the credentials, or there are none.
+    """
 
     endpoint: str | None
-    region: str | None
-    access_key: str | None = field(repr=False)
-    secret_key: str | None = field(repr=False)
-    session_token: str | None = field(repr=False)
+    region: str
+    key: SigningKey | None
     timeout: float
     proxy: str | None = None
 
 
-def has_credentials(access_key: str | None) -> bool:
-    """Whether requests are signed: with the key that is given, or with what the environment has."""
-    return bool(access_key) or any(os.environ.get(name) for name in _CREDENTIALS)
+def endpoint_of_environment() -> str | None:
+    """The endpoint for programs that are given none."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
 
 
-def signing_key(options: S3Options, where: str) -> SigningKey:
-    """The key for presigned URLs. Raises StoreUnsupported if requests to ``where`` are not signed, or by a role."""
-    if options.access_key:
-        return SigningKey(options.access_key, options.secret_key or "", options.session_token)
-    access_key, secret_key = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    if access_key and secret_key:
-        return SigningKey(access_key, secret_key, os.environ.get("AWS_SESSION_TOKEN") or None)
-    if has_credentials(None):
-        raise StoreUnsupported(
-            f"the credentials for {where} are those of a role, which cannot sign URLs: set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY for the leader, or give producers credentials of their own"
-        )
-    raise StoreUnsupported(
-        f"requests to {where} are not signed, so there is no key to sign URLs with: producers can write there directly"
-    )
-
-
-def region_of(options: S3Options) -> str:
-    return options.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
+def region_of_environment() -> str | None:
+    """The region for programs that are given none."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
 
 
 def client_options(url: str | None, timeout: float, proxy: str | None) -> Any:
@@ -104,31 +87,61 @@ def _memory_store(name: str) -> MemoryStore:
 
 def _s3(bucket: str, prefix: str | None, options: S3Options, retries: int) -> S3Store:
     timeout = timedelta(seconds=options.timeout)
-    return S3Store(
-        bucket,
-        prefix=prefix,
-        config=_config(options),
-        client_options=client_options(options.endpoint, options.timeout, options.proxy),
-        retry_config={
-            "max_retries": retries,
-            "retry_timeout": timeout,
-            "backoff": {
-                "init_backoff": timedelta(milliseconds=50),
-                "max_backoff": timedelta(seconds=1),
-                "base": 2,
+    key = options.key or key_of_environment()
+    try:
+        return S3Store(
+            bucket,
+            prefix=prefix,
+            config=_config(options, signed=key is not None or has_role()),
+            client_options=client_options(options.endpoint, options.timeout, options.proxy),
+            # A provider replaces all credentials of the environment. A key in the configuration would replace the
+            # environment's key alone, and be sent with the environment's token.
+            credential_provider=_provider(key) if key is not None else None,
+            retry_config={
+                "max_retries": retries,
+                "retry_timeout": timeout,
+                "backoff": {
+                    "init_backoff": timedelta(milliseconds=50),
+                    "max_backoff": timedelta(seconds=1),
+                    "base": 2,
+                },
             },
-        },
-    )
+        )
+    except (BaseError, ValueError) as error:
+        raise InvalidRequest(f"the store's settings cannot be used: {str(error).splitlines()[0]}{_hint()}") from None
 
 
-def _config(options: S3Options) -> Any:
-    config: dict[str, Any] = {"region": region_of(options), "conditional_put": "etag"}
-    if options.endpoint:
-        config["endpoint"] = options.endpoint.rstrip("/")
-    if options.access_key:
-        config |= {"access_key_id": options.access_key, "secret_access_key": options.secret_key or ""}
-        if options.session_token:
-            config["session_token"] = options.session_token
-    elif not has_credentials(None):
-        config["skip_signature"] = True
-    return config
+def _provider(key: SigningKey) -> Callable[[], Any]:
+    return lambda: {
+        "access_key_id": key.access_key,
+        "secret_access_key": key.secret_key,
+        "token": key.session_token,
+        "expires_at": None,
+    }
+
+
+def _config(options: S3Options, signed: bool) -> Any:
+    """Sets whatever says where requests go and what they are, because obstore takes the rest from the environment.
+
+    Of the variables, only those of roles, of encryption and of checksums still have an effect.
+    """
+    endpoint = (options.endpoint or f"https://s3.{options.region}.amazonaws.com").rstrip("/")
+    return {
+        "region": options.region,
+        "endpoint": endpoint,
+        "aws_endpoint_url_s3": endpoint,  # obstore prefers it to the other one
+        "virtual_hosted_style_request": False,
+        "skip_signature": not signed,
+        "conditional_put": "etag",
+        "copy_if_not_exists": "multipart",  # never used, but a wrong variable would be an error
+        "s3_express": False,
+        "unsigned_payload": False,
+        "disable_tagging": False,
+        "disable_bulk_delete": False,
+        "request_payer": False,
+    }
+
+
+def _hint() -> str:
+    names = [name for name in _OTHER_VARIABLES if os.environ.get(name)]
+    return f"; {', '.join(names)} in the environment may be wrong" if names else ""

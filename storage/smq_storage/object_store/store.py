@@ -10,9 +10,8 @@ Paths are relative to the store's root, without a leading slash. All calls block
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -21,15 +20,16 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from smq_core.errors import BucketMissing, StoreDenied, StoreStateUnknown, StoreUnavailable, StoreUnsupported
 from smq_storage.object_store.clients import (
+    DEFAULT_REGION,
     DEFAULT_TIMEOUT,
     S3Options,
     create_clients,
-    has_credentials,
-    region_of,
-    signing_key,
+    endpoint_of_environment,
+    region_of_environment,
 )
+from smq_storage.object_store.credentials import given_key, has_credentials, signing_key
 from smq_storage.object_store.failures import DISK_FULL_HINT, cause, first_line, is_denied, may_be_disk_full
-from smq_storage.object_store.presigned_urls import PresignedPut, create_only_headers, presign
+from smq_storage.object_store.presigned_urls import PresignedPut, SigningKey, create_only_headers, presign
 from smq_storage.object_store.request_bodies import Data, request_body
 from smq_storage.object_store.results import (
     EtagMismatch,
@@ -124,12 +124,12 @@ class Store:
         options = self._options
         if options is None:
             raise StoreUnsupported(f"{self._where} has no URLs: producers write there directly")
-        key = signing_key(options, self._where)
+        key = signing_key(options.key, self._where)
         # obstore's own URL has the address as this store requests it. Its signature does not cover the headers.
         address = str(obstore.sign(self._writer, "PUT", path, timedelta(seconds=1))).partition("?")[0]
         headers = create_only_headers(size, sha256)
         now = now or datetime.now(UTC)
-        url = presign("PUT", address, headers, key, region_of(options), now=now, lifetime=lifetime)
+        url = presign("PUT", address, headers, key, options.region, now=now, lifetime=lifetime)
         return PresignedPut(url, headers)
 
     def delete(self, path: str) -> None:
@@ -213,12 +213,13 @@ def open_store(
 ) -> Store:
     """Opens ``s3://bucket/prefix``, or ``memory://name`` (shared within the process; ``memory://`` is a new one).
 
-    Sends nothing yet. Credentials come from the arguments or the usual AWS_ variables; without any, requests are
-    not signed. ``timeout`` limits one request, in seconds; ``proxy`` is the ``http://host:port`` of an HTTP proxy.
+    Sends nothing yet. Without an endpoint it is AWS. Credentials come from the arguments or, all of them, from the
+    usual AWS_ variables; without any, requests are not signed. ``timeout`` limits one request, in seconds; ``proxy`` is
+    the ``http://host:port`` of an HTTP proxy.
     Raises InvalidRequest if the url is invalid.
     """
-    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    options = S3Options(endpoint, region, access_key, secret_key, session_token, timeout, proxy)
+    key = given_key(access_key, secret_key, session_token)
+    options = S3Options(endpoint, region or DEFAULT_REGION, key, timeout, proxy)
     writer, reader = create_clients(url, options)
     where = f"{url} ({endpoint})" if endpoint and url.startswith("s3:") else url
     return Store(url, where, writer, reader, options if url.startswith("s3:") else None)
@@ -254,9 +255,33 @@ class StoreSettings:
     """``http://host:port`` through which the store is reached; None for a direct connection."""
 
     @classmethod
+    def configured(
+        cls,
+        url: str,
+        *,
+        endpoint: str | None = None,
+        region: str | None = None,
+        key: SigningKey | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> StoreSettings:
+        """What a person configured. The AWS_ variables say what endpoint and region are, if nobody else does."""
+        return cls(
+            url,
+            endpoint=endpoint or endpoint_of_environment(),
+            region=region or region_of_environment(),
+            timeout=timeout,
+        ).signed_with(key)
+
+    @classmethod
     def from_public_options(cls, url: str, options: dict[str, str]) -> StoreSettings:
         """The reverse of :meth:`to_public_options`; credentials come from the environment."""
         return cls(url, endpoint=options.get("endpoint"), region=options.get("region"))
+
+    def signed_with(self, key: SigningKey | None) -> StoreSettings:
+        """The same store with this key. None leaves the credentials to the environment."""
+        if key is None:
+            return self
+        return replace(self, access_key=key.access_key, secret_key=key.secret_key, session_token=key.session_token)
 
     @property
     def has_credentials(self) -> bool:
@@ -274,16 +299,20 @@ class StoreSettings:
 
     def to_env(self) -> dict[str, str]:
         """The environment variables with which a child process opens the same store."""
-        env = {
+        given = {
             "SMQ_FILER_URL": self.url,
             "SMQ_FILER_ENDPOINT": self.endpoint,
             "SMQ_FILER_REGION": self.region,
             "SMQ_FILER_TIMEOUT": str(self.timeout),
-            "AWS_ACCESS_KEY_ID": self.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.secret_key,
-            "AWS_SESSION_TOKEN": self.session_token,
         }
-        return {name: value for name, value in env.items() if value}
+        env = {name: value for name, value in given.items() if value}
+        if self.access_key:  # an empty token replaces the one of this process, which belongs to another key
+            env |= {
+                "AWS_ACCESS_KEY_ID": self.access_key,
+                "AWS_SECRET_ACCESS_KEY": self.secret_key or "",
+                "AWS_SESSION_TOKEN": self.session_token or "",
+            }
+        return env
 
     def open(self) -> Store:
         return open_store(

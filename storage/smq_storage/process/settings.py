@@ -52,8 +52,8 @@ def required_filer_url(value: str) -> str:
 
 
 def store_settings(url: str, endpoint: str, region: str, timeout_seconds: float) -> StoreSettings:
-    """How to reach the filer. An empty endpoint or region is none; the credentials come from the AWS_ variables."""
-    return StoreSettings(url, endpoint=endpoint or None, region=region or None, timeout=timeout_seconds)
+    """How to reach the filer. The AWS_ variables have the credentials, and an endpoint or region that is empty here."""
+    return StoreSettings.configured(url, endpoint=endpoint, region=region, timeout=timeout_seconds)
 
 
 def add_argument(parser: argparse.ArgumentParser, *names: str, **options: Any) -> None:

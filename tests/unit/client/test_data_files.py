@@ -108,5 +108,7 @@ def test_tools_get_the_endpoint_and_whether_requests_are_signed(monkeypatch: pyt
     assert "ENDPOINT '127.0.0.1:8333', URL_STYLE 'path', USE_SSL false" in duckdb_settings(
         "http://127.0.0.1:8333", False
     )
-    signed = duckdb_settings(None, True)
+    assert options["aws_endpoint_url_s3"] == "http://127.0.0.1:8333", "a variable for S3 does not replace it"
+    signed = duckdb_settings(None, True, "eu-north-1")
+    assert "REGION 'eu-north-1'" in signed
     assert "credential_chain" in signed and "ENDPOINT" not in signed

@@ -64,6 +64,7 @@ def test_names_are_not_case_sensitive_as_spark_hands_them_over_in_lower_case() -
         (BASE | {"columns": "a,,b"}, "names of columns"),
         (BASE | {"columns": "a,a"}, "names a column twice"),
         (BASE | {"filerAccessKey": "k"}, "filerSecretKey is missing"),
+        (BASE | {"filerSessionToken": "t"}, "filerSessionToken belongs to"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, str], words: str) -> None:
@@ -130,10 +131,10 @@ def test_a_write_needs_a_leader(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_credentials_travel_and_are_never_printed() -> None:
-    read = ReadOptions.parse(BASE | {"filerAccessKey": "AKIA", "filerSecretKey": "hush"})
-    assert "AKIA" not in repr(read) and "hush" not in repr(read)
+    read = ReadOptions.parse(BASE | {"filerAccessKey": "AKIA", "filerSecretKey": "hush", "filerSessionToken": "t"})
+    assert "AKIA" not in repr(read) and "hush" not in repr(read) and "token='t'" not in repr(read)
     arrived = pickle.loads(pickle.dumps(read))
-    assert arrived == read and arrived.connection.filer_secret_key == "hush"
+    assert arrived == read and arrived.connection.arguments()["filer_session_token"] == "t"
 
 
 def test_arguments_are_those_of_the_client() -> None:

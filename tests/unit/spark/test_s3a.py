@@ -56,8 +56,9 @@ def test_credentials_are_those_of_the_bucket() -> None:
 
 def test_credentials_of_the_environment_are_left_to_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
-    monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    assert bucket_settings(settings()) == {f"{BUCKET}endpoint.region": "eu-west-1"}
+    monkeypatch.setenv("AWS_REGION", "elsewhere")
+    assert bucket_settings(settings(region="eu-west-1")) == {f"{BUCKET}endpoint.region": "eu-west-1"}
+    assert bucket_settings(settings()) == {f"{BUCKET}endpoint.region": "us-east-1"}, "as the leader's own store"
 
 
 def test_a_relay_is_the_proxy() -> None:

@@ -77,7 +77,7 @@ def files(
         case FilesOutput.DUCKDB:
             from smq.data_files import duckdb_query, duckdb_settings
 
-            print(f"{duckdb_settings(found.endpoint, found.signed)}\n{duckdb_query(found)};")
+            print(f"{duckdb_settings(found.endpoint, found.signed, found.region)}\n{duckdb_query(found)};")
         case FilesOutput.FOLDER:
             print(found.folder)
             for problem in found.folder_problems():

@@ -17,6 +17,7 @@ from smq_core.model.keyspace import KeyRange
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import layout_to_pb, topic_to_pb
 from smq_storage.catalog import layouts, topics
+from smq_storage.object_store.presigned_urls import SigningKey
 from smq_storage.object_store.store import StoreSettings
 from support.waiting import HANG_GUARD, eventually
 
@@ -175,7 +176,8 @@ def test_uploads_are_signed_by_the_leader_only_if_the_client_needs_it(
         monkeypatch.delenv(name, raising=False)
     leader = PlayedLeader()
     settings = StoreSettings("s3://smq", access_key=own_key) if given else None
-    view = TopicView(TOPIC.name, leader, settings, (own_key, own_key), uploads=mode)  # type: ignore[arg-type]
+    key = SigningKey(own_key, own_key) if own_key else None
+    view = TopicView(TOPIC.name, leader, settings, key, uploads=mode)  # type: ignore[arg-type]
     try:
         leader.show(LAYOUT, store=store)
         leader.show(replace(LAYOUT, version=LAYOUT.version + 1), store=OPEN)  # as a broker of an older version does

@@ -1,0 +1,37 @@
+"""Broken rules of how a process reaches its store: what wins over the environment, and whose credentials are sent."""
+
+from __future__ import annotations
+
+from .mutation import Mutation
+
+CLIENTS = "storage/smq_storage/object_store/clients.py"
+CREDENTIALS = "storage/smq_storage/object_store/credentials.py"
+STORE = "storage/smq_storage/object_store/store.py"
+TESTS = "tests/unit/storage/test_store_environment.py"
+
+MUTATIONS = (
+    Mutation(
+        "let_the_environment_replace_the_endpoint",
+        "A variable for another store must not move a topic there.",
+        CLIENTS,
+        '"aws_endpoint_url_s3": endpoint,',
+        "",
+        (f"{TESTS}::test_no_variable_changes_a_request_whose_settings_are_given",),
+    ),
+    Mutation(
+        "send_a_key_with_the_token_of_the_environment",
+        "Credentials come from one source.",
+        CREDENTIALS,
+        "return SigningKey(access_key, secret_key, session_token or None)",
+        'return SigningKey(access_key, secret_key, session_token or os.environ.get("AWS_SESSION_TOKEN"))',
+        (f"{TESTS}::test_a_key_that_is_given_is_sent_without_the_token_of_the_environment",),
+    ),
+    Mutation(
+        "inherit_the_token_of_another_key",
+        "A child process must not combine the key with this process's token.",
+        STORE,
+        '"AWS_SESSION_TOKEN": self.session_token or "",',
+        "",
+        (f"{TESTS}::test_a_child_process_gets_no_token_of_another_key",),
+    ),
+)
