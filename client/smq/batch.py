@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.column_types import with_leaves
+from smq_storage.chunks.python_times import python_values
 from smq_storage.chunks.schemas import RESERVED
 from smq_storage.uploads.large_values import HEADER, LargeValue, find_large_values
 
@@ -105,10 +106,14 @@ class Batch:
         return _library("polars").from_arrow(_with_narrow_decimals(self.table))
 
     def __iter__(self) -> Iterator[Message]:
-        """The messages in the order of their offsets. Raises what :meth:`value` raises, for values in objects."""
+        """The messages in the order of their offsets. Raises what :meth:`value` raises, for values in objects.
+
+        A time beyond the years 1 to 9999, which only another client can have written, is the nearest one that Python
+        has; ``table`` has it as it is.
+        """
         large = self.large_values
         for start in range(0, len(self), ROWS_AT_ONCE):
-            for row, columns in enumerate(self.table.slice(start, ROWS_AT_ONCE).to_pylist(), start):
+            for row, columns in enumerate(python_values(self.table.slice(start, ROWS_AT_ONCE)), start):
                 yield self._message(row, columns, row in large)
 
     def _message(self, row: int, columns: dict[str, Any], is_large: bool) -> Message:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, overload
 
 from smq_core.errors import InvalidRequest
 from smq_storage.catalog import paths
+from smq_storage.chunks.python_times import time_of_micros
 from smq_storage.tables.topic_file_list import CHUNK, COMPACTED, UPLOAD, ListedFile
 
 if TYPE_CHECKING:
@@ -258,4 +259,4 @@ def _quoted(text: str) -> str:
 
 
 def _time(at: Micros | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(at / 1_000_000, UTC)
+    return None if at is None else time_of_micros(at)

@@ -18,13 +18,17 @@ import pyarrow as pa
 from smq.cli.output import formatting
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.column_types import with_leaves
+from smq_storage.chunks.python_times import python_values
 
 BASE64 = "_base64"
 """What the name of a field ends in whose bytes are base64."""
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows as Python objects, with text for times that have nanoseconds, because Python has none."""
+    """The rows as Python objects, with text for times that have nanoseconds, because Python has none.
+
+    A time that Python does not have at all is the nearest one that it has.
+    """
 
     def has_nanos(type_: pa.DataType) -> bool:
         return bool(pa.types.is_timestamp(type_) or pa.types.is_time(type_)) and type_.unit == "ns"
@@ -42,7 +46,7 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
             column = table.column(number).cast(with_leaves(field.type, in_utc)).cast(shown)
             table = table.set_column(number, field.name, column)
             cast.append(field)
-    rows: list[dict[str, Any]] = table.to_pylist()
+    rows = python_values(table)
     for field in cast:
         for row in rows:
             row[field.name] = _with_t(row[field.name], field.type)

@@ -16,6 +16,8 @@ from smq.cli.files.column_matching import MESSAGE_COLUMNS
 from smq.cli.files.formats import InputFormat
 from smq.cli.files.json_columns import TypedLines, column_of_cells
 from smq.cli.files.json_messages import read_messages
+from smq.producing.encoding.exact_cast import InexactValue
+from smq.producing.encoding.parquet_batches import MICROS, NANOS, read_batches
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
 from smq_storage.chunks.column_types import arrow_type, plain_type
@@ -91,11 +93,15 @@ def _lines(lines: list[bytes], key_delimiter: str | None) -> pa.Table:
 
 def _parquet(source: IO[bytes], columns: Sequence[Column]) -> Iterator[pa.Table]:
     # Reading Parquet starts at the end of the file, which a pipe does not offer.
-    file = pq.ParquetFile(source if source.seekable() else pa.BufferReader(source.read()))
+    data = source if source.seekable() else pa.BufferReader(source.read())
+    file, nanos = (pq.ParquetFile(data, coerce_int96_timestamp_unit=unit) for unit in (MICROS, NANOS))
     wanted = {c.name for c in columns} | (MESSAGE_COLUMNS.keys() if columns else set())
     names = [name for name in file.schema_arrow.names if not wanted or name in wanted]
-    for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
-        yield pa.Table.from_batches([batch])
+    try:
+        for batch in read_batches(file, lambda: nanos, names, batch_size=BATCH_ROWS):
+            yield pa.Table.from_batches([batch])
+    except InexactValue as problem:
+        raise SchemaMismatch(f"column {problem.column}, row {problem.row + 1:,}: {problem.reason}") from None
 
 
 def _json(source: IO[bytes], columns: Sequence[Column], key: str | None) -> Iterator[pa.Table]:

@@ -13,6 +13,7 @@ from smq.producing.encoding.exact_cast import InexactValue
 from smq.producing.encoding.keys import KeylessPartitioner, partitions_of_keys
 from smq.producing.uploads.large_values import PendingLargeValue
 from smq_core.errors import InvalidRequest
+from smq_storage.chunks.python_times import MAX_MICROS, MIN_MICROS
 from smq_storage.uploads.large_values import HEADER, reserved_header
 
 ROW_OVERHEAD_BYTES = 32
@@ -153,7 +154,14 @@ def check_timestamp(timestamp: object) -> int:
             raise InvalidRequest(f"a timestamp must be whole microseconds, not {timestamp!r}")
         aware = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
         delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
-        return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-    if isinstance(timestamp, int) and not isinstance(timestamp, bool) and -(1 << 63) <= timestamp < 1 << 63:
-        return timestamp
-    raise InvalidRequest(f"a timestamp must be a datetime or whole microseconds since 1970, not {timestamp!r}")
+        micros = (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    elif isinstance(timestamp, int) and not isinstance(timestamp, bool):
+        micros = timestamp
+    else:
+        raise InvalidRequest(f"a timestamp must be a datetime or whole microseconds since 1970, not {timestamp!r}")
+    if MIN_MICROS <= micros <= MAX_MICROS:
+        return micros
+    raise InvalidRequest(
+        f"the timestamp {timestamp!r} is not in the years 1 to 9999, in UTC; an integer is in microseconds since 1970, "
+        "such as time.time_ns() // 1000"
+    )

@@ -218,7 +218,7 @@ class BatchEncoder:
 def message_times(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """The times of messages, from times (without a zone: in UTC) or whole microseconds. Raises InexactValue."""
     if pa.types.is_integer(column.type):
-        return exact_cast(column, pa.int64()).cast(TIMESTAMP)
+        column = exact_cast(column, pa.int64()).cast(TIMESTAMP)
     if pa.types.is_timestamp(column.type) and column.type.tz is None:
         return exact_cast(column, pa.timestamp("us")).cast(TIMESTAMP)
     return exact_cast(column, TIMESTAMP)

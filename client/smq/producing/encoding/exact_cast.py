@@ -18,6 +18,7 @@ map                        maps, and lists of structs with the fields key and va
 =========================  ============================================================================================
 
 A null fits every column that may be null. Text is not a number, a bool is not an integer, and nothing is rounded.
+A time or date fits if Python has it (:mod:`smq_storage.chunks.python_times`), because readers could not show others.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from smq_storage.chunks.python_times import NOT_IN_PYTHON, all_in_python, has_times
 
 Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
@@ -63,6 +66,7 @@ _KINDS = (
     ("struct", pa.types.is_struct),
     ("map", pa.types.is_map),
 )
+_TIMES = ("date", "time", "zoned time", "time of day")
 _ACCEPTED = {
     "integer": {"float", "decimal"},
     "float": {"integer"},
@@ -121,7 +125,7 @@ class InexactValue(Exception):
 
 def exact_cast(column: Column, target: pa.DataType) -> Column:
     """Casts a column by the rules above. Raises InexactValue for the first row that does not fit."""
-    if column.type == target:
+    if column.type == target and not has_times(target):
         return column
     try:
         return _cast_column(column, target)
@@ -130,7 +134,14 @@ def exact_cast(column: Column, target: pa.DataType) -> Column:
     value = column.slice(row, 1)
     if isinstance(value, pa.ChunkedArray):
         value = value.combine_chunks()
-    raise InexactValue(does_not_fit(show_scalar(value[0]), decoded_type(value.type), target), row)
+    shown, source = show_scalar(value[0]), decoded_type(value.type)
+    try:
+        _cast_column(value, target)
+    except _NotInPython:
+        raise InexactValue(f"{shown} ({source}) does not fit {target}: {NOT_IN_PYTHON}", row) from None
+    except _CastFailed:
+        pass
+    raise InexactValue(does_not_fit(shown, source, target), row)
 
 
 def does_not_fit(shown: str, source: pa.DataType, target: pa.DataType) -> str:
@@ -146,12 +157,16 @@ def show(value: object) -> str:
 
 def show_scalar(value: pa.Scalar) -> str:
     """The value as errors quote it; times as text, because Python has no nanoseconds."""
-    if pa.types.is_temporal(value.type):
-        return str(value)
-    for text in (lambda: show(value.as_py()), lambda: show(str(value))):
-        with suppress(ValueError):
+    kind = value.type
+    if pa.types.is_temporal(kind):
+        with suppress(OverflowError, ValueError):
+            return str(value)
+        if pa.types.is_timestamp(kind):
+            return str(np.datetime64(value.value, kind.unit))
+    for text in (lambda: show(value.as_py()), lambda: show(str(value)), lambda: show(str(value.value))):
+        with suppress(OverflowError, ValueError, AttributeError):
             return text()
-    return f"a {value.type}"  # of text that is not valid Unicode
+    return f"a {kind}"  # of text that is not valid Unicode
 
 
 def decoded_type(type_: pa.DataType) -> pa.DataType:
@@ -174,6 +189,10 @@ def may_fit(source: pa.DataType, target: pa.DataType) -> bool:
 
 class _CastFailed(Exception):
     pass
+
+
+class _NotInPython(_CastFailed):
+    """The value is a time that Python does not have, or has one inside."""
 
 
 def type_does_not_fit(source: pa.DataType, target: pa.DataType) -> str:
@@ -199,12 +218,12 @@ def _cast_column(column: Column, target: pa.DataType) -> Column:
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Raises _CastFailed."""
     source = array.type
-    if source == target:
+    if source == target and not has_times(target):
         return array
     if isinstance(source, pa.BaseExtensionType):
         return _cast(array.storage, target)
     if pa.types.is_dictionary(source):
-        return _cast(array.dictionary_decode(), target)
+        return _cast(decoded(array), target)
     if pa.types.is_run_end_encoded(source):
         return _cast(pc.run_end_decode(array), target)
     if array.null_count == len(array):
@@ -225,9 +244,12 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
             array = array.cast(_INTEGER_AS_DECIMAL)
         elif pa.types.is_float16(source):
             array = array.cast(pa.float32())
-        return array.cast(target)
+        found = array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         raise _CastFailed from None
+    if wanted in _TIMES and not all_in_python(found):
+        raise _NotInPython
+    return found
 
 
 def _integer_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -279,7 +301,21 @@ def _as_list(array: pa.Array) -> pa.ListArray:
     source = array.type
     if pa.types.is_map(source):
         return array.cast(pa.list_(pa.struct([("key", source.key_type), ("value", source.item_type)])))
-    return array if pa.types.is_list(source) else array.cast(pa.list_(source.value_type))
+    if pa.types.is_list(source):
+        return array
+    if pa.types.is_list_view(source) or pa.types.is_large_list_view(source):
+        # Arrow's cast of a list view takes other items if the view has an order or an offset.
+        return pa.ListArray.from_arrays(_offsets(array), array.flatten(), mask=_nulls(array))
+    return array.cast(pa.list_(source.value_type))
+
+
+def decoded(array: pa.DictionaryArray) -> pa.Array:
+    """The values of a dictionary. Arrow has no way to repeat views, which Polars has as values."""
+    values = array.dictionary
+    if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
+        plain = values.cast(pa.large_string() if pa.types.is_string_view(values.type) else pa.large_binary())
+        return plain.take(array.indices)
+    return array.dictionary_decode()
 
 
 def _offsets(array: pa.ListArray) -> pa.Array:

@@ -5,7 +5,6 @@ None of these libraries is imported here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
@@ -40,8 +39,8 @@ def is_table_like(value: object) -> bool:
 def as_table(data: object, types: Mapping[str, pa.DataType] | None = None) -> Table:
     """The rows as a pyarrow table. Copies only what the other library must convert.
 
-    The index of a pandas frame is a column if it has a name, and is left out otherwise. ``types`` are those of the
-    topic's columns, without which a pandas frame has no maps. Raises InvalidRequest, InexactValue.
+    The levels of the index of a pandas frame that have names are columns; others are left out. ``types`` are those of
+    the topic's columns, without which a pandas frame has no maps. Raises InvalidRequest, InexactValue.
     """
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return data
@@ -54,25 +53,37 @@ def as_table(data: object, types: Mapping[str, pa.DataType] | None = None) -> Ta
         table = _pandas_table(data, types or {}) if is_pandas_frame(data) else pa.table(data)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidRequest(f"the {type(data).__name__} cannot become an Arrow table: {_first_line(error)}") from None
-    return _without_unnamed_index(table).replace_schema_metadata()
+    return table.replace_schema_metadata()
 
 
 def _pandas_table(frame: Any, types: Mapping[str, pa.DataType]) -> pa.Table:
+    frame = _with_named_index(frame)
     maps = map_columns(frame, types)
     if not maps:
-        return pa.table(frame)
+        return pa.Table.from_pandas(frame, preserve_index=False)
     # Nulls in their places, so that the table keeps the frame's order, and its rows if it has no other column.
-    table = pa.table(frame.assign(**dict.fromkeys(maps)))
+    table = pa.Table.from_pandas(frame.assign(**dict.fromkeys(maps)), preserve_index=False)
     for name, column in maps.items():
         table = table.set_column(table.schema.get_field_index(name), name, column)
     return table
 
 
-def _without_unnamed_index(table: pa.Table) -> pa.Table:
-    metadata = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
-    index = [str(name) for name in metadata.get("index_columns", ())]  # a range is an object, and no column
-    unnamed = [name for name in table.schema.names if name in index and name.startswith("__index_level_")]
-    return table.drop_columns(unnamed)
+def _with_named_index(frame: Any) -> Any:
+    """The frame with the named levels of its index as last columns. Arrow drops ranges, and renames other levels."""
+    names = [name for name in frame.index.names if name is not None]
+    if not names:
+        return frame
+    taken = [name for name in names if name in frame.columns]
+    if taken or len(set(names)) < len(names):
+        which = ", ".join(map(repr, taken or names))
+        raise InvalidRequest(
+            f"the index of the frame is named {which}, as another column is: rename one of them, or drop the index by "
+            "frame.reset_index(drop=True)"
+        )
+    made = frame.copy(deep=False)
+    for name in names:
+        made[name] = frame.index.get_level_values(name)
+    return made
 
 
 def _first_line(error: Exception) -> str:

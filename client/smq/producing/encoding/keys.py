@@ -26,6 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from smq.producing.encoding.exact_cast import decoded
 from smq_core.errors import InvalidRequest
 from smq_core.model.keyspace import FEW_KEYS, partition_of, partitions_of
 
@@ -34,20 +35,18 @@ RowPartitions: TypeAlias = "npt.NDArray[np.int32] | array[int]"
 
 
 def canonical_bytes(column: pa.Array) -> pa.Array:
-    """The canonical bytes of a column's values, as binary; nulls stay null. Raises InvalidRequest for nested types."""
+    """The canonical bytes of a column's values, as binary; nulls stay null. Raises InvalidRequest for other types."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        return canonical_bytes(column.dictionary_decode())
+        return canonical_bytes(decoded(column))
     if pa.types.is_binary(kind):
         return column
     if pa.types.is_string(kind):
         return column.cast(pa.binary())
     if pa.types.is_large_string(kind):
         return column.cast(pa.large_binary()).cast(pa.binary())
-    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind):
         return column.cast(pa.binary())
-    if pa.types.is_nested(kind):
-        raise InvalidRequest(f"a column of type {kind} cannot be a key. Use a binary, text, number or time column")
     if pa.types.is_null(kind):
         return pa.nulls(len(column), pa.binary())
     if pa.types.is_floating(kind):
@@ -61,7 +60,12 @@ def canonical_bytes(column: pa.Array) -> pa.Array:
         return _int64_bytes(column)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return _int64_bytes(column.cast(pa.int64()))
-    return column.cast(pa.string()).cast(pa.binary())
+    try:
+        return column.cast(pa.string()).cast(pa.binary())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InvalidRequest(
+            f"a column of type {kind} cannot be a key. Use a binary, text, number or time column"
+        ) from None
 
 
 def _int64_bytes(column: pa.Array) -> pa.Array:

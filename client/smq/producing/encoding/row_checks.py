@@ -8,7 +8,7 @@ conversions, but never more lenient.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, time
+from datetime import MAXYEAR, UTC, date, datetime, time
 from decimal import Decimal
 from operator import itemgetter
 from sys import intern
@@ -118,7 +118,8 @@ def _certain_fit(number: int, type_: pa.DataType) -> str | None:
         case "date":
             return f"type({name}) is date"
         case "zoned time" if is_micros(type_):
-            return f"type({name}) is datetime and {name}.tzinfo is UTC"
+            in_all_zones = f" and 1 < {name}.year < {MAXYEAR}" if type_.tz != "UTC" else ""
+            return f"type({name}) is datetime and {name}.tzinfo is UTC{in_all_zones}"
         case "time" if is_micros(type_):
             return f"type({name}) is datetime and {name}.tzinfo is None"
         case "time of day" if is_micros(type_):

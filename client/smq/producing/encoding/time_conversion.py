@@ -8,6 +8,7 @@ from datetime import UTC, datetime, time
 import pyarrow as pa
 
 from smq.producing.encoding.exact_cast import InexactValue, kind_of, show
+from smq_storage.chunks.python_times import NOT_IN_PYTHON, all_in_python
 
 _NANOS_OF_UNIT = {"s": 10**9, "ms": 10**6, "ns": 1}
 _MAX_INT64 = (1 << 63) - 1
@@ -30,9 +31,17 @@ def time_in_units(target: pa.DataType, by_arrow: Callable[[object, pa.DataType],
         if rest or not isinstance(units, int) or not -highest <= units <= highest:
             why = f"it is no whole number of {target.unit}" if rest else "it is out of range"
             raise InexactValue(f"{show(value)} does not fit {target}: {why}")
+        if kind == "zoned time":
+            require_python_time(value, pa.array([units], target))
         return units
 
     return convert
+
+
+def require_python_time(value: object, converted: pa.Array) -> None:
+    """Raises InexactValue if Python does not have the time that a value was converted to, in its column's zone."""
+    if not all_in_python(converted):
+        raise InexactValue(f"{show(value)} does not fit {converted.type}: {NOT_IN_PYTHON}")
 
 
 def _nanos(value: object, zoned: bool) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time
+from datetime import MAXYEAR, UTC, date, datetime, time
 from decimal import Context, Decimal, Inexact, InvalidOperation
 
 import numpy as np
@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from smq.producing.encoding.exact_cast import InexactValue, does_not_fit, exact_cast, kind_of, show
 from smq.producing.encoding.nested_conversion import nested_conversion
-from smq.producing.encoding.time_conversion import time_in_units
+from smq.producing.encoding.time_conversion import require_python_time, time_in_units
 from smq_storage.chunks.column_types import with_leaves
+from smq_storage.chunks.python_times import NOT_IN_PYTHON
 
 Convert = Callable[[object], object]
 """Returns the value as the batch will hold it. Raises InexactValue."""
@@ -244,15 +245,15 @@ def _bytes(target: pa.DataType) -> Convert:
 
 def _zoned_time(target: pa.DataType) -> Convert:
     def convert(value: object) -> object:
-        if type(value) is datetime:
-            if value.tzinfo is UTC:
-                return value
-            if value.utcoffset() is not None:
-                try:
-                    return value.astimezone(UTC)
-                except OverflowError:
-                    raise _unknown(value, target) from None
-        return _by_arrow(value, target)
+        if type(value) is not datetime or value.utcoffset() is None:
+            return _by_arrow(value, target)
+        try:
+            found = value if value.tzinfo is UTC else value.astimezone(UTC)
+        except OverflowError:
+            raise InexactValue(f"{show(value)} does not fit {target}: {NOT_IN_PYTHON}") from None
+        if not 1 < found.year < MAXYEAR:
+            require_python_time(value, pa.array([found], target))
+        return found
 
     return convert
 

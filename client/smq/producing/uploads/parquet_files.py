@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smq.producing.encoding.batch_encoder import BatchEncoder
+from smq.producing.encoding.exact_cast import InexactValue
+from smq.producing.encoding.parquet_batches import MICROS, NANOS, read_batches
 from smq.producing.uploads.finished_files import FILE_BYTES, encoded_upload, may_be_finished
 from smq.producing.uploads.upload_encoder import EncodedUpload
 from smq_core.errors import InvalidRequest, SchemaMismatch
@@ -102,13 +104,14 @@ class ParquetSource:
             collected: list[pa.RecordBatch] = []
             size = first_row = 0
             for batch in self._batches(file):
-                collected.append(batch)
-                size += batch.nbytes
-                if size >= part_bytes:
+                # Times of INT96 may have another unit in the next batch.
+                if size >= part_bytes or (collected and batch.schema != collected[0].schema):
                     part = pa.Table.from_batches(collected)
                     yield self._checked(part, encoder, key, first_row)
                     first_row += part.num_rows
                     collected, size = [], 0
+                collected.append(batch)
+                size += batch.nbytes
             if collected:
                 yield self._checked(pa.Table.from_batches(collected), encoder, key, first_row)
 
@@ -142,22 +145,32 @@ class ParquetSource:
             data = self.source.read(limit + 1)
         return data if len(data) <= limit else None
 
-    def _open(self) -> pq.ParquetFile:
+    def _open(self, int96_unit: str = MICROS) -> pq.ParquetFile:
         try:
             # With pre_buffer, Arrow would read whole row groups and keep them, and some files are one row group.
             source = self.source if self.open_url is None else self.open_url(self.name)
-            return pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True)
+            return pq.ParquetFile(
+                source,
+                pre_buffer=False,
+                buffer_size=BUFFER_BYTES,
+                page_checksum_verification=True,
+                coerce_int96_timestamp_unit=int96_unit,
+            )
         except FileNotFoundError:
             raise InvalidRequest(f"there is no file {self.name}") from None
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InvalidRequest(f"{self.name} is not a Parquet file that can be read: {error}") from None
 
     def _batches(self, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+        first_row = 0
         try:
             for number in range(file.metadata.num_row_groups):
                 rows = _rows_at_a_time(file, number)
-                batches = file.iter_batches(batch_size=rows, row_groups=[number])
+                batches = read_batches(file, lambda: self._open(NANOS), batch_size=rows, row_groups=[number])
                 yield from (batch for batch in batches if batch.num_rows)
+                first_row += file.metadata.row_group(number).num_rows
+        except InexactValue as problem:
+            raise SchemaMismatch(f"{self.name}: {problem.located(first_row + problem.row)}") from None
         except (pa.ArrowException, OSError) as error:
             raise InvalidRequest(f"{self.name} cannot be read: {error}") from None
 

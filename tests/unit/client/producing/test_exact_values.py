@@ -14,6 +14,7 @@ import pytest
 
 from smq.producing.batching.batch_builder import check_headers, check_timestamp, check_value
 from smq.producing.encoding.batch_encoder import BatchEncoder
+from smq.producing.encoding.keys import canonical_bytes
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column, Topic, TopicSpec
 
@@ -227,3 +228,85 @@ def test_numbers_of_a_batch_are_the_values_that_were_sent(
     array.validate(full=True)
     assert array.type == encoder.body_schema.field("c").type
     assert repr(array.to_pylist()) == repr(sent)
+
+
+TOKYO = BatchEncoder(
+    Topic(
+        "default/t",
+        "u",
+        TopicSpec(
+            64,
+            schema=(
+                Column("at", "timestamp[us, Asia/Tokyo]"),
+                Column("ms", "timestamp[ms, Asia/Tokyo]", nullable=True),
+            ),
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize("column", ["at", "ms"])
+def test_a_time_that_is_in_the_year_10000_in_the_zone_of_its_column_is_refused(column: str) -> None:
+    late = {"at": datetime(2024, 1, 1, tzinfo=UTC), column: datetime(9999, 12, 31, 15, tzinfo=UTC)}
+
+    with pytest.raises(SchemaMismatch, match=f"column {column}: .*9999.* does not fit .*Tokyo.*the years 1 to 9999"):
+        check_value(late, TOKYO)
+    with pytest.raises(SchemaMismatch, match=f"column {column}, row 0: 9999-12-31.*the years 1 to 9999"):
+        TOKYO.check(pa.Table.from_pylist([late]))
+    check_value(late | {column: datetime(9999, 12, 31, 14, tzinfo=UTC)}, TOKYO)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "type_"),
+    [
+        ("local", (1 << 63) - 1, pa.timestamp("us")),  # what DuckDB's infinity is
+        ("local", -(1 << 42), pa.timestamp("s")),
+        ("at", 1 << 62, pa.timestamp("us", "UTC")),
+        ("timestamp", 1_700_000_000_000_000_000, pa.int64()),
+        ("timestamp", 1 << 62, pa.timestamp("us")),
+        ("timestamp", 1 << 62, pa.timestamp("us", "UTC")),
+    ],
+)
+def test_times_of_tables_that_python_does_not_have_are_refused_with_their_row(
+    column: str, value: int, type_: pa.DataType
+) -> None:
+    table = pa.table({"id": pa.array([1, 2], pa.int32()), column: pa.array([0, value], type_)})
+
+    with pytest.raises(SchemaMismatch, match=f"column {column}, row 1: .*the years 1 to 9999"):
+        TYPED.check(table)
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [1_700_000_000_000_000_000, -(1 << 62), 1 << 70, datetime.max.replace(tzinfo=timezone(-timedelta(hours=9)))],
+)
+def test_a_timestamp_that_python_does_not_have_is_refused(timestamp: object) -> None:
+    with pytest.raises(InvalidRequest, match=r"not in the years 1 to 9999.*in microseconds"):
+        check_timestamp(timestamp)
+
+
+@pytest.mark.parametrize("kind", [pa.list_view, pa.large_list_view, pa.large_list, pa.list_])
+def test_lists_of_all_kinds_keep_their_items(kind: Any) -> None:
+    tags = pa.array([["a"], ["b", "c"], None, []], kind(pa.string()))
+
+    for at in range(4):
+        table = pa.table({"id": pa.array(range(4 - at), pa.int32()), "tags": tags[at:]})
+        checked, _ = TYPED.check(table)
+        assert checked["tags"].to_pylist() == [["a"], ["b", "c"], None, []][at:]
+    checked, _ = TYPED.check(pa.table({"id": pa.array([1, 2], pa.int32()), "tags": tags.take(pa.array([1, 0]))}))
+    assert checked["tags"].to_pylist() == [["b", "c"], ["a"]]
+
+
+@pytest.mark.parametrize("values", [pa.string_view(), pa.string(), pa.large_string()])
+def test_dictionaries_of_all_kinds_of_text_are_text(values: pa.DataType) -> None:
+    names = pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.uint32()), pa.array(["a", "b"], values))
+
+    checked, _ = TYPED.check(pa.table({"id": pa.array(range(3), pa.int32()), "name": names}))
+    assert checked["name"].to_pylist() == ["b", None, "a"]
+    assert canonical_bytes(names).to_pylist() == [b"b", None, b"a"]
+
+
+def test_a_key_is_bytes_of_any_kind_and_no_list() -> None:
+    assert canonical_bytes(pa.array([b"\xff", None], pa.binary_view())).to_pylist() == [b"\xff", None]
+    with pytest.raises(InvalidRequest, match="cannot be a key"):
+        canonical_bytes(pa.array([[1]]))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from smq.producer import Producer
+from smq.producing.encoding.exact_cast import exact_cast
 from smq.producing.encoding.frames import as_table
 from smq_core.errors import InvalidRequest
 from support.in_memory.acking_engine import engine
@@ -72,6 +73,26 @@ def test_only_a_named_index_of_pandas_is_a_column() -> None:
         "name": ["a", "b", "c"],
     }
     assert as_table(frame).schema.metadata is None
+
+
+def test_every_named_level_of_an_index_is_a_column() -> None:
+    frame = pd.DataFrame({"value": [1, 2, 3]})
+    by_name = pd.MultiIndex.from_tuples([("a", 1), ("a", 1), ("b", 2)], names=["name", None])
+
+    ranged = frame.rename_axis(index="id")
+    assert as_table(ranged).to_pydict() == {"value": [1, 2, 3], "id": [0, 1, 2]}
+    assert as_table(frame.set_index(by_name)).to_pydict() == {"value": [1, 2, 3], "name": ["a", "a", "b"]}
+    with pytest.raises(InvalidRequest, match="the index of the frame is named 'value', as another column is"):
+        as_table(frame.rename_axis(index="value"))
+    assert list(ranged.columns) == ["value"], "the program's frame is as it was"
+
+
+def test_categories_of_polars_are_text() -> None:
+    polars = pytest.importorskip("polars")
+    for type_ in (polars.Categorical, polars.Enum(["a", "b"])):
+        frame = polars.DataFrame({"name": polars.Series(["b", None, "a"], dtype=type_)})
+        found = exact_cast(as_table(frame).column("name"), pa.string())
+        assert found.to_pylist() == ["b", None, "a"]
 
 
 def test_a_frame_that_is_no_table_is_refused() -> None:
