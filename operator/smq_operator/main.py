@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from smq_core.errors import InvalidRequest, SmqError
-from smq_storage.process.extras import needs_extra
+from smq_storage.process.extras import install_command, needs_extra
 
 with needs_extra("smq-operator", "operator"):
     from smq_operator.kube.settings import KubeSettings
@@ -75,7 +75,7 @@ def _run_kube(settings: KubeSettings) -> None:
         from smq_operator.kube import run as kube
         from smq_operator.kube.client.errors import KubeError
     except ImportError as error:
-        raise InvalidRequest(f"{error.name} is not installed: pip install 'seaweedmq[operator]'") from error
+        raise InvalidRequest(f"{error.name} is not installed: {install_command('operator')}") from error
     try:
         kube.main(settings)
     except KubeError as error:

