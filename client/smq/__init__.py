@@ -41,7 +41,9 @@ if TYPE_CHECKING:
         ProblemInfo,
         SegmentInfo,
         SegmentLoad,
+        TopicChange,
         TopicInfo,
+        TopicSetting,
     )
     from smq.batch import Batch, Message
     from smq.client import Client, connect
@@ -131,7 +133,9 @@ __all__ = [
     "StoreStateUnknown",
     "StoreUnavailable",
     "TableReceipt",
+    "TopicChange",
     "TopicInfo",
+    "TopicSetting",
     "TopicsConsumer",
     "Unavailable",
     "UnknownSegment",
@@ -152,7 +156,9 @@ _MODULES_OF_NAMES = {
         "ProblemInfo",
         "SegmentInfo",
         "SegmentLoad",
+        "TopicChange",
         "TopicInfo",
+        "TopicSetting",
     ),
     "smq.batch": ("Batch", "Message"),
     "smq.client": ("Client", "connect"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,16 +20,45 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicChange:
+    """One change of a topic's settings or columns, as text: ``retention.age: 7d (default) → 3d``.
+
+    ``risk`` says what is lost by it; it is empty if nothing is.
+    """
+
+    text: str
+    risk: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.risk}" if self.risk else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSetting:
+    """One field of a topic's spec. ``field`` is its path in the manifest, such as ``retention.age``."""
+
+    field: str
+    value: str
+    is_default: bool
+
+
+@dataclass(frozen=True, slots=True)
 class AppliedTopic:
-    """The result of applying a manifest: created, configured or unchanged."""
+    """The result of applying a manifest: created, configured or unchanged; with ``preview``, what it would be.
+
+    ``before`` (empty for a new topic) and ``after`` are the topic's manifest with every field.
+    """
 
     topic: str
     result: str
+    changes: tuple[TopicChange, ...] = ()
+    before: str = ""
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AlteredTopic:
-    """The result of a change of a topic's columns, or a preview of it. ``changes`` has an entry for each column."""
+    """The result of a change of a topic, or a preview of it. ``changes`` has an entry for each setting and column."""
 
     topic: str
     result: str
@@ -36,7 +66,7 @@ class AlteredTopic:
     schema_version: int
     schema: tuple[tuple[str, str, bool], ...]
     """(name, type, nullable) of each column of that version"""
-    changes: tuple[str, ...]
+    changes: tuple[TopicChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +231,22 @@ class Admin:
     def __repr__(self) -> str:
         return f"<Admin of {self._leader}>"
 
-    def apply(self, manifest: str) -> AppliedTopic:
-        """Creates or changes a topic from a manifest in YAML or JSON. Raises SpecRejected."""
-        reply = self._leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest))
-        return AppliedTopic(reply.topic, reply.result)
+    def apply(self, manifest: str, *, preview: bool = False) -> AppliedTopic:
+        """Creates or changes a topic from a manifest in YAML or JSON. A field that it leaves out gets its default.
+
+        preview: only check, and return what would change. Raises SpecRejected.
+        """
+        reply = self._leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=manifest, preview=preview))
+        return AppliedTopic(reply.topic, reply.result, _changes(reply.changes), reply.before, reply.after)
+
+    def export(self, topic: str) -> str:
+        """The topic's manifest with every field, as YAML that :meth:`apply` takes. Raises UnknownTopic."""
+        return str(self._leader.call("ExportTopic", pb.LocateRequest(topic=self._topic(topic))).manifest)
+
+    def settings(self, topic: str) -> list[TopicSetting]:
+        """Every field of the topic's spec but its columns, and whether it is the default. Raises UnknownTopic."""
+        reply = self._leader.call("ExportTopic", pb.LocateRequest(topic=self._topic(topic)))
+        return [TopicSetting(it.field, it.value, it.is_default) for it in reply.settings]
 
     def alter_topic(
         self,
@@ -214,25 +256,29 @@ class Admin:
         drop_columns: Sequence[str] = (),
         widen_columns: Mapping[str, str] | None = None,
         make_nullable: Sequence[str] = (),
+        settings: Mapping[str, object] | None = None,
         preview: bool = False,
     ) -> AlteredTopic:
-        """Changes the columns of a topic with a schema, while producers and consumers go on.
+        """Changes settings of a topic, and the columns of one with a schema, while producers and consumers go on.
 
         add_columns: types by name, such as ``{"gate": "uint8"}``. New columns are nullable.
         drop_columns: nullable columns; their names can never be used again.
         widen_columns: the new types by name: a wider integer of the same sign, or float64 for float32.
         make_nullable: columns that may be null from now on.
+        settings: fields of the manifest's spec by path, such as ``{"retention.age": "3d"}``. None resets a field to its
+            default, and all others stay.
         preview: only check, and return what would change.
 
-        Returns when the leader has stored the new version. It then seals the segments, a few at a time, and opens
-        successors that have the new columns. Raises InvalidRequest (SpecRejected with a reason for each column, if the
-        change is not allowed), Conflict if somebody else has changed the columns, Unavailable.
+        Returns when the leader has stored the change. If columns have changed, it then
+        seals the segments, a few at a time, and opens successors that have the new columns. Raises InvalidRequest
+        (SpecRejected with a reason for each field, if the change is not allowed), Conflict if somebody else has changed
+        the topic, Unavailable.
         """
         # Imported here: they take a tenth of a second, which a command that only lists topics does not need.
         from smq.column_changes import ColumnChanges
         from smq_core.model.entities import Column
-        from smq_core.model.schema_evolution import difference
         from smq_proto.wire import columns_to_pb, schema_from_pb
+        from smq_storage.topic_manifests.settings import nested_fields
 
         before = self.topic(topic)
         columns = tuple(Column(*column) for column in before.schema)
@@ -244,29 +290,31 @@ class Admin:
                 columns=columns_to_pb(changes.apply(columns)),
                 schema_version=before.schema_version,
                 preview=preview,
+                settings=json.dumps(nested_fields(settings or {})),
             ),
         )
         schema = schema_from_pb(reply.schema)
-        done = "unchanged" if schema.version == before.schema_version else "configured"
+        made = _changes(reply.changes)
+        done = "configured" if made else "unchanged"
         return AlteredTopic(
             before.name,
             "preview" if preview else done,
             schema.version,
             tuple((c.name, c.type, c.nullable) for c in schema.columns),
-            tuple(difference(columns, schema.columns)),
+            made,
         )
 
     def delete(self, topic: str) -> None:
         """Deletes a topic. Its deletionPolicy decides whether its files stay. Raises UnknownTopic."""
         self._leader.call("DeleteTopic", pb.LocateRequest(topic=self._topic(topic)))
 
-    def pause(self, topic: str) -> None:
+    def pause_scaling(self, topic: str) -> None:
         """Pauses autoscaling of the topic. Failovers, drains, rolls and manual commands still work."""
-        self._leader.call("PauseTopic", lpb.PauseTopicRequest(topic=self._topic(topic), paused=True))
+        self._leader.call("PauseScaling", lpb.PauseScalingRequest(topic=self._topic(topic), paused=True))
 
-    def resume(self, topic: str) -> None:
-        """Resumes autoscaling after :meth:`pause`. Changes that the load requires start at once."""
-        self._leader.call("PauseTopic", lpb.PauseTopicRequest(topic=self._topic(topic), paused=False))
+    def resume_scaling(self, topic: str) -> None:
+        """Resumes autoscaling after :meth:`pause_scaling`. Changes that the load requires start at once."""
+        self._leader.call("PauseScaling", lpb.PauseScalingRequest(topic=self._topic(topic), paused=False))
 
     def topics(self) -> list[TopicInfo]:
         """All topics with their living segments."""
@@ -431,6 +479,10 @@ class Admin:
 
     def _topic(self, topic: str) -> str:
         return full_topic_name(topic, self._namespace)
+
+
+def _changes(changes: Iterable[lpb.TopicChange]) -> tuple[TopicChange, ...]:
+    return tuple(TopicChange(change.text, change.risk) for change in changes)
 
 
 def _segment_info(s: pb.Segment) -> SegmentInfo:

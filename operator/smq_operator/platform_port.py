@@ -6,12 +6,13 @@ The rest of the leader depends on this port alone. Every method is called on the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from smq_core.model.entities import Column, TopicSpec
-from smq_storage.topic_manifests.parser import ManifestDocument
+from smq_core.model.entities import TopicSpec
+from smq_storage.topic_manifests.parser import PAUSED, ManifestDocument, TopicManifest
+from smq_storage.topic_manifests.spec_editor import SpecPatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,25 @@ class DesiredTopic:
     problem: str | None = None
     paused: bool = False
     generation: int = 0
+
+
+def manifest_of(desired: DesiredTopic) -> TopicManifest:
+    """The desired topic as the manifest that says the same."""
+    namespace, _, name = desired.name.rpartition("/")
+    return TopicManifest(namespace, name, desired.spec, PAUSED if desired.paused else None)
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedManifest:
+    """The topic's full name, ``created``, ``configured`` or ``unchanged``, and its manifest before and after.
+
+    ``before`` is None if the topic is new.
+    """
+
+    topic: str
+    result: str
+    before: TopicManifest | None
+    after: TopicManifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +87,8 @@ class Platform(Protocol):
 
     def problems(self) -> list[Problem]: ...
 
-    async def apply(self, manifest: ManifestDocument) -> tuple[str, str]:
-        """Applies a Topic manifest. Returns the topic's full name and ``created``, ``configured`` or ``unchanged``.
+    async def apply(self, manifest: ManifestDocument, preview: bool = False) -> AppliedManifest:
+        """Applies a Topic manifest. With ``preview`` it changes nothing, and returns what would change.
 
         Raises SpecRejected; then nothing has changed.
         """
@@ -82,10 +102,10 @@ class Platform(Protocol):
         """Pauses or resumes autoscaling of the topic. Raises UnknownTopic, SpecRejected."""
         ...
 
-    async def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
-        """Sets the columns in the topic's spec, which has the columns ``before`` now.
+    async def change_spec(self, topic: str, before: TopicSpec, patch: SpecPatch) -> None:
+        """Changes these fields of the topic's spec, which is ``before`` now.
 
-        Raises UnknownTopic, SpecRejected, and Conflict if the spec has other columns.
+        Raises UnknownTopic, SpecRejected, and Conflict if the spec is another one.
         """
         ...
 

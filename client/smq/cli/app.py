@@ -18,7 +18,8 @@ class RootGroup(CommandGroup):
     targets: ClassVar[Mapping[str, str]] = {
         "dev": "smq.cli.commands.dev:app",
         "example": "smq.cli.commands.examples:example",
-        "apply": "smq.cli.commands.topics:apply",
+        "apply": "smq.cli.commands.topic_changes:apply",
+        "diff": "smq.cli.commands.topic_changes:diff",
         "topic": "smq.cli.commands.topics:app",
         "segment": "smq.cli.commands.segments:app",
         "publish": "smq.cli.commands.publish:publish",

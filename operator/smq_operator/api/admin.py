@@ -12,12 +12,12 @@ from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailabl
 from smq_core.model.entities import SECOND, Liveness, Micros, Topic
 from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.api.errors import unary_handler
-from smq_operator.api.schema_changes import alter_topic
+from smq_operator.api.topic_changes import alter_topic
 from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.registry import Broker, BrokerRegistry
 from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
-from smq_operator.platform_port import Platform
+from smq_operator.platform_port import Platform, manifest_of
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.manual_requests import (
     LAYOUT_WRITE_TIMEOUT_SECONDS,
@@ -41,7 +41,8 @@ from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import columns_from_pb, layout_to_pb, schema_to_pb, topic_to_pb
 from smq_storage.catalog.reader_pins import list_pins
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.topic_manifests.parser import check_change, parse_document
+from smq_storage.topic_manifests.parser import TopicManifest, check_change, parse_document, to_manifest
+from smq_storage.topic_manifests.settings import manifest_changes, settings_of
 
 log = structlog.get_logger(__name__)
 
@@ -54,13 +55,13 @@ SEAL_WAIT_SECONDS = 8.0
 SMQ = Commands(
     restore="bring one back",
     accept_loss=lambda namespace, segment: f"`smq segment accept-loss {_short_name(namespace, segment)}`",
-    resume=lambda namespace, topic: f"run `smq topic resume {_short_name(namespace, topic)}`",
+    resume=lambda namespace, topic: f"run `smq topic resume-scaling {_short_name(namespace, topic)}`",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AdminService:
-    """ApplyTopic, AlterTopic, DeleteTopic, PauseTopic, the lists, ChangeSegments, Drain- and UndrainBroker, AcceptLoss.
+    """Topics (apply, alter, export, delete, pause scaling), the lists, changes of segments and brokers, AcceptLoss.
 
     ``max_pin_age`` is in microseconds.
     """
@@ -89,24 +90,45 @@ class AdminService:
         known = self.topics.get(desired.full_name)
         if known is not None and known.topic is not None:
             check_change(known.topic.spec, desired.spec, known.newest_schema)
-        name, result = await self.platform.apply(document)
-        managed = await self.sync.adopted(name)
-        if managed.rejection is not None:
-            raise InvalidRequest(f"topic {name}: {managed.rejection}")
-        return lpb.ApplyTopicReply(topic=name, result=result)
+        applied = await self.platform.apply(document, request.preview)
+        if not request.preview:
+            managed = await self.sync.adopted(applied.topic)
+            if managed.rejection is not None:
+                raise InvalidRequest(f"topic {applied.topic}: {managed.rejection}")
+        return lpb.ApplyTopicReply(
+            topic=applied.topic,
+            result=applied.result,
+            before=to_manifest(applied.before) if applied.before is not None else "",
+            after=to_manifest(applied.after),
+            changes=_change_messages(applied.before, applied.after),
+        )
 
     @unary_handler
     async def AlterTopic(self, request: lpb.AlterTopicRequest) -> lpb.AlterTopicReply:
-        schema = await alter_topic(
+        change = await alter_topic(
             self.topics.topic(request.topic),
             columns_from_pb(request.columns),
             request.schema_version,
+            request.settings,
             self.platform,
             self.sync,
             self.queue,
             preview=request.preview,
         )
-        return lpb.AlterTopicReply(schema=schema_to_pb(schema))
+        return lpb.AlterTopicReply(
+            schema=schema_to_pb(change.schema), changes=_change_messages(change.before, change.after)
+        )
+
+    @unary_handler
+    async def ExportTopic(self, request: pb.LocateRequest) -> lpb.ExportTopicReply:
+        manifest = manifest_of(self.topics.topic(request.topic).desired)
+        return lpb.ExportTopicReply(
+            manifest=to_manifest(manifest),
+            settings=[
+                lpb.ExportTopicReply.Setting(field=it.field, value=it.value, is_default=it.is_default)
+                for it in settings_of(manifest.spec)
+            ],
+        )
 
     @unary_handler
     async def DeleteTopic(self, request: pb.LocateRequest) -> lpb.Empty:
@@ -144,7 +166,7 @@ class AdminService:
         return managed.topic
 
     @unary_handler
-    async def PauseTopic(self, request: lpb.PauseTopicRequest) -> lpb.Empty:
+    async def PauseScaling(self, request: lpb.PauseScalingRequest) -> lpb.Empty:
         managed = self.topics.topic(request.topic)
         await self.platform.set_paused(managed.name, request.paused)
         self.sync.sync()
@@ -272,6 +294,11 @@ class AdminService:
                 "keeps trying; run the command again after a leader change"
             ) from None
         return lpb.Empty()
+
+
+def _change_messages(before: TopicManifest | None, after: TopicManifest) -> list[lpb.TopicChange]:
+    changes = manifest_changes(before, after) if before is not None else []
+    return [lpb.TopicChange(text=change.text, risk=change.risk) for change in changes]
 
 
 def _topic_message(managed: ManagedTopic, issues: HealthIssues) -> lpb.TopicList.Topic:

@@ -6,12 +6,13 @@ Reads come from the cache; writes are calls to the API server. ``termination`` p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import structlog
 
 from smq_core.errors import Conflict, InvalidRequest, SmqError, SpecRejected, Unavailable, UnknownTopic
-from smq_core.model.entities import Column
+from smq_core.model.entities import TopicSpec
 from smq_core.model.incarnation_ids import parse_incarnation
 from smq_core.scaling.broker_fleet import FleetPolicy
 from smq_core.scaling.broker_pools import distribute_brokers
@@ -24,7 +25,7 @@ from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.informer.list_watch import Informer
 from smq_operator.kube.settings import COMPONENT_LABEL, KubeSettings
 from smq_operator.kube.termination import TerminationTracker
-from smq_operator.platform_port import DesiredTopic, Problem, TerminationProof
+from smq_operator.platform_port import AppliedManifest, DesiredTopic, Problem, TerminationProof
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.topic_manifests.parser import (
     AUTOSCALING_ANNOTATION,
@@ -32,8 +33,8 @@ from smq_storage.topic_manifests.parser import (
     ManifestDocument,
     check_change,
     parse_api_resource,
-    schema_fields,
 )
+from smq_storage.topic_manifests.spec_editor import SpecPatch
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +106,7 @@ class KubePlatform:
         ]
         return self._desired_topics.problems() + annotations
 
-    async def apply(self, manifest: ManifestDocument) -> tuple[str, str]:
+    async def apply(self, manifest: ManifestDocument, preview: bool = False) -> AppliedManifest:
         desired, given = manifest.topic, manifest.body
         led_namespace = self._settings.namespace
         if led_namespace and desired.namespace != led_namespace:
@@ -123,9 +124,15 @@ class KubePlatform:
         }
         try:
             old = await self._api.find(TOPICS, desired.name, desired.namespace)
-            if old is not None:
-                check_change(parse_api_resource(old)[0].spec, desired.spec)
-            new = await self._api.apply(TOPICS, body)
+            before = parse_api_resource(old)[0] if old is not None else None
+            if before is not None:
+                check_change(before.spec, desired.spec)
+            new = await self._api.apply(TOPICS, body, dry_run=preview)
+            after = parse_api_resource(new)[0]
+            after = replace(after, spec=replace(after.spec, schema=desired.spec.schema))
+            if preview:
+                result = "created" if before is None else "unchanged" if before == after else "configured"
+                return AppliedManifest(desired.full_name, result, before, after)
             if len(parse_api_resource(new)[0].spec.schema) > len(desired.spec.schema):
                 # Server-side apply keeps columns that another program wrote. This manifest has all that are desired.
                 columns = {"spec": {"schema": (given.get("spec") or {}).get("schema") or []}}
@@ -134,9 +141,9 @@ class KubePlatform:
             raise _to_smq_error(error, f"topic {desired.full_name}", "kubectl apply") from error
         self._cache.put(TOPICS, new)
         if old is None:
-            return desired.full_name, "created"
+            return AppliedManifest(desired.full_name, "created", None, after)
         same = old["metadata"].get("resourceVersion") == new["metadata"].get("resourceVersion")
-        return desired.full_name, "unchanged" if same else "configured"
+        return AppliedManifest(desired.full_name, "unchanged" if same else "configured", before, after)
 
     async def delete(self, topic: str) -> None:
         namespace, _, name = topic.rpartition("/")
@@ -162,18 +169,18 @@ class KubePlatform:
                 error, f"topic {topic}", f"kubectl annotate topic with {AUTOSCALING_ANNOTATION}"
             ) from error
 
-    async def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
+    async def change_spec(self, topic: str, before: TopicSpec, patch: SpecPatch) -> None:
         namespace, _, name = topic.rpartition("/")
-        changed = Conflict(f"the spec of {topic} was changed meanwhile: look at its columns and try again")
+        changed = Conflict(f"the spec of {topic} was changed meanwhile: look at it and try again")
         try:
             old = await self._api.find(TOPICS, name, namespace)
             if old is None:
                 raise UnknownTopic(f"there is no topic {topic}")
-            if parse_api_resource(old)[0].spec.schema != tuple(before):
+            if parse_api_resource(old)[0].spec != before:
                 raise changed
             change = {
                 "metadata": {"resourceVersion": old["metadata"]["resourceVersion"]},
-                "spec": {"schema": schema_fields(columns)},
+                "spec": dict(patch),
             }
             self._cache.put(TOPICS, await self._api.patch(TOPICS, name, namespace, change))
         except NotFound:

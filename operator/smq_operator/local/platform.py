@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import structlog
 
-from smq_core.model.entities import Column
+from smq_core.model.entities import TopicSpec
 from smq_operator.local.broker_processes import BrokerProcesses, broker_command
 from smq_operator.local.settings import LocalSettings
 from smq_operator.local.topic_manifests import TopicManifests
-from smq_operator.platform_port import DesiredTopic, Problem, TerminationProof
+from smq_operator.platform_port import AppliedManifest, DesiredTopic, Problem, TerminationProof
 from smq_operator.runtime.task_runner import TaskRunner
 from smq_storage.topic_manifests.parser import ManifestDocument
+from smq_storage.topic_manifests.spec_editor import SpecPatch
 
 log = structlog.get_logger(__name__)
 
@@ -97,8 +98,8 @@ class LocalPlatform:
     def problems(self) -> list[Problem]:
         return self._problems
 
-    async def apply(self, manifest: ManifestDocument) -> tuple[str, str]:
-        done = self._manifests.apply(manifest)
+    async def apply(self, manifest: ManifestDocument, preview: bool = False) -> AppliedManifest:
+        done = self._manifests.apply(manifest, preview)
         self._changed()
         return done
 
@@ -110,8 +111,8 @@ class LocalPlatform:
         self._manifests.set_paused(topic, paused)
         self._changed()
 
-    async def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
-        self._manifests.set_schema(topic, before, columns)
+    async def change_spec(self, topic: str, before: TopicSpec, patch: SpecPatch) -> None:
+        self._manifests.change_spec(topic, before, patch)
         self._changed()
 
     def desired_brokers(self) -> int:

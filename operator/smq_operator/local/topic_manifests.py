@@ -7,13 +7,13 @@ Editors remove and create files when they save, so a topic is deleted only if it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from smq_core.errors import Conflict, SpecRejected, UnknownTopic
-from smq_core.model.entities import Column
-from smq_operator.platform_port import DesiredTopic, Problem
+from smq_core.model.entities import TopicSpec
+from smq_operator.platform_port import AppliedManifest, DesiredTopic, Problem, manifest_of
 from smq_storage.topic_manifests.annotation_editor import set_annotation
 from smq_storage.topic_manifests.parser import (
     ACTIVE,
@@ -25,7 +25,7 @@ from smq_storage.topic_manifests.parser import (
     check_change,
     parse_manifest,
 )
-from smq_storage.topic_manifests.schema_editor import set_schema
+from smq_storage.topic_manifests.spec_editor import SpecPatch, edit_spec
 
 MISSING_GRACE_US = 2_000_000
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -111,8 +111,8 @@ class TopicManifests:
                 )
         return found
 
-    def apply(self, manifest: ManifestDocument) -> tuple[str, str]:
-        """Writes a manifest into the folder, atomically. Returns the full name and what was done.
+    def apply(self, manifest: ManifestDocument, preview: bool = False) -> AppliedManifest:
+        """Writes a manifest into the folder, atomically, unless it is a preview. Returns what was done.
 
         A pause stays, unless the manifest says something about it. Raises SpecRejected if it changes what
         cannot change.
@@ -129,21 +129,23 @@ class TopicManifests:
                 desired = replace(desired, autoscaling=PAUSED)
             same = old.spec == desired.spec and old.paused == desired.paused and old.problem is None
             if same and self._path_of(desired.full_name).exists():
-                return desired.full_name, "unchanged"
-        self._write(self._path_of(desired.full_name), text, desired)
-        return desired.full_name, "created" if old is None else "configured"
+                return AppliedManifest(desired.full_name, "unchanged", manifest_of(old), manifest_of(old))
+        if not preview:
+            self._write(self._path_of(desired.full_name), text, desired)
+        before = manifest_of(old) if old is not None else None
+        return AppliedManifest(desired.full_name, "created" if old is None else "configured", before, desired)
 
     def set_paused(self, topic: str, paused: bool) -> None:
         """Writes the pause into the topic's manifest. Raises UnknownTopic, SpecRejected."""
         if self._scanned(topic).paused != paused:
             self._edit(topic, lambda text: set_annotation(text, AUTOSCALING_ANNOTATION, PAUSED if paused else ACTIVE))
 
-    def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
-        """Writes the columns into the topic's manifest. Raises UnknownTopic, SpecRejected, and Conflict if the
-        manifest has other columns than ``before``."""
-        if self._scanned(topic).spec.schema != tuple(before):
-            raise Conflict(f"the manifest of {topic} was changed meanwhile: look at its columns and try again")
-        self._edit(topic, lambda text: set_schema(text, columns))
+    def change_spec(self, topic: str, before: TopicSpec, patch: SpecPatch) -> None:
+        """Writes these fields into the topic's manifest. Raises UnknownTopic, SpecRejected, and Conflict if its spec is
+        not ``before``."""
+        if self._scanned(topic).spec != before:
+            raise Conflict(f"the manifest of {topic} was changed meanwhile: look at it and try again")
+        self._edit(topic, lambda text: edit_spec(text, patch))
 
     def _scanned(self, topic: str) -> DesiredTopic:
         """The topic as its file is now. Raises UnknownTopic."""

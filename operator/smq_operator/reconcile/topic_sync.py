@@ -125,7 +125,7 @@ class TopicSync:
         """A pause needs no adoption, because the filer does not have it."""
         if managed.desired.paused != desired.paused:
             words = "is" if desired.paused else "is no more"
-            action = "pause" if desired.paused else "resume"
+            action = "pause-scaling" if desired.paused else "resume-scaling"
             self._decisions.record(Decision(now, managed.name, action, (), f"autoscaling {words} paused"))
             if managed.last_adopted is not None:
                 managed.last_adopted = replace(managed.last_adopted, paused=desired.paused)

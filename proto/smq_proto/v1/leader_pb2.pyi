@@ -415,38 +415,75 @@ class PinList(_message.Message):
     def __init__(self, pins: _Optional[_Iterable[_Union[PinList.Pin, _Mapping]]] = ...) -> None: ...
 
 class ApplyTopicRequest(_message.Message):
-    __slots__ = ("manifest",)
+    __slots__ = ("manifest", "preview")
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    PREVIEW_FIELD_NUMBER: _ClassVar[int]
     manifest: str
-    def __init__(self, manifest: _Optional[str] = ...) -> None: ...
+    preview: bool
+    def __init__(self, manifest: _Optional[str] = ..., preview: _Optional[bool] = ...) -> None: ...
 
 class ApplyTopicReply(_message.Message):
-    __slots__ = ("topic", "result")
+    __slots__ = ("topic", "result", "before", "after", "changes")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     result: str
-    def __init__(self, topic: _Optional[str] = ..., result: _Optional[str] = ...) -> None: ...
+    before: str
+    after: str
+    changes: _containers.RepeatedCompositeFieldContainer[TopicChange]
+    def __init__(self, topic: _Optional[str] = ..., result: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ..., changes: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ...) -> None: ...
+
+class TopicChange(_message.Message):
+    __slots__ = ("text", "risk")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    RISK_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    risk: str
+    def __init__(self, text: _Optional[str] = ..., risk: _Optional[str] = ...) -> None: ...
 
 class AlterTopicRequest(_message.Message):
-    __slots__ = ("topic", "columns", "schema_version", "preview")
+    __slots__ = ("topic", "columns", "schema_version", "preview", "settings")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     PREVIEW_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     columns: _containers.RepeatedCompositeFieldContainer[_data_pb2.Column]
     schema_version: int
     preview: bool
-    def __init__(self, topic: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[_data_pb2.Column, _Mapping]]] = ..., schema_version: _Optional[int] = ..., preview: _Optional[bool] = ...) -> None: ...
+    settings: str
+    def __init__(self, topic: _Optional[str] = ..., columns: _Optional[_Iterable[_Union[_data_pb2.Column, _Mapping]]] = ..., schema_version: _Optional[int] = ..., preview: _Optional[bool] = ..., settings: _Optional[str] = ...) -> None: ...
 
 class AlterTopicReply(_message.Message):
-    __slots__ = ("schema",)
+    __slots__ = ("schema", "changes")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     schema: _data_pb2.TopicSchema
-    def __init__(self, schema: _Optional[_Union[_data_pb2.TopicSchema, _Mapping]] = ...) -> None: ...
+    changes: _containers.RepeatedCompositeFieldContainer[TopicChange]
+    def __init__(self, schema: _Optional[_Union[_data_pb2.TopicSchema, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ...) -> None: ...
 
-class PauseTopicRequest(_message.Message):
+class ExportTopicReply(_message.Message):
+    __slots__ = ("manifest", "settings")
+    class Setting(_message.Message):
+        __slots__ = ("field", "value", "is_default")
+        FIELD_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+        field: str
+        value: str
+        is_default: bool
+        def __init__(self, field: _Optional[str] = ..., value: _Optional[str] = ..., is_default: _Optional[bool] = ...) -> None: ...
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    manifest: str
+    settings: _containers.RepeatedCompositeFieldContainer[ExportTopicReply.Setting]
+    def __init__(self, manifest: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[ExportTopicReply.Setting, _Mapping]]] = ...) -> None: ...
+
+class PauseScalingRequest(_message.Message):
     __slots__ = ("topic", "paused")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PAUSED_FIELD_NUMBER: _ClassVar[int]

@@ -115,14 +115,19 @@ class LeaderStub:
                 request_serializer=smq_dot_v1_dot_leader__pb2.AlterTopicRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.AlterTopicReply.FromString,
                 _registered_method=True)
+        self.ExportTopic = channel.unary_unary(
+                '/smq.v1.Leader/ExportTopic',
+                request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+                response_deserializer=smq_dot_v1_dot_leader__pb2.ExportTopicReply.FromString,
+                _registered_method=True)
         self.DeleteTopic = channel.unary_unary(
                 '/smq.v1.Leader/DeleteTopic',
                 request_serializer=smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
-        self.PauseTopic = channel.unary_unary(
-                '/smq.v1.Leader/PauseTopic',
-                request_serializer=smq_dot_v1_dot_leader__pb2.PauseTopicRequest.SerializeToString,
+        self.PauseScaling = channel.unary_unary(
+                '/smq.v1.Leader/PauseScaling',
+                request_serializer=smq_dot_v1_dot_leader__pb2.PauseScalingRequest.SerializeToString,
                 response_deserializer=smq_dot_v1_dot_leader__pb2.Empty.FromString,
                 _registered_method=True)
         self.ListTopics = channel.unary_unary(
@@ -280,8 +285,14 @@ class LeaderServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AlterTopic(self, request, context):
-        """changes the columns of a topic with a schema
+        """changes settings, and columns of a topic with a schema
         """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExportTopic(self, request, context):
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -292,7 +303,7 @@ class LeaderServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def PauseTopic(self, request, context):
+    def PauseScaling(self, request, context):
         """pauses or resumes autoscaling of a topic
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -440,14 +451,19 @@ def add_LeaderServicer_to_server(servicer, server):
                     request_deserializer=smq_dot_v1_dot_leader__pb2.AlterTopicRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.AlterTopicReply.SerializeToString,
             ),
+            'ExportTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExportTopic,
+                    request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
+                    response_serializer=smq_dot_v1_dot_leader__pb2.ExportTopicReply.SerializeToString,
+            ),
             'DeleteTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteTopic,
                     request_deserializer=smq_dot_v1_dot_data__pb2.LocateRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
-            'PauseTopic': grpc.unary_unary_rpc_method_handler(
-                    servicer.PauseTopic,
-                    request_deserializer=smq_dot_v1_dot_leader__pb2.PauseTopicRequest.FromString,
+            'PauseScaling': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseScaling,
+                    request_deserializer=smq_dot_v1_dot_leader__pb2.PauseScalingRequest.FromString,
                     response_serializer=smq_dot_v1_dot_leader__pb2.Empty.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
@@ -939,6 +955,33 @@ class Leader:
             _registered_method=True)
 
     @staticmethod
+    def ExportTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/smq.v1.Leader/ExportTopic',
+            smq_dot_v1_dot_data__pb2.LocateRequest.SerializeToString,
+            smq_dot_v1_dot_leader__pb2.ExportTopicReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DeleteTopic(request,
             target,
             options=(),
@@ -966,7 +1009,7 @@ class Leader:
             _registered_method=True)
 
     @staticmethod
-    def PauseTopic(request,
+    def PauseScaling(request,
             target,
             options=(),
             channel_credentials=None,
@@ -979,8 +1022,8 @@ class Leader:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/smq.v1.Leader/PauseTopic',
-            smq_dot_v1_dot_leader__pb2.PauseTopicRequest.SerializeToString,
+            '/smq.v1.Leader/PauseScaling',
+            smq_dot_v1_dot_leader__pb2.PauseScalingRequest.SerializeToString,
             smq_dot_v1_dot_leader__pb2.Empty.FromString,
             options,
             channel_credentials,

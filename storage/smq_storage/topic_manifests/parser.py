@@ -171,18 +171,40 @@ def check_change(old: TopicSpec, new: TopicSpec, schema: TopicSchema | None = No
 
 def to_manifest(topic: Topic | TopicManifest) -> str:
     """The topic as YAML with every field; :func:`parse_manifest` returns the same spec."""
+    return yaml.safe_dump(to_resource(topic), sort_keys=False, allow_unicode=True)
+
+
+def to_resource(topic: Topic | TopicManifest) -> dict[str, Any]:
+    """The topic as a Topic resource with every field, without those that are not set."""
     if isinstance(topic, Topic):
         namespace, _, name = topic.name.rpartition("/")
+        autoscaling = None
     else:
-        namespace, name = topic.namespace, topic.name
+        namespace, name, autoscaling = topic.namespace, topic.name, topic.autoscaling
     model = ManifestModel.model_construct(
         apiVersion=API_VERSION,
         kind=KIND,
-        metadata=MetadataModel.model_construct(name=name, namespace=namespace or DEFAULT_NAMESPACE),
+        metadata=MetadataModel.model_construct(
+            name=name,
+            namespace=namespace or DEFAULT_NAMESPACE,
+            annotations=None if autoscaling is None else {AUTOSCALING_ANNOTATION: autoscaling},
+        ),
         spec=_model(topic.spec),
     )
     body = model.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
-    return yaml.safe_dump(body, sort_keys=False, allow_unicode=True)
+    if not topic.spec.schema:
+        del body["spec"]["schema"]
+    return body
+
+
+def spec_fields(spec: TopicSpec) -> dict[str, Any]:
+    """Every field of the spec as a manifest has it; None if it is not set."""
+    return _model(spec).model_dump(mode="json", by_alias=True, warnings=False)
+
+
+def default_spec(partitions: int) -> TopicSpec:
+    """The spec of a topic with so many partitions whose manifest has no other field."""
+    return _spec(SpecModel(partitions=partitions))
 
 
 def schema_fields(columns: Sequence[Column]) -> list[dict[str, object]]:

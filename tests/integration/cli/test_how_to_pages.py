@@ -66,7 +66,12 @@ def create(leader: str, topic: str, *options: str) -> None:
 def test_the_tutorial(leader: str, tmp_path: Path) -> None:
     names = {"orders": "tutorial"}
     first, *blocks, files, stop = console_blocks("docs/tutorial.md")
-    assert [c.split()[0:2] for c, _ in [*first, *stop]] == [["pip", "install"], ["smq", "dev"], ["smq", "dev"]]
+    assert [c.split()[0:2] for c, _ in [*first, *stop]] == [
+        ["python3", "-m"],
+        ["pip", "install"],
+        ["smq", "dev"],
+        ["smq", "dev"],
+    ]
     for block in blocks:
         run_console(block, tmp_path, leader, names)
     (code,) = fenced("docs/tutorial.md", "python")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.cli import smq
+from support.processes.cli import CommandResult, smq
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -21,7 +21,9 @@ def test_a_manifest_is_created_then_unchanged_then_configured(leader: str, tmp_p
     assert smq("apply", "-f", str(file), leader=leader).lines == ["topic m1 created", "topic m2 created"]
     assert smq("apply", "-f", str(file), leader=leader).lines == ["topic m1 unchanged", "topic m2 unchanged"]
     file.write_text(one % ("m1", 3))
-    assert smq("apply", "-f", str(file), leader=leader).lines == ["topic m1 configured"]
+    planned = smq("apply", "-f", str(file), "--dry-run", leader=leader)
+    assert planned.lines == ["topic m1 configured (dry run)", "  replicas: 2 → 3"], planned
+    assert smq("apply", "-f", str(file), leader=leader).lines == ["topic m1 configured", "  replicas: 2 → 3"]
 
 
 def test_a_manifest_with_mistakes_is_refused_with_the_fields(leader: str) -> None:
@@ -50,6 +52,41 @@ def test_describe_shows_columns_segments_and_decisions(leader: str, typed_topic:
 
     for words in ("Partitions:  16", "Key:         name", "size   int32", f"{typed_topic}-0-16-0", "the topic is new"):
         assert words in out
+    shown = {line.split()[0]: line.split()[1:] for line in out.splitlines() if "." in line and len(line.split()) < 4}
+    assert shown["retention.age"] == ["7d", "default"] and shown["segments.max"] == ["16", "default"]
+
+
+def test_settings_are_changed_and_exported_and_a_loss_needs_yes(leader: str, topic: str, tmp_path: Path) -> None:
+    eventually(lambda: topic in smq("segment", "list", topic, leader=leader).out, what="segments")
+    file = tmp_path / "exported.yaml"
+    file.write_text(smq("topic", "export", topic, leader=leader).out)
+    assert smq("apply", "-f", str(file), leader=leader).lines == [f"topic {topic} unchanged"]
+    assert smq("diff", "-f", str(file), leader=leader) == CommandResult(0, "", "")
+
+    raised = smq("topic", "alter", topic, "--retention", "30d", "--segments-max", "8", leader=leader)
+    assert raised.lines == [f"topic {topic} configured", "  segments.max: 16 → 8", "  retention.age: 7d → 30d"], raised
+    differs = smq("diff", "-f", str(file), leader=leader)
+    assert differs.code == 1 and "-    age: 30d\n+    age: 7d\n" in differs.out, differs
+
+    for command in (["topic", "alter", topic, "--retention", "7d"], ["apply", "-f", str(file)]):
+        refused = smq(*command, leader=leader)
+        assert (refused.code, refused.out) == (1, ""), refused
+        assert "retention.age: 30d → 7d (default): messages older than 7d are removed" in refused.err
+        assert "there is no terminal for the question; add --yes" in refused.err
+    assert "30d" in smq("topic", "export", topic, leader=leader).out, "nothing was changed"
+    assert smq("topic", "alter", topic, "--retention", "7d", "--yes", leader=leader).code == 0
+
+    wrong = smq("topic", "alter", topic, "--retention", "3x", leader=leader)
+    assert (wrong.code, wrong.out) == (1, "") and "spec.retention.age: '3x' has the unknown unit" in wrong.err
+    file.write_text("kind: [")
+    assert smq("diff", "-f", str(file), leader=leader).code == 2
+
+
+def test_create_says_how_long_messages_are_kept(leader: str) -> None:
+    default = smq("topic", "create", "kept-by-default", leader=leader)
+    assert default.out == "topic kept-by-default created\n" and "messages are kept for 7d (the default" in default.err
+    chosen = smq("topic", "create", "kept-as-chosen", "--retention", "unlimited", leader=leader)
+    assert chosen.code == 0 and "messages are kept without a limit of age\n" in chosen.err
 
 
 def test_a_segment_is_split_merged_rolled_and_moved_by_its_short_name(leader: str, topic: str) -> None:
@@ -92,16 +129,16 @@ def test_a_topic_is_paused_and_resumed(leader: str, topic: str) -> None:
         lines = smq("topic", "list", leader=leader).lines
         return next(line for line in lines if line.split()[0] == topic)
 
-    assert smq("topic", "pause", topic, leader=leader).code == 0
+    assert smq("topic", "pause-scaling", topic, leader=leader).code == 0
     assert ready().endswith("yes, autoscaling paused")
     described = smq("topic", "describe", topic, leader=leader).out
-    assert "Autoscaling: paused" in described and f"run `smq topic resume {topic}`" in described
+    assert "Autoscaling: paused" in described and f"run `smq topic resume-scaling {topic}`" in described
     assert "autoscaling is paused" in smq("top", leader=leader).out, "the decision"
 
-    resumed = smq("topic", "resume", topic, leader=leader)
+    resumed = smq("topic", "resume-scaling", topic, leader=leader)
     assert (resumed.code, resumed.out) == (0, f"topic {topic}: autoscaling is active\n")
     assert ready().endswith(" yes")
-    assert smq("topic", "pause", "no-such-topic", leader=leader).code == 1
+    assert smq("topic", "pause-scaling", "no-such-topic", leader=leader).code == 1
 
 
 def test_a_deleted_topic_is_gone_and_deleting_needs_confirmation(leader: str, topic: str) -> None:
@@ -142,6 +179,7 @@ def test_columns_are_changed_after_a_preview(leader: str, typed_topic: str) -> N
 
     done = smq(*alter, "--add-column", "gate:uint8", "--widen-column", "size:int64", "--yes", leader=leader)
     assert (done.code, done.lines[-1]) == (0, f"topic {typed_topic} has schema version 1 now"), done
+    assert done.lines[0] == f"topic {typed_topic} configured"
     out = smq("topic", "describe", typed_topic, leader=leader).out
     assert "Columns (schema version 1)" in out and "gate   uint8" in out
     (listed,) = [

@@ -21,7 +21,7 @@ def test_a_flood_does_not_split_a_paused_topic(seaweed: SeaweedProcess, prefix: 
     ):
         admin = client.admin()
         cluster.create("flood", scaling=scaling)
-        admin.pause("flood")
+        admin.pause_scaling("flood")
         assert admin.topic("flood").paused
         ledger = MessageLedger(keys=200)
         with client.producer("flood", linger=0.01) as producer:
@@ -41,10 +41,13 @@ def test_a_flood_does_not_split_a_paused_topic(seaweed: SeaweedProcess, prefix: 
             assert "split" not in {d.action for d in admin.decisions()}
             assert "seaweedmq.io/autoscaling" in manifest_of(cluster)
 
-            admin.resume("flood")
+            admin.resume_scaling("flood")
             eventually(lambda: len(admin.segments("flood")) > 1, what="it is split at once")
             flood.stop()
-        assert [d.action for d in admin.decisions() if d.action in ("pause", "resume")] == ["pause", "resume"]
+        assert [d.action for d in admin.decisions() if d.action.endswith("-scaling")] == [
+            "pause-scaling",
+            "resume-scaling",
+        ]
         with client.consumer("flood", start="earliest") as consumer:
             check_deliveries(ledger, read_back(consumer, ledger.total))
 

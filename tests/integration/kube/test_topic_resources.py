@@ -65,10 +65,10 @@ def test_topics_are_created_paused_and_deleted_by_the_control_api(
     with pytest.raises(SpecRejected, match=f"only the topics of namespace {namespace}"):
         operator.apply(manifest("t"))
     full = f"{namespace}/t"
-    operator.call("PauseTopic", lpb.PauseTopicRequest(topic=full, paused=True))
+    operator.call("PauseScaling", lpb.PauseScalingRequest(topic=full, paused=True))
     assert kube.get(topic(namespace))["metadata"]["annotations"]["seaweedmq.io/autoscaling"] == "paused"
     eventually(lambda: topics(operator)["t"].paused)
-    operator.call("PauseTopic", lpb.PauseTopicRequest(topic=full, paused=False))
+    operator.call("PauseScaling", lpb.PauseScalingRequest(topic=full, paused=False))
     eventually(lambda: not topics(operator)["t"].paused)
     operator.call("DeleteTopic", pb.LocateRequest(topic=full))
     assert kube.find(topic(namespace)) is None

@@ -25,7 +25,28 @@ LOADER = "client/smq/cli/command_loader.py"
 APP = "client/smq/cli/app.py"
 TEST_IMPORTS = "tests/unit/cli/test_imports.py"
 
+CHANGES = "client/smq/cli/commands/topic_changes.py"
+TEST_CHANGES = "tests/unit/cli/test_topic_changes.py"
+EXTRAS = "storage/smq_storage/process/extras.py"
+TEST_ADVICE = "tests/unit/docs/test_install_advice.py"
+
 MUTATIONS = (
+    Mutation(
+        "apply_what_loses_something_without_a_question",
+        "A change that loses something is confirmed first.",
+        CHANGES,
+        "    if not risky or yes:\n",
+        "    if True:\n",
+        (f"{TEST_CHANGES}::test_a_change_that_loses_something_is_not_applied_without_a_confirmation",),
+    ),
+    Mutation(
+        "advise_a_name_that_nobody_owns",
+        "The package is not installed by its name, which is not at an index.",
+        EXTRAS,
+        "pip install '.[{extra}]' in a clone",
+        "pip install 'seaweedmq[{extra}]'",
+        (f"{TEST_ADVICE}::test_the_advice_names_a_clone_and_the_wheel_of_this_version",),
+    ),
     Mutation(
         "load_all_commands",
         "A command loads its own modules only.",

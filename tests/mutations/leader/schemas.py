@@ -15,8 +15,13 @@ RESHAPING = "storage/smq_storage/chunks/reshaping.py"
 TEST_RESHAPING = "tests/unit/storage/test_reshaping.py"
 ROLLOUT = "core/smq_core/reconcile/schema_rollout.py"
 TEST_ROLLOUT = "tests/unit/core/reconcile/test_schema_rollout.py"
-LEADER = "operator/smq_operator/api/schema_changes.py"
-TEST_LEADER = "tests/unit/operator/api/test_schema_changes.py"
+LEADER = "operator/smq_operator/api/topic_changes.py"
+TEST_LEADER = "tests/unit/operator/api/test_topic_changes.py"
+SPEC_EDITOR = "storage/smq_storage/topic_manifests/spec_editor.py"
+SETTINGS = "storage/smq_storage/topic_manifests/settings.py"
+TEST_SETTINGS = "tests/unit/storage/test_topic_settings.py"
+FOLDER = "operator/smq_operator/local/topic_manifests.py"
+TEST_FOLDER = "tests/unit/operator/local/test_manifests.py"
 EFFECTS = "operator/smq_operator/reconcile/effects.py"
 ADOPTION = "operator/smq_operator/reconcile/topics/adoption.py"
 TEST_CHANGE = "tests/unit/operator/reconcile/test_schema_change.py"
@@ -134,9 +139,44 @@ MUTATIONS = (
         "change_columns_in_a_preview",
         "A preview changes nothing.",
         LEADER,
-        "    if preview or new is present:\n",
-        "    if new is present:\n",
-        (f"{TEST_LEADER}::test_a_preview_and_the_same_columns_change_nothing",),
+        "    if preview or change.before == after:\n",
+        "    if change.before == after:\n",
+        (
+            f"{TEST_LEADER}::test_a_preview_and_the_same_columns_change_nothing",
+            f"{TEST_LEADER}::test_settings_change_alone_and_all_others_stay",
+        ),
+    ),
+    Mutation(
+        "replace_the_spec_by_the_settings_that_change",
+        "Settings that a change does not name stay.",
+        SPEC_EDITOR,
+        "made[name] = patched_spec(inside if isinstance(inside, Mapping) else {}, value)",
+        "made[name] = dict(value)",
+        (f"{TEST_LEADER}::test_settings_change_alone_and_all_others_stay",),
+    ),
+    Mutation(
+        "apply_a_manifest_in_a_preview",
+        "A preview writes nothing.",
+        FOLDER,
+        "        if not preview:\n            self._write(",
+        "        if True:\n            self._write(",
+        (f"{TEST_FOLDER}::test_a_preview_writes_nothing_and_says_what_would_change",),
+    ),
+    Mutation(
+        "lower_the_retention_without_a_word",
+        "A change says what is lost by it.",
+        SETTINGS,
+        "    if _is_lower(new.retention_age, old.retention_age):\n",
+        "    if False:\n",
+        (f"{TEST_SETTINGS}::test_a_change_is_described_with_what_is_lost",),
+    ),
+    Mutation(
+        "take_unlimited_for_less_than_any_limit",
+        "A limit where there was none lowers it.",
+        SETTINGS,
+        "new is not None and (old is None or new < old)",
+        "new is not None and old is not None and new < old",
+        (f"{TEST_SETTINGS}::test_a_change_is_described_with_what_is_lost",),
     ),
     Mutation(
         "open_segments_with_the_columns_of_the_stored_topic",

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import copy
 import uuid
-from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from smq_core.errors import SmqError, UnknownTopic
-from smq_core.model.entities import Column, TopicSpec
+from smq_core.model.entities import TopicSpec
 from smq_core.reconcile.effects import Effect
 from smq_core.reconcile.topic_reconciler import TopicReconciler
 from smq_operator.api.admin import condition_messages
 from smq_operator.leader import build_leader
 from smq_operator.leader_process import supervise_leader
-from smq_operator.platform_port import DesiredTopic, Problem, TerminationProof
+from smq_operator.platform_port import AppliedManifest, DesiredTopic, Problem, TerminationProof, manifest_of
 from smq_operator.reconcile.effects import EffectRunner
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.cleanup_settings import CleanupSettings
@@ -29,7 +29,8 @@ from smq_operator.status.topic_snapshot import snapshot_of
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoreSettings
-from smq_storage.topic_manifests.parser import ManifestDocument
+from smq_storage.topic_manifests.parser import ManifestDocument, parse_resource, to_resource
+from smq_storage.topic_manifests.spec_editor import SpecPatch, patched_spec
 from support import virtual_time
 from support.in_memory.brokers import FakeFleet
 
@@ -53,7 +54,7 @@ class FakePlatform:
     async def stop(self) -> None: ...
 
     def add_topic(self, name: str, **spec: object) -> None:
-        small = {"partitions": 16} | spec
+        small = {"partitions": 16, "max_segments": min(64, int(str(spec.get("partitions", 16))))} | spec
         self.topics[name] = DesiredTopic(name, TopicSpec(**small))  # type: ignore[arg-type]
 
     def desired_topics(self) -> Mapping[str, DesiredTopic]:
@@ -62,11 +63,13 @@ class FakePlatform:
     def problems(self) -> list[Problem]:
         return []
 
-    async def apply(self, manifest: ManifestDocument) -> tuple[str, str]:
+    async def apply(self, manifest: ManifestDocument, preview: bool = False) -> AppliedManifest:
         desired = manifest.topic
         known = self.topics.get(desired.full_name)
-        self.topics[desired.full_name] = DesiredTopic(desired.full_name, desired.spec)
-        return desired.full_name, "created" if known is None else "configured"
+        if not preview:
+            self.topics[desired.full_name] = DesiredTopic(desired.full_name, desired.spec)
+        before = manifest_of(known) if known is not None else None
+        return AppliedManifest(desired.full_name, "created" if known is None else "configured", before, desired)
 
     async def delete(self, topic: str) -> None:
         if self.topics.pop(topic, None) is None:
@@ -75,10 +78,12 @@ class FakePlatform:
     async def set_paused(self, topic: str, paused: bool) -> None:
         self.topics[topic] = replace(self.topics[topic], paused=paused)
 
-    async def set_schema(self, topic: str, before: Sequence[Column], columns: Sequence[Column]) -> None:
+    async def change_spec(self, topic: str, before: TopicSpec, patch: SpecPatch) -> None:
         desired = self.topics[topic]
-        assert desired.spec.schema == tuple(before)
-        self.topics[topic] = replace(desired, spec=replace(desired.spec, schema=tuple(columns)))
+        assert desired.spec == before
+        resource = to_resource(manifest_of(desired))
+        changed = parse_resource({**resource, "spec": patched_spec(resource["spec"], patch)})
+        self.topics[topic] = replace(desired, spec=changed.spec)
 
     def desired_brokers(self) -> int:
         return self.count

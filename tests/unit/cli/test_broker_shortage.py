@@ -12,7 +12,7 @@ from smq.admin import AppliedTopic
 from smq.cli import broker_shortage
 from smq.cli.app import app
 from smq.cli.broker_shortage import drain_shortage, shortage, warn_of_drain, warn_of_manifest
-from smq.cli.commands import brokers, create, topics
+from smq.cli.commands import brokers, create, topic_changes
 from smq_core.errors import Unavailable
 
 MANIFEST = "apiVersion: seaweedmq.io/v1alpha1\nkind: Topic\nmetadata: {{name: t}}\nspec: {{{}}}\n"
@@ -30,8 +30,8 @@ class FakeAdmin:
     def topics(self) -> list[Any]:
         return [topic(name, replicas) for name, replicas in self._topics.items()]
 
-    def apply(self, manifest: str) -> AppliedTopic:
-        return AppliedTopic("default/t", "created")
+    def apply(self, manifest: str, *, preview: bool = False) -> AppliedTopic:
+        return AppliedTopic("default/t", "created", after=manifest)
 
     def drain(self, broker: str) -> None: ...
 
@@ -60,7 +60,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ("module", "line"),
     [
         (create, ["topic", "create", "t", "--replicas", "7"]),
-        (topics, ["apply", "-f", "-"]),
+        (topic_changes, ["apply", "-f", "-"]),
         (brokers, ["broker", "drain", "a", "--no-wait"]),
     ],
     ids=["create", "apply", "drain"],

@@ -93,7 +93,7 @@ def test_an_example_is_printed_as_it_is() -> None:
 
 def test_the_options_of_create_make_a_manifest() -> None:
     line = "topic create travel/t --partitions 64 --column a:string --column b:int32? --key a --durability Stored"
-    ran = CliRunner().invoke(app, [*line.split(), "--min-segments", "2", "--retention", "7d", "--dry-run"])
+    ran = CliRunner().invoke(app, [*line.split(), "--segments-min", "2", "--retention", "7d", "--dry-run"])
     assert yaml.safe_load(ran.output) == {
         "apiVersion": "seaweedmq.io/v1alpha1",
         "kind": "Topic",

@@ -26,6 +26,9 @@ class EmptyLeader(leader_pb2_grpc.LeaderServicer):
     def ListTopics(self, request: Any, context: Any) -> lpb.TopicList:
         return lpb.TopicList(topics=[lpb.TopicList.Topic(info=pb.TopicInfo(name="default/events"))])
 
+    def ExportTopic(self, request: Any, context: Any) -> lpb.ExportTopicReply:
+        return lpb.ExportTopicReply(settings=[lpb.ExportTopicReply.Setting(field="retention.age", value="7d")])
+
     def ListDecisions(self, request: Any, context: Any) -> lpb.DecisionList:
         return lpb.DecisionList()
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from smq.cli.broker_shortage import warn_of_manifest
+from smq.cli.commands.topic_changes import note_retention
 from smq.cli.connection.filer_watch import filer_named
 from smq.cli.connection.session import client, command, out
 from smq.cli.output import formatting
+from smq.cli.setting_options import with_settings
 from smq_core.errors import InvalidRequest
 
 
-class Durability(StrEnum):
-    """When a message is acked."""
-
-    REPLICATED = "Replicated"
-    STORED = "Stored"
-
-
 @command
+@with_settings(defaults=True)
 def create(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The new topic: name, or namespace/name.")],
     partitions: Annotated[
@@ -36,40 +31,30 @@ def create(
         ),
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column that is the key.")] = None,
-    durability: Annotated[
-        Durability | None,
-        typer.Option(help="Acked when all replicas have it, or when it is in the filer.", show_default="Replicated"),
-    ] = None,
-    replicas: Annotated[
-        int | None, typer.Option(min=1, help="Brokers that hold the newest messages.", show_default="2")
-    ] = None,
-    min_segments: Annotated[int | None, typer.Option(min=1, help="The least number of segments.")] = None,
-    max_segments: Annotated[int | None, typer.Option(min=1, help="The most segments under load.")] = None,
-    retention: Annotated[
-        str | None, typer.Option(metavar="AGE", help="How long messages are kept, such as 7d; or unlimited.")
-    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifest, and create nothing.")] = False,
+    *,
+    settings: dict[str, Any],
 ) -> None:
-    """Create a topic. What has no option is in a manifest: see `smq example`, and `smq apply`."""
+    """Create a topic. Messages are kept for 7 days unless --retention says otherwise.
+
+    `smq topic alter` changes all but partitions and key later. `smq example` prints manifests to start from instead.
+    """
+    import yaml  # imported late, because `smq topic list` loads this module, too
+
+    from smq_storage.topic_manifests.parser import parse_manifest
+    from smq_storage.topic_manifests.settings import nested_fields
+
     namespace, _, name = topic.rpartition("/")
-    spec: dict[str, Any] = {
-        "partitions": partitions,
-        "key": key,
-        "schema": [_column(text) for text in column or ()] or None,
-        "durability": durability and durability.value,
-        "replicas": replicas,
-        "segments": _given(min=min_segments, max=max_segments) or None,
-        "retention": _given(age=retention) or None,
-    }
+    columns = [_column(text) for text in column or ()]
+    spec = _given(partitions=partitions, key=key, schema=columns or None) | nested_fields(settings)
     manifest = {
         "apiVersion": "seaweedmq.io/v1alpha1",
         "kind": "Topic",
         "metadata": _given(name=name, namespace=namespace or None),
-        "spec": _given(**spec),
+        "spec": spec,
     }
+    parse_manifest(text := json.dumps(manifest))
     if dry_run:
-        import yaml
-
         print(yaml.safe_dump(manifest, sort_keys=False), end="")
         return
     with client() as connected:
@@ -77,12 +62,12 @@ def create(
         if any(formatting.topic(known.name) == formatting.topic(topic) for known in admin.topics()):
             raise InvalidRequest(
                 f"topic {formatting.topic(topic)} is there already; `smq topic describe {formatting.topic(topic)}` "
-                "shows it, and `smq apply -f` changes it"
+                "shows it, and `smq topic alter` changes it"
             )
-        text = json.dumps(manifest)
         with filer_named(connected):
             applied = admin.apply(text)
         out.print(f"topic {formatting.topic(applied.topic)} {applied.result}")
+        note_retention(applied)
         warn_of_manifest(admin, text)
 
 

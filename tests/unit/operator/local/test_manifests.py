@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from smq_core.errors import Conflict, SpecRejected, UnknownTopic
 from smq_core.model.entities import Column
 from smq_operator.local.topic_manifests import MISSING_GRACE_US, TopicManifests
 from smq_storage.topic_manifests.annotation_editor import set_annotation
-from smq_storage.topic_manifests.parser import AUTOSCALING_ANNOTATION, parse_document
+from smq_storage.topic_manifests.parser import AUTOSCALING_ANNOTATION, parse_document, schema_fields
 from support.processes.leader import manifest
+
+DAY = 86_400_000_000
 
 
 class ManualClock:
@@ -22,7 +25,8 @@ class ManualClock:
 
 
 def apply(manifests: TopicManifests, text: str) -> tuple[str, str]:
-    return manifests.apply(parse_document(text))
+    applied = manifests.apply(parse_document(text))
+    return applied.topic, applied.result
 
 
 @pytest.fixture
@@ -192,16 +196,28 @@ def test_a_pause_of_what_is_not_there_or_damaged_is_refused(manifests: TopicMani
     assert not manifests.desired_topics()["default/a"].paused
 
 
-def test_columns_are_written_into_the_manifest(manifests: TopicManifests, tmp_path: Path):
-    old, new = (Column("id", "int32"),), (Column("id", "int64"), Column("gate", "uint8", nullable=True))
+def test_a_preview_writes_nothing_and_says_what_would_change(manifests: TopicManifests, tmp_path: Path):
+    new = manifests.apply(parse_document(manifest("a")), preview=True)
+    assert (new.result, new.before) == ("created", None) and not list(tmp_path.iterdir())
+    apply(manifests, manifest("a"))
+    changed = manifests.apply(parse_document(manifest("a", replicas=3)), preview=True)
+    assert changed.result == "configured" and changed.before is not None
+    assert (changed.before.spec.replicas, changed.after.spec.replicas) == (2, 3)
+    assert manifests.desired_topics()["default/a"].spec.replicas == 2 and manifests.scan() is False
+
+
+def test_columns_and_settings_are_written_into_the_manifest(manifests: TopicManifests, tmp_path: Path):
+    new = (Column("id", "int64"), Column("gate", "uint8", nullable=True))
     apply(manifests, "# mine\n" + manifest("a", schema=[{"name": "id", "type": "int32"}]))
+    before = manifests.desired_topics()["default/a"].spec
     with pytest.raises(Conflict, match="changed meanwhile"):
-        manifests.set_schema("default/a", new, old)
-    manifests.set_schema("default/a", old, new)
+        manifests.change_spec("default/a", replace(before, schema=new), {"schema": schema_fields(new)})
+    manifests.change_spec("default/a", before, {"schema": schema_fields(new), "retention": {"age": "3d"}})
     assert manifests.desired_topics()["default/a"].spec.schema == new
     assert "# mine" in (tmp_path / "default.a.yaml").read_text()
     with pytest.raises(SpecRejected, match="complex64"):
-        manifests.set_schema("default/a", new, (Column("id", "complex64"),))
+        wrong = schema_fields((Column("id", "complex64"),))
+        manifests.change_spec("default/a", replace(before, schema=new, retention_age=3 * DAY), {"schema": wrong})
     assert manifests.scan() is False and manifests.desired_topics()["default/a"].spec.schema == new
     with pytest.raises(UnknownTopic):
-        manifests.set_schema("default/b", old, new)
+        manifests.change_spec("default/b", before, {"schema": schema_fields(new)})

@@ -25,10 +25,10 @@ async def test_a_topic_is_paused_and_resumed_and_says_so() -> None:
     async with running_leader(leader):
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].layout)
         managed = leader.topics[TOPIC]
-        await leader.call("PauseTopic", lpb.PauseTopicRequest(topic="t", paused=True))
+        await leader.call("PauseScaling", lpb.PauseScalingRequest(topic="t", paused=True))
         assert managed.reconciler is not None and managed.reconciler.paused
         assert _paused(leader).status == "True"
-        assert "run `smq topic resume t`" in _paused(leader).message
+        assert "run `smq topic resume-scaling t`" in _paused(leader).message
         listed = await leader.call("ListTopics", lpb.Empty())
         assert isinstance(listed, lpb.TopicList) and listed.topics[0].paused
 
@@ -38,10 +38,13 @@ async def test_a_topic_is_paused_and_resumed_and_says_so() -> None:
         await wait_until(lambda: "a split of t-0-16-0" in _paused(leader).message)
         assert managed.layout is not None and len(managed.layout.segments) == 1
 
-        await leader.call("PauseTopic", lpb.PauseTopicRequest(topic="t", paused=False))
+        await leader.call("PauseScaling", lpb.PauseScalingRequest(topic="t", paused=False))
         await wait_until(lambda: managed.layout is not None and len(managed.layout.segments) >= 4)
         assert _paused(leader).status == "False"
-        assert [d.action for d in leader.decisions.recent if d.action in ("pause", "resume")] == ["pause", "resume"]
+        assert [d.action for d in leader.decisions.recent if d.action.endswith("-scaling")] == [
+            "pause-scaling",
+            "resume-scaling",
+        ]
 
 
 @virtual_time
@@ -57,7 +60,7 @@ async def test_a_new_leader_begins_with_the_pause() -> None:
         await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].reconciler)
         topic_leader = leader.topics[TOPIC].reconciler
         assert topic_leader is not None and topic_leader.paused
-        assert not [d for d in leader.decisions.recent if d.action == "pause"], "nothing has changed"
+        assert not [d for d in leader.decisions.recent if d.action == "pause-scaling"], "nothing has changed"
 
 
 def _paused(leader: LeaderInMemory) -> lpb.Condition:

@@ -210,7 +210,7 @@ def test_messages_name_the_commands_of_the_reader() -> None:
     blocked = topic_snapshot(new_layout(), paused=True, issues=HealthIssues(blocked=((NAME, ("b0",)),)))
     for_smq = by_type(topic_conditions(blocked, SMQ))
     assert f"`smq segment accept-loss travel/{NAME}`" in for_smq["SealBlocked"].message
-    assert "`smq topic resume travel/flights`" in for_smq["AutoscalingPaused"].message
+    assert "`smq topic resume-scaling travel/flights`" in for_smq["AutoscalingPaused"].message
     for_kubectl = by_type(topic_conditions(blocked, KUBECTL))
     assert f"kubectl annotate segment {NAME} seaweedmq.io/accept-loss=true" in for_kubectl["SealBlocked"].message
     assert "kubectl annotate topic flights seaweedmq.io/autoscaling-" in for_kubectl["AutoscalingPaused"].message
@@ -220,7 +220,7 @@ def test_messages_name_the_commands_of_the_reader() -> None:
 
 def test_the_default_namespace_is_not_named() -> None:
     paused = topic_snapshot(new_layout(), name="default/flights", paused=True)
-    assert "`smq topic resume flights`" in by_type(topic_conditions(paused, SMQ))["AutoscalingPaused"].message
+    assert "`smq topic resume-scaling flights`" in by_type(topic_conditions(paused, SMQ))["AutoscalingPaused"].message
 
 
 def test_long_lists_and_messages_are_cut() -> None:

@@ -1,0 +1,111 @@
+"""Changes settings and columns of a topic on request: checks them, writes them into its spec, and waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from smq_core.errors import Conflict, InvalidRequest, Unavailable
+from smq_core.model.entities import Column, Topic, TopicSchema, TopicSpec
+from smq_core.model.schema_evolution import evolve, newest_schema
+from smq_operator.platform_port import Platform, manifest_of
+from smq_operator.reconcile.manual_requests import LAYOUT_WRITE_TIMEOUT_SECONDS
+from smq_operator.reconcile.topic_sync import TopicSync
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.reconcile.work_queue import WorkQueue
+from smq_storage.topic_manifests.parser import TopicManifest, check_change, parse_resource, schema_fields, to_resource
+from smq_storage.topic_manifests.spec_editor import SpecPatch, patched_spec
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """A topic's manifest before and after a change, and the version of its schema that follows."""
+
+    before: TopicManifest
+    after: TopicManifest
+    schema: TopicSchema
+
+
+async def alter_topic(
+    managed: ManagedTopic,
+    columns: Sequence[Column],
+    version: int,
+    settings: str,
+    platform: Platform,
+    sync: TopicSync,
+    queue: WorkQueue,
+    *,
+    preview: bool,
+) -> TopicChange:
+    """Gives the topic these columns, which follow schema ``version``, and these settings, a patch of its spec as JSON.
+
+    Returns when the topic has the settings, and the layout contains the new version, so that any later leader continues
+    it. With ``preview`` it only checks. Raises SpecRejected, Conflict if the topic has another version by now, and
+    Unavailable.
+    """
+    topic = managed.topic
+    if topic is None or managed.layout is None:
+        raise Unavailable(f"the leader has not read {managed.name} yet: try again")
+    patch = _parsed(settings)
+    before = manifest_of(managed.desired)
+    present = newest_schema(managed.layout, topic.spec.schema)
+    changes_columns = _by_name(columns) != _by_name(present.columns)
+    if changes_columns:
+        _check_columns(topic, present, columns, version)
+        ordered = evolve(present, columns, topic.spec.key)
+        if not preview and _by_name(before.spec.schema) != _by_name(present.columns):
+            raise Conflict(
+                f"another change of the columns of {managed.name} is not carried out yet, and nothing was changed; "
+                f"`smq topic describe {topic.short_name}` shows the conditions"
+            )
+        patch = {**patch, "schema": schema_fields(ordered.columns)}
+    resource = to_resource(replace(before, spec=replace(before.spec, schema=present.columns)))
+    after = parse_resource({**resource, "spec": patched_spec(resource["spec"], patch)})
+    check_change(before.spec, replace(after.spec, schema=before.spec.schema))
+    new = evolve(present, after.spec.schema, topic.spec.key)
+    change = TopicChange(replace(before, spec=replace(before.spec, schema=present.columns)), after, new)
+    if preview or change.before == after:
+        return change
+    await platform.change_spec(managed.name, before.spec, patch)
+    await sync.adopted(managed.name)
+    queue.enqueue(managed)
+    try:
+        async with asyncio.timeout(LAYOUT_WRITE_TIMEOUT_SECONDS):
+            while newest_schema(managed.layout, topic.spec.schema).version < new.version and not managed.deleted:
+                await managed.wait_for_change()
+    except TimeoutError:
+        raise Unavailable(
+            f"the spec of {managed.name} has the new columns, but its segments do not have them yet: no broker is "
+            "available, or the filer does not respond. The leader continues when that is resolved"
+        ) from None
+    return change
+
+
+def _parsed(settings: str) -> SpecPatch:
+    try:
+        patch = json.loads(settings) if settings else {}
+    except ValueError:
+        patch = None
+    if not isinstance(patch, dict) or "schema" in patch:
+        raise InvalidRequest('the settings must be a JSON object of fields, such as {"retention": {"age": "3d"}}')
+    return patch
+
+
+def _check_columns(topic: Topic, present: TopicSchema, columns: Sequence[Column], version: int) -> None:
+    if not present.columns:
+        raise InvalidRequest(f"{topic.name} was created without a schema, and cannot get one: make another topic")
+    if present.version != version:
+        raise Conflict(
+            f"{topic.name} has schema version {present.version}, not {version} any more: look at its columns again"
+        )
+    check_change(
+        TopicSpec(key=topic.spec.key, schema=present.columns),
+        TopicSpec(key=topic.spec.key, schema=tuple(columns)),
+        present,
+    )
+
+
+def _by_name(columns: Sequence[Column]) -> dict[str, Column]:
+    return {column.name: column for column in columns}

@@ -1,0 +1,155 @@
+"""AlterTopic: what it checks, what it writes, and when it returns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from smq_core.model.entities import Column, TopicSchema
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+from smq_proto.wire import columns_to_pb, schema_from_pb
+from smq_storage.object_store.store import open_store
+from smq_storage.topic_manifests.parser import parse_manifest
+from support.in_memory.brokers import FakeFleet
+from support.in_memory.leader import FakePlatform, LeaderInMemory, RpcAborted, running_leader
+from support.virtual_time import virtual_time
+from support.waiting import wait_until
+
+TOPIC = "default/t"
+ID, NOTE = Column("id", "int32"), Column("note", "string", nullable=True)
+WIDE = Column("id", "int64")
+
+
+@asynccontextmanager
+async def leader_of(*columns: Column, **spec: object) -> AsyncIterator[tuple[LeaderInMemory, FakePlatform]]:
+    """A leader with one topic of these columns, which has its first layout."""
+    store = open_store("memory://")
+    fleet, platform = FakeFleet(store), FakePlatform()
+    for name in "abc":
+        fleet.add(name)
+    platform.add_topic(TOPIC, schema=columns, **spec)
+    leader = LeaderInMemory(platform, fleet, store)
+    async with running_leader(leader):
+        await wait_until(lambda: TOPIC in leader.topics and leader.topics[TOPIC].layout)
+        yield leader, platform
+
+
+async def alter(leader: LeaderInMemory, version: int, *columns: Column, preview: bool = False) -> TopicSchema:
+    request = lpb.AlterTopicRequest(topic="t", columns=columns_to_pb(columns), schema_version=version, preview=preview)
+    reply = await leader.call("AlterTopic", request)
+    assert isinstance(reply, lpb.AlterTopicReply)
+    return schema_from_pb(reply.schema)
+
+
+@virtual_time
+async def test_the_layout_has_the_new_version_when_it_returns() -> None:
+    async with leader_of(ID, NOTE) as (leader, platform):
+        assert await alter(leader, 0, WIDE) == TopicSchema(1, (WIDE,), ("note",))
+        layout = leader.topics[TOPIC].layout
+        assert layout is not None and layout.schemas[-1] == TopicSchema(1, (WIDE,), ("note",))
+        assert {s.schema_version for s in layout.writable_segments} == {1}
+        assert platform.topics[TOPIC].spec.schema == (WIDE,)
+
+
+@virtual_time
+async def test_a_preview_and_the_same_columns_change_nothing() -> None:
+    async with leader_of(ID, NOTE) as (leader, platform):
+        assert (await alter(leader, 0, WIDE, NOTE, preview=True)).version == 1
+        assert (await alter(leader, 0, NOTE, ID)).version == 0
+        assert platform.topics[TOPIC].spec.schema == (ID, NOTE)
+
+
+@virtual_time
+async def test_what_is_not_allowed_is_refused_by_column_and_changes_nothing() -> None:
+    async with leader_of(ID, NOTE) as (leader, platform):
+        with pytest.raises(RpcAborted) as caught:
+            await alter(leader, 0, Column("id", "string"), Column("gate", "uint8"))
+        assert "'id' cannot change from int32 to string" in str(caught.value)
+        assert "'gate' is new" in str(caught.value)
+        with pytest.raises(RpcAborted, match="complex64"):
+            await alter(leader, 0, ID, NOTE, Column("gate", "complex64", nullable=True))
+        with pytest.raises(RpcAborted, match="schema version 0, not 3"):
+            await alter(leader, 3, WIDE, NOTE)
+        assert platform.topics[TOPIC].spec.schema == (ID, NOTE)
+
+
+@virtual_time
+async def test_a_topic_without_a_schema_stays_without() -> None:
+    async with leader_of() as (leader, _):
+        with pytest.raises(RpcAborted, match="was created without a schema"):
+            await alter(leader, 0, ID)
+
+
+async def set_fields(leader: LeaderInMemory, fields: object, preview: bool = False) -> list[tuple[str, str]]:
+    request = lpb.AlterTopicRequest(topic="t", settings=json.dumps(fields), preview=preview)
+    reply = await leader.call("AlterTopic", request)
+    assert isinstance(reply, lpb.AlterTopicReply)
+    return [(change.text, change.risk) for change in reply.changes]
+
+
+@virtual_time
+async def test_settings_change_alone_and_all_others_stay() -> None:
+    async with leader_of(retention_bytes=1 << 40, min_segments=2) as (leader, platform):
+        before = platform.topics[TOPIC].spec
+        changed = [("retention.age: 7d → 3d", "messages older than 3d are removed"), ("segments.max: 16 → 8", "")]
+        patch = {"retention": {"age": "3d"}, "segments": {"max": 8}}
+        assert sorted(await set_fields(leader, patch, preview=True)) == changed
+        assert platform.topics[TOPIC].spec == before, "a preview changes nothing"
+        assert sorted(await set_fields(leader, patch)) == changed
+        assert platform.topics[TOPIC].spec == replace(before, retention_age=3 * 86_400_000_000, max_segments=8)
+        assert leader.topics[TOPIC].topic.spec.retention_age == 3 * 86_400_000_000, "the leader has it when it returns"
+        assert await set_fields(leader, patch) == [], "they are the same"
+        assert await set_fields(leader, {"retention": {"age": None}}) == [("retention.age: 3d → 7d (default)", "")]
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"retention": {"age": "3 weeks"}}, r"spec\.retention\.age: must be a duration"),
+        ({"retention": {"agee": "3d"}}, r"spec\.retention\.agee: there is no such field"),
+        ({"replicas": 1}, r"spec\.replicas: must be at least 2"),
+        ({"partitions": 8, "segments": {"max": 4}}, r"spec\.partitions cannot change"),
+        ({"schema": []}, "must be a JSON object of fields"),
+        (["retention"], "must be a JSON object of fields"),
+    ],
+)
+async def test_a_setting_that_cannot_be_is_refused_and_changes_nothing(fields: object, why: str) -> None:
+    async with leader_of() as (leader, platform):
+        before = platform.topics[TOPIC]
+        with pytest.raises(RpcAborted, match=why):
+            await set_fields(leader, fields)
+        assert platform.topics[TOPIC] == before
+
+
+@virtual_time
+async def test_an_exported_manifest_is_the_topic_and_applies_without_a_change() -> None:
+    async with leader_of(ID, NOTE) as (leader, platform):
+        await leader.call("PauseScaling", lpb.PauseScalingRequest(topic="t", paused=True))
+        exported = await leader.call("ExportTopic", pb.LocateRequest(topic="t"))
+        assert isinstance(exported, lpb.ExportTopicReply)
+        manifest = parse_manifest(exported.manifest)
+        assert (manifest.full_name, manifest.spec, manifest.paused) == (TOPIC, platform.topics[TOPIC].spec, True)
+        applied = await leader.call("ApplyTopic", lpb.ApplyTopicRequest(manifest=exported.manifest, preview=True))
+        assert isinstance(applied, lpb.ApplyTopicReply)
+        assert not applied.changes and applied.before == applied.after == exported.manifest
+
+
+@virtual_time
+async def test_a_manifest_that_leaves_a_field_out_says_that_it_is_reset() -> None:
+    async with leader_of() as (leader, platform):
+        await set_fields(leader, {"retention": {"age": "90d"}})
+        kept = platform.topics[TOPIC].spec
+        text = "{apiVersion: seaweedmq.io/v1alpha1, kind: Topic, metadata: {name: t}, spec: {partitions: 16}}"
+        request = lpb.ApplyTopicRequest(manifest=text, preview=True)
+        planned = await leader.call("ApplyTopic", request)
+        assert isinstance(planned, lpb.ApplyTopicReply)
+        assert [(it.text, it.risk) for it in planned.changes] == [
+            ("retention.age: 90d → 7d (default)", "messages older than 7d are removed")
+        ]
+        assert platform.topics[TOPIC].spec == kept, "a preview changes nothing"
