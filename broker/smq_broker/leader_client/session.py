@@ -5,6 +5,7 @@ A missing leader is a normal condition. The broker continues and tries the known
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -88,7 +89,7 @@ class LeaderSession:
         self._threads.start(Task("leader-session", self._run, endless=True))
 
     def _run(self) -> None:
-        last = 0.0
+        last = -math.inf  # the first report is due at once, also on a machine that has just started
         while True:
             report_due = self._report_due.wait(POLL_SECONDS)
             unresponsive = self._registry.unresponsive_followers()
