@@ -80,6 +80,7 @@ def _journal_problem(hosted: Iterable[HostedSegment]) -> str:
 def segment_report(hosted: HostedSegment) -> pb.SegmentReport:
     """``bytes`` are those of messages as Arrow holds them; ``tail_bytes`` includes the overhead of each entry."""
     machine = hosted.machine
+    upload_age = hosted.unwritten_upload_age() if hosted.is_primary else 0  # before ``chain_end`` is read
     return pb.SegmentReport(
         topic=hosted.topic.name,
         uid=hosted.topic.uid,
@@ -94,4 +95,5 @@ def segment_report(hosted: HostedSegment) -> pb.SegmentReport:
         bytes=hosted.bytes_in,
         batches=machine.counters.batches,
         histogram=hosted.histogram.slices if hosted.is_primary else (),
+        unwritten_upload_age=upload_age,
     )

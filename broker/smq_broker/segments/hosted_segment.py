@@ -17,7 +17,7 @@ from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
 from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
-from smq_core.model.entities import SECOND, Durability, SealOutcome, Segment, Topic
+from smq_core.model.entities import SECOND, Durability, Micros, SealOutcome, Segment, Topic
 from smq_core.model.lost_range import LostRange, lost_range
 from smq_core.replica.log_entries import Ack, ProducerLimits, ReplicaConfig
 from smq_core.replica.segment_replica import ReplicaState, SegmentReplica
@@ -188,6 +188,27 @@ class HostedSegment:
         """Whether all replicas take entries with references; None as long as a follower has not answered."""
         answers = [link.takes_references for link in self.links]
         return False if False in answers else None if None in answers else True
+
+    def unwritten_upload_age(self) -> Micros:
+        """No message that waits for its chunk, and no later one, names an upload that is older than this.
+
+        The leader collects uploads that no chunk names, and a message may wait for its chunk longer than an upload's
+        grace. Call it before ``chain_end`` is read.
+        """
+        self.clock.follow()  # after a suspension of the machine, the tail is as old as it is for others
+        now = self.clock.now()
+        with self.lock:
+            tail = self.machine.tail
+            waits = max(0, now - tail[0].appended) if tail else 0
+        return waits + 2 * self.max_upload_age
+
+    @property
+    def upload_check_valid_seconds(self) -> float:
+        """A batch that waits longer for capacity is checked again, because its uploads have become older.
+
+        It is half of what ``unwritten_upload_age`` allows for it. The other half is for slow checks and late reports.
+        """
+        return self.max_upload_age / 2 / SECOND
 
     @property
     def bytes_in(self) -> int:

@@ -6,6 +6,7 @@ returns, without a deadline, because a write after the handler has returned woul
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from smq_core.errors import (
     SmqError,
     Unavailable,
 )
+from smq_core.model.reference import Reference
 from smq_core.replica.log_entries import Ack, BatchId, IncomingBatch
 from smq_core.replica.segment_replica import ReplicaState
 from smq_proto.flight import parse
@@ -195,8 +197,12 @@ class ProducerStream:
         batch = self._hosted.wire.accept(chunk.data, same_schema)
         if self._hosted.machine.state is ReplicaState.WAITING:
             self._wait_until_open()
-        if not header.large_values or self._has_objects(header):
-            self._append_rows(header.sequence, batch, tuple(header.large_values))
+        if not header.large_values:
+            self._append_rows(header.sequence, batch, ())
+            return True
+        names, timeout = tuple(header.large_values), self._hosted.upload_check_valid_seconds
+        while self._has_objects(header) and not self._append_rows(header.sequence, batch, names, timeout):
+            pass
         return True
 
     def _sent_before_a_rejection(self, header: pb.ProducerBatch) -> bool:
@@ -217,11 +223,6 @@ class ProducerStream:
             self._wait_until_open()
         reference = reference_from_pb(header.reference)
         id_ = self._batch_id(header.sequence)
-        try:
-            self._uploads.check_before_append(self._hosted, id_, reference, self._require_connected)
-        except ReferenceRejected as error:
-            self._reject(header.sequence, error)
-            return
         incoming = IncomingBatch(
             id=id_,
             rows=reference.rows,
@@ -231,7 +232,18 @@ class ProducerStream:
             payload=None,
             reference=reference,
         )
-        self._append(incoming, lambda: None)
+        timeout = self._hosted.upload_check_valid_seconds
+        while self._may_publish(reference, id_) and not self._append(incoming, lambda: None, timeout):
+            pass
+
+    def _may_publish(self, reference: Reference, id_: BatchId) -> bool:
+        """Whether the reference may be published. If not, it is rejected."""
+        try:
+            self._uploads.check_before_append(self._hosted, id_, reference, self._require_connected)
+        except ReferenceRejected as error:
+            self._reject(id_.sequence, error)
+            return False
+        return True
 
     def _has_objects(self, header: pb.ProducerBatch) -> bool:
         """Whether the large values of a batch may be published. If not, the batch is rejected."""
@@ -259,7 +271,10 @@ class ProducerStream:
         if self._context.is_cancelled():
             raise InvalidRequest("the producer has disconnected")
 
-    def _append_rows(self, sequence: int, batch: pa.RecordBatch, large_values: tuple[str, ...]) -> None:
+    def _append_rows(
+        self, sequence: int, batch: pa.RecordBatch, large_values: tuple[str, ...], timeout: float = math.inf
+    ) -> bool:
+        """False if there was no capacity for the rows within ``timeout`` seconds."""
         partitions = partition_column(batch)
         low, high = partition_bounds(partitions)
         size = batch.get_total_buffer_size()
@@ -281,15 +296,19 @@ class ProducerStream:
             hosted.histogram.count(partitions, low, high)
             full = hosted.compactor.add([(payload, incoming.rows)]) if size < COPY_BELOW_BYTES else None
 
-        self._append(incoming, appended)
+        done = self._append(incoming, appended, timeout)
         if full is not None:
             compact(full)
+        return done
 
-    def _append(self, incoming: IncomingBatch, on_appended: Callable[[], None]) -> None:
-        """Waits for capacity and appends. ``on_appended`` is called, with the lock held, unless it is a repeat."""
+    def _append(self, incoming: IncomingBatch, on_appended: Callable[[], None], timeout: float = math.inf) -> bool:
+        """Waits for capacity and appends. ``on_appended`` is called, with the lock held, unless it is a repeat.
+
+        False if there was no capacity within ``timeout`` seconds.
+        """
         hosted = self._hosted
-        waited = False
-        while True:
+        waited, deadline = False, time.monotonic() + timeout
+        while time.monotonic() < deadline:
             with hosted as machine:
                 if machine.state is not ReplicaState.OPEN or (
                     self._accepting_batches.is_set() and hosted.reserve(incoming.nbytes)
@@ -297,13 +316,14 @@ class ProducerStream:
                     if machine.append(self, incoming, hosted.clock.now()) is not None:
                         on_appended()
                     self._appended += 1
-                    break
+                    return True
             if not waited:
                 waited = True
                 self._metrics.waits.inc()
             with hosted.lock:
                 hosted.capacity_freed.wait(0.05)
             self._require_connected()
+        return False
 
     def _wait_for_last_acks(self) -> None:
         """A producer that half-closed its stream still gets the acks of its last batches."""

@@ -47,6 +47,8 @@ class Broker:
     zone: str = ""
     last_report_at: int = 0
     status: pb.BrokerStatus = field(default_factory=pb.BrokerStatus)
+    status_at: int = 0
+    """When ``status`` arrived. A pause of this process does not change it, unlike ``last_report_at``."""
     draining: bool = False
     report_timeout_us: int = SUSPECT_AFTER_US
     """It is suspected when no report arrives for this long."""
@@ -138,7 +140,7 @@ class BrokerRegistry:
             )
         if known is not None and not broker.suspected:
             broker.mark_alive(now)
-        broker.last_report_at = now
+        broker.last_report_at = broker.status_at = now
         broker.status = report.status
         broker.node, broker.zone = report.node, report.zone
         broker.draining = broker.draining or report.leaving or report.status.draining

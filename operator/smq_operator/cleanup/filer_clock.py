@@ -27,12 +27,14 @@ SKEW_TOLERANCE_US = 60_000_000
 class ClockReading:
     """The same moment on the leader's clock and on the filer's, in microseconds.
 
-    The filer's may be late by ``delay`` at most, which is how long it took to measure it: a leader may be paused.
+    The filer's may be late by ``delay`` at most, which is how long it took to measure it: a leader may be paused. It
+    was measured at ``measured_at`` of the leader's clock, which continues it since then.
     """
 
     leader: int
     filer: int
     delay: int = 0
+    measured_at: int = 0
 
     @property
     def latest_filer(self) -> int:
@@ -76,10 +78,10 @@ class FilerClock:
             # The object was written after ``began``. If that is counted as one moment, the filer's time may be late by
             # the duration of the calls, and never early.
             ended = self._now()
-            measured = self._measured = ClockReading(ended, filer, ended - began)
+            measured = self._measured = ClockReading(ended, filer, ended - began, ended)
             self._report(ClockReading(began, filer))
         now = self._now()
-        return ClockReading(now, measured.filer + now - measured.leader, measured.delay)
+        return ClockReading(now, measured.filer + now - measured.leader, measured.delay, measured.leader)
 
     def _report(self, reading: ClockReading) -> None:
         was, self.skew_us = self.skew_us, reading.skew_us

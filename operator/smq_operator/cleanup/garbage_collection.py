@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -21,13 +21,13 @@ from smq_core.reconcile.seal_planner import Decision
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
-from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, FilerClock
+from smq_operator.cleanup.filer_clock import SKEW_TOLERANCE_US, ClockReading, FilerClock
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.reader_pins import PinnedFiles, end_expired_pins
 from smq_operator.cleanup.retention import StartedSegment, age_of_removal, delete_files, remove_expired
 from smq_operator.cleanup.stale_segments import UNSEALED_STATES
 from smq_operator.cleanup.superseded_chunks import SupersededChunksCollector
-from smq_operator.cleanup.uploads import KeptUploads, collect_unreferenced_uploads
+from smq_operator.cleanup.uploads import HostedSegment, KeptUploads, WrittenUploads, collect_unreferenced_uploads
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.reconcile.topics.adoption import record_deletion
@@ -95,6 +95,7 @@ class GarbageCollector:
         self._is_held = is_held
         self._retention_checked: dict[str, tuple[int, int]] = {}
         self._next_orphan_check_at: dict[str, int] = {}
+        self._next_uploads_check_at: dict[str, int] = {}
         self._next_pin_check_at: dict[str, int] = {}
         self._retained_uids: set[str] = set()
         self._reported_folders: set[tuple[str, str]] = set()
@@ -176,6 +177,14 @@ class GarbageCollector:
         if now >= orphan_check_at:
             self._next_orphan_check_at[topic.uid] = now + self._settings.orphan_check_interval_us
             await self._collect_orphans(managed, topic)
+        if now >= self._next_uploads_check_at.setdefault(topic.uid, now + self._settings.orphan_check_interval_us):
+            clocks = await self.filer_clock.read()
+            written = self._written_uploads(topic, clocks)
+            if managed.layout is not None and all(
+                (it.primary.incarnation, it.name) in written for it in managed.layout.segments
+            ):
+                self._next_uploads_check_at[topic.uid] = now + self._settings.orphan_check_interval_us
+                await self._collect_uploads(topic, clocks, written)
 
     async def _apply_retention(self, managed: ManagedTopic, topic: Topic) -> None:
         now = self._now()
@@ -249,6 +258,22 @@ class GarbageCollector:
             if segment.uid == topic.uid and segment.state in UNSEALED_STATES
         }
 
+    def _written_uploads(self, topic: Topic, clocks: ClockReading) -> dict[HostedSegment, WrittenUploads]:
+        """What primaries say in reports that are newer than the last reading of the filer's time.
+
+        Only since then no unnoticed suspension of this machine hides how old a report is.
+        """
+        return {
+            (broker.replica.incarnation, it.segment): WrittenUploads(
+                it.chain_end,
+                _date(max(0, clocks.filer - (clocks.leader - broker.status_at) - it.unwritten_upload_age)),
+            )
+            for broker in self._registry.all()
+            if broker.status_at >= clocks.measured_at
+            for it in broker.status.segments
+            if it.uid == topic.uid and it.primary and it.unwritten_upload_age
+        }
+
     async def _collect_orphans(self, managed: ManagedTopic, topic: Topic) -> None:
         changes = managed.index_changes
         before = _date((await self.filer_clock.read()).earliest - self._settings.orphan_grace_us)
@@ -271,8 +296,12 @@ class GarbageCollector:
             if (topic.uid, name) not in self._reported_folders:
                 self._reported_folders.add((topic.uid, name))
                 log.warning("unknown_folder.found", topic=topic.name, uid=topic.uid, folder=name, advice="not touched")
-        before = _date((await self.filer_clock.read()).earliest - self._settings.uploads_grace_us)
-        count = await self._store.run(collect_unreferenced_uploads, topic, before, self._kept_uploads)
+
+    async def _collect_uploads(
+        self, topic: Topic, clocks: ClockReading, written: Mapping[HostedSegment, WrittenUploads]
+    ) -> None:
+        before = _date(clocks.earliest - self._settings.uploads_grace_us)
+        count = await self._store.run(collect_unreferenced_uploads, topic, before, written, self._kept_uploads)
         if count:
             self.files["upload"] += count
             log.info("uploads.deleted", topic=topic.name, files=count, reason="old, and no chunk refers to them")

@@ -9,8 +9,10 @@ the name of a large value in either. What must stay although no chunk names it y
 Brokers publish no upload that is older than half of the grace. So every upload that is published while chunks are read
 here is too young to be deleted.
 
-A reference that was acked is in the chain a moment later, unless its segment waits for its seal: then only a replica or
-a journal has it, perhaps for days. So nothing is deleted while a segment is being sealed.
+A reference that was acked is in a chunk only after the next flush, and only a replica or a journal has it until then.
+So an upload is deleted only if the primary of every segment in the layout has reported that no unwritten message names
+one of that age (``WrittenUploads``), and nothing is deleted while a segment is being sealed, or while a primary does
+not report.
 
 Chunks are found by a segment's manifest, or by walking its chain from offset 0, never by a listing. A walk takes a GET
 for each chunk, so all this is done only if there is an old upload. A chunk that cannot be read or that a sealed segment
@@ -22,7 +24,9 @@ The uploads of a deleted topic are deleted with its data (``deleted_topics.py``)
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import TypeAlias
 
 from smq_core.errors import CorruptChunk
@@ -43,12 +47,31 @@ upload younger than half of the grace. If it raises an error, no upload is delet
 """
 
 
+HostedSegment = tuple[str, str]
+"""An incarnation and a segment that it hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenUploads:
+    """What a primary has reported of its segment: up to ``chain_end`` its chunks name every upload that any of its
+    messages names, or will name, if the upload is older than ``before`` in the filer's time.
+    """
+
+    chain_end: int
+    before: datetime
+
+
 def collect_unreferenced_uploads(
-    store: Store, topic: Topic, before: datetime, kept_uploads: Sequence[KeptUploads] = ()
+    store: Store,
+    topic: Topic,
+    before: datetime,
+    written: Mapping[HostedSegment, WrittenUploads],
+    kept_uploads: Sequence[KeptUploads] = (),
 ) -> int:
     """Deletes uploads older than ``before``, in the filer's time, that neither a chunk nor ``kept_uploads`` names.
 
-    Returns how many. Raises StoreUnavailable, CorruptChunk, and what ``kept_uploads`` raise.
+    ``written`` is what primaries have reported before this is called.
+    Returns how many it deleted. Raises StoreUnavailable, CorruptChunk, and what ``kept_uploads`` raise.
     """
     folders = paths.uploads_folder(topic.uid), paths.large_values_folder(topic.uid)
     old = [o.path for folder in folders for o in store.list(folder) if o.modified <= before]
@@ -58,19 +81,31 @@ def collect_unreferenced_uploads(
     known = read_consistent(store, topic)  # after the listing, and after ``kept_uploads``
     if known is None or any(segment.phase is Phase.SEALING for segment in known.layout.segments):
         return 0
+    reports = {it.name: written.get((it.primary.incarnation, it.name)) for it in known.layout.segments}
+    reported = [report for report in reports.values() if report is not None]
+    if len(reported) < len(reports):
+        return 0  # a replica or a journal may have messages that name any upload
+    before = min((before, *(report.before for report in reported)))
     segments = {segment.name: "" for segment in known.layout.segments}
     # A reader may still be reading removed segments.
     segments |= {segment.name: segment.manifest for segment in known.index.pending_deletion}
     segments |= {entry.name: entry.manifest for entry in known.index.entries}
-    kept |= referenced(store, topic, segments, sealed={entry.name for entry in known.index.entries})
+    ends = {name: report.chain_end for name, report in reports.items() if report is not None}
+    kept |= referenced(store, topic, segments, sealed={entry.name for entry in known.index.entries}, ends=ends)
     return sum(delete_if_older(store, path, before) for path in old if paths.upload_name(path) not in kept)
 
 
-def referenced(store: Store, topic: Topic, segments: Mapping[str, str], sealed: Collection[str] = ()) -> set[str]:
+def referenced(
+    store: Store,
+    topic: Topic,
+    segments: Mapping[str, str],
+    sealed: Collection[str] = (),
+    ends: Mapping[str, int] = MappingProxyType({}),
+) -> set[str]:
     """The names of the uploads that these segments refer to. ``segments``: the name of each one's manifest, or "".
 
-    Raises CorruptChunk if the chain of a ``sealed`` segment ends before its seal chunk: the chunks behind the gap may
-    name others.
+    Raises CorruptChunk if the chain of a ``sealed`` segment ends before its seal chunk, or another one before its end
+    in ``ends``: the chunks behind the gap may name others.
     """
     found: set[str] = set()
     uploads = paths.uploads_folder(topic.uid)
@@ -86,9 +121,9 @@ def referenced(store: Store, topic: Topic, segments: Mapping[str, str], sealed: 
                 if info.reference is not None:
                     found.add(info.reference.upload)
                 found.update(info.large_values)
-            if segment in sealed and not is_sealed:
+            if not is_sealed and (segment in sealed or end < ends.get(segment, 0)):
                 path = chain.path(end)
-                raise CorruptChunk(f"{path} is missing, although {segment} is sealed: no upload is deleted", path=path)
+                raise CorruptChunk(f"{path} is missing, although {segment} goes on: no upload is deleted", path=path)
         else:
             found |= {paths.upload_name(it.path) for it in manifest.files if it.path.startswith(f"{uploads}/")}
             found.update(name for it in manifest.files for name in it.large_values)

@@ -643,7 +643,7 @@ class BrokerStatus(_message.Message):
     def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., tail_bytes: _Optional[int] = ..., memory_limit: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentReport, _Mapping]]] = ..., journal_problem: _Optional[str] = ...) -> None: ...
 
 class SegmentReport(_message.Message):
-    __slots__ = ("topic", "segment", "primary", "state", "end", "watermark", "chain_end", "tail_bytes", "messages", "bytes", "batches", "histogram", "uid")
+    __slots__ = ("topic", "segment", "primary", "state", "end", "watermark", "chain_end", "tail_bytes", "messages", "bytes", "batches", "histogram", "uid", "unwritten_upload_age")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_FIELD_NUMBER: _ClassVar[int]
@@ -657,6 +657,7 @@ class SegmentReport(_message.Message):
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     HISTOGRAM_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    UNWRITTEN_UPLOAD_AGE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     segment: str
     primary: bool
@@ -670,4 +671,5 @@ class SegmentReport(_message.Message):
     batches: int
     histogram: _containers.RepeatedScalarFieldContainer[int]
     uid: str
-    def __init__(self, topic: _Optional[str] = ..., segment: _Optional[str] = ..., primary: _Optional[bool] = ..., state: _Optional[str] = ..., end: _Optional[int] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., batches: _Optional[int] = ..., histogram: _Optional[_Iterable[int]] = ..., uid: _Optional[str] = ...) -> None: ...
+    unwritten_upload_age: int
+    def __init__(self, topic: _Optional[str] = ..., segment: _Optional[str] = ..., primary: _Optional[bool] = ..., state: _Optional[str] = ..., end: _Optional[int] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., batches: _Optional[int] = ..., histogram: _Optional[_Iterable[int]] = ..., uid: _Optional[str] = ..., unwritten_upload_age: _Optional[int] = ...) -> None: ...

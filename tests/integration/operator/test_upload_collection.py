@@ -8,6 +8,8 @@ from typing import cast
 
 import pytest
 
+import smq
+from smq.producer import MIN_INLINE_BYTES
 from smq_core.errors import CorruptChunk
 from smq_core.model.entities import ChunkInfo, Phase, Topic
 from smq_core.model.reference import Reference
@@ -25,7 +27,16 @@ from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
 from support.data.clocks import LONG_AGO, NO_GRACE, NOW, leader_at
-from support.data.sealed_topic import HOLDER, ROWS, leftover_files, make_topic, missing_files, segment_name
+from support.data.sealed_topic import (
+    HOLDER,
+    ROWS,
+    all_written,
+    leftover_files,
+    make_topic,
+    missing_files,
+    read_stored_topic,
+    segment_name,
+)
 from support.data.segment_writer import write
 from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
 from support.processes.leader import LeaderProcess, manifest
@@ -64,9 +75,9 @@ def topic(store: Store) -> Topic:
 
 def test_an_old_upload_goes_and_a_young_one_stays(store: Store, topic: Topic):
     upload(store, topic, "a", "b")
-    assert collect_unreferenced_uploads(store, topic, LONG_AGO) == 0
+    assert collect_unreferenced_uploads(store, topic, LONG_AGO, all_written(store, topic)) == 0
     assert uploads(store, topic) == {"a.parquet", "b.parquet"}
-    assert collect_unreferenced_uploads(store, topic, NOW) == 2
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 2
     assert not uploads(store, topic)
     assert not missing_files(store, topic)
     assert collect_orphaned_files(store, topic, NOW).unknown == []
@@ -74,7 +85,10 @@ def test_an_old_upload_goes_and_a_young_one_stays(store: Store, topic: Topic):
 
 def test_what_must_stay_without_a_chunk_stays(store: Store, topic: Topic):
     upload(store, topic, "a", "b")
-    assert collect_unreferenced_uploads(store, topic, NOW, [lambda store, topic: ["a.parquet"]]) == 1
+    assert (
+        collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic), [lambda store, topic: ["a.parquet"]])
+        == 1
+    )
     assert uploads(store, topic) == {"a.parquet"}
 
 
@@ -86,7 +100,7 @@ def test_what_is_published_between_the_two_looks_stays(store: Store, topic: Topi
         refer(store, topic, OPEN, 0, "a")
         return []
 
-    assert collect_unreferenced_uploads(store, topic, NOW, [publish_and_forget]) == 0
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic), [publish_and_forget]) == 0
     assert uploads(store, topic) == {"a.parquet"}
 
 
@@ -95,7 +109,7 @@ def test_what_a_chunk_names_stays_wherever_the_chunk_is(store: Store, topic: Top
     refer(store, topic, OPEN, 0, "a")
     refer(store, topic, OPEN, ROWS, "b")
     refer(store, topic, segment_name(0), ROWS, "c")
-    assert collect_unreferenced_uploads(store, topic, NOW) == 1
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 1
     assert uploads(store, topic) == {"a.parquet", "b.parquet", "c.parquet"}
 
 
@@ -105,7 +119,7 @@ def test_what_a_chunk_names_stays_although_the_manifest_cannot_be_read(store: St
     name = paths.manifest_name(segment_name(0), 0)
     store.put(paths.manifest(topic.name, topic.uid, name), b"{")
     assert name_manifest(store, topic.name, topic.uid, segment_name(0), "", name, RETRY_POLICY)
-    assert collect_unreferenced_uploads(store, topic, NOW) == 1
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 1
     assert uploads(store, topic) == {"a.parquet"}
 
 
@@ -115,16 +129,18 @@ def test_nothing_goes_while_a_segment_waits_for_its_seal(store: Store, topic: To
     assert found is not None
     sealing = tuple(replace(segment, phase=Phase.SEALING) for segment in found[0].segments)
     put_layout(store, replace(found[0], segments=sealing, writer="test"), found[1], RETRY_POLICY)
-    assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a journal may have a reference to it"
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 0, (
+        "a journal may have a reference to it"
+    )
 
 
 def test_it_goes_when_retention_has_deleted_what_named_it_and_not_before(store: Store, topic: Topic):
     upload(store, topic, "a")
     refer(store, topic, segment_name(1), 0, "a")
     remove_expired(store, topic, [], {(HOLDER.incarnation, OPEN)}, leader_at(100 * SECOND), RETRY_POLICY)
-    assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a client may still read it"
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 0, "a client may still read it"
     delete_files(store, topic, leader_at(100 * SECOND), NO_GRACE, RETRY_POLICY)
-    assert collect_unreferenced_uploads(store, topic, NOW) == 1
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 1
     assert not leftover_files(store, topic)
 
 
@@ -132,7 +148,7 @@ def test_nothing_goes_while_a_chunk_cannot_be_understood(store: Store, topic: To
     upload(store, topic, "a")
     store.put(paths.chunk(topic.name, topic.uid, OPEN, 0), b"not a chunk")
     with pytest.raises(CorruptChunk):
-        collect_unreferenced_uploads(store, topic, NOW)
+        collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic))
     assert uploads(store, topic) == {"a.parquet"}
 
 
@@ -144,9 +160,11 @@ def test_a_crash_during_garbage_collection_leaves_referenced_files(
     upload(store, topic, "a", "b", "c", "d")
     refer(store, topic, OPEN, 0, "b")
     with pytest.raises(ProcessCrashed):
-        collect_unreferenced_uploads(cast(Store, CrashingStore(store, left, answer_lost=answer_lost)), topic, NOW)
+        collect_unreferenced_uploads(
+            cast(Store, CrashingStore(store, left, answer_lost=answer_lost)), topic, NOW, all_written(store, topic)
+        )
     assert len(uploads(store, topic)) == 4 - left - answer_lost
-    collect_unreferenced_uploads(store, topic, NOW)
+    collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic))
     assert uploads(store, topic) == {"b.parquet"}
 
 
@@ -155,7 +173,7 @@ def test_the_uploads_of_a_deleted_topic_go_with_its_data_alone(store: Store):
         topic = make_topic(store, 1, uid=uid, name=name, delete_data=delete_data)
         upload(store, topic, "a")
         retire(store, topic.name, topic.uid, RETRY_POLICY, now=0)
-        assert collect_unreferenced_uploads(store, topic, NOW) == 0, (
+        assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 0, (
             "its name is free: its data is not this pass's business"
         )
         collect_deleted_topics(
@@ -179,3 +197,27 @@ def test_a_leader_collects_old_uploads(new_leader: Callable[..., LeaderProcess],
     eventually(lambda: not uploads(store, topic), what="nothing refers to them")
     eventually(lambda: sum(int(event["files"]) for event in leader.events("uploads.deleted")) == 2)
     eventually(lambda: 'smq_leader_deleted_files_total{kind="upload"} 2.0' in leader.http_get("/metrics")[1])
+
+
+@pytest.mark.slow
+def test_a_large_value_whose_message_waits_for_its_chunk_stays(
+    new_leader: Callable[..., LeaderProcess], store: Store
+) -> None:
+    flags = ("--unreferenced-uploads-grace", "1s", "--orphan-check-interval", "100ms")
+    leader = new_leader(*flags, brokers=2).start()
+    leader.wait_for_brokers()
+    for name in ("t", "other"):
+        leader.apply(manifest(name, flush={"interval": "1h", "maxInterval": "1h"}))
+        leader.wait_until_open(name)
+    other = read_stored_topic(store, "default/other")
+    with smq.connect(leader.address) as client, client.producer("t", max_inline_bytes=MIN_INLINE_BYTES) as producer:
+        value = bytes(2 * MIN_INLINE_BYTES)
+        producer.send(value).result(HANG_GUARD)
+        for name in ("first", "second"):  # one pass after another, and the value is older than the first upload
+            upload(store, other, name)
+            eventually(lambda: not uploads(store, other), what="nothing refers to it")
+        (segment,) = client.admin().segments("t")
+        client.admin().roll("t", segment.name)
+        with client.consumer("t", start="earliest") as consumer:
+            batch = eventually(lambda: consumer.poll(1.0))
+        assert batch.table.column("value").to_pylist() == [value]

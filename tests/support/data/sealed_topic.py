@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -21,11 +22,13 @@ from smq_core.model.entities import (
     TopicSpec,
 )
 from smq_core.model.keyspace import KeyRange
+from smq_operator.cleanup.uploads import HostedSegment, WrittenUploads
 from smq_storage.catalog import layouts, paths, sealed_index
 from smq_storage.catalog.topics import put_current, put_topic, read_current, read_topic
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.chunks.parquet_codec import chunk_schema, message_schema
 from smq_storage.object_store.store import Store
+from support.data.clocks import NOW
 
 RANGE = KeyRange(0, 16)
 CHUNKS, ROWS = 3, 5
@@ -125,3 +128,10 @@ def missing_files(store: Store, topic: Topic) -> Sequence[Violation]:
 def leftover_files(store: Store, topic: Topic) -> Sequence[Violation]:
     """Orphaned files that are still there."""
     return nothing_is_left_over(referenced(store, topic), segments_with_files(store, topic))
+
+
+def all_written(store: Store, topic: Topic, before: datetime = NOW) -> dict[HostedSegment, WrittenUploads]:
+    """What the primaries of the layout report: no unwritten message names an upload that is older than ``before``."""
+    found = layouts.read_layout(store, topic.name, topic.uid)
+    segments = found[0].segments if found is not None else ()
+    return {(it.primary.incarnation, it.name): WrittenUploads(0, before) for it in segments}

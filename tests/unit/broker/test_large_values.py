@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from smq_broker.leader_client.reports import segment_report
 from smq_broker.references.upload_checker import MAX_LARGE_VALUES_PER_BATCH
 from smq_core.errors import InvalidRequest, ReferenceRejected, Unavailable
 from smq_core.model.entities import SECOND
@@ -18,7 +21,7 @@ from support.data.raw_flight import rows
 from support.data.stored_segment import manifest_of_chain
 from support.in_memory.broker_parts import ProducerClient
 from support.in_memory.journaled_brokers import JournaledBrokers
-from support.waiting import eventually
+from support.waiting import HANG_GUARD, eventually
 
 NAMES = ["p-0-a.value", "p-0-b.value", "p-0-c.value"]
 
@@ -145,3 +148,42 @@ def test_nothing_is_taken_while_a_follower_would_forget_the_names(brokers: Broke
     eventually(lambda: brokers.hosted.takes_references)
     brokers.hosted.links[0]._state.takes_references = False  # type: ignore[attr-defined]
     assert isinstance(ends_with(brokers, NAMES), Unavailable)
+
+
+def test_uploads_are_needed_from_their_check_until_their_message_is_in_a_chunk(brokers: Brokers) -> None:
+    hosted = brokers.hosted
+    hosted.max_upload_age = 10 * SECOND
+    reported = segment_report(hosted).unwritten_upload_age
+    assert reported == 20 * SECOND, "an upload of that age may be published now"
+    send_three(brokers)
+    with hosted as machine:
+        machine.tail[0] = replace(machine.tail[0], appended=hosted.clock.now() - 3600 * SECOND)
+    assert segment_report(hosted).unwritten_upload_age >= 3620 * SECOND
+    follower = brokers.brokers[1].hosted(brokers.topic, brokers.segment)
+    assert not segment_report(follower).unwritten_upload_age, "it may lack messages"
+    brokers.flush()
+    assert segment_report(hosted).unwritten_upload_age == 20 * SECOND
+
+
+def test_a_large_value_that_waits_long_for_capacity_is_checked_again(brokers: Brokers) -> None:
+    """Its object may be collected meanwhile."""
+    hosted = brokers.hosted
+    producer = brokers.produce()
+    send(producer, 0)
+    assert producer.wait_acked(0) == 0
+    hosted.max_upload_age = SECOND
+    has_capacity, waiting = threading.Event(), threading.Event()
+    reserve = hosted.reserve
+
+    def reserve_later(nbytes: int) -> bool:
+        waiting.set()
+        return has_capacity.is_set() and reserve(nbytes)
+
+    hosted.reserve = reserve_later  # type: ignore[method-assign]
+    send(producer, 1, NAMES[:1])
+    assert waiting.wait(HANG_GUARD)
+    brokers.store.delete(paths.large_value(brokers.topic.uid, NAMES[0]))
+    assert rejection(producer).field == "upload"
+    has_capacity.set()
+    send(producer, 1, rejections=1)
+    assert producer.wait_acked(1) == 1

@@ -5,15 +5,20 @@ A restart is another Broker with a new incarnation at the same address. It recov
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from smq_core.errors import NotHosted, SmqError, Unavailable, WrongIncarnation
 from smq_core.model.entities import Segment
 from smq_core.replica.segment_replica import ReplicaState
 from smq_core.scaling.segment_load import TrafficCounters
+from smq_operator.cleanup.uploads import WrittenUploads
 from support.sim.brokers.hosted_segment import SimulatedSegment
 from support.sim.brokers.recovered_log import RecoveredLog
 from support.sim.brokers.replication import ReplicaServer
+from support.sim.clients.uploads import MAX_AGE
 from support.sim.engine.network import SimulatedStream
 from support.sim.engine.world import MS, SECOND, Process, Steps
 from support.sim.filer import claims
@@ -28,12 +33,14 @@ TICK = 200 * MS
 class SimulatedBrokerLoad(NamedTuple):
     """The load in a broker's report: each primary's counters, and the usage of its memory.
 
-    ``begun`` are the segments that do not wait for a predecessor.
+    ``begun`` are the segments that do not wait for a predecessor. ``written`` is what each primary has written, by
+    segment: the chain's end, and the age of the oldest upload that a message names that is not in a chunk.
     """
 
     segments: dict[str, TrafficCounters]
     memory: float
     begun: frozenset[str]
+    written: Mapping[str, WrittenUploads] = MappingProxyType({})
 
 
 class SimulatedBroker:
@@ -312,6 +319,17 @@ class SimulatedBroker:
     def begun(self) -> frozenset[str]:
         held = self.hosted_segments.items()
         return frozenset(n for n, h in held if h.machine.state not in (ReplicaState.SEALED, ReplicaState.WAITING))
+
+    def written(self) -> dict[str, WrittenUploads]:
+        """What each primary here reports of its uploads, as ``HostedSegment.unwritten_upload_age`` has it."""
+        found = {}
+        for name, hosted in self.hosted_segments.items():
+            machine = hosted.machine
+            if machine.config.is_primary:
+                waits = max(0, self.clock() - machine.tail[0].appended) if machine.tail else 0
+                before = datetime.fromtimestamp((self.world.now - waits - 2 * MAX_AGE) / SECOND, UTC)
+                found[name] = WrittenUploads(machine.chain_end, before)
+        return found
 
     def memory_share(self) -> float:
         """The usage of the memory for primaries."""

@@ -206,7 +206,7 @@ class ElasticHistory(History):
         )
 
     def load_of(self, broker: SimulatedBroker) -> Any:
-        return SimulatedBrokerLoad(broker.counters(), broker.memory_share(), broker.begun())
+        return SimulatedBrokerLoad(broker.counters(), broker.memory_share(), broker.begun(), broker.written())
 
     def make_leader(self, address: str) -> SimulatedLeader:
         return ElasticLeader(self, address)

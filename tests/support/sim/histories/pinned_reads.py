@@ -201,7 +201,8 @@ class PinHistory:
             retention.remove_expired(store, self.topic, [], began, clocks, policy)
             retention.delete_files(store, self.topic, clocks, CLEANUP, policy)
             before = datetime.fromtimestamp((clocks.filer - CLEANUP.uploads_grace_us) / SECOND, UTC)
-            uploads.collect_unreferenced_uploads(store, self.topic, before)
+            written = {("i", f"t-0-4-{self.numbers}"): uploads.WrittenUploads(0, before)}
+            uploads.collect_unreferenced_uploads(store, self.topic, before, written)
 
         while True:
             yield self.world.between(SECOND, 3 * SECOND)

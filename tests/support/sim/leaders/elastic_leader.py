@@ -17,6 +17,7 @@ from smq_core.scaling.broker_fleet import FleetLoad, FleetScaler, choose_broker_
 from smq_core.scaling.placement import BrokerView
 from smq_core.scaling.rebalancing import FOLLOWER_WEIGHT, load_by_broker
 from smq_core.scaling.segment_load import TrafficRates
+from smq_operator.cleanup.uploads import HostedSegment, WrittenUploads
 from support.sim.engine.world import MS, SECOND, Future, Steps
 from support.sim.leaders import orphaned_files, uploads
 from support.sim.leaders.manifests import SimulatedManifests
@@ -41,6 +42,7 @@ class ElasticLeader(SimulatedLeader):
         self._enqueued = False
         self.process.start(self._keep_fleet())
         self.retainer = SimulatedRetention(self)
+        self.written: dict[HostedSegment, WrittenUploads] = {}
         self.ender = SimulatedTopicDeletion(self)
         if history.deleting.drawn:
             history.loops.append(self.ender.loop)
@@ -63,6 +65,7 @@ class ElasticLeader(SimulatedLeader):
         layout = self.machine.layout
         self.memory[incarnation] = load.memory
         self.retainer.begun[incarnation] = load.begun
+        self.written |= {(incarnation, name): it for name, it in load.written.items()}
         for name, counters in load.segments.items():
             if layout is not None and name in layout and layout.segment(name).primary.incarnation == incarnation:
                 self.machine.load.observe(name, counters, self.clock())

@@ -25,7 +25,10 @@ def keep(leader: ElasticLeader) -> Steps:
         try:
             before = (yield from leader.retainer.clocks()).earliest - GRACE
             count = yield leader.retainer.do(
-                collect_unreferenced_uploads, leader.machine.topic, datetime.fromtimestamp(before / SECOND, UTC)
+                collect_unreferenced_uploads,
+                leader.machine.topic,
+                datetime.fromtimestamp(before / SECOND, UTC),
+                dict(leader.written),
             )
         except SmqError as error:
             world.note(leader.process.name, "", f"the collection of uploads is deferred: {error.message}")

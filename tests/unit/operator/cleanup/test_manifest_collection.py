@@ -15,7 +15,7 @@ from smq_core.model.reference import Reference
 from smq_operator.cleanup.deleted_topics import delete_topic
 from smq_operator.cleanup.orphaned_files import collect_orphaned_files
 from smq_operator.cleanup.retention import delete_files
-from smq_operator.cleanup.uploads import collect_unreferenced_uploads
+from smq_operator.cleanup.uploads import WrittenUploads, collect_unreferenced_uploads
 from smq_operator.manifests.topic_manifests import TopicManifests
 from smq_storage.catalog import paths, sealed_index
 from smq_storage.chunks.chain import ChunkChain
@@ -23,7 +23,15 @@ from smq_storage.chunks.parquet_codec import chunk_schema, encode_chunk
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import ObjectInfo, ObjectMissing, ObjectTail, Store, StoredObject, open_store
 from support.data.clocks import LONG_AGO, NO_GRACE, NOW, leader_at
-from support.data.sealed_topic import CHUNKS, ROWS, leftover_files, make_topic, segment_name, segments_with_files
+from support.data.sealed_topic import (
+    CHUNKS,
+    ROWS,
+    all_written,
+    leftover_files,
+    make_topic,
+    segment_name,
+    segments_with_files,
+)
 from support.fault_injection.crashing_store import CrashingStore, ProcessCrashed
 
 RETRY_POLICY = RetryPolicy(2.0)
@@ -172,7 +180,7 @@ def test_versions_that_nobody_can_name_any_more_are_orphaned(store: Store, topic
 def test_uploads_are_looked_up_in_manifests(store: Store, topic: Topic) -> None:
     store.put(paths.upload(topic.uid, "old"), b"PAR1")
     counting = CountingStore(store)
-    assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW) == 1
+    assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW, all_written(store, topic)) == 1
     assert counting.reads["manifest"] == 3
     assert counting.reads["chunk"] == 1, "the open segment has no chunk yet"
 
@@ -190,13 +198,15 @@ def test_the_reference_chunks_of_a_manifest_are_deleted_and_its_uploads_are_kept
     name_all(store, topic)
     store.put(paths.upload(topic.uid, "up"), b"PAR1")
     counting = CountingStore(store)
-    assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW) == 0
+    assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW, all_written(store, topic)) == 0
     assert counting.reads["chunk"] == 1, "the open segment has no chunk yet"
     remove(store, topic, 0)
-    assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a reader may still be reading it"
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 0, (
+        "a reader may still be reading it"
+    )
     delete_files(cast(Store, CountingStore(store, listings=False)), topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
     assert not leftover_files(store, topic)
-    assert collect_unreferenced_uploads(store, topic, NOW) == 1
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 1
 
 
 @pytest.mark.parametrize("with_manifest", [False, True])
@@ -209,10 +219,14 @@ def test_large_values_stay_as_long_as_their_segment_and_go_with_it(store: Store,
     if with_manifest:
         name_all(store, topic)
     counting = CountingStore(store)
-    assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW) == 1, "no message names the other one"
+    assert collect_unreferenced_uploads(cast(Store, counting), topic, NOW, all_written(store, topic)) == 1, (
+        "no message names the other one"
+    )
     assert (counting.reads["manifest"] == 2) == with_manifest
     remove(store, topic, 0)
-    assert collect_unreferenced_uploads(store, topic, NOW) == 0, "a reader may still be reading it"
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 0, (
+        "a reader may still be reading it"
+    )
     assert store.head(large)
     delete_files(store, topic, leader_at(LATE), NO_GRACE, RETRY_POLICY)
     with pytest.raises(ObjectMissing):
@@ -229,8 +243,25 @@ def test_a_chain_with_a_gap_deletes_nothing(store: Store, missing: int) -> None:
     gap = paths.chunk(topic.name, topic.uid, segment_name(0), missing)
     store.delete(gap)
     with pytest.raises(CorruptChunk, match=gap):
-        collect_unreferenced_uploads(store, topic, NOW)
+        collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic))
     assert store.head(large)
+
+
+def test_no_large_value_goes_that_an_unwritten_message_may_name(store: Store, topic: Topic) -> None:
+    """An acked message may wait for its chunk longer than the grace: a replica or a journal has its name alone."""
+    store.put(paths.large_value(topic.uid, "p-0-a.value"), b"large")
+    assert collect_unreferenced_uploads(store, topic, NOW, {}) == 0, "the primary does not report"
+    other = {("another", segment_name(3)): WrittenUploads(0, NOW)}
+    assert collect_unreferenced_uploads(store, topic, NOW, other) == 0, "a follower reports"
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic, before=LONG_AGO)) == 0
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 1
+
+
+def test_no_upload_goes_if_an_open_chain_is_read_shorter_than_its_primary_reports(store: Store, topic: Topic) -> None:
+    store.put(paths.large_value(topic.uid, "p-0-a.value"), b"large")
+    written = {name: replace(it, chain_end=ROWS) for name, it in all_written(store, topic).items()}
+    with pytest.raises(CorruptChunk, match="goes on"):
+        collect_unreferenced_uploads(store, topic, NOW, written)
 
 
 @pytest.mark.parametrize("with_manifest", [False, True])

@@ -22,7 +22,7 @@ from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, open_store
 from support.data.clocks import NOW
 from support.data.pins import LIFETIME, Readers
-from support.data.sealed_topic import END, HOLDER, make_topic, segment_name, segments_with_files
+from support.data.sealed_topic import END, HOLDER, all_written, make_topic, segment_name, segments_with_files
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 YEAR = 365 * 24 * HOUR
@@ -183,9 +183,9 @@ def test_uploads_that_pinned_segments_refer_to_stay(store: Store, topic: Topic) 
         began = created_at(store)
         remove_all(store, topic, began)
         delete(store, topic, began + 2 * HOUR)
-        assert collect_unreferenced_uploads(store, topic, NOW) == 0
+        assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 0
     assert delete(store, topic, began + 2 * HOUR) > 0
-    assert collect_unreferenced_uploads(store, topic, NOW) == 1
+    assert collect_unreferenced_uploads(store, topic, NOW, all_written(store, topic)) == 1
 
 
 def test_a_replaced_manifest_stays_while_there_is_a_pin(store: Store, topic: Topic) -> None:
