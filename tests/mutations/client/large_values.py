@@ -257,7 +257,7 @@ MUTATIONS = (
         (f"{TEST_COLLECTION}::test_no_upload_goes_if_an_open_chain_is_read_shorter_than_its_primary_reports",),
     ),
     Mutation(
-        "collect_values_while_a_primary_is_silent",
+        "collect_values_while_a_primary_does_not_report",
         "Nothing is deleted while a replica may have unwritten messages that nobody knows.",
         COLLECTION,
         "    if len(reported) < len(reports):\n",
