@@ -414,19 +414,19 @@ def _with_callbacks(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a consumer, whose callbacks run on this event loop."""
     loop = asyncio.get_running_loop()
     callbacks = {
-        name: _on_loop(loop, options[name]) for name in ("on_assigned", "on_revoked") if options.get(name) is not None
+        name: _on_loop(loop, options[name])
+        for name in ("on_assigned", "on_revoked", "on_segment_end")
+        if options.get(name) is not None
     }
     return {**options, **callbacks}
 
 
-def _on_loop(
-    loop: asyncio.AbstractEventLoop, call: Callable[[frozenset[str]], Any]
-) -> Callable[[frozenset[str]], None]:
+def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., Any]) -> Callable[..., None]:
     """Calls it on the event loop, and waits for it in the calling thread."""
 
-    async def run(segments: frozenset[str]) -> None:
-        result = call(segments)
+    async def run(*arguments: object) -> None:
+        result = call(*arguments)
         if inspect.isawaitable(result):
             await result
 
-    return lambda segments: asyncio.run_coroutine_threadsafe(run(segments), loop).result()
+    return lambda *arguments: asyncio.run_coroutine_threadsafe(run(*arguments), loop).result()

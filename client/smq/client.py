@@ -192,7 +192,7 @@ class Client:
         start: Literal["earliest", "latest"] | datetime | Mapping[str, int] = "earliest",
         on_loss: Literal["fail", "skip"] = "fail",
         schema: Literal["newest", "own"] = "newest",
-        auto_commit: bool = False,
+        auto_commit: bool | Literal["segment_end"] = False,
         max_bytes: int = 16 << 20,
         prefetch_bytes: int = 64 << 20,
         large_values: Literal["eager", "lazy"] = "eager",
@@ -201,6 +201,7 @@ class Client:
         partitions: Collection[int] | None = None,
         on_assigned: Callable[[frozenset[str]], object] | None = None,
         on_revoked: Callable[[frozenset[str]], object] | None = None,
+        on_segment_end: Callable[[str, int], object] | None = None,
     ) -> Consumer:
         """Returns a consumer of a topic; with a ``group``, a member that shares the topic's segments with others.
 
@@ -216,8 +217,9 @@ class Client:
             columns that are known when the batch is returned (missing ones are null, numbers are widened, dropped ones
             are left out), ``own`` those with which they were written. If the schema changes while a consumer runs,
             ``newest`` means the new one from the next batch on.
-        auto_commit: commit finished batches every second and on close. A batch is finished when the program polls for
-            the next one.
+        auto_commit: commit finished batches every second, when a segment ends, and on close. A batch is finished when
+            the program polls for the next one. With ``segment_end`` a segment is committed when it has ended and all
+            of it is finished, and the program commits the rest. See ``on_segment_end``.
         max_bytes: the approximate size limit of one Batch.
         prefetch_bytes: how much to read ahead, over all segments.
         large_values: when to fetch values that were uploaded, because they were too large for a batch. ``eager``
@@ -231,6 +233,9 @@ class Client:
             reads from now on, and of those that go to other members. ``on_revoked`` comes first; it may still commit
             what was read of them, for about five seconds. ``close`` calls it, too. Segments that were read to their
             ends leave without a call.
+        on_segment_end: for a member of a group that commits by itself, called by ``poll`` with a segment and its end,
+            when every message of the segment was returned and its end is not committed. The group reads what follows
+            the segment (after a split, merge, roll, move or change of the schema) only when that is committed.
 
         Raises UnknownTopic, Unavailable, InvalidRequest.
         """
@@ -254,6 +259,7 @@ class Client:
             partitions=partitions,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
+            on_segment_end=on_segment_end,
             runtime=self._consumer_runtime,
         )
         self._made.append(made)

@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING, Literal
 from smq.batch import Batch
 from smq.consuming.consumer_losses import ConsumerLosses
 from smq.consuming.consumer_monitor import MONITOR_INTERVAL_SECONDS, ConsumerMonitor, RepeatedTask
-from smq.consuming.consumer_options import check_max_records, check_options, check_without_group
+from smq.consuming.consumer_options import (
+    AutoCommit,
+    check_auto_commit,
+    check_max_records,
+    check_options,
+    check_without_group,
+)
 from smq.consuming.consumer_runtime import ConsumerRuntime
 from smq.consuming.fetching.fetcher import Fetcher, join_all
 from smq.consuming.fetching.large_values import LargeValueReader
 from smq.consuming.fetching.open_fetchers import FetchSettings, OpenFetchers
 from smq.consuming.fetching.prefetch_buffer import FetchedItem, FetchedLoss, FetchedRows, FetchFailed, PrefetchBuffer
 from smq.consuming.groups.assigned_reads import AssignedReads
+from smq.consuming.groups.ended_segments import EndedSegments
+from smq.consuming.groups.group_end import GroupEnd
 from smq.consuming.groups.group_membership import GroupMembership
 from smq.consuming.groups.member_positions import MemberPositions
-from smq.consuming.groups.rebalance_events import OnRebalance, RebalanceEvents
+from smq.consuming.groups.rebalance_events import OnRebalance, OnSegmentEnd, RebalanceEvents
 from smq.consuming.history_reader import HistoryReader
 from smq.consuming.position_search import PositionSearch, micros
 from smq.consuming.returned_columns import ReturnedColumns
@@ -61,7 +69,7 @@ class Consumer:
         start: Start = "earliest",
         on_loss: Literal["fail", "skip"] = "fail",
         schema: Literal["newest", "own"] = "newest",
-        auto_commit: bool = False,
+        auto_commit: AutoCommit = False,
         max_bytes: int = 16 << 20,
         prefetch_bytes: int = 64 << 20,
         large_values: Literal["eager", "lazy"] = "eager",
@@ -70,6 +78,7 @@ class Consumer:
         partitions: Collection[int] | None = None,
         on_assigned: OnRebalance | None = None,
         on_revoked: OnRebalance | None = None,
+        on_segment_end: OnSegmentEnd | None = None,
         changed: threading.Condition | None = None,
         runtime: ConsumerRuntime | None = None,
     ) -> None:
@@ -77,9 +86,10 @@ class Consumer:
         check_start(start)
         check_max_records(max_records)
         check_options(on_loss, schema, large_values, max_bytes, prefetch_bytes)
+        check_auto_commit(auto_commit)
         in_group = group is not None
         if not in_group:
-            check_without_group(auto_commit, on_assigned, on_revoked)
+            check_without_group(auto_commit, on_assigned, on_revoked, on_segment_end)
         self._view = view
         self._leader = leader
         self._group = group
@@ -88,7 +98,7 @@ class Consumer:
         self._max_bytes = max_bytes
         self._max_records = max_records
         self._choice = SegmentChoice.of(segments, partitions, group, view.snapshot.topic.spec.partitions)
-        self._events = RebalanceEvents(on_assigned, on_revoked)
+        self._events = RebalanceEvents(on_assigned, on_revoked, on_segment_end)
         self._large_values = LargeValueReader(view)
         self._buffer: PrefetchBuffer[Fetcher] = PrefetchBuffer(prefetch_bytes, changed)
         # Guards the fields below. It is the buffer's own condition, so that one wait sees changes of both.
@@ -98,7 +108,16 @@ class Consumer:
         self._losses = ConsumerLosses(self._changed, in_group=in_group, skips=on_loss == "skip")
         self._reads = SegmentReads(view, self._choice, fetchers, self._losses, in_group=in_group)
         self._member = MemberPositions()
-        self._assigned = AssignedReads(self._reads, self._member, self._events, commits_by_itself=not auto_commit)
+        self._ended = EndedSegments(group)
+        self._assigned = AssignedReads(
+            self._reads, self._member, self._events, commits_by_itself=auto_commit is not True
+        )
+        self._group_end = GroupEnd(view, leader, group) if group is not None else None
+        self._searching_end = RepeatedTask(
+            f"whether group {group} has read everything is not known",
+            self._search_group_end,
+            may_run=lambda: self._is_member() and self._group_end is not None and self._group_end.may_search,
+        )
         self._history = RepeatedTask(
             f"the history of {view.name} could not be read", self._follow_history, on_failure=self._on_history_failed
         )
@@ -111,13 +130,14 @@ class Consumer:
         self._monitor = ConsumerMonitor(
             f"smq-consumer-{view.name}",
             self._check_streams,
-            (self._history, self._loading_losses),
+            (self._history, self._loading_losses, self._searching_end),
             runtime.monitor_thread,
         )
         self._history_reader = HistoryReader(view, self._monitor.wait_for_close)
         self._refresh_failure: StoreUnavailable | None = None
         self._closed = False
         self._last_commit = time.monotonic()
+        self._commit_failed = False
         self._membership: GroupMembership | None = None
         if isinstance(start, Mapping):
             view.refresh_from_store(highest_number(start))
@@ -135,7 +155,9 @@ class Consumer:
             self._open_readable()
         else:
             begin = start if isinstance(start, str) else self._group_start(start)
-            self._membership = GroupMembership(leader, view.name, group, begin, self._on_assignment)
+            self._membership = GroupMembership(
+                leader, view.name, group, begin, self._on_assignment, lambda: self._ended.ends
+            )
         view.add_listener(self._on_layout_changed)
         self._monitor.start()
 
@@ -157,12 +179,12 @@ class Consumer:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._report_rebalance()
+            self._commit_if_due()
             with self._changed:
                 if self._closed:
                     raise InvalidRequest("the consumer is closed")
                 self._losses.raise_next()
-                waits_for_losses = self.waits_for_losses()
-                found = None if waits_for_losses else self._buffer.take(self._max_bytes, max_rows)
+                found = None if self.waits_for_losses() else self._buffer.take(self._max_bytes, max_rows)
                 if found is None:
                     error = self._terminal_error()
                     if error is not None:
@@ -172,9 +194,7 @@ class Consumer:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         return None
-                    if waits_for_losses:
-                        left = MONITOR_INTERVAL_SECONDS if left is None else min(left, MONITOR_INTERVAL_SECONDS)
-                    self._changed.wait(left)
+                    self._changed.wait(self.wait_limit(left))
                     continue
             batch = self._to_batch(*found)
             if batch is not None:
@@ -190,23 +210,29 @@ class Consumer:
     def commit(self, positions: Mapping[str, int] | None = None) -> dict[str, int]:
         """Commits the given positions for the group, or everything returned so far. Returns what was committed.
 
-        Segments that have moved to another member are left out; that member reads them again from the last commit.
-        Raises InvalidRequest without a group, Unavailable if no leader answers.
+        Segments that have moved to another member are left out; that member reads them again from the last commit. So
+        is what was read before an administrator has set the group's positions. Raises InvalidRequest without a group,
+        and for a position beyond what was returned; Unavailable if no leader answers.
         """
         if self._membership is None:
             raise InvalidRequest("a consumer without a group cannot commit; pass group to client.consumer()")
         with self._changed:
-            wanted = self._member.uncommitted if positions is None else dict(positions)
-            reported = self._losses.to_confirm
+            if positions is None:
+                wanted = self._member.uncommitted
+            else:
+                wanted = self._member.committable(positions, self._reads.position)
+            reported, epoch = self._losses.to_confirm, self._member.epoch or ""
         if not wanted and not reported:
             return {}
-        done = self._membership.commit(wanted, reported)
+        done = self._membership.commit(wanted, reported, epoch)
         committed = done.positions
         with self._changed:
             self._losses.confirmed(done.losses)
-            self._member.commit(wanted, committed)
-            for segment in committed:
-                self._assigned.skip_committed(segment)
+            if self._member.epoch == epoch:
+                self._member.commit(wanted, committed)
+                self._ended.committed(committed)
+                for segment in committed:
+                    self._assigned.skip_committed(segment)
             ended = any(segment not in self._reads.fetchers for segment in committed)
             free = not self._member.is_processing
         self._last_commit = time.monotonic()
@@ -295,20 +321,30 @@ class Consumer:
             return self._refresh_failure or next(iter(failures), None)
 
     def at_end(self) -> bool:
-        """Whether everything that the replicas last reported as durable has been returned. There may be more since."""
+        """Whether everything that the replicas last reported as durable has been returned. There may be more since.
+
+        In a group, whether the whole group has read everything: what other members have read counts when they have
+        committed it. That is asked in the background, so this is False at first; poll, and call it again.
+        """
         with self._changed:
             if self._history.due or (self._membership is not None and not self._membership.joined):
                 return False
-            return all(
+            at_end = all(
                 f.watermark_known and not f.may_end() and self._reads.position(f.segment) >= f.watermark
                 for f in self._reads.fetchers.all()
             )
+            if self._group_end is None or not at_end:
+                return at_end
+            if not self._group_end.is_known(self._own_positions()):
+                self._searching_end.due = True
+                return False
+            return True
 
     def close(self) -> None:
-        """Ends all reading and leaves the group, after a last commit if ``auto_commit`` is set. Repeatable."""
-        self._close(commit=self._auto_commit)
+        """Ends all reading and leaves the group. With ``auto_commit`` it commits the finished batches before.
 
-    def _close(self, commit: bool) -> None:
+        A batch is finished when the program has polled again. Repeatable.
+        """
         with self._changed:
             if self._closed:
                 return
@@ -321,8 +357,8 @@ class Consumer:
                 with self._changed:
                     self._events.revoke_all()
                 self._deliver_events()
-                if commit:
-                    self._try_commit()
+                if self._auto_commit is True:
+                    self._try_commit(self._member.finished)
             finally:
                 self._membership.leave()
         with self._changed:
@@ -344,8 +380,7 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # If the program failed, its last batch is not committed, so that another member gets it.
-        self._close(commit=self._auto_commit and error is None)
+        self.close()
 
     # ---- for those who poll several consumers, which share ``changed``
 
@@ -364,16 +399,35 @@ class Consumer:
             return False
         return self._losses.delay_messages()
 
+    def wait_limit(self, left: float | None) -> float | None:
+        """For how long at most to wait for a change, if the program waits for ``left`` seconds (None: no limit)."""
+        limits = [left]
+        if self.waits_for_losses():
+            limits.append(MONITOR_INTERVAL_SECONDS)
+        if self._auto_commit is True and self._member.finished:
+            limits.append(self._last_commit + AUTO_COMMIT_INTERVAL_SECONDS - time.monotonic())
+        return min((max(0.0, it) for it in limits if it is not None), default=None)
+
+    def _commit_if_due(self) -> None:
+        """Commits finished batches, as ``auto_commit`` says. A segment that has ended is committed at once."""
+        if not self._auto_commit or self._membership is None:
+            return
+        waited = time.monotonic() - self._last_commit >= AUTO_COMMIT_INTERVAL_SECONDS
+        if self._commit_failed and not waited:
+            return
+        with self._changed:
+            finished, ended = self._member.finished, self._ended.ends
+        if self._auto_commit is not True:
+            self._try_commit(ended)
+        elif ended or waited or self._membership.revocation_pending:
+            self._try_commit(finished)
+
     def finish_last_batch(self) -> None:
         """Treats the last batch as done, because the program polls for more."""
         if self._membership is None:
             return
         self._member.batch_finished()
-        due = (
-            self._membership.revocation_pending or time.monotonic() - self._last_commit >= AUTO_COMMIT_INTERVAL_SECONDS
-        )
-        if self._auto_commit and due:
-            self._try_commit()
+        self._commit_if_due()
         if not self._events.revocation_pending:
             self._membership.acknowledge_revocation()
 
@@ -397,10 +451,12 @@ class Consumer:
             return self._membership.failure
         return self._view.deleted
 
-    def _try_commit(self) -> None:
+    def _try_commit(self, positions: Mapping[str, int]) -> None:
+        self._commit_failed = False
         try:
-            self.commit()
+            self.commit(positions)
         except SmqError as error:
+            self._commit_failed, self._last_commit = True, time.monotonic()
             log.warning("the positions of group %s could not be committed yet: %s", self._group, error.message)
 
     def _to_batch(self, fetcher: Fetcher, item: FetchedItem) -> Batch | None:
@@ -435,6 +491,9 @@ class Consumer:
         self._reads.end(segment, end)
         self._events.ended(segment)
         if self._membership is not None:
+            if self._member.segment_ended(segment, end):
+                self._ended.add(segment, end, time.monotonic())
+                self._events.awaits_commit(segment, end)
             self._membership.heartbeat_now()
 
     # ---- what to read
@@ -481,9 +540,20 @@ class Consumer:
             with self._changed:
                 self._reads.open_readable()
 
-    def _on_assignment(self, positions: Mapping[str, int]) -> bool:
+    def _on_assignment(self, positions: Mapping[str, int], epoch: str) -> bool:
         """In a group, applies the segments that this member may read. True as :meth:`AssignedReads.assign` says."""
         with self._changed:
+            if self._member.epoch is None:
+                self._member.epoch = epoch
+            elif self._member.epoch != epoch:
+                log.warning(
+                    "the positions of group %s of %s were set, or it was deleted, while this member was silent: it "
+                    "goes on where the group is now",
+                    self._group,
+                    self._view.name,
+                )
+                self._assigned.reset(epoch)
+            self._ended.keep(positions)
             if any(segment not in positions for segment in self._reads.fetchers):
                 self._history.due = True  # another member has it now, or retention removed it
             keeps_revoked = self._assigned.assign(positions)
@@ -501,9 +571,12 @@ class Consumer:
             fetchers = self._reads.fetchers.all()
         for fetcher in fetchers:
             fetcher.check_liveness(now, late_by)
-        if self._view.deleted is not None:
-            with self._changed:
+        with self._changed:
+            warnings = self._ended.warnings(now)
+            if self._view.deleted is not None:
                 self._changed.notify_all()
+        for warning in warnings:
+            log.warning("%s", warning)
 
     def _follow_history(self) -> None:
         self._refresh()
@@ -519,6 +592,17 @@ class Consumer:
 
     def _is_member(self) -> bool:
         return self._membership is not None and self._membership.joined
+
+    def _own_positions(self) -> dict[str, int]:
+        """How far this member has returned messages of the segments that it reads, or whose ends it has to commit."""
+        own = {segment: self._reads.position(segment) for segment in self._reads.fetchers}
+        return own | self._ended.ends
+
+    def _search_group_end(self) -> None:
+        assert self._group_end is not None
+        with self._changed:
+            own = self._own_positions()
+        self._group_end.search(own)
 
     def _load_group_losses(self) -> None:
         request = lpb.PositionsRequest(topic=self._view.name, group=self._group or "")

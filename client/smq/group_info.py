@@ -18,6 +18,8 @@ class GroupSegment:
     position: int
     end: int
     member: str = ""
+    waits_for_commit: bool = False
+    """The member has returned every message, and what follows the segment is read when it has committed the end."""
 
     @property
     def lag(self) -> int:
@@ -66,7 +68,7 @@ def group_info(g: lpb.GroupList.Group) -> GroupInfo:
         g.unreadable,
         g.lag if g.HasField("lag") else None,
         g.lag_seconds if g.HasField("lag_seconds") else None,
-        tuple(GroupSegment(s.segment, s.position, s.end, s.member) for s in g.segments),
+        tuple(GroupSegment(s.segment, s.position, s.end, s.member, s.waits_for_commit) for s in g.segments),
         g.committed_at,
         g.last_active_at,
     )

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from smq.batch import Batch
-from smq.consumer import MONITOR_INTERVAL_SECONDS, Consumer
+from smq.consumer import Consumer
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, UnknownTopic
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class TopicsConsumer:
             else:
                 self._add_topics(topics)
         except BaseException:
-            self._close(None)
+            self.close()
             raise
         self._refresh_at = time.monotonic() + REFRESH_SECONDS
 
@@ -151,8 +151,12 @@ class TopicsConsumer:
         return self._closed
 
     def close(self) -> None:
-        """Ends all reading and leaves the group, after a last commit if ``auto_commit`` is set. Repeatable."""
-        self._close(None)
+        """Ends all reading and leaves the group; see :meth:`smq.Consumer.close`. Repeatable."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for consumer in list(self._consumers.values()):
+            consumer.close()
 
     def __enter__(self) -> TopicsConsumer:
         return self
@@ -160,17 +164,9 @@ class TopicsConsumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close(error)
+        self.close()
 
     # ---- inside
-
-    def _close(self, error: BaseException | None) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-        for consumer in list(self._consumers.values()):
-            # If the program failed, its last batch is not committed, as by one consumer.
-            consumer.__exit__(type(error) if error is not None else None, error, None)
 
     def _poll_each(self, max_records: int | None) -> Batch | None:
         """The next batch of the first topic that has one. It is that topic's turn last, thereafter."""
@@ -192,11 +188,9 @@ class TopicsConsumer:
 
     def _limit(self, left: float | None) -> float | None:
         """For how long at most to wait for a change."""
-        limits = [left]
+        limits = [left, *(consumer.wait_limit(left) for consumer in self._consumers.values())]
         if self._pattern is not None:
             limits.append(self._refresh_at - time.monotonic())
-        if any(consumer.waits_for_losses() for consumer in self._consumers.values()):
-            limits.append(MONITOR_INTERVAL_SECONDS)
         return min((max(0.0, it) for it in limits if it is not None), default=None)
 
     def _refresh(self) -> None:

@@ -13,6 +13,7 @@ from smq_operator.api.group_lags import GroupLags
 from smq_operator.api.group_losses import GroupLosses
 from smq_operator.api.groups import GroupService
 from smq_operator.api.publishes import PublishService
+from smq_operator.api.segment_reach import SegmentReach
 from smq_operator.api.server import LeaderService
 from smq_operator.api.uploads import UploadService
 from smq_operator.brokers.calls import BrokerCalls
@@ -141,7 +142,8 @@ def build_leader(
         clock,
     )
     losses = LossRecorder(topics, decisions, queue, store, tasks, clock, retry_policy)
-    groups = GroupCoordinator(topics, sync, store, tasks, clock, retry_policy, losses.handle_positions)
+    reach = SegmentReach(brokers)
+    groups = GroupCoordinator(topics, sync, store, tasks, clock, retry_policy, losses.handle_positions, reach)
     group_lags = GroupLags(topics, groups, clock)
     topic_deletions = TopicDeletionManager(
         topics, events, registry, platform, store, sealing, tasks, warm_up, clock, retry_policy
@@ -245,7 +247,7 @@ def build_leader(
                 readiness,
                 groups,
                 GroupLosses(groups, store),
-                GroupChanges(groups, store, clock, retry_policy),
+                GroupChanges(groups, store, clock, retry_policy, reach),
                 group_lags,
             ),
             UploadService(readiness, topics, store),

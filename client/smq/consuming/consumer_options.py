@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from smq.consuming.groups.rebalance_events import OnRebalance
+from typing import Literal, TypeAlias
+
+from smq.consuming.groups.rebalance_events import OnRebalance, OnSegmentEnd
 from smq_core.errors import InvalidRequest
+
+AutoCommit: TypeAlias = bool | Literal["segment_end"]
+"""What a member commits by itself: nothing, all finished batches, or the finished batches when a segment has ended."""
 
 
 def check_options(on_loss: str, schema: str, large_values: str, max_bytes: int, prefetch_bytes: int) -> None:
@@ -22,8 +27,20 @@ def check_max_records(max_records: int | None) -> None:
         raise InvalidRequest(f"max_records must be 1 or more, not {max_records}")
 
 
-def check_without_group(auto_commit: bool, on_assigned: OnRebalance | None, on_revoked: OnRebalance | None) -> None:
+def check_auto_commit(auto_commit: object) -> None:
+    if auto_commit not in (True, False, "segment_end"):
+        raise InvalidRequest(f'auto_commit must be True, False or "segment_end", not {auto_commit!r}')
+
+
+def check_without_group(
+    auto_commit: AutoCommit,
+    on_assigned: OnRebalance | None,
+    on_revoked: OnRebalance | None,
+    on_segment_end: OnSegmentEnd | None,
+) -> None:
     if auto_commit:
         raise InvalidRequest("auto_commit needs a group")
     if on_assigned is not None or on_revoked is not None:
         raise InvalidRequest("on_assigned and on_revoked need a group: without one, all segments are read")
+    if on_segment_end is not None:
+        raise InvalidRequest("on_segment_end needs a group: without one, what follows a segment is read at once")

@@ -118,6 +118,11 @@ class SegmentReads:
             self.fetchers.stop(segment)
         self.fetchers.paused &= set(readable)
 
+    def forget_positions(self) -> None:
+        """Nothing counts as read any more."""
+        self.progress.positions.clear()
+        self.progress.update({})
+
     # ---- opening and ending
 
     def open_readable(self) -> None:

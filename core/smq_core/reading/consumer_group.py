@@ -32,6 +32,8 @@ class GroupMember:
     """The generation of the first assignment that it received."""
     last_generation: int = -1
     """The generation of the last one."""
+    ended: Mapping[str, int] = field(default_factory=dict)
+    """Segments of which it has returned every message to its program, and their ends, which it has not committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Assignment:
 
     generation: int
     positions: Mapping[str, int]
+    epoch: str = ""
+    """See ``Group.epoch``."""
 
 
 @dataclass(slots=True)
@@ -77,6 +81,8 @@ class Group:
     """Commits that are being written."""
     removed: IntervalSet = EMPTY
     """The numbers of the segments that retention has removed. Positions in them are no longer written."""
+    epoch: str = ""
+    """Changes when an administrator sets the positions or deletes the group. What was read before does not count."""
 
     @property
     def positions(self) -> dict[str, int]:
@@ -92,7 +98,9 @@ class Group:
         """
         return generation > self.generation
 
-    def join(self, member: str, now: Micros, generation: int | None = None) -> Assignment:
+    def join(
+        self, member: str, now: Micros, generation: int | None = None, ended: Mapping[str, int] | None = None
+    ) -> Assignment:
         """Adds a member, or takes the heartbeat of a known one with the generation of its current assignment.
 
         Returns its new assignment. The member must stop reading segments that are no longer in it, and commit them
@@ -101,7 +109,7 @@ class Group:
         known = self.members.get(member)
         if known is None:
             known = self.members[member] = GroupMember(now)
-        known.last_heartbeat_at = now
+        known.last_heartbeat_at, known.ended = now, dict(ended or {})
         # A generation from an earlier leader, or of an earlier member of that name, is not one of this group.
         if (
             generation is not None
@@ -114,7 +122,7 @@ class Group:
         self.assign(now)
         known.first_generation = self.generation if known.first_generation is None else known.first_generation
         known.last_generation = self.generation
-        return Assignment(self.generation, self.positions_of(member))
+        return Assignment(self.generation, self.positions_of(member), self.epoch)
 
     def leave(self, member: str, now: Micros) -> None:
         """Removes a member that has committed its positions and stopped to read."""
@@ -159,12 +167,18 @@ class Group:
 
     # ---- commits
 
-    def commit(self, member: str, generation: int, positions: Mapping[str, int]) -> bool:
+    def commit(self, member: str, generation: int, positions: Mapping[str, int], epoch: str = "") -> bool:
         """Accepts a member's positions. True if any of them has to be written, or is being written.
 
-        Raises StaleGeneration, and changes nothing, if the member is unknown, or if it would move the position of a
-        segment that it does not own, or that it came to own only after that generation.
+        Raises StaleGeneration, and changes nothing, if the member is unknown, if its positions are of another epoch, or
+        if it would move the position of a segment that it does not own, or that it came to own only after that
+        generation.
         """
+        if epoch != self.epoch:
+            raise StaleGeneration(
+                f"the positions of group {self.name} were set since {member} has read these messages: join again",
+                generation=self.generation,
+            )
         if member not in self.members:
             raise StaleGeneration(
                 f"{member} is no member of group {self.name} (any more): join again", generation=self.generation
@@ -259,6 +273,16 @@ class Group:
             revoked.append(revocable)
             load[busiest] -= 1
             load[idlest] += 1
+
+    @property
+    def awaited_commits(self) -> dict[str, int]:
+        """The segments whose owner has returned every message, with the end that it has not committed."""
+        return {
+            segment: end
+            for segment, ownership in self.owners.items()
+            if (end := self.members[ownership.member].ended.get(segment)) is not None
+            and end > self.positions.get(segment, 0)
+        }
 
     @property
     def assignment(self) -> Mapping[str, str]:

@@ -11,11 +11,11 @@ import structlog
 from smq_core.errors import Conflict, InvalidRequest
 from smq_core.model.entities import Micros, Positions, Topic
 from smq_core.reading.consumer_group import Group
-from smq_core.reading.position_rules import check_positions
 from smq_core.reading.segment_dag import ReadProgress
 from smq_operator.api.group_coordinator import GroupCoordinator
 from smq_operator.api.group_losses import losses_before
 from smq_operator.api.idle_groups import GroupSnapshot, next_generation
+from smq_operator.api.segment_reach import SegmentReach
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog import group_positions as files
@@ -44,6 +44,7 @@ class GroupChanges:
     store: StorePool
     clock: Callable[[], Micros]
     retry_policy: RetryPolicy
+    reach: SegmentReach
 
     async def set_positions(
         self, topic: str, name: str, positions: Positions, *, create: bool, dry_run: bool
@@ -55,7 +56,7 @@ class GroupChanges:
         """
         managed = await self.groups.ready_topic(topic)
         assert managed.topic is not None
-        check_positions(managed.name, managed.nodes(), positions, {}, managed.removed_intervals)
+        await self.reach.check(managed, positions)
         async with self.groups.without_members(managed, name):
             found = await self.store.run(files.read_positions, managed.name, managed.topic.uid, name)
             if found is None and not create:
@@ -101,6 +102,7 @@ class GroupChanges:
             committed_at=now,
             last_active_at=now,
             known_losses=known,
+            epoch=uuid.uuid4().hex,
         )
 
     async def _put(self, topic: Topic, name: str, mine: CommittedPositions, etag: str | None) -> None:

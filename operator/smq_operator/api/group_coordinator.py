@@ -30,6 +30,7 @@ from smq_core.reading.segment_dag import ReadProgress, is_removed
 from smq_core.reconcile.retention import GroupProgress
 from smq_operator.api.group_losses import losses_before
 from smq_operator.api.idle_groups import GroupSnapshot, IdleGroups, next_generation
+from smq_operator.api.segment_reach import SegmentReach
 from smq_operator.cleanup.document_scan import DocumentQuarantine, DocumentScan
 from smq_operator.reconcile.topic_sync import TopicSync
 from smq_operator.reconcile.topics.directory import TopicDirectory
@@ -100,8 +101,10 @@ class GroupCoordinator:
         clock: Clock,
         retry_policy: RetryPolicy,
         on_positions: OnPositions,
+        reach: SegmentReach,
     ) -> None:
         self._topics = topics
+        self._reach = reach
         self._on_positions = on_positions
         self._sync = sync
         self._store = store
@@ -118,18 +121,25 @@ class GroupCoordinator:
     # ---- requests of members
 
     async def join(
-        self, topic: str, name: str, member: str, start: str | Positions, generation: int
+        self,
+        topic: str,
+        name: str,
+        member: str,
+        start: str | Positions,
+        generation: int,
+        ended: Mapping[str, int] | None = None,
     ) -> tuple[str, Assignment]:
         """Adds a member (under a new name if ``member`` is empty), or takes a heartbeat.
 
-        ``start`` is where a new group begins: ``earliest``, ``latest`` or positions.
-        Raises UnknownTopic, StoreUnavailable.
+        ``start`` is where a new group begins: ``earliest``, ``latest`` or positions. ``ended`` has the segments of
+        which the member has returned every message, and their ends, which it has not committed.
+        Raises UnknownTopic, StoreUnavailable, InvalidRequest for positions that no reader can have.
         """
         managed = await self.ready_topic(topic)
         it = await self._current(managed, name, start, generation)
         member = member or f"{name}-{uuid.uuid4().hex[:12]}"
         new = member not in it.group.members
-        assignment = it.group.join(member, self._now(), generation)
+        assignment = it.group.join(member, self._now(), generation, ended)
         if new:
             log.info("group.joined", topic=managed.name, group=name, member=member, generation=assignment.generation)
         return member, assignment
@@ -148,16 +158,20 @@ class GroupCoordinator:
         generation: int,
         positions: Mapping[str, int],
         known_losses: Mapping[str, int] | None = None,
+        epoch: str = "",
     ) -> None:
-        """Returns when the positions are in the filer. Raises StaleGeneration, StoreUnavailable.
+        """Returns when the positions are in the filer.
 
-        ``known_losses`` were reported to the member's program; the group gets no report of them again.
+        ``known_losses`` were reported to the member's program; the group gets no report of them again. Raises
+        StaleGeneration, StoreUnavailable, InvalidRequest for a position beyond what can have been read.
         """
-        it = await self._current(await self.ready_topic(topic), name, None, generation)
-        if member in it.group.members:
+        managed = await self.ready_topic(topic)
+        await self._reach.check_read(managed, positions)
+        it = await self._current(managed, name, None, generation)
+        if member in it.group.members and epoch == it.group.epoch:
             # It has read so far, also where the commit comes too late because the segment ended before that.
             self._on_positions(it.managed, name, positions)
-        moved = it.group.commit(member, generation, positions)
+        moved = it.group.commit(member, generation, positions, epoch)
         if it.learn(known_losses or {}):
             it.touch_due = True
         elif not moved:
@@ -316,15 +330,18 @@ class GroupCoordinator:
         found = await self._store.run(files.read_positions, topic.name, topic.uid, name)
         if found is None and start is None:
             raise StaleGeneration(f"group {name} has no members: join first", generation=0)
-        kept = found[0] if found is not None else CommittedPositions(0)
+        kept = found[0] if found is not None else CommittedPositions(0, epoch=uuid.uuid4().hex)
         generation = next_generation(kept.generation)
         begin = start if found is None and isinstance(start, Mapping) else kept.positions
-        group = Group(name, generation, ReadProgress(positions=dict(begin)))
+        if found is None and isinstance(start, Mapping):
+            await self._reach.check(managed, start)
+        latest = await self._latest(managed) if found is None and start == "latest" else {}
+        group = Group(name, generation, ReadProgress(positions=dict(begin)), epoch=kept.epoch)
         group.update(managed.nodes(), self._now(), managed.removed_intervals)
         if found is None and start == "latest":
             group.reader.skip_to_latest()
-            for segment, watermark in managed.reconciler.watermarks.items() if managed.reconciler is not None else ():
-                group.reader.advance(segment, watermark)
+            for segment, upto in latest.items():
+                group.reader.advance(segment, upto)
         now = self._now()
         known_losses = dict(kept.known_losses) if kept.known_losses is not None else {}
         if kept.known_losses is None:
@@ -337,6 +354,7 @@ class GroupCoordinator:
             committed_at=kept.committed_at,
             last_active_at=now,
             known_losses=known_losses,
+            epoch=group.epoch,
         )
         etag = await self._store.run(
             files.put_positions,
@@ -351,6 +369,13 @@ class GroupCoordinator:
         return LoadedGroup(
             managed, topic, group, etag, committed_at=kept.committed_at, written_at=now, known_losses=known_losses
         )
+
+    async def _latest(self, managed: ManagedTopic) -> dict[str, int]:
+        """Up to where living segments can be read now. Reports are a second old, so brokers are polled."""
+        reconciler, layout = managed.reconciler, managed.layout
+        if reconciler is None or layout is None:
+            return {}
+        return reconciler.watermarks | await self._reach.poll(managed, layout.segments)
 
     def _refresh(self, it: LoadedGroup, now: int) -> None:
         gone = it.group.expire(now)
@@ -409,6 +434,7 @@ class GroupCoordinator:
             committed_at=committed_at,
             last_active_at=now,
             known_losses={s: upto for s, upto in it.known_losses.items() if not is_removed(s, it.group.removed)},
+            epoch=it.group.epoch,
         )
         try:
             await self._put(it, mine)
@@ -490,6 +516,7 @@ def _snapshot(it: LoadedGroup) -> GroupSnapshot:
         it.group.assignment,
         it.committed_at,
         it.written_at if not it.group.members else 0,
+        awaited_commits=it.group.awaited_commits,
     )
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Positions
-from smq_core.reading.position_rules import check_positions
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.group_changes import GroupChanges
 from smq_operator.api.group_coordinator import GroupCoordinator
@@ -38,16 +37,15 @@ class GroupService:
             raise InvalidRequest(f"a group starts at {', '.join(STARTS[:-1])} or {STARTS[-1]}, not {start!r}")
         if start == "positions":
             start = dict(request.start_positions)
-            managed = await self.groups.ready_topic(request.topic)
-            check_positions(managed.name, managed.nodes(), start, {}, managed.removed_intervals)
         member, assignment = await self.groups.join(
-            request.topic, request.group, request.member, start, request.generation
+            request.topic, request.group, request.member, start, request.generation, dict(request.ended)
         )
         return lpb.GroupAssignment(
             member=member,
             generation=assignment.generation,
             positions=assignment.positions,
             heartbeat_ms=HEARTBEAT_MS,
+            epoch=assignment.epoch,
         )
 
     @unary_handler
@@ -66,6 +64,7 @@ class GroupService:
             request.generation,
             dict(request.positions),
             dict(request.known_losses),
+            request.epoch,
         )
         return lpb.Empty()
 
@@ -122,7 +121,11 @@ def _group_message(report: LagReport) -> lpb.GroupList.Group:
         made.lag, made.lag_seconds = report.total.messages, report.total.age / 1e6
         made.segments.extend(
             lpb.GroupList.SegmentLag(
-                segment=it.segment, position=it.position, end=it.end, member=owners.get(it.segment, "")
+                segment=it.segment,
+                position=it.position,
+                end=it.end,
+                member=owners.get(it.segment, ""),
+                waits_for_commit=it.segment in group.awaited_commits,
             )
             for it in report.segments
         )

@@ -43,6 +43,8 @@ class GroupSnapshot:
     committed_at: Micros = 0
     last_active_at: Micros = 0
     unreadable: bool = False
+    awaited_commits: Positions = field(default_factory=dict)
+    """See ``Group.awaited_commits``."""
 
 
 class IdleGroups:

@@ -127,8 +127,15 @@ class SignUploadsReply(_message.Message):
     def __init__(self, uploads: _Optional[_Iterable[_Union[SignUploadsReply.Upload, _Mapping]]] = ...) -> None: ...
 
 class JoinGroupRequest(_message.Message):
-    __slots__ = ("topic", "group", "member", "start", "generation", "start_positions")
+    __slots__ = ("topic", "group", "member", "start", "generation", "start_positions", "ended")
     class StartPositionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class EndedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -141,16 +148,18 @@ class JoinGroupRequest(_message.Message):
     START_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     START_POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     member: str
     start: str
     generation: int
     start_positions: _containers.ScalarMap[str, int]
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[str] = ..., generation: _Optional[int] = ..., start_positions: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    ended: _containers.ScalarMap[str, int]
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., start: _Optional[str] = ..., generation: _Optional[int] = ..., start_positions: _Optional[_Mapping[str, int]] = ..., ended: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class GroupAssignment(_message.Message):
-    __slots__ = ("member", "generation", "positions", "heartbeat_ms")
+    __slots__ = ("member", "generation", "positions", "heartbeat_ms", "epoch")
     class PositionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -162,11 +171,13 @@ class GroupAssignment(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     member: str
     generation: int
     positions: _containers.ScalarMap[str, int]
     heartbeat_ms: int
-    def __init__(self, member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ..., heartbeat_ms: _Optional[int] = ...) -> None: ...
+    epoch: str
+    def __init__(self, member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ..., heartbeat_ms: _Optional[int] = ..., epoch: _Optional[str] = ...) -> None: ...
 
 class LeaveGroupRequest(_message.Message):
     __slots__ = ("topic", "group", "member")
@@ -179,7 +190,7 @@ class LeaveGroupRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ...) -> None: ...
 
 class CommitPositionsRequest(_message.Message):
-    __slots__ = ("topic", "group", "member", "generation", "positions", "known_losses")
+    __slots__ = ("topic", "group", "member", "generation", "positions", "known_losses", "epoch")
     class PositionsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -200,13 +211,15 @@ class CommitPositionsRequest(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     KNOWN_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     member: str
     generation: int
     positions: _containers.ScalarMap[str, int]
     known_losses: _containers.ScalarMap[str, int]
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ..., known_losses: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    epoch: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., generation: _Optional[int] = ..., positions: _Optional[_Mapping[str, int]] = ..., known_losses: _Optional[_Mapping[str, int]] = ..., epoch: _Optional[str] = ...) -> None: ...
 
 class PositionsRequest(_message.Message):
     __slots__ = ("topic", "group")
@@ -381,16 +394,18 @@ class GroupList(_message.Message):
         last_active_at: int
         def __init__(self, name: _Optional[str] = ..., generation: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., positions: _Optional[_Mapping[str, int]] = ..., unreadable: _Optional[bool] = ..., lag: _Optional[int] = ..., lag_seconds: _Optional[float] = ..., segments: _Optional[_Iterable[_Union[GroupList.SegmentLag, _Mapping]]] = ..., committed_at: _Optional[int] = ..., last_active_at: _Optional[int] = ...) -> None: ...
     class SegmentLag(_message.Message):
-        __slots__ = ("segment", "position", "end", "member")
+        __slots__ = ("segment", "position", "end", "member", "waits_for_commit")
         SEGMENT_FIELD_NUMBER: _ClassVar[int]
         POSITION_FIELD_NUMBER: _ClassVar[int]
         END_FIELD_NUMBER: _ClassVar[int]
         MEMBER_FIELD_NUMBER: _ClassVar[int]
+        WAITS_FOR_COMMIT_FIELD_NUMBER: _ClassVar[int]
         segment: str
         position: int
         end: int
         member: str
-        def __init__(self, segment: _Optional[str] = ..., position: _Optional[int] = ..., end: _Optional[int] = ..., member: _Optional[str] = ...) -> None: ...
+        waits_for_commit: bool
+        def __init__(self, segment: _Optional[str] = ..., position: _Optional[int] = ..., end: _Optional[int] = ..., member: _Optional[str] = ..., waits_for_commit: _Optional[bool] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[GroupList.Group]
     def __init__(self, groups: _Optional[_Iterable[_Union[GroupList.Group, _Mapping]]] = ...) -> None: ...

@@ -20,7 +20,8 @@ class CommittedPositions:
 
     ``committed_at`` is when a member last committed, ``last_active_at`` when the group last had a member, both in
     microseconds; 0 if that is unknown. ``known_losses`` are the losses of segments that were reported to members,
-    as the offset up to which; None in a document of an earlier version.
+    as the offset up to which; None in a document of an earlier version. ``epoch`` changes when an administrator sets
+    the positions, and is another one in a group that was deleted and begun anew.
     """
 
     generation: int
@@ -29,6 +30,7 @@ class CommittedPositions:
     committed_at: int = 0
     last_active_at: int = 0
     known_losses: Mapping[str, int] | None = None
+    epoch: str = ""
 
 
 def read_positions(store: Store, topic: str, uid: str, group: str) -> tuple[CommittedPositions, str] | None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from smq_core.errors import StaleGeneration
+from smq_core.errors import InvalidRequest, StaleGeneration
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog.group_positions import read_positions
@@ -44,7 +44,7 @@ class RpcMember:
 
     def __init__(self, leader: LeaderProcess, topic: str, name: str, start: str = "earliest") -> None:
         self.leader, self.topic, self.name, self.start = leader, topic, name, start
-        self.generation = 0
+        self.generation, self.epoch = 0, ""
         self.segments: dict[str, int] = {}
 
     def join(self) -> dict[str, int]:
@@ -54,12 +54,18 @@ class RpcMember:
         reply = self.leader.call("JoinGroup", request)
         assert isinstance(reply, lpb.GroupAssignment)
         assert reply.heartbeat_ms > 0
+        self.epoch = reply.epoch
         self.name, self.generation, self.segments = reply.member, reply.generation, dict(reply.positions)
         return self.segments
 
     def commit(self, **positions: int) -> None:
         request = lpb.CommitPositionsRequest(
-            topic=self.topic, group="g", member=self.name, generation=self.generation, positions=positions
+            topic=self.topic,
+            group="g",
+            member=self.name,
+            generation=self.generation,
+            positions=positions,
+            epoch=self.epoch,
         )
         self.leader.call("CommitPositions", request)
 
@@ -75,9 +81,10 @@ def committed(leader: LeaderProcess, topic: str) -> dict[str, int]:
 
 @pytest.fixture
 def two_segments(leader: LeaderProcess, topic: str) -> LeaderProcess:
-    """The topic has two segments."""
+    """The topic has two segments, each with 100 messages."""
     leader.apply(manifest(topic, segments={"min": 2, "max": 8}))
-    leader.wait_until_open(topic)
+    for segment in leader.wait_until_open(topic):
+        write(leader.locate(topic), segment, 100, name=segment.name).close()
     return leader
 
 
@@ -133,11 +140,6 @@ def test_a_group_that_starts_at_the_latest_skips_what_is_there(leader: LeaderPro
     leader.apply(manifest(topic))
     (segment,) = leader.wait_until_open(topic)
     write(leader.locate(topic), segment, 10).close()
-    eventually(
-        lambda: any(
-            s.watermark == 10 for b in leader.brokers() for s in b.status.segments if s.topic == f"default/{topic}"
-        )
-    )
     assert RpcMember(leader, topic, "a", start="latest").join() == {segment.name: 10}
     leader.kill()
     leader.start()
@@ -164,6 +166,18 @@ def test_an_unresponsive_member_is_replaced(two_segments: LeaderProcess, topic: 
     eventually(all_with_b, what="a has timed out, and b has all segments")
     with pytest.raises(StaleGeneration):
         a.commit(**dict.fromkeys(b.segments, 1))
+
+
+def test_a_position_that_nobody_can_have_is_refused(two_segments: LeaderProcess, topic: str):
+    a = RpcMember(two_segments, topic, "a")
+    (one, _) = sorted(a.join())
+    with pytest.raises(InvalidRequest, match=f"{one} has no offset 101"):
+        a.commit(**{one: 101})
+    assert committed(two_segments, topic) == {}
+    a.leave()
+    change = lpb.SetPositionsRequest(topic=topic, group="g", positions={one: 101})
+    with pytest.raises(InvalidRequest, match=f"{one} has no offset 101"):
+        two_segments.call("SetPositions", change)
 
 
 def test_groups_are_listed(two_segments: LeaderProcess, topic: str):

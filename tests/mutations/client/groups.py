@@ -9,6 +9,10 @@ APPEND_TIMES = "core/smq_core/reading/append_times.py"
 TEST_LAG = "tests/unit/core/reading/test_group_lag.py"
 RULES = "core/smq_core/reading/position_rules.py"
 TEST_RULES = "tests/unit/core/reading/test_position_rules.py"
+REACH = "operator/smq_operator/api/segment_reach.py"
+CONSUMER = "client/smq/consumer.py"
+MEMBERSHIP = "client/smq/consuming/groups/group_membership.py"
+TEST_MEMBERSHIP = "tests/unit/client/consuming/test_group_membership.py"
 COORDINATOR = "operator/smq_operator/api/group_coordinator.py"
 IDLE = "operator/smq_operator/api/idle_groups.py"
 CHANGES = "operator/smq_operator/api/group_changes.py"
@@ -86,6 +90,119 @@ MUTATIONS = (
         "            if dry_run:\n",
         "            if dry_run and not create and not found:\n",
         (f"{TEST_CHANGES}::test_a_dry_run_checks_everything_and_changes_nothing",),
+    ),
+    Mutation(
+        "commit_over_a_reset",
+        "What was read before an administrator set the positions is not committed.",
+        "core/smq_core/reading/consumer_group.py",
+        "        if epoch != self.epoch:\n",
+        "        if epoch is None:\n",
+        (f"{TEST_CHANGES}::test_a_member_that_was_away_cannot_commit_over_a_change",),
+    ),
+    Mutation(
+        "keep_the_epoch_at_a_reset",
+        "Positions that are set begin a new epoch.",
+        CHANGES,
+        "            epoch=uuid.uuid4().hex,\n",
+        "            epoch=stored.epoch,\n",
+        (f"{TEST_CHANGES}::test_a_member_that_was_away_cannot_commit_over_a_change",),
+    ),
+    Mutation(
+        "go_on_at_ones_own_position_after_a_reset",
+        "A member forgets its positions when those of the group were set.",
+        CONSUMER,
+        "                self._assigned.reset(epoch)\n",
+        "                self._member.epoch = epoch\n",
+        (f"{TEST_CONSUMER_GROUPS}::test_a_member_forgets_its_positions_when_the_groups_were_set",),
+    ),
+    Mutation(
+        "commit_over_a_reset_that_was_just_learned_of",
+        "A commit names the epoch in which its messages were read.",
+        MEMBERSHIP,
+        "                epoch=epoch,\n",
+        "                epoch=self._epoch,\n",
+        (f"{TEST_MEMBERSHIP}::test_what_was_read_before_a_reset_is_not_committed_after_the_member_has_learned_of_it",),
+    ),
+    # ---- commits
+    Mutation(
+        "forget_a_refused_commit",
+        "A commit that the leader refuses is made when the member has joined again.",
+        MEMBERSHIP,
+        "            assigned = self._join()\n",
+        "            assigned = self._join()\n            return Committed({}, {})\n",
+        (
+            f"{TEST_MEMBERSHIP}::test_a_commit_of_a_member_that_the_leader_forgot_joins_again_and_is_made",
+            f"{TEST_CONSUMER_GROUPS}::test_a_commit_that_the_leader_refused_is_made_after_the_member_has_joined_again",
+        ),
+    ),
+    Mutation(
+        "commit_what_was_not_returned",
+        "A position beyond what the consumer has returned is refused.",
+        MEMBER_POSITIONS,
+        "            elif offset > self._returned_before_reset.get(segment, 0):\n",
+        "            else:\n                found[segment] = offset\n            if offset < 0:\n",
+        (f"{TEST_CONSUMER_GROUPS}::test_a_position_beyond_what_was_returned_is_refused",),
+    ),
+    Mutation(
+        "accept_a_commit_beyond_the_end",
+        "The leader refuses a position beyond what can have been read.",
+        COORDINATOR,
+        "        await self._reach.check_read(managed, positions)\n",
+        "",
+        (
+            f"{TEST_CHANGES}::test_a_commit_beyond_the_end_is_refused_and_changes_nothing",
+            f"{TEST_CHANGES}::test_a_commit_beyond_the_end_of_a_sealed_segment_shows_no_loss",
+        ),
+    ),
+    Mutation(
+        "refuse_commits_that_no_report_has_shown",
+        "A position beyond the last report is checked with the brokers.",
+        REACH,
+        "        return enough | await self.poll(",
+        "        return living | await self.poll(",
+        (f"{TEST_CHANGES}::test_a_commit_is_checked_by_a_follower_and_accepted_if_nobody_can_say",),
+    ),
+    Mutation(
+        "begin_at_the_end_of_the_last_report",
+        "A new group at the latest gets no message from before.",
+        COORDINATOR,
+        "reconciler.watermarks | await self._reach.poll(managed, layout.segments)",
+        "reconciler.watermarks",
+        (f"{TEST_CHANGES}::test_a_new_group_at_the_latest_gets_no_message_from_before",),
+    ),
+    # ---- segments that end
+    Mutation(
+        "wait_for_a_commit_and_say_nothing",
+        "The program learns that the group waits for its commit.",
+        CONSUMER,
+        "                self._ended.add(segment, end, time.monotonic())\n",
+        "",
+        (f"{TEST_CONSUMER_GROUPS}::test_the_program_learns_which_commit_its_group_waits_for",),
+    ),
+    Mutation(
+        "leave_the_end_of_a_segment_to_the_next_auto_commit",
+        "With auto_commit the end of a segment is committed at once.",
+        CONSUMER,
+        "        elif ended or waited or",
+        "        elif waited or",
+        (f"{TEST_CONSUMER_GROUPS}::test_a_segment_that_has_ended_is_committed_at_once_with_auto_commit",),
+    ),
+    Mutation(
+        "hide_which_commit_a_group_waits_for",
+        "`smq group describe` says which commit the group waits for.",
+        "core/smq_core/reading/consumer_group.py",
+        "        known.last_heartbeat_at, known.ended = now, dict(ended or {})\n",
+        "        known.last_heartbeat_at = now\n",
+        (f"{TEST_CHANGES}::test_the_group_says_which_commit_its_successors_wait_for",),
+    ),
+    # ---- the end of a group
+    Mutation(
+        "end_a_group_at_the_end_of_ones_own_segments",
+        "A group is at its end when every segment is read.",
+        CONSUMER,
+        "            if self._group_end is None or not at_end:\n",
+        "            if True:\n",
+        (f"{TEST_CONSUMER_GROUPS}::test_a_group_is_at_its_end_when_every_segment_is_read",),
     ),
     # ---- positions
     Mutation(

@@ -153,8 +153,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench()
     apply = Consumer._on_assignment
 
-    def counted(consumer: Consumer, positions: dict[str, int]) -> bool:
-        working = apply(consumer, positions)
+    def counted(consumer: Consumer, positions: dict[str, int], epoch: str) -> bool:
+        working = apply(consumer, positions, epoch)
         made.applied += 1
         return working
 

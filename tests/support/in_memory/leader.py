@@ -156,6 +156,7 @@ class LeaderInMemory:
         self.platform, self.fleet, self.store = platform, fleet, store
         self.pool = ThreadPoolExecutor(4)
         self.owner = ""
+        self.reports_paused = False
         self.tasks = tasks or TaskRunner()
         self.parts = build_leader(
             platform,
@@ -193,6 +194,8 @@ class LeaderInMemory:
 
     async def report_all(self) -> None:
         """One report of every broker that can be reached."""
+        if self.reports_paused:
+            return
         for broker in list(self.fleet.brokers.values()):
             if broker.living and broker.answers:
                 try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from smq.transport.filer_health import FilerHealth
 from smq.transport.topic_view import SealedHistory, TopicSnapshot
-from smq_core.errors import SmqError, UnknownTopic
+from smq_core.errors import SmqError, StaleGeneration, UnknownTopic
 from smq_core.model.entities import (
     ChunkInfo,
     Durability,
@@ -165,6 +165,7 @@ class GroupInMemory:
 
     positions: dict[str, int] = field(default_factory=dict)
     generation: int = 1
+    epoch: str = "first"
     failures: dict[str, list[SmqError]] = field(default_factory=dict)
     """What the next calls of a method raise, in order."""
     calls: list[tuple[str, Any]] = field(default_factory=list)
@@ -189,9 +190,12 @@ class GroupInMemory:
                         member=request.member,
                         generation=self.generation,
                         positions=self.positions,
+                        epoch=self.epoch,
                         heartbeat_ms=3_600_000,  # only when the test or the member wants one
                     )
                 case "CommitPositions":
+                    if request.epoch != self.epoch:
+                        raise StaleGeneration("the positions were set")
                     self.committed |= dict(request.positions)
                 case "GetPositions":
                     return lpb.GroupPositions(
@@ -204,6 +208,11 @@ class GroupInMemory:
         with self._lock:
             self.generation += 1
             self.positions = dict(positions)
+
+    def reset(self, positions: Mapping[str, int]) -> None:
+        """An administrator sets the group's positions, while the leader does not know its members."""
+        self.epoch += " and reset"
+        self.assign(positions)
 
     def requests(self, method: str) -> list[Any]:
         with self._lock:

@@ -91,6 +91,12 @@ def describe(topic: TopicName, group: GroupName, output: OutputOption = Output.T
         [(it.segment, f"{it.position:,}", f"{it.end:,}", f"{it.lag:,}", it.member or "–") for it in found.segments],
         right=["POSITION", "END", "LAG"],
     )
+    for it in found.segments:
+        if it.waits_for_commit:
+            print_note(
+                f"{it.member} has returned all messages of {it.segment}: the group waits for its commit of offset "
+                f"{it.end}, and reads what follows the segment then"
+            )
 
 
 @app.command(cls=ListCommand)

@@ -44,6 +44,16 @@ class AssignedReads:
             return True
         return member.keeps_revoked(positions, commits_by_itself=self._commits_by_itself)
 
+    def reset(self, epoch: str) -> None:
+        """An administrator has set the group's positions: nothing of before counts."""
+        reads, member = self._reads, self._positions
+        for segment in reads.fetchers:
+            reads.fetchers.stop(segment)
+        reads.fetchers.paused.clear()
+        reads.forget_positions()
+        self._events.revoked(member.revoked_by({}))
+        member.reset(epoch)
+
     def seek(self, positions: Mapping[str, int]) -> None:
         """Goes on at these positions, each of an assigned segment."""
         for segment, offset in positions.items():

@@ -14,21 +14,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from smq.transport.leader_client import LeaderClient
-from smq_core.errors import InvalidRequest, SmqError, StaleGeneration
+from smq_core.errors import InvalidRequest, SmqError, StaleGeneration, Unavailable
 from smq_proto.v1 import leader_pb2 as lpb
 
 log = logging.getLogger(__name__)
 
 FIRST_HEARTBEAT_SECONDS = 1.0
 RETRY_AFTER_SECONDS = 0.3
+# How often a refused commit joins again. Twice happens when a leader ends after the first time; more shows a fault.
+COMMIT_ATTEMPTS = 5
 
-OnAssignment = Callable[[Mapping[str, int]], bool]
-"""Takes in the assignment, ``{segment: next offset}``. True: the program still works on a revoked segment."""
+OnAssignment = Callable[[Mapping[str, int], str], bool]
+"""Takes in the assignment, ``{segment: next offset}``, and its epoch. In another one than before, the group's positions
+were set by an administrator. True: the program still works on a revoked segment."""
+AwaitedCommits = Callable[[], Mapping[str, int]]
+"""The segments of which every message was returned, and their ends, which are not committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a commit has made durable."""
+    """What a commit has made durable. What it leaves out belongs to other members, or was read before a reset."""
 
     positions: dict[str, int]
     losses: dict[str, int]
@@ -47,15 +52,20 @@ class GroupMembership:
         group: str,
         start: str | Mapping[str, int],
         on_assignment: OnAssignment,
+        awaited_commits: AwaitedCommits,
     ) -> None:
         self._leader = leader
         self._topic = topic
         self._group = group
         self._start = start
         self._on_assignment = on_assignment
+        self._awaited_commits = awaited_commits
         self._lock = threading.Lock()
+        # Held from the request to the end of its assignment, so that assignments are applied in their order.
+        self._joining = threading.Lock()
         self._member = f"member-{uuid.uuid4().hex[:12]}"
         self._generation = 0
+        self._epoch = ""
         self._acknowledged_generation = 0
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -87,13 +97,17 @@ class GroupMembership:
         """Sends a heartbeat now, without waiting for the interval."""
         self._wake.set()
 
-    def commit(self, positions: Mapping[str, int], losses: Mapping[str, int] | None = None) -> Committed:
-        """Returns what was committed, without the segments that now belong to other members. Raises Unavailable.
+    def commit(self, positions: Mapping[str, int], losses: Mapping[str, int], epoch: str) -> Committed:
+        """Returns what was committed, without the segments that now belong to other members.
 
         ``losses`` are those that were reported to the program, ``{segment: upto}``; no later member gets them again.
+        ``epoch`` is that in which the messages were read. A refused commit joins again: if nobody else has the segments
+        (the leader is a new one, or had not heard of this member for long), it is made then. Raises Unavailable.
         """
-        uncommitted, reported = dict(positions), dict(losses or {})
-        while uncommitted or reported:
+        uncommitted, reported = dict(positions), dict(losses)
+        for _ in range(COMMIT_ATTEMPTS):
+            if not uncommitted and not reported:
+                return Committed({}, {})
             with self._lock:
                 generation = self._generation
             request = lpb.CommitPositionsRequest(
@@ -103,18 +117,19 @@ class GroupMembership:
                 generation=generation,
                 positions=uncommitted,
                 known_losses=reported,
+                epoch=epoch,
             )
             try:
                 self._leader.call("CommitPositions", request)
                 return Committed(uncommitted, reported)
             except StaleGeneration as error:
-                reassigned = error.segments
-                if not set(reassigned) & uncommitted.keys():
-                    log.info("commit refused: %s", error.message)
-                    self.heartbeat_now()
-                    break
-                uncommitted = {s: offset for s, offset in uncommitted.items() if s not in reassigned}
-        return Committed({}, {})
+                log.info("commit refused: %s", error.message)
+                refused = set(error.segments)
+            assigned = self._join()
+            if self._epoch != epoch:
+                return Committed({}, {})
+            uncommitted = {s: offset for s, offset in uncommitted.items() if s not in refused or s in assigned}
+        raise Unavailable(f"the leader refused the commit of group {self._group} {COMMIT_ATTEMPTS} times: commit again")
 
     def leave(self) -> None:
         """Ends the heartbeats and leaves the group. If that call fails, the leader notices the missing heartbeats."""
@@ -133,21 +148,8 @@ class GroupMembership:
             self._heartbeat()
 
     def _heartbeat(self) -> None:
-        with self._lock:
-            acknowledged_generation = self._acknowledged_generation
-        request = lpb.JoinGroupRequest(
-            topic=self._topic,
-            group=self._group,
-            member=self._member,
-            start=self._start if isinstance(self._start, str) else "positions",
-            start_positions=self._start if not isinstance(self._start, str) else {},
-            generation=acknowledged_generation,
-        )
         try:
-            reply = self._leader.call("JoinGroup", request, timeout=2.0)
-            self.failure = None
-            self._interval_seconds = reply.heartbeat_ms / 1000 or FIRST_HEARTBEAT_SECONDS
-            self._apply_assignment(reply)
+            self._join(timeout=2.0)
         except InvalidRequest as error:
             self.failure = error
         except SmqError as error:
@@ -156,11 +158,32 @@ class GroupMembership:
         except Exception:
             log.exception("the assignment of group %s could not be applied", self._group)
 
-    def _apply_assignment(self, reply: lpb.GroupAssignment) -> None:
+    def _join(self, timeout: float | None = None) -> Mapping[str, int]:
+        """Sends a heartbeat, and applies the assignment that it brings. Returns that."""
+        with self._joining:
+            with self._lock:
+                acknowledged_generation = self._acknowledged_generation
+            request = lpb.JoinGroupRequest(
+                topic=self._topic,
+                group=self._group,
+                member=self._member,
+                start=self._start if isinstance(self._start, str) else "positions",
+                start_positions=self._start if not isinstance(self._start, str) else {},
+                generation=acknowledged_generation,
+                ended=self._awaited_commits(),
+            )
+            reply = self._leader.call("JoinGroup", request, timeout=timeout)
+            self.failure = None
+            self._interval_seconds = reply.heartbeat_ms / 1000 or FIRST_HEARTBEAT_SECONDS
+            return self._apply_assignment(reply)
+
+    def _apply_assignment(self, reply: lpb.GroupAssignment) -> Mapping[str, int]:
+        positions = dict(reply.positions)
         with self._lock:
             generation_changed = reply.generation != self._generation
-            self._generation = reply.generation
+            self._generation, self._epoch = reply.generation, reply.epoch
         self.joined = True
-        still_processing = self._on_assignment(dict(reply.positions))
+        still_processing = self._on_assignment(positions, reply.epoch)
         if generation_changed and not still_processing:
             self.acknowledge_revocation()
+        return positions

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+from smq_core.errors import InvalidRequest
 
 
 class MemberPositions:
@@ -18,6 +20,13 @@ class MemberPositions:
         """Segments in which the program went back by ``seek`` since they were assigned."""
         self._processing: str | None = None
         """The segment of the batch that the program works on."""
+        self._before_batch: int | None = None
+        """What was to be committed of that segment before that batch."""
+        self._returned: dict[str, int] = {}
+        """Up to where messages were returned, also before the program went back."""
+        self._returned_before_reset: dict[str, int] = {}
+        self.epoch: str | None = None
+        """The epoch of the assignments; see :data:`OnAssignment`. None before the first one."""
 
     @property
     def assigned(self) -> Mapping[str, int]:
@@ -29,6 +38,16 @@ class MemberPositions:
         return dict(self._uncommitted)
 
     @property
+    def finished(self) -> dict[str, int]:
+        """The same without the batch that the program works on. A copy."""
+        found = dict(self._uncommitted)
+        if self._processing is not None and self._before_batch is None:
+            found.pop(self._processing, None)
+        elif self._processing in found and self._before_batch is not None:
+            found[self._processing] = self._before_batch
+        return found
+
+    @property
     def is_processing(self) -> bool:
         """Whether the program works on a batch that is not committed."""
         return self._processing is not None
@@ -36,8 +55,9 @@ class MemberPositions:
     # ---- what the program does
 
     def batch_returned(self, segment: str, end: int) -> None:
+        self._processing, self._before_batch = segment, self._uncommitted.get(segment)
         self._uncommitted[segment] = end
-        self._processing = segment
+        self._returned[segment] = max(end, self._returned.get(segment, 0))
 
     def batch_finished(self) -> None:
         self._processing = None
@@ -46,6 +66,40 @@ class MemberPositions:
         """The program goes on, or back, to a position of its own in this segment."""
         self._uncommitted.pop(segment, None)
         self._went_back.add(segment)
+
+    def segment_ended(self, segment: str, end: int) -> bool:
+        """Every message of the segment was returned. True if its end is still to be committed."""
+        if max(self._assigned.get(segment, 0), self._committed.get(segment, 0)) >= end:
+            return False
+        self._uncommitted[segment] = end
+        return True
+
+    def committable(self, positions: Mapping[str, int], current: Callable[[str], int]) -> dict[str, int]:
+        """The positions that the program wants to commit, without those from before a reset.
+
+        ``current`` is where a segment is read now. Raises InvalidRequest for a position beyond what was returned.
+        """
+        found = {}
+        for segment, offset in positions.items():
+            returned = max(self._returned.get(segment, 0), self._assigned.get(segment, 0), current(segment))
+            if offset <= returned or not (segment in self._assigned or segment in self._returned):
+                found[segment] = offset  # whether others have the segment is for the leader to say
+            elif offset > self._returned_before_reset.get(segment, 0):
+                raise InvalidRequest(
+                    f"offset {offset} of {segment} cannot be committed, because this consumer has returned messages up "
+                    f"to {returned}. A position is that of the next message: commit(batch.positions), or seek() first "
+                    "to leave messages out"
+                )
+        return found
+
+    def reset(self, epoch: str) -> None:
+        """An administrator has set the group's positions, so those of before do not count any more."""
+        for segment, offset in self._returned.items():
+            self._returned_before_reset[segment] = max(offset, self._returned_before_reset.get(segment, 0))
+        for positions in (self._assigned, self._uncommitted, self._committed, self._returned):
+            positions.clear()
+        self._went_back.clear()
+        self._processing, self._before_batch, self.epoch = None, None, epoch
 
     def commit(self, wanted: Mapping[str, int], committed: Mapping[str, int]) -> None:
         """The program wanted to commit some positions, and these of them were committed."""

@@ -1,21 +1,31 @@
-"""Reports to a member's program which segments it was assigned and which were revoked, in the thread that polls."""
+"""Reports to a member's program, when it polls, which segments it was assigned, which were revoked, and which ended."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any
 
 OnRebalance = Callable[[frozenset[str]], object]
 """Takes names of segments. What it raises comes out of ``poll``."""
+
+OnSegmentEnd = Callable[[str, int], object]
+"""Takes the name of a segment and its end, which the group waits for to be committed."""
 
 
 class RebalanceEvents:
     """What was not reported to the program yet, in order. Not safe from threads."""
 
-    def __init__(self, on_assigned: OnRebalance | None, on_revoked: OnRebalance | None) -> None:
+    def __init__(
+        self,
+        on_assigned: OnRebalance | None,
+        on_revoked: OnRebalance | None,
+        on_segment_end: OnSegmentEnd | None = None,
+    ) -> None:
+        self._on_segment_end = on_segment_end
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        self._events: deque[tuple[OnRebalance, frozenset[str]]] = deque()
+        self._events: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._held: set[str] = set()
         """The segments that it holds, once everything is reported."""
 
@@ -41,6 +51,11 @@ class RebalanceEvents:
         self._held -= gone
         self._add(self._on_revoked, gone)
 
+    def awaits_commit(self, segment: str, end: int) -> None:
+        """Every message of the segment was returned, and the group waits for the commit of its end."""
+        if self._on_segment_end is not None:
+            self._events.append((self._on_segment_end, (segment, end)))
+
     def ended(self, segment: str) -> None:
         """The segment was read to its end, or retention removed it. The program learns that by its successors."""
         self._held.discard(segment)
@@ -53,9 +68,9 @@ class RebalanceEvents:
         """Takes the next call, which is to be made without a lock."""
         if not self._events:
             return None
-        call, segments = self._events.popleft()
-        return lambda: call(segments)
+        call, arguments = self._events.popleft()
+        return lambda: call(*arguments)
 
     def _add(self, call: OnRebalance | None, segments: frozenset[str]) -> None:
         if call is not None and segments:
-            self._events.append((call, segments))
+            self._events.append((call, (segments,)))

@@ -24,6 +24,7 @@ class SimulatedMember:
         self.process = Process(self.world, name, self.world.unique(f"{name}."))
         self.process.node = self
         self.generation = -1
+        self.epoch = ""
         self.reader = ReadProgress()
         self.source = SegmentReader(history, self.process, self.reader)
         self.mine: set[str] = set()
@@ -55,6 +56,7 @@ class SimulatedMember:
             if segment not in self.mine:
                 self.reader.positions[segment] = self._committed[segment] = position
         self.mine = set(assignment.positions)
+        self.epoch = assignment.epoch
         if (yield from self._commit(revoked)):
             self.generation = assignment.generation
 
@@ -64,7 +66,7 @@ class SimulatedMember:
         if not positions:
             return True
         try:
-            yield self._call("commit", self.process.name, self.generation, positions)
+            yield self._call("commit", self.process.name, self.generation, positions, self.epoch)
         except StaleGeneration:
             self.generation = -1
             self.mine = set()

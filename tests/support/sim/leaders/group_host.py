@@ -96,8 +96,10 @@ class GroupHost:
         self.leader.checker.assigned(name, it.group)
         return assignment, dict(it.group.reader.nodes)
 
-    def _commit(self, name: str, it: LoadedGroup, member: str, generation: int, positions: dict[str, int]) -> Steps:
-        if it.group.commit(member, generation, positions):
+    def _commit(
+        self, name: str, it: LoadedGroup, member: str, generation: int, positions: dict[str, int], epoch: str
+    ) -> Steps:
+        if it.group.commit(member, generation, positions, epoch):
             yield from self._write(name, it)
 
     def _write(self, name: str, it: LoadedGroup) -> Steps:

@@ -193,9 +193,10 @@ class ProcessLeader:
     def on_join(self, group: str, member: str, generation: int) -> Steps:
         return (yield self.loop.start(self._join(group, member, generation)))
 
-    def on_commit(self, group: str, member: str, generation: int, positions: dict[str, int]) -> Steps:
+    def on_commit(self, group: str, member: str, generation: int, positions: dict[str, int], epoch: str) -> Steps:
         topic = self.history.topic.name
-        return (yield self.loop.start(self.groups.commit(topic, group, member, generation, positions)))
+        commit = self.groups.commit(topic, group, member, generation, positions, epoch=epoch)
+        return (yield self.loop.start(commit))
 
     async def _join(self, group: str, member: str, generation: int) -> Any:
         topic = self.history.topic.name

@@ -93,8 +93,8 @@ class SimulatedLeader:
     def on_join(self, group: str, member: str, generation: int) -> Steps:
         return (yield self.groups.call(("join", group, member, generation)))
 
-    def on_commit(self, group: str, member: str, generation: int, positions: dict[str, int]) -> Steps:
-        return (yield self.groups.call(("commit", group, member, generation, positions)))
+    def on_commit(self, group: str, member: str, generation: int, positions: dict[str, int], epoch: str) -> Steps:
+        return (yield self.groups.call(("commit", group, member, generation, positions, epoch)))
 
     # ---- the loop
 

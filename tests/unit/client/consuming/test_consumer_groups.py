@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+import smq.consumer
 from smq.consumer import Consumer
 from smq.consuming.fetching.prefetch_buffer import SegmentEnd
+from smq.consuming.groups import ended_segments, group_end
+from smq.consuming.groups.ended_segments import EndedSegments
+from smq.consuming.groups.group_end import GroupEnd
 from smq_core.errors import (
     DataLost,
     InvalidRequest,
@@ -213,7 +220,7 @@ def test_an_assignment_from_before_a_commit_has_nothing_read_again(bench: Bench)
     before = len(bench.leader.requests("JoinGroup"))
     assert consumer.commit() == {bench.first.name: 3}
     bench.leader.wait_for_heartbeat(before)
-    consumer._on_assignment({bench.first.name: 0})
+    consumer._on_assignment({bench.first.name: 0}, bench.leader.epoch)
     assert len(bench.fetchers) == 1, "its end is committed"
 
 
@@ -222,8 +229,8 @@ def test_a_segment_that_comes_back_late_continues_at_its_own_last_commit(bench: 
     bench.fetchers[0].rows(0, 3)
     assert offsets(consumer) == (0, 3)
     assert consumer.commit() == {bench.first.name: 3}
-    consumer._on_assignment({})
-    consumer._on_assignment({bench.first.name: 1})
+    consumer._on_assignment({}, bench.leader.epoch)
+    consumer._on_assignment({bench.first.name: 1}, bench.leader.epoch)
     assert bench.plans() == [(bench.first.name, 0), (bench.first.name, 3)]
 
 
@@ -231,8 +238,8 @@ def test_what_is_committed_after_its_segment_came_back_is_not_read_again(bench: 
     consumer = bench.open("g")
     bench.fetchers[0].rows(0, 3)
     assert offsets(consumer) == (0, 3)
-    consumer._on_assignment({})
-    consumer._on_assignment({bench.first.name: 0})
+    consumer._on_assignment({}, bench.leader.epoch)
+    consumer._on_assignment({bench.first.name: 0}, bench.leader.epoch)
     bench.fetchers[1].rows(0, 3)
     assert consumer.commit({bench.first.name: 3}) == {bench.first.name: 3}
     assert bench.plans()[-1] == (bench.first.name, 3) and offsets(consumer) is None
@@ -271,6 +278,7 @@ def test_a_commit_leaves_out_what_has_moved_to_another_member(bench: Bench) -> N
     consumer = bench.open("g")
     bench.fetchers[0].rows(0, 3)
     assert offsets(consumer) == (0, 3)
+    bench.leader.assign({})
     bench.leader.failures["CommitPositions"] = [StaleGeneration("moved", segments=(bench.first.name,))]
     assert consumer.commit() == bench.leader.committed == {}
 
@@ -290,22 +298,221 @@ def test_auto_commit_stores_what_was_read_before_it_gives_the_segment_up(bench: 
     assert bench.order()[:2] == ["CommitPositions", "JoinGroup"]
 
 
-@pytest.mark.parametrize(("fails", "committed"), [(False, True), (True, False)])
-def test_a_program_that_fails_does_not_commit_its_batch(bench: Bench, fails: bool, committed: bool) -> None:
+@pytest.mark.parametrize("how", ["breaks", "fails", "closes"])
+def test_auto_commit_leaves_out_the_batch_that_the_program_was_at(bench: Bench, how: str) -> None:
     def work() -> None:
         with bench.open("g", auto_commit=True) as consumer:
             bench.fetchers[0].rows(0, 3)
             assert offsets(consumer) == (0, 3)
-            if fails:
-                raise ZeroDivisionError
+            bench.fetchers[0].rows(3, 3)
+            for batch in consumer:
+                assert batch.next_offset == 6
+                if how == "fails":
+                    raise ZeroDivisionError
+                if how == "breaks":
+                    break
+                consumer.close()
 
-    if fails:
+    if how == "fails":
         with pytest.raises(ZeroDivisionError):
             work()
     else:
         work()
-    assert bool(bench.leader.committed) == committed
+    assert bench.leader.committed == {bench.first.name: 3}
     assert bench.leader.calls[-1][0] == "LeaveGroup"
+
+
+def test_auto_commit_commits_what_the_program_has_polled_after(bench: Bench) -> None:
+    with bench.open("g", auto_commit=True) as consumer:
+        bench.fetchers[0].rows(0, 3)
+        assert offsets(consumer) == (0, 3) and offsets(consumer) is None
+    assert bench.leader.committed == {bench.first.name: 3}
+
+
+def test_auto_commit_does_not_wait_for_another_message(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smq.consumer, "AUTO_COMMIT_INTERVAL_SECONDS", 0.02)
+    consumer = bench.open("g", auto_commit=True)
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    consumer._last_commit = time.monotonic() + 0.02
+    assert consumer.poll(0.2) is None
+    assert bench.leader.committed == {bench.first.name: 3}
+
+
+# ---- segments that end
+
+
+def ended(bench: Bench, consumer: Consumer) -> None:
+    """The first segment has 3 messages and ends; they are returned, and the program polls again."""
+    bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first))
+    refreshed(consumer, bench.topic.snapshot.layout.segments[0])
+    bench.fetchers[0].rows(0, 3)
+    bench.fetchers[0].put(SegmentEnd(3))
+    assert offsets(consumer) == (0, 3) and offsets(consumer) is None
+
+
+@pytest.mark.parametrize("auto_commit", [True, "segment_end"])
+def test_a_segment_that_has_ended_is_committed_at_once_with_auto_commit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, auto_commit: Any
+) -> None:
+    monkeypatch.setattr(smq.consumer, "AUTO_COMMIT_INTERVAL_SECONDS", 3600.0)
+    consumer = bench.open("g", auto_commit=auto_commit)
+    ended(bench, consumer)
+    assert bench.leader.committed == {bench.first.name: 3}
+
+
+def test_the_rest_is_the_programs_if_only_segments_that_have_ended_are_committed(bench: Bench) -> None:
+    other = bench.topic.segment(1, 4, PARTITIONS)
+    bench.leader.positions = {bench.first.name: 0, other.name: 0}
+    with bench.open("g", auto_commit="segment_end") as consumer:
+        by_name = {f.segment: f for f in bench.fetchers}
+        by_name[other.name].rows(0, 2)
+        assert offsets(consumer) == (0, 2)
+        by_name[bench.first.name].rows(0, 3)
+        by_name[bench.first.name].put(SegmentEnd(3))
+        assert offsets(consumer) == (0, 3) and offsets(consumer) is None
+    assert bench.leader.committed == {bench.first.name: 3}
+
+
+def test_a_commit_at_the_end_of_a_segment_that_fails_is_repeated(bench: Bench) -> None:
+    consumer = bench.open("g", auto_commit="segment_end")
+    bench.leader.failures["CommitPositions"] = [Unavailable("no leader")]
+    ended(bench, consumer)
+    assert bench.leader.committed == {}
+    eventually(lambda: consumer.poll(0.05) is None and bench.leader.committed == {bench.first.name: 3})
+
+
+def test_the_program_learns_which_commit_its_group_waits_for(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ended_segments, "WARN_AFTER_SECONDS", 0.0)
+    calls: list[tuple[str, int]] = []
+    consumer = bench.open("g", on_segment_end=lambda *it: calls.append(it))
+    ended(bench, consumer)
+    assert calls == [(bench.first.name, 3)]
+    eventually(lambda: f"group g waits for your commit of offset 3 of {bench.first.name}" in caplog.text)
+    bench.heartbeat(consumer)
+    assert dict(bench.leader.requests("JoinGroup")[-1].ended) == {bench.first.name: 3}, "the leader knows too"
+    assert consumer.commit() == {bench.first.name: 3}
+    bench.heartbeat(consumer)
+    assert dict(bench.leader.requests("JoinGroup")[-1].ended) == {}
+
+
+def test_a_warning_of_a_commit_is_repeated_less_and_less_often() -> None:
+    ended = EndedSegments("g")
+    ended.add("s", 3, now=0.0)
+    warned = [now for now in range(100) if ended.warnings(float(now))]
+    assert warned == [5, 15, 35, 75]
+
+
+def test_a_segment_whose_end_is_committed_already_waits_for_nothing(bench: Bench) -> None:
+    calls: list[tuple[str, int]] = []
+    consumer = bench.open("g", on_segment_end=lambda *it: calls.append(it))
+    bench.topic.seal(bench.first, 3, bench.child(1, 0, PARTITIONS, bench.first))
+    refreshed(consumer, bench.topic.snapshot.layout.segments[0])
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3) and consumer.commit() == {bench.first.name: 3}
+    bench.fetchers[0].put(SegmentEnd(3))
+    assert offsets(consumer) is None and calls == []
+
+
+# ---- refused commits, and positions that were set
+
+
+def test_a_commit_that_the_leader_refused_is_made_after_the_member_has_joined_again(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.leader.failures["CommitPositions"] = [StaleGeneration("join again")]
+    assert consumer.commit() == bench.leader.committed == {bench.first.name: 3}
+
+
+def test_a_commit_that_is_refused_while_the_leader_is_away_is_not_forgotten(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.leader.failures["CommitPositions"] = [StaleGeneration("join again")]
+    bench.leader.failures["JoinGroup"] = [Unavailable("no leader")]
+    with pytest.raises(Unavailable):
+        consumer.commit()
+    assert consumer.commit() == bench.leader.committed == {bench.first.name: 3}
+
+
+def test_a_member_forgets_its_positions_when_the_groups_were_set(bench: Bench) -> None:
+    events: list[str] = []
+    consumer = bench.open(
+        "g", on_assigned=lambda _: events.append("assigned"), on_revoked=lambda _: events.append("revoked")
+    )
+    bench.fetchers[0].rows(0, 8)
+    assert offsets(consumer) == (0, 8) and consumer.commit() == {bench.first.name: 8}
+    bench.fetchers[0].rows(8, 2)
+    batch = consumer.poll(0)
+    assert batch is not None
+    bench.leader.reset({bench.first.name: 3})
+    bench.heartbeat(consumer)
+    assert bench.plans()[-1] == (bench.first.name, 3), "it reads from there"
+    assert consumer.commit() == {} and consumer.commit(batch.positions) == {}, "what it read before does not count"
+    bench.fetchers[-1].rows(3, 2)
+    assert offsets(consumer) == (3, 5) and events == ["assigned", "revoked", "assigned"]
+    assert consumer.commit() == {bench.first.name: 5}
+
+
+def test_a_commit_of_a_member_that_does_not_know_of_the_reset_yet_changes_nothing(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 8)
+    assert offsets(consumer) == (0, 8)
+    bench.leader.reset({bench.first.name: 3})
+    assert consumer.commit() == {} == bench.leader.committed
+    assert bench.plans()[-1] == (bench.first.name, 3)
+
+
+def test_a_segment_that_was_read_to_its_end_is_read_again_after_a_reset(bench: Bench) -> None:
+    consumer = bench.open("g")
+    ended(bench, consumer)
+    assert consumer.commit() == {bench.first.name: 3}
+    bench.leader.reset({bench.first.name: 1})
+    bench.heartbeat(consumer)
+    assert bench.plans()[-1] == (bench.first.name, 1)
+
+
+def test_a_position_beyond_what_was_returned_is_refused(bench: Bench) -> None:
+    consumer = bench.open("g")
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    bench.fetchers[0].rows(3, 3)
+    with pytest.raises(InvalidRequest, match=r"offset 4 of .* has returned messages up to 3"):
+        consumer.commit({bench.first.name: 4})
+    assert bench.leader.committed == {}
+    consumer.seek({bench.first.name: 1})
+    assert consumer.commit({bench.first.name: 3}) == {bench.first.name: 3}, "it was returned before"
+    consumer.seek({bench.first.name: 50})
+    assert consumer.commit({bench.first.name: 50}) == {bench.first.name: 50}, "the program has left the others out"
+
+
+# ---- the end of a group
+
+
+def test_a_group_is_at_its_end_when_every_segment_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = bench.open("g")
+    found = [False, True]
+    searched: list[Mapping[str, int]] = []
+
+    def search(it: GroupEnd, own: Mapping[str, int]) -> None:
+        searched.append(own)
+        it.searched(own, found.pop(0))
+
+    monkeypatch.setattr(GroupEnd, "search", search)
+    monkeypatch.setattr(group_end, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(group_end, "KNOWN_SECONDS", 3600.0)
+    assert not consumer.at_end() and searched == [], "the watermark is not known"
+    bench.fetchers[0].watermark_known = True
+    assert not consumer.at_end()
+    eventually(lambda: len(searched) == 1)
+    eventually(consumer.at_end)
+    assert len(searched) == 2
+    bench.fetchers[0].rows(0, 3)
+    assert offsets(consumer) == (0, 3)
+    assert not consumer.at_end(), "it is asked again after every batch"
 
 
 def test_close_commits_nothing_by_itself(bench: Bench) -> None:

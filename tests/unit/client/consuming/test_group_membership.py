@@ -23,7 +23,7 @@ class Program:
         self.assignments: list[dict[str, int]] = []
         self.failures: list[Exception] = []
 
-    def on_assignment(self, positions: Mapping[str, int]) -> bool:
+    def on_assignment(self, positions: Mapping[str, int], epoch: str) -> bool:
         self.assignments.append(dict(positions))
         if self.failures:
             raise self.failures.pop(0)
@@ -46,7 +46,7 @@ def join(leader: GroupInMemory, program: Program, monkeypatch: pytest.MonkeyPatc
     joined: list[GroupMembership] = []
 
     def make() -> GroupMembership:
-        member = GroupMembership(leader, "default/t", "g", "earliest", program.on_assignment)  # type: ignore[arg-type]
+        member = GroupMembership(leader, "default/t", "g", "earliest", program.on_assignment, dict)  # type: ignore[arg-type]
         joined.append(member)
         # It acknowledges its first assignment, and then does nothing by itself.
         eventually(lambda: leader.acknowledged() == 1 and len(program.assignments) >= 2)
@@ -126,29 +126,54 @@ def test_an_assignment_that_cannot_be_applied_is_not_acknowledged(
 
 def test_a_commit_leaves_out_what_belongs_to_others_and_tries_the_rest_again(join: Join, leader: GroupInMemory) -> None:
     member = join()
+    leader.assign({"b": 0})
     leader.failures["CommitPositions"] = [StaleGeneration("moved", segments=("a", "x"))]
 
-    assert member.commit({"a": 5, "b": 6}).positions == {"b": 6}
+    assert member.commit({"a": 5, "b": 6}, {}, "first").positions == {"b": 6}
     assert leader.committed == {"b": 6}
     assert [dict(r.positions) for r in leader.requests("CommitPositions")] == [{"a": 5, "b": 6}, {"b": 6}]
 
 
 def test_a_commit_of_nothing_but_others_segments_commits_nothing(join: Join, leader: GroupInMemory) -> None:
     member = join()
+    leader.assign({"b": 0})
     leader.failures["CommitPositions"] = [StaleGeneration("moved", segments=("a",))]
-    assert member.commit({"a": 5}).positions == {}
+    assert member.commit({"a": 5}, {}, "first").positions == {}
     assert leader.committed == {} and len(leader.requests("CommitPositions")) == 1
 
 
-def test_a_commit_of_a_member_that_the_leader_forgot_commits_nothing_and_joins_again(
-    join: Join, leader: GroupInMemory
-) -> None:
+def test_a_commit_of_a_member_that_the_leader_forgot_joins_again_and_is_made(join: Join, leader: GroupInMemory) -> None:
     member = join()
     before = len(leader.requests("JoinGroup"))
     leader.failures["CommitPositions"] = [StaleGeneration("join again")]
-    assert member.commit({"a": 5}).positions == {}
-    assert leader.committed == {}
-    leader.wait_for_heartbeat(before)
+    assert member.commit({"a": 5}, {}, "first").positions == {"a": 5} == leader.committed
+    assert len(leader.requests("JoinGroup")) > before
+
+
+def test_a_commit_that_is_named_as_too_old_is_made_if_the_segment_is_assigned_again(
+    join: Join, leader: GroupInMemory
+) -> None:
+    member = join()
+    leader.assign({"a": 0, "b": 0})
+    leader.failures["CommitPositions"] = [StaleGeneration("assigned later", segments=("a",))]
+    assert member.commit({"a": 5}, {}, "first").positions == {"a": 5}
+    assert [r.generation for r in leader.requests("CommitPositions")] == [1, 2]
+
+
+def test_what_was_read_before_a_reset_is_not_committed_after_the_member_has_learned_of_it(
+    join: Join, leader: GroupInMemory
+) -> None:
+    member = join()
+    leader.reset({"a": 0})
+    heartbeat(member, leader)
+    assert member.commit({"a": 5}, {}, "first").positions == {} == leader.committed
+
+
+def test_a_commit_that_is_always_refused_raises(join: Join, leader: GroupInMemory) -> None:
+    member = join()
+    leader.failures["CommitPositions"] = [StaleGeneration("join again")] * 100
+    with pytest.raises(Unavailable, match="commit again"):
+        member.commit({"a": 5}, {}, "first")
 
 
 def test_a_commit_carries_the_generation_that_was_last_received(
@@ -158,7 +183,7 @@ def test_a_commit_carries_the_generation_that_was_last_received(
     program.working = True
     leader.assign({"b": 0})
     heartbeat(member, leader)
-    member.commit({"a": 5})
+    member.commit({"a": 5}, {}, "first")
     assert leader.requests("CommitPositions")[-1].generation == 2
 
 
@@ -166,8 +191,8 @@ def test_a_commit_that_nobody_answers_raises(join: Join, leader: GroupInMemory) 
     member = join()
     leader.failures["CommitPositions"] = [Unavailable("no leader")]
     with pytest.raises(Unavailable):
-        member.commit({"a": 5})
-    assert member.commit({"a": 5}).positions == {"a": 5}
+        member.commit({"a": 5}, {}, "first")
+    assert member.commit({"a": 5}, {}, "first").positions == {"a": 5}
 
 
 def test_a_heartbeat_that_nobody_answers_is_sent_again_with_the_same_generation(

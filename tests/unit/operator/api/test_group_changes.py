@@ -34,7 +34,7 @@ class GroupBench:
         self.platform.add_topic(TOPIC)
         for number in range(3):
             self.fleet.add(f"b{number}")
-        self.segment = self.uid = ""
+        self.segment = self.uid = self.epoch = ""
         self.leader: LeaderInMemory
 
     @asynccontextmanager
@@ -58,11 +58,17 @@ class GroupBench:
             "JoinGroup", lpb.JoinGroupRequest(topic="t", group=GROUP, member=member, **fields)
         )
         assert isinstance(joined, lpb.GroupAssignment)
+        self.epoch = joined.epoch
         return joined
 
-    async def commit(self, generation: int, offset: int, member: str = "a") -> None:
+    async def commit(self, generation: int, offset: int, member: str = "a", epoch: str | None = None) -> None:
         request = lpb.CommitPositionsRequest(
-            topic="t", group=GROUP, member=member, generation=generation, positions={self.segment: offset}
+            topic="t",
+            group=GROUP,
+            member=member,
+            generation=generation,
+            positions={self.segment: offset},
+            epoch=self.epoch if epoch is None else epoch,
         )
         await self.leader.call("CommitPositions", request)
 
@@ -88,6 +94,11 @@ class GroupBench:
 
     async def delete(self) -> None:
         await self.leader.call("DeleteGroup", lpb.PositionsRequest(topic="t", group=GROUP))
+
+    async def roll(self) -> None:
+        request = lpb.ChangeSegmentsRequest(topic="t", action="roll", segments=[self.segment])
+        await self.leader.call("ChangeSegments", request)
+        await wait_until(lambda: self.segment in self.leader.topics[TOPIC].sealed)
 
     def stored(self) -> dict[str, int] | None:
         found = group_positions.read_positions(self.store, TOPIC, self.uid, GROUP)
@@ -246,6 +257,145 @@ async def test_a_member_from_before_cannot_commit_over_positions_that_were_set()
         with pytest.raises((RpcAborted, StaleGeneration), match="join"):
             await bench.commit(generation, 9)
         assert bench.stored() == {bench.segment: 3}
+
+
+@pytest.mark.parametrize("change", ["reset", "delete"])
+@virtual_time
+async def test_a_member_that_was_away_cannot_commit_over_a_change(change: str) -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        await bench.commit(joined.generation, 8)
+        await asyncio.sleep(EXPIRED)
+        await (bench.set({bench.segment: 3}) if change == "reset" else bench.delete())
+        # It goes on where it was, and learns the new generation before it commits what it has read.
+        back = await bench.join(generation=joined.generation)
+        assert back.epoch != joined.epoch, "so that it forgets its positions"
+        with pytest.raises(RpcAborted, match="were set since a has read these messages"):
+            await bench.commit(back.generation, 9, epoch=joined.epoch)
+        assert bench.stored() == ({bench.segment: 3} if change == "reset" else {})
+        await bench.commit(back.generation, 9)
+        assert bench.stored() == {bench.segment: 9}, "what it has read since counts"
+
+
+@virtual_time
+async def test_the_epoch_stays_when_another_leader_serves_the_group() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        before = await bench.join()
+    async with bench.serving():
+        assert (await bench.join()).epoch == before.epoch
+
+
+# ---- positions that nobody can have
+
+
+@virtual_time
+async def test_a_commit_beyond_the_end_is_refused_and_changes_nothing() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        with pytest.raises(RpcAborted, match="has no offset 11: it has messages up to 10, so 0 to 10 are possible"):
+            await bench.commit(joined.generation, 11)
+        await bench.commit(joined.generation, 10)
+        with pytest.raises(RpcAborted, match="has no offset 12"):
+            await bench.set({bench.segment: 12}, dry_run=True)
+        await bench.leave()
+        with pytest.raises(RpcAborted, match="has no offset 12"):
+            await bench.set({bench.segment: 12})
+        assert bench.stored() == {bench.segment: 10}
+
+
+@virtual_time
+async def test_a_commit_beyond_the_end_of_a_sealed_segment_shows_no_loss() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        await bench.roll()
+        with pytest.raises(RpcAborted, match="ends at 10"):
+            await bench.commit(joined.generation, 11)
+        with pytest.raises(RpcAborted, match="ends at 10"):
+            await bench.commit(joined.generation + 1000, 11)
+        await asyncio.sleep(5)
+        assert bench.leader.topics[TOPIC].sealed[bench.segment].lost is None
+
+
+@virtual_time
+async def test_a_commit_of_what_no_report_has_shown_yet_is_accepted() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        managed = bench.leader.topics[TOPIC]
+        assert managed.layout is not None and managed.reconciler is not None
+        bench.leader.reports_paused = True
+        bench.fleet.write(bench.uid, managed.layout.segment(bench.segment), 5)
+        assert managed.reconciler.watermarks[bench.segment] == 10
+        with pytest.raises(RpcAborted, match="has no offset 16"):
+            await bench.commit(joined.generation, 16)
+        await bench.commit(joined.generation, 15)
+        assert bench.stored() == {bench.segment: 15}
+
+
+@pytest.mark.parametrize("unresponsive", ["primary", "all"])
+@virtual_time
+async def test_a_commit_is_checked_by_a_follower_and_accepted_if_nobody_can_say(unresponsive: str) -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        managed = bench.leader.topics[TOPIC]
+        assert managed.layout is not None
+        bench.leader.reports_paused = True
+        segment = managed.layout.segment(bench.segment)
+        bench.fleet.write(bench.uid, segment, 5)
+        for replica in segment.replicas[: 1 if unresponsive == "primary" else None]:
+            bench.fleet.brokers[replica.incarnation].answers = False
+        if unresponsive == "primary":
+            with pytest.raises(RpcAborted, match="has no offset 16"):
+                await bench.commit(joined.generation, 16)
+        await bench.commit(joined.generation, 15)
+        assert bench.stored() == {bench.segment: 15}
+
+
+@virtual_time
+async def test_commits_share_the_questions_to_a_broker() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        managed = bench.leader.topics[TOPIC]
+        assert managed.layout is not None
+        bench.leader.reports_paused = True
+        bench.fleet.write(bench.uid, managed.layout.segment(bench.segment), 50)
+        before = bench.fleet.calls
+        await asyncio.gather(*(bench.commit(joined.generation, 11 + n) for n in range(49)))
+        assert bench.fleet.calls - before <= 2
+
+
+@virtual_time
+async def test_a_new_group_at_the_latest_gets_no_message_from_before() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        managed = bench.leader.topics[TOPIC]
+        assert managed.layout is not None
+        bench.leader.reports_paused = True
+        bench.fleet.write(bench.uid, managed.layout.segment(bench.segment), 5)
+        assert dict((await bench.join(start="latest")).positions) == {bench.segment: 15}
+
+
+# ---- commits that a group waits for
+
+
+@virtual_time
+async def test_the_group_says_which_commit_its_successors_wait_for() -> None:
+    bench = GroupBench()
+    async with bench.serving():
+        joined = await bench.join()
+        await bench.roll()
+        assert not any(it.waits_for_commit for it in (await bench.group()).segments), "it is still being read"
+        await bench.join(generation=joined.generation, ended={bench.segment: 10})
+        group = await bench.group()
+        assert [it.segment for it in group.segments if it.waits_for_commit] == [bench.segment]
+        await bench.commit(joined.generation, 10)
+        assert not any(it.waits_for_commit for it in (await bench.group()).segments)
 
 
 # ---- groups that are deleted, groups that begin at positions

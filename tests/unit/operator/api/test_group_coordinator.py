@@ -73,7 +73,9 @@ async def leader_with_group(segments: int = 1):
 
 
 def commit(leader: LeaderInMemory, generation: int, positions: Mapping[str, int]) -> asyncio.Task[None]:
-    return asyncio.ensure_future(leader.groups.commit(TOPIC, GROUP, "a", generation, positions))
+    served = leader.groups.loaded(TOPIC, GROUP)
+    assert served is not None
+    return asyncio.ensure_future(leader.groups.commit(TOPIC, GROUP, "a", generation, positions, epoch=served.epoch))
 
 
 @virtual_time

@@ -78,8 +78,8 @@ async def join(leader: LeaderInMemory, member: str, group: str = GROUP, start: s
 async def commit(
     leader: LeaderInMemory, member: str, positions: Mapping[str, int], losses: Mapping[str, int] | None = None
 ) -> None:
-    generation = await join(leader, member)
-    await leader.groups.commit(TOPIC, GROUP, member, generation, positions, losses or {})
+    _, joined = await leader.groups.join(TOPIC, GROUP, member, "earliest", 0)
+    await leader.groups.commit(TOPIC, GROUP, member, joined.generation, positions, losses or {}, joined.epoch)
 
 
 async def losses(leader: LeaderInMemory, group: str = GROUP) -> list[tuple[int, int, bool]]:
@@ -179,7 +179,9 @@ async def test_a_stranger_s_commit_shows_nothing() -> None:
         await cluster.wait_lost(leader, LostRange(0, 7, open_ended=True))
         generation = await join(leader, "b")
         with pytest.raises(StaleGeneration):
-            await leader.groups.commit(TOPIC, GROUP, "stranger", generation, {cluster.segment: 9})
+            served = leader.groups.loaded(TOPIC, GROUP)
+            assert served is not None
+            await leader.groups.commit(TOPIC, GROUP, "stranger", generation, {cluster.segment: 9}, epoch=served.epoch)
         await wait_until(lambda: leader.tasks.idle)
         assert cluster.lost() == LostRange(0, 7, open_ended=True)
 

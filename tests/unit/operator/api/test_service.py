@@ -26,6 +26,10 @@ from support.waiting import wait_until
 TOPIC = "default/t"
 
 
+ROWS = 50
+"""Messages of each segment."""
+
+
 class OpenTopic:
     def __init__(self, segments: int = 1, brokers: int = 3) -> None:
         self.store: Store = open_store("memory://")
@@ -57,6 +61,10 @@ async def open_topic(**open_topic_setup: int) -> AsyncIterator[tuple[OpenTopic, 
     leader = made.leader()
     async with running_leader(leader):
         await wait_until(lambda: segments(leader), what="the topic is open")
+        layout = leader.topics[TOPIC].layout
+        assert layout is not None
+        for segment in layout.segments:
+            made.fleet.write(layout.uid, segment, ROWS)
         yield made, leader
 
 
@@ -72,7 +80,12 @@ async def commit(leader: LeaderInMemory, assignment: lpb.GroupAssignment, **posi
     await leader.call(
         "CommitPositions",
         lpb.CommitPositionsRequest(
-            topic="t", group="g", member=assignment.member, generation=assignment.generation, positions=positions
+            topic="t",
+            group="g",
+            member=assignment.member,
+            generation=assignment.generation,
+            positions=positions,
+            epoch=assignment.epoch,
         ),
     )
 

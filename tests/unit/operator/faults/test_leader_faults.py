@@ -125,7 +125,12 @@ class History:
         assert isinstance(joined, lpb.GroupAssignment)
         positions = dict.fromkeys(joined.positions, 0)
         request = lpb.CommitPositionsRequest(
-            topic="kept", group="g", member="m", generation=joined.generation, positions=positions
+            topic="kept",
+            group="g",
+            member="m",
+            generation=joined.generation,
+            positions=positions,
+            epoch=joined.epoch,
         )
         async with asyncio.timeout(10):
             await self.leader.call("CommitPositions", request)
