@@ -16,7 +16,7 @@ from e2e.cluster.binaries import BIN
 from e2e.cluster.cluster import Cluster
 from e2e.images import product
 from e2e.kind.kind import KindCluster
-from support.kube.chart import CHART
+from support.kube.chart import CHART, merged
 from support.kube.client import KubeClient
 from support.waiting import eventually
 
@@ -123,7 +123,7 @@ class Release:
 
     def pods(self, part: str) -> list[dict[str, Any]]:
         """Those that are not on their way out, the oldest first."""
-        found = self.kube.list("v1", "Pod", SPACE, labelSelector=f"app.kubernetes.io/component={part}")
+        found = self.kube.list("v1", "Pod", SPACE, labelSelector=f"seaweedmq.io/component={part}")
         living = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
         return sorted(living, key=lambda pod: pod["metadata"]["creationTimestamp"])
 
@@ -191,8 +191,3 @@ def condition(resource: Mapping[str, Any], kind: str) -> str | None:
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
     return condition(pod, "Ready") == "True"
-
-
-def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    both = {k: merged(old[k], v) for k, v in new.items() if isinstance(v, dict) and isinstance(old.get(k), dict)}
-    return {**old, **new, **both}

@@ -15,7 +15,7 @@ from pathlib import Path
 from . import spark, storage, store_settings
 from .broker import manifests, quiet_segments, replication, segments, shared_streams
 from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
-from .leader import dashboard, reconciliation, schemas, small_files, superseded_chunks
+from .leader import dashboard, reconciliation, releases, schemas, small_files, superseded_chunks
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
 
@@ -25,6 +25,7 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "broker": segments.MUTATIONS,
     "quiet_segments": quiet_segments.MUTATIONS,
     "operator": reconciliation.MUTATIONS,
+    "releases": releases.MUTATIONS,
     "manifests": manifests.MUTATIONS,
     "small_files": small_files.MUTATIONS,
     "superseded_chunks": superseded_chunks.MUTATIONS,

@@ -2,7 +2,8 @@
 
 It serves HTTP CONNECT (RFC 9110, section 9.3.6), which gRPC and therefore Arrow Flight support; for an ``http://``
 filer also requests in absolute form (RFC 9112, section 3.2.2). It does not inspect the relayed bytes. It connects only
-to targets of this cluster, so that it is no way into the rest of the network.
+to the leader, to brokers that the leader lists, and to the filer. Whoever can connect to the leader can report a
+broker with any address: who reaches the leader and the relay must be restricted by the network.
 """
 
 from __future__ import annotations

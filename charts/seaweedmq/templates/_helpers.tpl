@@ -1,38 +1,153 @@
-{{/* Names begin with the release's name; 40 characters leave room for suffixes. */}}
+{{/* Names begin with the release's name as a DNS label; 40 characters leave room for suffixes. KubeSettings.name is the same. */}}
 {{- define "smq.name" -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- $name := .Release.Name | replace "." "-" -}}
+{{- $label := ternary $name (printf "smq-%s" $name) (regexMatch "^[a-z]" $name) -}}
+{{- regexReplaceAll "-+$" (trunc 40 $label) "" -}}
 {{- end }}
 
+{{/* (list $ component): the labels by which resources are found. Deployment tools overwrite those of app.kubernetes.io. */}}
 {{- define "smq.selector" -}}
-app.kubernetes.io/name: seaweedmq
-app.kubernetes.io/instance: {{ .Release.Name }}
+seaweedmq.io/release: {{ (index . 0).Release.Name | quote }}
+{{- with index . 1 }}
+seaweedmq.io/component: {{ . }}
+{{- end }}
 {{- end }}
 
+{{/* (list $ component own): the labels of a Pod. */}}
+{{- define "smq.podLabels" -}}
+{{- $root := index . 0 }}
+{{- $labels := include "smq.selector" . | fromYaml }}
+{{- $known := dict "app.kubernetes.io/name" "seaweedmq" "app.kubernetes.io/instance" $root.Release.Name "app.kubernetes.io/component" (index . 1) }}
+{{- merge $labels $known (index . 2 | default dict) $root.Values.commonLabels | toYaml }}
+{{- end }}
+
+{{/* (list $ component): the labels of a resource. The component is empty for what all parts share. */}}
 {{- define "smq.labels" -}}
-{{ include "smq.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- $root := index . 0 }}
+{{- $labels := include "smq.selector" . | fromYaml }}
+{{- $known := dict "app.kubernetes.io/name" "seaweedmq" "app.kubernetes.io/instance" $root.Release.Name }}
+{{- with index . 1 }}{{ $_ := set $known "app.kubernetes.io/component" . }}{{ end }}
+{{- $_ := set $known "app.kubernetes.io/managed-by" $root.Release.Service }}
+{{- $_ := set $known "app.kubernetes.io/version" (include "smq.labelValue" $root.Chart.AppVersion) }}
+{{- $_ := set $known "helm.sh/chart" (include "smq.labelValue" (printf "%s-%s" $root.Chart.Name $root.Chart.Version)) }}
+{{- merge $labels $known $root.Values.commonLabels | toYaml }}
+{{- end }}
+
+{{/* Text as the value of a label: a version may be longer, and have a `+`. */}}
+{{- define "smq.labelValue" -}}
+{{- regexReplaceAll "[^A-Za-z0-9]+$" (. | replace "+" "_" | trunc 63) "" -}}
+{{- end }}
+
+{{/* Every template begins with it. A section or value that is empty, or that another chart set to null, gets its default. */}}
+{{- define "smq.prepare" -}}
+{{- include "smq.addDefaults" (list .Values (.Files.Get "files/defaults/values.yaml" | fromYaml)) }}
+{{- if not .Values.enabled }}
+{{- fail "enabled: false is for a chart that has this one as a dependency with condition: seaweedmq.enabled. Remove it here" }}
+{{- end }}
+{{- end }}
+
+{{/* (list values defaults). What a user may remove single keys of stays as it is. */}}
+{{- define "smq.addDefaults" -}}
+{{- $values := index . 0 }}
+{{- range $key, $default := index . 1 }}
+{{- if kindIs "invalid" (index $values $key) }}
+{{- $_ := set $values $key (deepCopy $default) }}
+{{- else if and (kindIs "map" $default) (not (has $key (list "resources" "labels" "podSecurityContext" "containerSecurityContext"))) }}
+{{- include "smq.addDefaults" (list (index $values $key) $default) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* (dict "image" … "root" $) */}}
 {{- define "smq.image" -}}
-image: {{ printf "%s:%s" .image.repository (.image.tag | default .root.Chart.AppVersion) | quote }}
+{{- $tag := .image.tag | default (.root.Chart.AppVersion | replace "+" "_") -}}
+image: {{ printf "%s:%s" .image.repository $tag | quote }}
 imagePullPolicy: {{ .image.pullPolicy | default "IfNotPresent" }}
 {{- end }}
 
-{{- define "smq.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile: {type: RuntimeDefault}
+{{/* (dict "root" $ "set" settings): what the Pods of all components have. */}}
+{{- define "smq.podSpec" -}}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext: {{- include "smq.withoutNulls" .root.Values.podSecurityContext | nindent 2 }}
+{{- with .set.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .set.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .set.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .set.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .set.topologySpreadConstraints }}
+topologySpreadConstraints: {{- toYaml . | nindent 2 }}
+{{- else }}
+{{- with .spread }}
+topologySpreadConstraints: {{- include "smq.spread" . | nindent 2 }}
+{{- end }}
+{{- end }}
 {{- end }}
 
-{{- define "smq.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
+{{- define "smq.withoutNulls" -}}
+{{- $found := dict }}
+{{- range $key, $value := . }}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $found $key $value }}{{ end }}
+{{- end }}
+{{- toYaml $found }}
+{{- end }}
+
+{{/* The labels of Pods that are spread over zones and nodes. */}}
+{{- define "smq.spread" -}}
+{{- $labels := . }}
+{{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+- maxSkew: 1
+  topologyKey: {{ . }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels: {{- toYaml $labels | nindent 6 }}
+  matchLabelKeys: [pod-template-hash]      # in a rollout, spread the new Pods independently of the old ones
+{{- end }}
+{{- end }}
+
+{{/* (dict "root" $ "set" settings): the volumes and mounts that every container has, and those of the user. */}}
+{{- define "smq.volumes" -}}
+- {name: tmp, emptyDir: {}}
+{{- with include "smq.filerCaSource" .root }}
+- name: filer-ca
+  {{- . | nindent 2 }}
+{{- end }}
+{{- with .set.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "smq.volumeMounts" -}}
+- {name: tmp, mountPath: /tmp}
+{{- if include "smq.filerCaSource" .root }}
+- {name: filer-ca, mountPath: /etc/smq/filer-ca, readOnly: true}
+{{- end }}
+{{- with .set.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "smq.filerCaSource" -}}
+{{- with .Values.filer.ca }}
+{{- if .secretName }}
+secret: {secretName: {{ .secretName | quote }}}
+{{- else if .configMapName }}
+configMap: {name: {{ .configMapName | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Where the leader is reached. */}}
+{{- define "smq.leader" -}}
+{{- printf "%s.%s.svc:%v" (include "smq.name" .) .Release.Namespace .Values.service.port -}}
 {{- end }}
 
 {{/* Where the log is kept: as configured, or in the trial SeaweedFS. */}}
@@ -55,44 +170,40 @@ capabilities: {drop: [ALL]}
 {{- with .Values.filer.region }}
 - {name: SMQ_FILER_REGION, value: {{ . | quote }}}
 {{- end }}
-{{- include "smq.filerCredentials" . }}
+{{- include "smq.filerAccess" . }}
 {{- end }}
 
-{{- define "smq.filerCredentials" }}
+{{/* What a client of the queue needs, too: it learns the rest from the leader. */}}
+{{- define "smq.filerAccess" }}
 {{- with .Values.filer.secretName }}
-- {name: AWS_ACCESS_KEY_ID, valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_ACCESS_KEY_ID}}}
-- {name: AWS_SECRET_ACCESS_KEY, valueFrom: {secretKeyRef: {name: {{ . }}, key: AWS_SECRET_ACCESS_KEY}}}
+{{- range $key := list "AWS_ACCESS_KEY_ID" "AWS_SECRET_ACCESS_KEY" "AWS_SESSION_TOKEN" }}
+{{- $optional := ternary ", optional: true" "" (eq $key "AWS_SESSION_TOKEN") }}
+- {name: {{ $key }}, valueFrom: {secretKeyRef: {name: {{ $.Values.filer.secretName | quote }}, key: {{ $key }}{{ $optional }}}}}
 {{- end }}
-{{- end }}
-
-{{/* (dict "Values of scheduling" …): the scheduling of Pods. */}}
-{{- define "smq.scheduling" -}}
-{{- with .nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .affinity }}
-affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{- define "smq.spread" -}}
-{{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
-- maxSkew: 1
-  topologyKey: {{ . }}
-  whenUnsatisfiable: ScheduleAnyway
-  labelSelector:
-    matchLabels: {{- toYaml $.labels | nindent 6 }}
-  matchLabelKeys: [pod-template-hash]      # in a rollout, spread the new Pods independently of the old ones
+{{/* (list $ type): the beginning of the spec of every Service. */}}
+{{- define "smq.serviceSpec" -}}
+{{- with (index . 0).Values.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with index . 1 }}
+type: {{ .type }}
+{{- with .loadBalancerSourceRanges }}
+loadBalancerSourceRanges: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 {{- end }}
 
 {{/* The default limit of a journal in bytes, from the memory of a broker: tails cannot be larger than that. */}}
 {{- define "smq.journalSize" -}}
-{{- $factors := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- $factors := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 }}
 {{- $memory := kindIs "string" . | ternary . (int64 . | toString) }}
-{{- $factor := get $factors (regexFind "[A-Za-z]*$" $memory) | default 1 }}
-{{- add (mulf 2 (regexFind "^[0-9.]+" $memory | float64) (float64 $factor) | int64) 1073741824 }}
+{{- $number := regexFind "^[0-9]+([.][0-9]*)?([eE][+-]?[0-9]+)?" $memory }}
+{{- $unit := trimPrefix $number $memory }}
+{{- if or (not $number) (not (hasKey $factors $unit)) }}
+{{- fail (printf "brokers: resources.limits.memory: %s is no size: write one such as 1Gi" $memory) }}
+{{- end }}
+{{- add (mulf 2 (float64 $number) (get $factors $unit | float64) | int64) 1073741824 }}
 {{- end }}

@@ -21,8 +21,8 @@ from typing import Any
 from smq.cli.connection.port_forward import ForwardFailed, PortForward
 from smq_storage.process.shutdown import stop_signals
 
-SELECTOR = "app.kubernetes.io/name=seaweedmq"
-RELEASE_LABEL = "app.kubernetes.io/instance"
+RELEASE_LABEL = "seaweedmq.io/release"
+"""The Services of all releases have it; its value is the name of the release."""
 LEADER_PORT, RELAY_PORT = "grpc", "relay"
 """The names of the ports of a release's Services."""
 OPTIONS = ("--namespace", "--release", "--context", "--kubeconfig")
@@ -161,7 +161,7 @@ def _kubectl(given: argparse.Namespace) -> list[str]:
 
 
 def _find(kubectl: Sequence[str], namespace: str | None, release: str | None) -> ServicePort:
-    words = [*kubectl, "get", "services", "--selector", SELECTOR, "--output=json"]
+    words = [*kubectl, "get", "services", "--selector", RELEASE_LABEL, "--output=json"]
     words += [f"--namespace={namespace}"] if namespace else []
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -14,9 +14,8 @@ from smq_storage.process.settings import Duration, duration_field
 
 NODE_GRACE_US = 60 * SECOND
 """The controller manager's --node-monitor-grace-period is 50 s."""
-NAME_LABEL, INSTANCE_LABEL, COMPONENT_LABEL = (
-    f"app.kubernetes.io/{word}" for word in ("name", "instance", "component")
-)
+RELEASE_LABEL, COMPONENT_LABEL = "seaweedmq.io/release", "seaweedmq.io/component"
+"""What belongs to a release is found by these labels. Deployment tools overwrite those of app.kubernetes.io."""
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -56,7 +55,9 @@ class KubeSettings(Settings):
     @property
     def name(self) -> str:
         """The prefix of the names of the release's resources, as in the chart."""
-        return self.release[:40].removesuffix("-")
+        name = self.release.replace(".", "-")
+        label = name if name[0].isalpha() else f"smq-{name}"
+        return label[:40].rstrip("-")
 
     @property
     def lease(self) -> str:
@@ -64,5 +65,5 @@ class KubeSettings(Settings):
 
     @property
     def selector(self) -> str:
-        """The labels of everything that belongs to the release."""
-        return f"{NAME_LABEL}=seaweedmq,{INSTANCE_LABEL}={self.release}"
+        """Selects everything that belongs to the release."""
+        return f"{RELEASE_LABEL}={self.release}"

@@ -29,6 +29,7 @@ from datetime import datetime
 from smq_core.model.incarnation_ids import PodIncarnation, parse_incarnation
 from smq_operator.kube.client.kinds import NODES, PODS, Key, Kind, Resource, key_of
 from smq_operator.kube.informer.cache import ResourceCache
+from smq_operator.kube.settings import COMPONENT_LABEL
 from smq_operator.platform_port import TerminationProof
 
 CLOCK_MARGIN_SECONDS = 60
@@ -37,7 +38,7 @@ LIST_INTERVAL_US = 10_000_000
 """How often a proof that waits for a newer list of Nodes requests one."""
 MAX_REMEMBERED = 20_000
 JOURNAL_VARIABLE = "SMQ_JOURNAL"
-BROKER = ("app.kubernetes.io/component", "broker")
+BROKER = (COMPONENT_LABEL, "broker")
 
 
 @dataclass(frozen=True, slots=True)

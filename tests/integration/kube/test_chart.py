@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,11 +29,25 @@ def release(kube: KubeClient, namespace: str) -> Iterator[tuple[helm.Config, str
             assert "not found" in str(error)
 
 
-@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
-def test_the_api_server_takes_all_of_it(kube: KubeClient, values: dict[str, Any]) -> None:
-    for resource in render(values):
+def check_all(kube: KubeClient, resources: list[dict[str, Any]]) -> None:
+    """The API server would take all of it, and knows every field. Pods need accounts that exist."""
+    for resource in sorted(resources, key=lambda resource: resource["kind"] != "ServiceAccount"):
         if not resource["apiVersion"].startswith("monitoring.coreos.com/"):  # Prometheus' operator, which is not here
-            kube.apply(resource, dry_run=True, owner="chart")
+            kube.apply(resource, dry_run=resource["kind"] != "ServiceAccount", owner="chart")
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_the_api_server_takes_all_of_it(kube: KubeClient, namespace: str, values: dict[str, Any]) -> None:
+    check_all(kube, render(values, namespace=namespace))
+
+
+def test_the_api_server_takes_names_that_look_like_numbers(kube: KubeClient) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": str(uuid.uuid4().int)[:16]}}
+    kube.create(namespace)
+    try:
+        check_all(kube, render(VALUES["yaml words"], name="1e3", namespace=namespace["metadata"]["name"]))
+    finally:
+        kube.delete(namespace)
 
 
 def test_a_release_lives_and_goes_and_its_topics_stay(kube: KubeClient, release: tuple[helm.Config, str]) -> None:

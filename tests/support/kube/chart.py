@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,59 @@ VALUES: dict[str, dict[str, Any]] = {
         "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/smq"}},
     },
     "no budgets": {"podDisruptionBudget": False, "service": {"port": 17070}},
+    "anywhere": {
+        part: {
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+            ],
+            "priorityClassName": "system-cluster-critical",
+            "extraEnv": [{"name": "TZ", "value": "UTC"}],
+            "extraVolumes": [{"name": "more", "emptyDir": {}}],
+            "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+            "podAnnotations": {"sidecar.istio.io/inject": "false"},
+            "podLabels": {"team": "data"},
+            "tolerations": GPU,
+        }
+        | more
+        for part, more in {
+            "operator": {},
+            "brokers": {"pools": {"large": {"priorityClassName": "", "extraEnv": []}}},
+            "seaweedfs": {"enabled": True},
+            "compaction": {"enabled": True, "topics": ["t"], "jobAnnotations": {"a": "b"}},
+            "test": {"resources": {"limits": {"memory": "1Gi"}}},
+        }.items()
+    },
+    "openshift": {
+        "podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
+        "seaweedfs": {"enabled": True},
+    },
+    "dual stack": {
+        "ipFamilyPolicy": "PreferDualStack",
+        "external": {"enabled": True, "loadBalancerSourceRanges": ["10.0.0.0/8", "fd00::/8"]},
+        "service": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["10.0.0.0/8"]},
+        "seaweedfs": {"enabled": True},
+        "monitoring": {"serviceMonitor": {"enabled": True}},
+    },
+    "policies": {
+        "networkPolicy": {
+            "enabled": True,
+            "clients": [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"queue": "yes"}}}],
+            "external": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+            "monitoring": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        },
+        "external": {"enabled": True},
+        "seaweedfs": {"enabled": True},
+    },
+    "common labels": {"commonLabels": {"team": "data"}},
+    "numbers": {
+        "brokers": {"resources": {"requests": {"memory": 1e9}, "limits": {"memory": 1e9, "cpu": 2}}, "min": 1},
+        "compaction": {"enabled": True, "topics": ["t"], "activeDeadlineSeconds": 2592000},
+    },
+    "yaml words": {
+        "filer": FILER | {"secretName": "1e3", "region": "null"},
+        "brokers": {"pools": {"on": {}, "1e3": {}, "null": None, "0x10": {}}, "podLabels": {"yes": "no"}},
+        "seaweedfs": {"enabled": True, "persistence": {"storageClassName": "off", "size": "10"}},
+    },
     "trial": {"filer": {}, "seaweedfs": {"enabled": True}},
     "trial in memory": {
         "filer": {"url": "s3://other/prefix"},
@@ -101,6 +155,13 @@ INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "a size of files in words": ({"operator": {"mergeFilesBelow": "small"}}, "mergeFilesBelow"),
     "a pool in capitals": ({"brokers": {"pools": {"X": {}}}}, "does not match pattern"),
     "another level": ({"operator": {"logLevel": "loud"}}, "logLevel"),
+    "labels of the chart": ({"commonLabels": {"seaweedmq.io/leader": "true"}}, "seaweedmq.io/leader"),
+    "a label of the chart": ({"brokers": {"podLabels": {"seaweedmq.io/release": "x"}}}, "seaweedmq.io/release"),
+    "off": ({"enabled": False}, "condition: seaweedmq.enabled"),
+    "memory in words": ({"brokers": {"resources": {"limits": {"memory": "much"}}}}, "is no size: write one such as"),
+    "a range that is none": ({"external": {"loadBalancerSourceRanges": ["everybody"]}}, "loadBalancerSourceRanges"),
+    "a peer that is none": ({"networkPolicy": {"clients": [{"pods": {}}]}}, "clients"),
+    "a family that is none": ({"ipFamilyPolicy": "IPv6"}, "ipFamilyPolicy"),
     "another type of Service": ({"service": {"type": "External"}}, "service"),
 }
 
@@ -110,9 +171,11 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
     return {"filer": FILER} | values
 
 
-def render(values: dict[str, Any], *, name: str = "smq", namespace: str = "default") -> list[dict[str, Any]]:
+def render(
+    values: dict[str, Any], *, name: str = "smq", namespace: str = "default", folder: Path = CHART
+) -> list[dict[str, Any]]:
     """The resources of a release, in no certain order. Raises HelmError as ``helm install`` would fail."""
-    with helm.Chart.load(CHART) as chart:
+    with helm.Chart.load(folder) as chart:
         chart.validate_schema(given(values))
         rendered = chart.render(given(values), name=name, namespace=namespace)
     texts = (text for path, text in rendered.items() if path.endswith(".yaml"))
@@ -133,3 +196,9 @@ def workloads(resources: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def of_kind(resources: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
     """By name."""
     return {resource["metadata"]["name"]: resource for resource in resources if resource["kind"] == kind}
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Values in which ``new`` replaces only what it names."""
+    both = {k: merged(old[k], v) for k, v in new.items() if isinstance(v, dict) and isinstance(old.get(k), dict)}
+    return {**old, **new, **both}

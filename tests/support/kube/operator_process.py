@@ -18,7 +18,7 @@ from support.processes.broker import BrokerProcess
 from support.processes.leader import LeaderProcess
 
 RELEASE = "smq"
-LABELS = {"app.kubernetes.io/name": "seaweedmq", "app.kubernetes.io/instance": RELEASE}
+LABELS = {"seaweedmq.io/release": RELEASE}
 
 
 class OperatorProcess(LeaderProcess):
@@ -98,7 +98,7 @@ def pod_of(name: str, namespace: str, component: str, **spec: Any) -> dict[str, 
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "labels": LABELS | {"app.kubernetes.io/component": component, "seaweedmq.io/pool": "default"},
+            "labels": LABELS | {"seaweedmq.io/component": component, "seaweedmq.io/pool": "default"},
         },
         "spec": {
             "containers": [{"name": component, "image": "none"}],
@@ -114,7 +114,7 @@ def deployment_of(
     namespace: str, component: str = "broker", *, release: str = RELEASE, name: str = "", **annotations: str
 ) -> dict[str, Any]:
     """A Deployment that makes Pods which nobody runs; ``annotations`` without ``seaweedmq.io/``, '_' for '-'."""
-    labels = LABELS | {"app.kubernetes.io/instance": release, "app.kubernetes.io/component": component}
+    labels = LABELS | {"seaweedmq.io/release": release, "seaweedmq.io/component": component}
     container = {"name": component, "image": "none", "resources": {"limits": {"cpu": "2"}}}
     return {
         "apiVersion": "apps/v1",

@@ -14,16 +14,22 @@ from smq_storage.process.seaweedfs import find_weed
 from support.kube.chart import VALUES, render, workloads
 from support.waiting import HANG_GUARD, eventually
 
-SERVICES = ("master", "volume", "filer", "s3", "admin")
+SERVICES = ("master", "volume", "filer", "s3")
+LOOPBACK = ("-s3.ip.bind=127.0.0.1",)
+"""Keeps S3 on this machine, too."""
 
 
 class TrialFiler:
-    """A context manager. ``folder`` is the container's data, ``wrapper`` a command that is put before its own."""
+    """A context manager. ``folder`` is the container's data, ``wrapper`` a command that is put before its own.
 
-    def __init__(self, folder: Path, *, wrapper: Sequence[str] = ()) -> None:
+    ``flags`` are added to those of the container.
+    """
+
+    def __init__(self, folder: Path, *, wrapper: Sequence[str] = (), flags: Sequence[str] = LOOPBACK) -> None:
         self.folder = folder
         self.log = folder.with_name(f"{folder.name}.log")
         self._wrapper = wrapper
+        self._flags = flags
         ports = iter(free_ports(2 * len(SERVICES)))
         self._ports = {service: (next(ports), next(ports)) for service in SERVICES}
         self._process: subprocess.Popen[bytes] | None = None
@@ -33,6 +39,11 @@ class TrialFiler:
         """The process id, also after its end."""
         assert self._process is not None, "it was not started"
         return self._process.pid
+
+    @property
+    def s3_ports(self) -> set[int]:
+        """Of HTTP and of gRPC."""
+        return set(self._ports["s3"])
 
     @property
     def address(self) -> str:
@@ -46,7 +57,7 @@ class TrialFiler:
         """Returns once the container would be ready."""
         (container,) = workloads(render(VALUES["trial"]))["smq-seaweedfs"]["spec"]["containers"]
         self.folder.mkdir(exist_ok=True)
-        flags = ["-ip.bind=127.0.0.1"]
+        flags = [*self._flags]
         for service, (http, grpc) in self._ports.items():
             flags += [f"-{service}.port={http}", f"-{service}.port.grpc={grpc}"]
         with self.log.open("ab") as log:
@@ -83,7 +94,6 @@ class TrialFiler:
     def _with_ports(self, script: str) -> str:
         for service, default in (("master", 9333), ("filer", 8888)):
             http, grpc = self._ports[service]
-            assert script.startswith("-") or f"127.0.0.1:{default}" in script or script == "sh", script
             script = script.replace(f"127.0.0.1:{default}", f"127.0.0.1:{http}.{grpc}")
         return script
 

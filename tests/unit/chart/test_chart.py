@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -44,6 +45,11 @@ def test_the_charts_resource_definitions_are_those_of_the_project() -> None:
     assert copies == own, "copy crds/*.yaml to charts/seaweedmq/files/"
 
 
+def test_the_defaults_that_templates_use_are_the_charts_values() -> None:
+    copy = CHART / "files" / "defaults" / "values.yaml"
+    assert copy.read_text() == (CHART / "values.yaml").read_text(), "copy values.yaml to files/defaults/"
+
+
 def test_rendered_definitions_are_complete_and_kept() -> None:
     rendered = of_kind(render({}), "CustomResourceDefinition")
     for path in CRDS.glob("*.yaml"):
@@ -67,6 +73,37 @@ def test_every_pod_is_confined(values: dict[str, Any]) -> None:
             probes = {"livenessProbe", "readinessProbe", "startupProbe"} & container.keys()
             assert len(probes) == (0 if name in ("smq-test", "smq-compaction") else 3)
             assert "memory" in container["resources"]["limits"]
+
+
+def selectors(value: object) -> Iterator[dict[str, str]]:
+    """Every selector in a resource."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key == "matchLabels" or (key == "selector" and "matchLabels" not in inner):
+                yield inner
+            yield from selectors(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from selectors(inner)
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_everything_is_selected_by_labels_that_no_deployment_tool_overwrites(values: dict[str, Any]) -> None:
+    """Argo CD, Kustomize and others set labels of app.kubernetes.io to what they like."""
+    own = {"affinity", "topologySpreadConstraints", "networkPolicy"}
+    if any(own & section.keys() for section in values.values() if isinstance(section, dict)) or own & values.keys():
+        return  # these are selectors of the user
+    resources = render(values)
+    found = [selector for resource in resources for selector in selectors(resource)]
+    assert found
+    assert {key.partition("/")[0] for selector in found for key in selector} == {"seaweedmq.io"}
+
+
+def test_labels_of_the_user_are_everywhere() -> None:
+    values = VALUES["compacted"] | {"commonLabels": {"team": "data"}, "seaweedfs": {"enabled": True}}
+    resources = render(values)
+    assert all(labelled["metadata"]["labels"]["team"] == "data" for labelled in resources)
+    assert all(pod["metadata"]["labels"]["team"] == "data" for pod in workloads(resources).values())
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
@@ -123,9 +160,18 @@ def test_a_broker_has_a_journal_in_its_pod(values: dict[str, Any], size: str) ->
 
 @pytest.mark.parametrize(
     ("memory", "size"),
-    [("8Gi", 17 * 2**30), ("1.5G", 3 * 10**9 + 2**30), ("512Mi", 2**31), (1000000000, 2 * 10**9 + 2**30)],
+    [
+        ("8Gi", 17 * 2**30),
+        ("1.5G", 3 * 10**9 + 2**30),
+        ("512Mi", 2**31),
+        (1000000000, 2 * 10**9 + 2**30),
+        (1e9, 2 * 10**9 + 2**30),
+        ("1e9", 2 * 10**9 + 2**30),
+        ("15E2Mi", 3000 * 2**20 + 2**30),
+        ("1000000000000m", 2 * 10**9 + 2**30),
+    ],
 )
-def test_a_journal_may_be_as_large_as_what_the_memory_can_hold(memory: str | int, size: int) -> None:
+def test_a_journal_may_be_as_large_as_what_the_memory_can_hold(memory: str | float, size: int) -> None:
     values = {"brokers": {"resources": {"limits": {"memory": memory}}}}
     found = journal_of(of_kind(render(values), "Deployment")["smq-broker"])
     assert found == ("/journal", {"sizeLimit": str(size)})

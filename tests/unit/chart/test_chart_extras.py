@@ -21,6 +21,13 @@ def filer(pod: dict[str, Any]) -> dict[str, str]:
     return {name: value for name, value in named.items() if name.startswith("SMQ_FILER")}
 
 
+def bucket_of(pod: dict[str, Any]) -> str:
+    """The bucket that the trial's SeaweedFS creates."""
+    (container,) = pod["spec"]["containers"]
+    bucket: str = container["lifecycle"]["postStart"]["exec"]["command"][-1]
+    return bucket
+
+
 def test_a_trial_needs_nothing_else_and_everybody_finds_its_store() -> None:
     resources = render(VALUES["trial"], namespace="queue")
     pods = workloads(resources)
@@ -31,7 +38,7 @@ def test_a_trial_needs_nothing_else_and_everybody_finds_its_store() -> None:
     service = of_kind(resources, "Service")["smq-seaweedfs"]["spec"]
     labels = pods["smq-seaweedfs"]["metadata"]["labels"]
     assert service["selector"].items() <= labels.items() and service["ports"][0]["port"] == 8333
-    assert "-bucket=smq" in pods["smq-seaweedfs"]["spec"]["containers"][0]["command"]
+    assert bucket_of(pods["smq-seaweedfs"]) == "smq"
     claim = of_kind(resources, "StatefulSet")["smq-seaweedfs"]["spec"]["volumeClaimTemplates"][0]
     assert claim["spec"]["resources"]["requests"]["storage"] == "10Gi" and "storageClassName" not in claim["spec"]
 
@@ -39,7 +46,7 @@ def test_a_trial_needs_nothing_else_and_everybody_finds_its_store() -> None:
 def test_a_trials_bucket_is_that_of_the_filers_address_and_its_disk_may_be_none() -> None:
     resources = render(VALUES["trial in memory"])
     pod = workloads(resources)["smq-seaweedfs"]["spec"]
-    assert "-bucket=other" in pod["containers"][0]["command"] and pod["nodeSelector"] == {"disk": "ssd"}
+    assert bucket_of({"spec": pod}) == "other" and pod["nodeSelector"] == {"disk": "ssd"}
     assert {"name": "data", "emptyDir": {}} in pod["volumes"]
     assert "volumeClaimTemplates" not in of_kind(resources, "StatefulSet")["smq-seaweedfs"]["spec"]
 
@@ -58,7 +65,7 @@ def test_a_monitor_finds_the_service_that_finds_every_pod_of_the_project() -> No
     pods = workloads(resources)
     selector = services[0]["spec"]["selector"].items()
     found = {name for name, pod in pods.items() if selector <= pod["metadata"]["labels"].items()}
-    assert found == {"smq-operator", "smq-broker", "smq-test"}
+    assert found == {"smq-operator", "smq-broker", "smq-seaweedfs", "smq-test"}
     ported = {n for n in found if any(p["name"] == "http" for p in pods[n]["spec"]["containers"][0].get("ports", []))}
     assert ported == {"smq-operator", "smq-broker"}
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
@@ -100,11 +107,22 @@ def test_a_scheduled_compaction_is_a_client_with_the_filers_credentials() -> Non
     (container,) = pod["containers"]
     assert container["image"] == workloads(resources)["smq-operator"]["spec"]["containers"][0]["image"]
     environment = {e["name"]: e.get("value") or e["valueFrom"]["secretKeyRef"]["name"] for e in container["env"]}
-    assert environment == {
-        "SMQ_LEADER": "smq.queue.svc:7070",
-        "AWS_ACCESS_KEY_ID": "s3",
-        "AWS_SECRET_ACCESS_KEY": "s3",
-    }
+    assert environment == {"SMQ_LEADER": "smq.queue.svc:7070"} | dict.fromkeys(KEYS, "s3")
+
+
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+def test_every_pod_that_reaches_the_filer_has_its_credentials_and_its_role() -> None:
+    """A Secret without a token is one of a fixed key."""
+    resources = render(VALUES["compacted"] | {"serviceAccount": {"annotations": {"role": "smq"}}})
+    accounts = of_kind(resources, "ServiceAccount")
+    for name, pod in workloads(resources).items():
+        (container,) = pod["spec"]["containers"]
+        given = {e["name"]: e["valueFrom"]["secretKeyRef"] for e in container["env"] if e["name"] in KEYS}
+        assert {key: ref["name"] for key, ref in given.items()} == dict.fromkeys(KEYS, "s3"), name
+        assert {key for key, ref in given.items() if ref.get("optional")} == {"AWS_SESSION_TOKEN"}, name
+        assert accounts[pod["spec"]["serviceAccountName"]]["metadata"]["annotations"] == {"role": "smq"}, name
 
 
 def test_a_compaction_goes_on_after_a_topic_that_fails_and_fails_itself(tmp_path: Path) -> None:

@@ -24,13 +24,13 @@ def expressions_of(words: list[str]) -> list[str]:
     """The arguments of ``--set``. All other arguments are those of the release."""
     *release, _ = " ".join(words).partition(" --set ")
     assert release[0].split()[2:4] == ["smq", str(CHART.relative_to(REPOSITORY))]
-    assert set(release[0].split()[4:]) <= {*NAMESPACE, "--create-namespace", "--reuse-values"}
+    assert set(release[0].split()[4:]) <= {*NAMESPACE, "--create-namespace", "--reset-then-reuse-values"}
     return [given for option, given in itertools.pairwise(words) if option == "--set"]
 
 
 def rendered(words: list[str]) -> list[dict[str, Any]]:
     """What the command makes: an upgrade has the values of the installation, too."""
-    given = [*expressions_of(INSTALL), *(expressions_of(words) if "--reuse-values" in words else ())]
+    given = [*expressions_of(INSTALL), *(expressions_of(words) if "--reset-then-reuse-values" in words else ())]
     values = helm.parse_set_string(",".join(given))
     return sorted(render(values, name=words[2], namespace="queue"), key=lambda r: (r["kind"], r["metadata"]["name"]))
 
@@ -53,7 +53,7 @@ def test_the_installation_is_rendered() -> None:
 
 @pytest.mark.parametrize("words", UPGRADES, ids=" ".join)
 def test_an_upgrade_is_rendered_and_changes_something(words: list[str]) -> None:
-    assert "--reuse-values" in words
+    assert "--reset-then-reuse-values" in words
     assert rendered(words) != rendered(INSTALL)
 
 

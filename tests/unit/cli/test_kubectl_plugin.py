@@ -21,7 +21,7 @@ from support.waiting import eventually
 def service(name: str, port: str, release: str = "smq", namespace: str = "queue") -> dict[str, Any]:
     number = {"grpc": 7070, "relay": 7072}.get(port, 9333)
     return {
-        "metadata": {"name": name, "namespace": namespace, "labels": {"app.kubernetes.io/instance": release}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {"seaweedmq.io/release": release}},
         "spec": {"ports": [{"name": port, "port": number}]},
     }
 

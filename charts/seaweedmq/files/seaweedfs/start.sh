@@ -15,4 +15,9 @@ fi
 # volume, and SeaweedFS does not find what is missing in it. It rebuilds an index that is not there.
 rm -f -- *.idx *.sdx
 
-exec weed mini -dir=. "$@"
+# S3 listens on all addresses, everything else on loopback. A kernel without IPv6 has no `::`.
+all=::
+[ -e /proc/net/if_inet6 ] || all=0.0.0.0
+
+exec weed server -dir=. -ip=127.0.0.1 -ip.bind=127.0.0.1 -filer -s3 -s3.ip.bind="$all" -volume.max=0 \
+  -master.volumeSizeLimitMB=128 "$@"

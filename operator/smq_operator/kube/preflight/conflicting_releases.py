@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from smq_operator.kube.client.kinds import Resource
-from smq_operator.kube.settings import COMPONENT_LABEL, INSTANCE_LABEL, NAME_LABEL, KubeSettings
+from smq_operator.kube.settings import COMPONENT_LABEL, RELEASE_LABEL, KubeSettings
 
-OPERATOR_SELECTOR = f"{NAME_LABEL}=seaweedmq,{COMPONENT_LABEL}=operator"
+OPERATOR_SELECTOR = f"{RELEASE_LABEL},{COMPONENT_LABEL}=operator"
 NAMESPACE_FLAG = "--namespace"
 
 
@@ -85,7 +85,7 @@ def _namespace(deployment: Resource) -> str:
 
 
 def _release(deployment: Resource) -> str:
-    release: str = deployment["metadata"]["labels"].get(INSTANCE_LABEL, "")
+    release: str = deployment["metadata"]["labels"].get(RELEASE_LABEL, "")
     return release
 
 

@@ -9,12 +9,12 @@ from smq_core.reconcile.seal_planner import Decision
 from smq_operator.kube.client.events import EventRecorder, KubeEvent, ObjectReference
 from smq_operator.kube.client.kinds import DEPLOYMENTS, TOPICS, Key, Kind, Resource
 from smq_operator.kube.informer.cache import ResourceCache
+from smq_operator.kube.settings import COMPONENT_LABEL
 from smq_operator.kube.status.desired_resources import camel_case
 from smq_operator.platform_port import Platform
 from smq_operator.reconcile.decision_log import DecisionLog
 from smq_operator.runtime.problems import DOCUMENT, LeaderProblem, LeaderProblems
 
-COMPONENT_LABEL = "app.kubernetes.io/component"
 Found: TypeAlias = list[tuple[Kind, Resource]]
 
 

@@ -42,6 +42,15 @@ def test_an_operator_does_not_conflict_with_itself(own: KubeSettings) -> None:
     assert find_conflicting_release(own, [operator("smq", "home", 1, wide=own is WIDE)]) is None
 
 
+def test_an_operator_whose_deployment_a_deployment_tool_has_labelled_is_its_own() -> None:
+    """Argo CD sets this label to the name of its Application."""
+    own = operator("smq", "home", 1)
+    own["metadata"]["labels"]["app.kubernetes.io/instance"] = "production-queue"
+    assert find_conflicting_release(WIDE, [own]) is None
+    selected = dict(part.partition("=")[::2] for part in WIDE.selector.split(","))
+    assert selected.items() <= own["metadata"]["labels"].items()
+
+
 @pytest.mark.parametrize("at", [1, 9])
 @pytest.mark.parametrize(
     ("own", "namespace", "wide", "conflicts"),

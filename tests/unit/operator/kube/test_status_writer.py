@@ -209,7 +209,7 @@ async def test_what_is_wrong_in_the_leader_is_an_event() -> None:
     async def work(topic_on_api: TopicOnFakeApi, leader: LeaderInMemory) -> None:
         await shown(topic_on_api, leader)
         metadata = {"name": "smq-operator", "namespace": "smq", "uid": "d", "resourceVersion": "7", "labels": {}}
-        metadata["labels"] = {"app.kubernetes.io/component": "operator"}  # type: ignore[assignment]
+        metadata["labels"] = {"seaweedmq.io/component": "operator"}  # type: ignore[assignment]
         topic_on_api.server.cache.put(DEPLOYMENTS, {"metadata": metadata})
         leader.tasks.problems.quarantine("a/b.json", "a/b.json is damaged", "default/t")
         leader.tasks.problems.report("task fleet", "the task fleet failed")

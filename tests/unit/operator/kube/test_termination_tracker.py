@@ -46,7 +46,7 @@ class CachedCluster:
 
     def pod(self, uid: str = "", node: str = "n1", *, journal: bool = False, **status: Any) -> Resource:
         uid = uid or str(uuid.uuid4())
-        labels = {"app.kubernetes.io/component": "broker"}
+        labels = {"seaweedmq.io/component": "broker"}
         metadata = self._metadata(f"broker-{uid[:4]}", uid) | {"namespace": "ns", "labels": labels}
         spec = ({"nodeName": node} if node else {}) | (JOURNAL if journal else {})
         pod = {"metadata": metadata, "spec": spec, "status": status}
