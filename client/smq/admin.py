@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
@@ -223,7 +224,9 @@ class Admin:
     ``flights-0-1024-7``); it then means the segment of this range that accepts messages.
     """
 
-    def __init__(self, leader: LeaderClient, namespace: str, view: Callable[[str], TopicView]) -> None:
+    def __init__(
+        self, leader: LeaderClient, namespace: str, view: Callable[[str], AbstractContextManager[TopicView]]
+    ) -> None:
         self._leader = leader
         self._namespace = namespace
         self._view = view
@@ -392,7 +395,7 @@ class Admin:
         if (to is None) == (by is None):
             raise InvalidRequest("pass either where the group shall continue (to=), or by how many messages (by=)")
         name = self._topic(topic)
-        with PositionSearch(self._view(name)) as search:
+        with self._view(name) as view, PositionSearch(view) as search:
             if by is not None:
                 positions = search.shifted(self.group(name, group).positions, by)
             else:

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,6 +19,7 @@ from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.filer_health import FilerHealth
 from smq.transport.leader_client import LeaderClient
 from smq.transport.topic_names import full_topic_name
+from smq.transport.topic_views import TopicViews
 from smq.transport.upload_modes import UPLOAD_MODES, UploadMode
 from smq_core.errors import InvalidRequest
 
@@ -123,7 +125,7 @@ class Client:
         self._settings = store
         self._key = key
         self._lock = threading.Lock()
-        self._views: dict[str, TopicView] = {}
+        self._views: TopicViews[TopicView] = TopicViews(self._open_view)
         self._filer_health = FilerHealth()
         self._store: Store | None = None
         self._made: list[Producer | Consumer | TopicsConsumer] = []
@@ -170,18 +172,19 @@ class Client:
         """
         from smq.producer import Producer
 
-        made = Producer(
-            self._view(topic),
-            linger=linger,
-            batch_bytes=batch_bytes,
-            max_in_flight=max_in_flight,
-            timeout=timeout,
-            producer_id=producer_id,
-            epoch=epoch,
-            max_inline_bytes=max_inline_bytes,
-            runtime=self._producer_runtime(),
-        )
-        self._made.append(made)
+        with self._view(topic) as view:
+            made = Producer(
+                view,
+                linger=linger,
+                batch_bytes=batch_bytes,
+                max_in_flight=max_in_flight,
+                timeout=timeout,
+                producer_id=producer_id,
+                epoch=epoch,
+                max_inline_bytes=max_inline_bytes,
+                runtime=self._producer_runtime(),
+            )
+            self._add(made)
         return made
 
     def consumer(
@@ -243,26 +246,27 @@ class Client:
             raise InvalidRequest(f"consumer() reads one topic, not {topic!r}: topics_consumer() reads several")
         from smq.consumer import Consumer
 
-        made = Consumer(
-            self._view(topic),
-            self._leader,
-            group=group,
-            start=start,
-            on_loss=on_loss,
-            schema=schema,
-            auto_commit=auto_commit,
-            max_bytes=max_bytes,
-            prefetch_bytes=prefetch_bytes,
-            large_values=large_values,
-            max_records=max_records,
-            segments=segments,
-            partitions=partitions,
-            on_assigned=on_assigned,
-            on_revoked=on_revoked,
-            on_segment_end=on_segment_end,
-            runtime=self._consumer_runtime,
-        )
-        self._made.append(made)
+        with self._view(topic) as view:
+            made = Consumer(
+                view,
+                self._leader,
+                group=group,
+                start=start,
+                on_loss=on_loss,
+                schema=schema,
+                auto_commit=auto_commit,
+                max_bytes=max_bytes,
+                prefetch_bytes=prefetch_bytes,
+                large_values=large_values,
+                max_records=max_records,
+                segments=segments,
+                partitions=partitions,
+                on_assigned=on_assigned,
+                on_revoked=on_revoked,
+                on_segment_end=on_segment_end,
+                runtime=self._consumer_runtime,
+            )
+            self._add(made)
         return made
 
     def topics_consumer(
@@ -294,8 +298,9 @@ class Client:
             raise InvalidRequest("segments and partitions are of one topic: read it by consumer()")
 
         def open_consumer(topic: str, changed: threading.Condition) -> Consumer:
-            view, begin = self._view(topic), start_of(start, topic)
-            return Consumer(view, self._leader, start=begin, changed=changed, runtime=self._consumer_runtime, **options)
+            begin, runtime = start_of(start, topic), self._consumer_runtime
+            with self._view(topic) as view:
+                return Consumer(view, self._leader, start=begin, changed=changed, runtime=runtime, **options)
 
         chosen: Collection[str] | TopicPattern
         if isinstance(topics, re.Pattern):
@@ -303,7 +308,7 @@ class Client:
         else:
             chosen = check_topics([full_topic_name(topic, self.namespace) for topic in topics])
         made = TopicsConsumer(chosen, open_consumer)
-        self._made.append(made)
+        self._add(made)
         return made
 
     def write_upload(
@@ -325,7 +330,8 @@ class Client:
         from smq.producing.uploads.finished_files import write_finished_file
         from smq.transport.schema_versions import SchemaVersions
 
-        snapshot = self._view(topic).snapshot
+        with self._view(topic) as view:
+            snapshot = view.snapshot
         write_finished_file(BatchEncoder(snapshot.topic, SchemaVersions(snapshot).newest), table, sink, key)
 
     def publish_atomically(
@@ -372,16 +378,17 @@ class Client:
             raise InvalidRequest("pass either files= or table=, or staged=")
         if version < 0:
             raise InvalidRequest(f"a version is 0 or more, not {version}")
-        return self._atomic_publisher().publish(
-            self._view(topic),
-            app,
-            version,
-            _upload(table, files, key),
-            timeout,
-            staged=staged or (),
-            owner=owner,
-            one_off=one_off,
-        )
+        with self._view(topic) as view:
+            return self._atomic_publisher().publish(
+                view,
+                app,
+                version,
+                _upload(table, files, key),
+                timeout,
+                staged=staged or (),
+                owner=owner,
+                one_off=one_off,
+            )
 
     def last_version(self, topic: str, *, app: str, timeout: float = 120.0) -> int | None:
         """The last version that an app has published to a topic by :meth:`publish_atomically`; None if there is none.
@@ -389,7 +396,8 @@ class Client:
         Takes the app over, so that no other client publishes for it meanwhile. Raises ProducerFenced if another client
         has taken the app over since; UnknownTopic, Unavailable.
         """
-        return self._atomic_publisher().last_version(self._view(topic), app, timeout)
+        with self._view(topic) as view:
+            return self._atomic_publisher().last_version(view, app, timeout)
 
     def stage(
         self,
@@ -408,7 +416,8 @@ class Client:
         """
         if (files is None) == (table is None):
             raise InvalidRequest("pass either files= or table=")
-        return self._atomic_publisher().stage(self._view(topic), _upload(table, files, key), timeout)
+        with self._view(topic) as view:
+            return self._atomic_publisher().stage(view, _upload(table, files, key), timeout)
 
     def _producer_runtime(self) -> ProducerRuntime:
         from smq.producing.producer_runtime import ProducerRuntime
@@ -435,8 +444,8 @@ class Client:
         """
         from smq_storage.verification.topic_files import TopicFiles
 
-        view = self._view(topic)
-        return TopicFiles(view.store(), view.name, rows=rows)
+        with self._view(topic) as view:
+            return TopicFiles(view.store(), view.name, rows=rows)
 
     def files(self, topic: str, *, since: datetime | None = None) -> DataFiles:
         """Returns the Parquet files in which each message of a topic is once, for tools that read such files.
@@ -453,8 +462,8 @@ class Client:
         from smq.data_files import DataFile, DataFiles
         from smq_storage.tables.topic_file_list import list_files
 
-        view = self._view(topic)
-        store, uid = view.store(), view.snapshot.topic.uid
+        with self._view(topic) as view:
+            store, uid = view.store(), view.snapshot.topic.uid
         at = 0 if since is None else int(since.replace(tzinfo=since.tzinfo or UTC).timestamp() * 1_000_000)
         found = [DataFile.of(listed, store.url) for listed in list_files(store, view.name, uid, at)]
         return DataFiles(view.name, uid, found, view.store_settings)
@@ -468,8 +477,8 @@ class Client:
         """
         from smq_storage.compaction.topic_compaction import compact_topic, merge_here
 
-        view = self._view(topic)
-        store, spec = view.store(), view.snapshot.topic.spec
+        with self._view(topic) as view:
+            store, spec = view.store(), view.snapshot.topic.spec
         key = spec.key if spec.schema else "key"
         return compact_topic(store, view.name, view.snapshot.topic.uid, key, merge_here(store), target_bytes)
 
@@ -481,8 +490,8 @@ class Client:
         """
         from smq_storage.catalog.topics import read_current_topic
 
-        view = self._view(topic)
-        read_current_topic(replace(view.store_settings, timeout=timeout).open(), view.name)
+        with self._view(topic) as view:
+            read_current_topic(replace(view.store_settings, timeout=timeout).open(), view.name)
 
     def admin(self) -> Admin:
         """Returns the admin API, which works through the leader."""
@@ -500,8 +509,7 @@ class Client:
         finally:
             if self._runtime is not None:
                 self._runtime.close()
-            for view in self._views.values():
-                view.close()
+            self._views.close()
             self._leader.close()
 
     def __enter__(self) -> Client:
@@ -518,33 +526,22 @@ class Client:
 
         return ConsumerRuntime()
 
-    def _view(self, topic: str) -> TopicView:
+    def _view(self, topic: str) -> AbstractContextManager[TopicView]:
+        if self._closed:
+            raise InvalidRequest("the client is closed")
+        return self._views.lease(full_topic_name(topic, self.namespace))
+
+    def _open_view(self, topic: str) -> TopicView:
         from smq.transport.topic_view import TopicView
 
-        name = full_topic_name(topic, self.namespace)
+        return TopicView(
+            topic, self._leader, self._settings, self._key, self._dialer, self._uploads, self._filer_health
+        )
+
+    def _add(self, made: Producer | Consumer | TopicsConsumer) -> None:
+        """Keeps it until it is closed, or else closes it with this client."""
         with self._lock:
-            if self._closed:
-                raise InvalidRequest("the client is closed")
-            self._made = [m for m in self._made if not m.closed]
-            view = self._views.get(name)
-            if view is None:
-                view = self._views[name] = TopicView(
-                    name,
-                    self._leader,
-                    self._settings,
-                    self._key,
-                    self._dialer,
-                    self._uploads,
-                    self._filer_health,
-                )
-        try:
-            view.wait_for_snapshot()
-        except BaseException:
-            with self._lock:
-                self._views.pop(name, None)
-            view.close()
-            raise
-        return view
+            self._made = [*(it for it in self._made if not it.closed), made]
 
 
 def _upload(

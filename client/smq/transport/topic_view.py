@@ -149,6 +149,10 @@ class TopicView:
         with self._changed:
             self._listeners = [it for it in self._listeners if it != listener]
 
+    @property
+    def has_listeners(self) -> bool:
+        return bool(self._listeners)
+
     def report_unreachable_broker(self, incarnation: str, what: str) -> None:
         """Reports to the leader that this broker could not be reached. Errors are ignored."""
         if not self._leader.is_configured:

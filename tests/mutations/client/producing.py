@@ -7,6 +7,8 @@ from ..mutation import Mutation
 PRODUCER = "client/smq/producer.py"
 BUDGET = "client/smq/producing/in_flight_budget.py"
 AIO = "client/smq/aio.py"
+VIEWS = "client/smq/transport/topic_views.py"
+TEST_VIEWS = "tests/unit/client/transport/test_topic_views.py"
 TEST_CAPACITY = "tests/unit/client/producing/test_capacity_of_calls.py"
 
 MUTATIONS = (
@@ -57,5 +59,29 @@ MUTATIONS = (
         "return self.used >= self.limit or bool(self._turns)",
         "return self.used >= self.limit",
         (f"{TEST_CAPACITY}::test_small_batches_do_not_take_the_capacity_that_a_table_waits_for",),
+    ),
+    Mutation(
+        "keep_all_views",
+        "A client keeps the views of those topics that it uses, and a few others.",
+        VIEWS,
+        "idle[: max(0, len(idle) - MAX_IDLE_VIEWS)]",
+        "idle[:0]",
+        (f"{TEST_VIEWS}::test_of_many_topics_those_that_were_used_last_are_kept",),
+    ),
+    Mutation(
+        "close_a_view_that_is_in_use",
+        "The view of an open producer or consumer stays.",
+        VIEWS,
+        "return self._leases[topic] > 0 or view.has_listeners",
+        "return self._leases[topic] > 0",
+        (f"{TEST_VIEWS}::test_a_view_is_kept_while_it_is_in_use",),
+    ),
+    Mutation(
+        "open_a_deleted_topic_by_what_is_known_of_it",
+        "A topic that was deleted is unknown.",
+        VIEWS,
+        "if (deleted := view.deleted) is not None:",
+        "if (deleted := None) is not None:",
+        (f"{TEST_VIEWS}::test_a_deleted_topic_is_not_opened_again_by_what_is_known_of_it",),
     ),
 )

@@ -9,6 +9,8 @@ import time
 import pytest
 
 import smq
+from smq.producing.streams import shared_streams
+from smq.transport.topic_views import MAX_IDLE_VIEWS
 from smq_storage.catalog.topics import read_current
 from smq_storage.chunks.chain import ChunkChain
 from support.processes.local_cluster import LocalCluster
@@ -77,3 +79,25 @@ def test_what_is_sent_after_a_deletion_gets_no_ack(cluster: LocalCluster, topic:
         assert all(receipt.offset < ends[receipt.segment] for _, receipt in writer.acks), "an ack that is in no file"
         with pytest.raises(smq.UnknownTopic):
             deleting.producer(topic)
+
+
+def test_a_client_keeps_no_threads_of_topics_that_it_does_not_use(
+    cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_streams, "IDLE_SECONDS", 0.1)
+    before = set(threading.enumerate())
+
+    def threads_of_client() -> list[str]:
+        return [it.name for it in threading.enumerate() if it not in before]
+
+    with cluster.connect() as client:
+        for number in range(2 * MAX_IDLE_VIEWS):
+            name = f"{topic}-{number}"
+            cluster.create(name)
+            with client.producer(name) as producer, client.consumer(name) as consumer:
+                producer.send(b"x").result(HANG_GUARD)
+                assert consumer.poll(HANG_GUARD) is not None
+            client.admin().delete(name)
+        eventually(lambda: len([it for it in threads_of_client() if "topic-view" not in it]) <= 4)
+        views = [it for it in threads_of_client() if "topic-view" in it]
+        assert len(views) <= MAX_IDLE_VIEWS + 1, "and the one that was in use during the last call"
