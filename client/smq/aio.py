@@ -53,7 +53,7 @@ POLL_INTERVAL_SECONDS = 0.5
 
 
 class _Closable(Protocol):
-    async def close(self) -> None: ...
+    async def __aexit__(self, *raised: Any) -> None: ...
 
 
 C = TypeVar("C", bound=_Closable)
@@ -83,9 +83,9 @@ class Opening(Generic[C]):
         self._made = await self._make()
         return self._made
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         assert self._made is not None
-        await self._made.close()
+        await self._made.__aexit__(*raised)
 
 
 class AsyncClient:
@@ -152,8 +152,8 @@ class AsyncClient:
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, *raised: Any) -> None:
+        await asyncio.to_thread(self._client.__exit__, *raised)
 
 
 class AsyncAdmin:
@@ -257,8 +257,8 @@ class AsyncProducer:
     async def __aenter__(self) -> AsyncProducer:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, *raised: Any) -> None:
+        await asyncio.to_thread(self._producer.__exit__, *raised)
 
 
 async def _delivery_of(call: Callable[..., Delivery[R]], *arguments: Any, **options: Any) -> AsyncDelivery[R]:

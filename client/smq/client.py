@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from smq.admin import Admin
+from smq.closing import close_all
 from smq.transport.connect_target import resolve_target
 from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.filer_health import FilerHealth
@@ -498,14 +499,19 @@ class Client:
         return Admin(self._leader, self.namespace, self._view)
 
     def close(self) -> None:
-        """Closes producers (which first deliver their messages), consumers and the connections. Repeatable."""
+        """Closes producers (which first deliver their messages), consumers and the connections. Repeatable.
+
+        Raises the first error of a message that the program has not got from its delivery.
+        """
+        self._close(None)
+
+    def _close(self, error: BaseException | None) -> None:
         with self._lock:
             if self._closed:
                 return
             self._closed = True
         try:
-            for made in self._made:
-                made.close()
+            close_all(self._made, error)
         finally:
             if self._runtime is not None:
                 self._runtime.close()
@@ -518,7 +524,7 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(error)
 
     @cached_property
     def _consumer_runtime(self) -> ConsumerRuntime:

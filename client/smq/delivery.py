@@ -113,15 +113,20 @@ class Delivery(Generic[R]):
     def __repr__(self) -> str:
         if not self.done():
             return "<Delivery: no outcome yet>"
-        error = self.exception(0)
+        error = self._known_error()
         return f"<Delivery: {self.result(0) if error is None else f'failed with {type(error).__name__}'}>"
+
+    def _known_error(self) -> BaseException | None:
+        """The error of a delivery that is done, which does not count as raised by this."""
+        raise NotImplementedError
 
     def result(self, timeout: float | None = None) -> R:
         """Waits until the message is durable and returns its receipt; ``timeout`` in seconds, None: no limit.
 
         Raises TimeoutError if that takes longer; the delivery continues. If the delivery failed, raises its error:
         DeliveryTimeout or DeliveryUnknown (the message may or may not be in the log), ProducerFenced, InvalidRequest or
-        one of its subclasses (the message is not in the log).
+        one of its subclasses (the message is not in the log). Neither ``flush`` nor ``close`` of the producer raises an
+        error again that the program got here.
         """
         raise NotImplementedError
 

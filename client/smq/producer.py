@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, TypeGuard, overload
 import numpy as np
 import pyarrow as pa
 
+from smq.closing import close_all
 from smq.delivery import Delivery, FilesReceipt, Receipt, TableReceipt
 from smq.producing.batching.batch_builder import (
     ROW_OVERHEAD_BYTES,
@@ -420,7 +421,8 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Waits for the outcome of everything sent so far; ``timeout`` in seconds, None means the producer's timeout.
 
-        Raises DeliveryTimeout, or the first error of a message since the last flush.
+        Raises DeliveryTimeout, or the first error of a message since the last flush, unless the program has got it from
+        the message's delivery.
         """
         self._batcher.flush(self._timeout if timeout is None else timeout)
 
@@ -466,7 +468,7 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_all([self], error)
 
 
 def _rows_of_upload(file: UploadedFile, state: UploadDeliveryState) -> tuple[SubBatch, None]:

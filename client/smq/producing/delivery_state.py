@@ -46,6 +46,7 @@ class DeliveryState:
         "_errors",
         "_indices",
         "_offsets",
+        "_raised",
         "_segments",
         "_wake",
         "first",
@@ -67,6 +68,8 @@ class DeliveryState:
         self._offsets: npt.NDArray[np.int64] | None = None
         self._indices: npt.NDArray[np.int32] | None = None
         self._errors: list[BaseException] = []
+        self._raised: npt.NDArray[np.bool_] | None = None
+        """The rows whose error the program has got; None if there are none."""
         self._wake: threading.Condition | None = None
         self._callbacks: list[tuple[int, Callable[[], None]]] | None = None
 
@@ -193,6 +196,21 @@ class DeliveryState:
     def first_error(self) -> BaseException | None:
         return self._errors[0] if self._errors else None
 
+    def mark_raised(self, start: int, stop: int) -> None:
+        """The program has got the errors of the rows ``start .. stop - 1``."""
+        with self.lock:
+            if self._raised is None:
+                self._raised = np.zeros(self.rows, bool)
+            self._raised[start:stop] = True
+
+    def first_error_that_was_not_raised(self) -> BaseException | None:
+        """The error of a row whose error the program has not got from its delivery."""
+        if self._raised is None or not self._errors:
+            return self.first_error()
+        assert self._offsets is not None and self._indices is not None
+        unraised = np.flatnonzero((self._offsets == _FAILED) & ~self._raised)
+        return self._errors[self._indices[unraised[0]]] if len(unraised) else None
+
     def first_error_between(self, start: int, stop: int) -> BaseException | None:
         """The error of the first of the rows ``start .. stop - 1`` that has failed."""
         if self._offsets is None or self._indices is None:
@@ -221,11 +239,18 @@ class MessageDelivery(Delivery[Receipt]):
         state.wait(row, timeout)
         error = state.error(row)
         if error is not None:
+            state.mark_raised(row, row + 1)
             raise error
         return state.receipt(row)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self.state.wait(self.row, timeout)
+        error = self._known_error()
+        if error is not None:
+            self.state.mark_raised(self.row, self.row + 1)
+        return error
+
+    def _known_error(self) -> BaseException | None:
         return self.state.error(self.row)
 
     def done(self) -> bool:
@@ -264,10 +289,17 @@ class BatchesDelivery(Delivery[R]):
         deadline = None if timeout is None else time.monotonic() + timeout
         for state in self._states:
             state.wait(-1, None if deadline is None else max(0.0, deadline - time.monotonic()))
-        return self._first_error()
+        error = self._known_error()
+        if error is not None:
+            self._mark_raised()
+        return error
 
-    def _first_error(self) -> BaseException | None:
+    def _known_error(self) -> BaseException | None:
         return next((e for state in self._states if (e := state.first_error()) is not None), None)
+
+    def _mark_raised(self) -> None:
+        for state in self._states:
+            state.mark_raised(0, state.rows)
 
     def done(self) -> bool:
         return all(state.is_resolved(-1) for state in self._states)

@@ -41,6 +41,10 @@ MAX_DELAYS = 10
 batches wait at the end of an outage of a minute, and the brokers, which have just come back, need minutes for them."""
 
 
+MAX_FAILED_BATCHES = 1000
+"""How many batches with errors are kept until the next flush, because a program may get the errors before that."""
+
+
 class MessageBatcher:
     """See the module's docstring. Safe from many threads.
 
@@ -71,7 +75,10 @@ class MessageBatcher:
         self._current: BatchBuilder | None = None
         self._ready: deque[BatchBuilder] = deque()
         self._delivery_states: deque[DeliveryState] = deque()
+        self._failed: list[DeliveryState] = []
+        """Batches with errors that the program may not have got, since the last flush."""
         self._error: BaseException | None = None
+        """One of more errors than ``_failed`` keeps."""
         self._waiting_for_outcome = False
         self.closed = False
         self.engine = make_engine(self._on_resolved)
@@ -179,7 +186,7 @@ class MessageBatcher:
     def flush(self, timeout: float) -> None:
         """Waits for the outcome of everything up to now; ``timeout`` in seconds.
 
-        Raises DeliveryTimeout, or the first error of a message since the last flush.
+        Raises DeliveryTimeout, or the first error since the last flush that the program did not get from a delivery.
         """
         deadline = time.monotonic() + timeout
         with self._handover_lock:
@@ -193,7 +200,9 @@ class MessageBatcher:
                 raise delivery_timeout(timeout) from None
         with self._lock:
             self._drop_resolved()
-            error, self._error = self._error, None
+            unraised = (state.first_error_that_was_not_raised() for state in self._failed)
+            error = self._error or next((it for it in unraised if it is not None), None)
+            self._error, self._failed = None, []
         if error is not None:
             raise error
 
@@ -265,10 +274,19 @@ class MessageBatcher:
         return left if self._waiting_for_outcome else 0.0
 
     def _drop_resolved(self) -> None:
-        """Drops the oldest batches that have their outcome; keeps the first error."""
+        """Drops the oldest batches that have their outcome; keeps those with errors."""
         while self._delivery_states and self._delivery_states[0].left == 0:
             delivery_state = self._delivery_states.popleft()
-            self._error = self._error or delivery_state.first_error()
+            if delivery_state.first_error() is not None:
+                self._failed.append(delivery_state)
+                if len(self._failed) > MAX_FAILED_BATCHES:
+                    self._forget_raised()
+
+    def _forget_raised(self) -> None:
+        """Keeps one error of all that the program has not got up to now."""
+        errors = (state.first_error_that_was_not_raised() for state in self._failed)
+        self._error = self._error or next((it for it in errors if it is not None), None)
+        self._failed = []
 
     # ---- from the timers
 

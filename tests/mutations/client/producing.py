@@ -9,6 +9,9 @@ BUDGET = "client/smq/producing/in_flight_budget.py"
 AIO = "client/smq/aio.py"
 VIEWS = "client/smq/transport/topic_views.py"
 TEST_VIEWS = "tests/unit/client/transport/test_topic_views.py"
+STATE = "client/smq/producing/delivery_state.py"
+BATCHER = "client/smq/producing/message_batcher.py"
+TEST_ERRORS = "tests/unit/client/producing/test_errors_once.py"
 TEST_CAPACITY = "tests/unit/client/producing/test_capacity_of_calls.py"
 
 MUTATIONS = (
@@ -83,5 +86,45 @@ MUTATIONS = (
         "if (deleted := view.deleted) is not None:",
         "if (deleted := None) is not None:",
         (f"{TEST_VIEWS}::test_a_deleted_topic_is_not_opened_again_by_what_is_known_of_it",),
+    ),
+    Mutation(
+        "raise_at_the_close_what_a_delivery_has_raised",
+        "An error that the program has got from a delivery is not raised again.",
+        STATE,
+        "            self._raised[start:stop] = True",
+        "            pass",
+        (f"{TEST_ERRORS}::test_what_a_delivery_has_raised_is_not_raised_again",),
+    ),
+    Mutation(
+        "take_the_error_of_one_message_for_those_of_its_batch",
+        "The error of one message does not hide the errors of others in its batch.",
+        STATE,
+        "            self._raised[start:stop] = True",
+        "            self._raised[:] = True",
+        (f"{TEST_ERRORS}::test_the_errors_of_other_messages_of_the_batch_are_raised",),
+    ),
+    Mutation(
+        "forget_the_first_of_many_errors",
+        "The flush raises an error, however many batches have failed since.",
+        BATCHER,
+        "        self._error = self._error or next((it for it in errors if it is not None), None)",
+        "        self._error = None",
+        (f"{TEST_ERRORS}::test_an_error_is_raised_although_thousands_came_after_it",),
+    ),
+    Mutation(
+        "close_nothing_after_the_first_error",
+        "The close of a client closes every producer, whatever fails.",
+        "client/smq/closing.py",
+        "            if raised is None:\n                raised = failure\n            elif",
+        "            raise\n            if",
+        (f"{TEST_ERRORS}::test_everything_is_closed_although_the_first_close_fails",),
+    ),
+    Mutation(
+        "replace_the_error_of_the_program",
+        "An error of the program goes on when the close fails, too.",
+        "client/smq/closing.py",
+        "    raised = error\n",
+        "    raised = error = None\n",
+        (f"{TEST_ERRORS}::test_the_error_of_the_block_goes_on_and_names_those_of_the_close",),
     ),
 )

@@ -70,7 +70,7 @@ def test_a_delivery_that_failed_shows_why() -> None:
         def done(self) -> bool:
             return True
 
-        def exception(self, timeout: float | None = None) -> BaseException:
+        def _known_error(self) -> BaseException:
             return DeliveryTimeout("late")
 
     assert repr(Failed()) == "<Delivery: failed with DeliveryTimeout>"

@@ -109,6 +109,10 @@ class MessageGroupDelivery(BatchesDelivery[TableReceipt]):
         tables = ((span, span.state.table()) for span in self._spans)
         return table_receipt((s, i[span.start : span.stop], o[span.start : span.stop]) for span, (s, i, o) in tables)
 
-    def _first_error(self) -> BaseException | None:
+    def _known_error(self) -> BaseException | None:
         errors = (span.state.first_error_between(span.start, span.stop) for span in self._spans)
         return next((error for error in errors if error is not None), None)
+
+    def _mark_raised(self) -> None:
+        for span in self._spans:
+            span.state.mark_raised(span.start, span.stop)

@@ -148,8 +148,7 @@ def test_values_of_a_dropped_column_stop_the_producer(topic: EvolvingTopic, prod
     assert others.result(HANG_GUARD).offsets[0] == 5
     assert behind[1].result(HANG_GUARD).offsets[0] == 12
     assert all(not s.written for s in DrivenStream.opened_streams[2:]), "nothing overtakes it"
-    with pytest.raises(SchemaMismatch):
-        producer.close()
+    producer.close()
 
 
 def _segment_of(producer: Producer, value: int) -> str:
