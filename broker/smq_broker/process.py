@@ -46,6 +46,7 @@ from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_broker.segments.sealing import SegmentSealer
+from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.shutdown import BrokerShutdown
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.producer_claims import ProducerClaims
@@ -134,7 +135,8 @@ class Broker:
         )
         reporter = BrokerStatusReporter(settings.name, registry, memory, recovered, disk)
         locator, claims = Locator(store, settings.store()), ProducerClaims(store, clock)
-        actions = Actions(registry, opener, sealer, reporter, locator, claims, recovered)
+        layouts = StoredLayouts(store)
+        actions = Actions(registry, opener, sealer, reporter, locator, claims, recovered, layouts)
         server = BrokerServer(
             settings.listen,
             registry,

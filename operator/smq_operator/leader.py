@@ -202,7 +202,6 @@ def build_leader(
         topics,
         sync,
         registry,
-        brokers,
         decisions,
         requests,
         topic_deletions,

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import spark, storage, store_settings
-from .broker import manifests, quiet_segments, replication, segments, shared_streams
+from .broker import manifests, quiet_segments, replication, requests, segments, shared_streams
 from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
-from .leader import dashboard, reconciliation, releases, schemas, small_files, superseded_chunks
+from .leader import dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
 from .mutation import Mutation
 from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run_all
 
@@ -23,6 +23,8 @@ SHELLS: dict[str, Sequence[Mutation]] = {
     "storage": storage.MUTATIONS,
     "store_settings": store_settings.MUTATIONS,
     "broker": segments.MUTATIONS,
+    "requests": requests.MUTATIONS,
+    "reports": reports.MUTATIONS,
     "quiet_segments": quiet_segments.MUTATIONS,
     "operator": reconciliation.MUTATIONS,
     "releases": releases.MUTATIONS,

@@ -156,6 +156,8 @@ class LeaderSession:
             self.answered_at = time.monotonic()
             self._watcher.set_assigned_segments(reply.assigned)
             self.others_drain = reply.others_drain
+            if reply.drain:
+                self._registry.drain()
             if reply.may_leave and report.leaving:
                 self.may_leave.set()
             return True

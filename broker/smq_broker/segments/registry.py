@@ -90,6 +90,10 @@ class SegmentRegistry:
             self._registered.notify_all()
         return hosted, True
 
+    def hosted(self, uid: str, segment: str) -> HostedSegment | None:
+        with self._lock:
+            return self._hosted.get(segment_key(uid, segment))
+
     def get_or_refuse(self, uid: str, segment: str) -> HostedSegment:
         """The hosted segment. If there is none, raises NotHosted and refuses to open the segment from now on."""
         key = segment_key(uid, segment)
@@ -136,8 +140,7 @@ class SegmentRegistry:
 
     def find_sealed(self, uid: str, segment: str) -> HostedSegment | None:
         """The hosted segment if it is sealed, so that its outcome is in memory."""
-        with self._lock:
-            hosted = self._hosted.get(segment_key(uid, segment))
+        hosted = self.hosted(uid, segment)
         return hosted if hosted is not None and hosted.machine.outcome is not None else None
 
     def check_incarnation(self, incarnation: str) -> None:

@@ -15,6 +15,7 @@ from smq_broker.segments.hosted_segment import HostedSegment
 from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.sealing import SegmentSealer
+from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.streams.producer_claims import ProducerClaims
 from smq_core.errors import InvalidRequest, NotHosted
 from smq_proto.flight import parse
@@ -38,6 +39,7 @@ class Actions:
         locator: Locator,
         claims: ProducerClaims,
         recovered: RecoveredLogs,
+        layouts: StoredLayouts,
     ) -> None:
         self._registry = registry
         self._opener = opener
@@ -46,13 +48,13 @@ class Actions:
         self._locator = locator
         self._claims = claims
         self._recovered = recovered
+        self._layouts = layouts
         self._by_name: dict[str, tuple[Action, str]] = {
             "open": (self._open, "OpenSegment -> OpenedSegment"),
             "seal": (self._seal, "SealSegment -> SealOutcome"),
             "outcome": (self._outcome, "OutcomeRequest -> SealOutcome"),
             "claim": (self._claim, "ClaimProducer -> ClaimedProducer"),
             "locate": (self._locate, "LocateRequest -> LocateReply"),
-            "drain": (self._drain, "DrainRequest -> nothing"),
             "status": (self._status, "nothing -> BrokerStatus"),
         }
 
@@ -70,8 +72,9 @@ class Actions:
         check_protocol(request.protocol)
         self._registry.check_incarnation(request.incarnation)
         try:
-            topic = topic_from_pb(request.topic)
-            hosted = self._opener.open(topic, segment_from_pb(request.segment), request.max_upload_age)
+            topic, segment = topic_from_pb(request.topic), segment_from_pb(request.segment)
+            self._layouts.check_open(topic, segment)
+            hosted = self._opener.open(topic, segment, request.max_upload_age)
         except (ValueError, KeyError) as error:
             raise InvalidRequest(f"not a segment to open: {error}") from error
         return pb.OpenedSegment(credit=hosted.credit)
@@ -80,7 +83,9 @@ class Actions:
         request = parse(pb.SealSegment, body)
         check_protocol(request.protocol)
         if request.only_flush:
-            self._sealer.flush_ahead(self._registry.find(request.segment, request.uid, request.incarnation))
+            hosted = self._registry.find(request.segment, request.uid, request.incarnation)
+            self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, hosted.name)
+            self._sealer.flush_ahead(hosted)
             return None
         successors = [segment_from_pb(s) for s in request.successors]
         try:
@@ -93,17 +98,30 @@ class Actions:
         return outcome_to_pb(outcome, only="", successors=hosted.successors)
 
     def _find_to_seal(self, request: pb.SealSegment) -> HostedSegment:
-        """The segment of this incarnation, or of a former one whose journal this process holds."""
+        """The segment of this incarnation, or of a former one whose journal this process holds.
+
+        Raises Unavailable if the stored layout plans no seal of it.
+        """
         if not self._recovered.holds(request.incarnation):
             self._registry.check_incarnation(request.incarnation)
-            return self._registry.get_or_refuse(request.uid, request.segment)
+            return self._find_own(request)
         recovered = self._recovered.find(request.incarnation, request.uid, request.segment)
+        self._layouts.check_seal(recovered.topic.name, recovered.topic.uid, recovered.name)
         if recovered.machine.outcome is None:
             if request.accept_incomplete:
                 recovered.accept_incomplete(request.known_watermark)
             else:
                 recovered.check_complete(request.known_watermark)
         return recovered
+
+    def _find_own(self, request: pb.SealSegment) -> HostedSegment:
+        hosted = self._registry.hosted(request.uid, request.segment)
+        if hosted is not None:
+            self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, hosted.name)
+            return hosted
+        if not self._layouts.plans_seal(full_name(request.topic), request.uid, request.segment):
+            raise NotHosted(f"this broker does not hold {request.segment}", segment=request.segment)
+        return self._registry.get_or_refuse(request.uid, request.segment)
 
     def _outcome(self, body: object, _: Any) -> Message:
         request = parse(pb.OutcomeRequest, body)
@@ -116,10 +134,6 @@ class Actions:
 
     def _locate(self, body: object, _: Any) -> Message:
         return self._locator.locate(parse(pb.LocateRequest, body).topic)
-
-    def _drain(self, body: object, _: Any) -> None:
-        self._registry.check_incarnation(parse(pb.DrainRequest, body).incarnation)
-        self._registry.drain()
 
     def _status(self, _: object, __: Any) -> Message:
         return self._reporter.status()

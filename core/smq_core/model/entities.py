@@ -232,6 +232,8 @@ class SealedSegment:
     schema_version: int = 0
     manifest: str = ""
     superseded: SupersededChunks | None = None
+    brokers: tuple[str, ...] = ()
+    """The names of those that held it. Nobody else knows of messages that were acked beyond its end."""
 
     @property
     def lost(self) -> LostRange | None:

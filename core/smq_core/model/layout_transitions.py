@@ -230,4 +230,5 @@ def sealed_entry(segment: Segment, outcome: SealOutcome, now: Micros) -> SealedS
         lost_to=outcome.lost.upto if outcome.lost else None,
         lost_open_ended=outcome.lost is not None and outcome.lost.open_ended,
         schema_version=segment.schema_version,
+        brokers=tuple(replica.broker for replica in segment.replicas),
     )

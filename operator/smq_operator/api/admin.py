@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from smq_core.errors import InvalidRequest, NoBrokers, SmqError, StoreUnavailable, Unavailable
+from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unavailable
 from smq_core.model.entities import SECOND, Liveness, Micros, Topic
 from smq_core.reconcile.seal_planner import ManualRequest
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.topic_changes import alter_topic
-from smq_operator.brokers.calls import BrokerCalls
 from smq_operator.brokers.registry import Broker, BrokerRegistry
 from smq_operator.cleanup.filer_clock import FilerClock
 from smq_operator.cleanup.topic_deletion import TopicDeletionManager
@@ -46,7 +45,6 @@ from smq_storage.topic_manifests.settings import manifest_changes, settings_of
 
 log = structlog.get_logger(__name__)
 
-DRAIN_TIMEOUT_SECONDS = 2.0
 ADOPTION_TIMEOUT_SECONDS = 3.0
 """How long a deletion waits for a topic that this leader has not read yet."""
 SEAL_WAIT_SECONDS = 8.0
@@ -71,7 +69,6 @@ class AdminService:
     topics: TopicDirectory
     sync: TopicSync
     registry: BrokerRegistry
-    brokers: BrokerCalls
     decisions: DecisionLog
     requests: ManualRequests
     topic_deletions: TopicDeletionManager
@@ -252,12 +249,6 @@ class AdminService:
         for broker in living:
             broker.draining = True
             log.info("broker.drain", broker=request.broker, incarnation=broker.replica.incarnation)
-            order = pb.DrainRequest(incarnation=broker.replica.incarnation)
-            try:
-                await self.brokers.call(broker.replica, "drain", order, timeout=DRAIN_TIMEOUT_SECONDS)
-            except SmqError as error:
-                # The leader's own flag moves the segments; the broker's flag is only for its status.
-                log.warning("broker.drain_failed", broker=request.broker, message=error.message)
         self.queue.enqueue()
         return lpb.Empty()
 

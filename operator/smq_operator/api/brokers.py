@@ -12,6 +12,7 @@ from smq_core.errors import InvalidRequest, NoBrokers, StoreUnavailable, Unknown
 from smq_core.model.entities import Segment
 from smq_core.scaling.segment_load import TrafficCounters
 from smq_operator.api.errors import stream_handler, unary_handler
+from smq_operator.api.report_checks import check_sender, check_size, drop_foreign_segments, require_capacity
 from smq_operator.brokers.connectivity import BrokerConnectivity
 from smq_operator.brokers.liveness import LivenessProbes
 from smq_operator.brokers.registry import ACCEPTING_STATES, FENCED_STATES, Broker, BrokerRegistry
@@ -58,13 +59,22 @@ class BrokerService:
     @unary_handler
     async def Report(self, report: lpb.BrokerReport) -> lpb.BrokerReportReply:
         check_protocol(report.protocol)
+        check_size(report)
         now = self.clock()
         await self._reject_duplicate_name(report)
         known = self.registry.get(report.incarnation)
+        layouts = self.topics.pending_layouts()
+        check_sender(report, self.registry, layouts)
+        if known is None:
+            require_capacity(self.registry, layouts, now)
+        foreign = drop_foreign_segments(report, self.topics)
         was = None if known is None else (known.liveness(now), known.draining)
         broker = self.registry.report(report, now)
         if was != (broker.liveness(now), broker.draining):
             self.queue.enqueue()
+        if foreign and not broker.reports_foreign_segments:
+            log.warning("report.foreign_segments", broker=report.broker, incarnation=report.incarnation, count=foreign)
+        broker.reports_foreign_segments = bool(foreign)
         for segment in report.status.segments:
             managed = self.topics.get(segment.topic)
             if managed is not None and _apply_segment_report(managed, segment, report.incarnation, now):
@@ -83,7 +93,7 @@ class BrokerService:
         may_leave = may_leave and not any(self.assignments.segments_of(incarnation) for incarnation in held)
         may_leave = may_leave and not any(self.topic_deletions.blocks_leaving(incarnation) for incarnation in held)
         others = any(self._is_draining(other) for other in self.registry.all() if other is not broker)
-        return lpb.BrokerReportReply(may_leave=may_leave, assigned=assigned, others_drain=others)
+        return lpb.BrokerReportReply(may_leave=may_leave, assigned=assigned, others_drain=others, drain=broker.draining)
 
     def _is_draining(self, broker: Broker) -> bool:
         """Whether segments still have to move from it. A broker without segments has finished draining."""

@@ -65,6 +65,8 @@ class Broker:
     """The newer incarnation that reported that it has this one's journal."""
     recovered: frozenset[str] = frozenset()
     """The former incarnations whose journals this one has."""
+    reports_foreign_segments: bool = False
+    """Its last report named segments that layouts give to others."""
     _accepting_segments: tuple[pb.BrokerStatus, frozenset[tuple[str, str]]] | None = None
 
     def holds(self, uid: str, segment: str) -> bool:
@@ -233,16 +235,20 @@ class BrokerRegistry:
         for incarnation in self._unregistered_since:
             self._unregistered_since[incarnation] += microseconds
 
-    def forget(self, named: Collection[str], now: int) -> list[str]:
-        """Drops incarnations that ended long ago, and that no layout and no journal names; returns them."""
+    def forget(self, named: Collection[str], now: int, retention_us: int | None = None) -> list[str]:
+        """Drops incarnations that have been silent for so long, and that no layout and no journal names; returns them.
+
+        One that still runs registers again with its next report.
+        """
+        retention_us = GONE_RETENTION_US if retention_us is None else retention_us
         recovered = {name for broker in self._brokers.values() if broker.ended is None for name in broker.recovered}
         done = [
             incarnation
             for incarnation, broker in self._brokers.items()
-            if broker.terminated is not None
-            and incarnation not in named
+            if incarnation not in named
             and incarnation not in recovered
-            and now - broker.last_report_at > GONE_RETENTION_US
+            and not any(it in named for it in broker.recovered)
+            and now - broker.last_report_at > retention_us
         ]
         for incarnation in done:
             del self._brokers[incarnation]

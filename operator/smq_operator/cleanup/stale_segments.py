@@ -7,6 +7,7 @@ managed at the moment (its manifest cannot be read, or the filer was unreachable
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 import structlog
 
@@ -26,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 CHECK_AFTER_US = 3_000_000
 RECHECK_INTERVAL_US = 10_000_000
+MAX_TOPICS = 100
+"""Of how many unknown topics one broker's segments are checked at a time. A report can name any number."""
 UNSEALED_STATES = ("waiting", "open", "fenced")
 
 
@@ -49,7 +52,7 @@ class StaleSegments:
             living = managed is not None and (managed.topic is None or managed.topic.uid == segment.uid)
             if segment.state in UNSEALED_STATES and segment.uid and not living:
                 unknown.setdefault(segment.uid, []).append(segment)
-        for uid, segments in unknown.items():
+        for uid, segments in islice(unknown.items(), MAX_TOPICS):
             key = (broker.replica.incarnation, uid)
             next_check_at = self._next_check_at.setdefault(key, now + CHECK_AFTER_US)
             if now >= next_check_at:

@@ -618,12 +618,6 @@ class LocateReply(_message.Message):
     losses: int
     def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., store_url: _Optional[str] = ..., store_options: _Optional[_Mapping[str, str]] = ..., losses: _Optional[int] = ...) -> None: ...
 
-class DrainRequest(_message.Message):
-    __slots__ = ("incarnation",)
-    INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    incarnation: str
-    def __init__(self, incarnation: _Optional[str] = ...) -> None: ...
-
 class BrokerStatus(_message.Message):
     __slots__ = ("broker", "incarnation", "draining", "tail_bytes", "memory_limit", "segments", "journal_problem")
     BROKER_FIELD_NUMBER: _ClassVar[int]

@@ -36,14 +36,16 @@ class BrokerReport(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., node: _Optional[str] = ..., zone: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., unresponsive: _Optional[_Iterable[str]] = ..., leaving: _Optional[bool] = ..., recovered: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BrokerReportReply(_message.Message):
-    __slots__ = ("may_leave", "assigned", "others_drain")
+    __slots__ = ("may_leave", "assigned", "drain", "others_drain")
     MAY_LEAVE_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
     OTHERS_DRAIN_FIELD_NUMBER: _ClassVar[int]
     may_leave: bool
     assigned: _containers.RepeatedScalarFieldContainer[str]
+    drain: bool
     others_drain: bool
-    def __init__(self, may_leave: _Optional[bool] = ..., assigned: _Optional[_Iterable[str]] = ..., others_drain: _Optional[bool] = ...) -> None: ...
+    def __init__(self, may_leave: _Optional[bool] = ..., assigned: _Optional[_Iterable[str]] = ..., drain: _Optional[bool] = ..., others_drain: _Optional[bool] = ...) -> None: ...
 
 class HistoryRequest(_message.Message):
     __slots__ = ("topic",)

@@ -7,11 +7,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from smq_core.errors import Unavailable
-from smq_proto.flight import call
-from smq_proto.v1 import data_pb2 as pb
 from support.data.raw_flight import RawProducer, rows
 from support.processes.broker import BrokerProcesses, make_segment, make_topic
-from support.waiting import HANG_GUARD, eventually
+from support.processes.leader_stub import RecordingLeader
+from support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
@@ -63,9 +62,11 @@ def test_every_line_of_a_segment_names_segment_topic_and_broker(brokers: BrokerP
 
 @pytest.mark.slow
 def test_a_drained_broker_is_not_ready_and_opens_nothing(brokers: BrokerProcesses):
-    (one,) = brokers.start("b1")
-    assert one.get("/readyz") == (200, "ok\n")
-    call(one.flight, "drain", pb.DrainRequest(incarnation=one.incarnation), timeout=HANG_GUARD)
+    with RecordingLeader() as leader:
+        (one,) = brokers.start("b1", flags=["--leader", leader.address])
+        eventually(lambda: one.get("/readyz") == (200, "ok\n"))
+        leader.drain = True
+        eventually(lambda: leader.last.status.draining)
     eventually(lambda: one.get("/readyz") == (503, "draining\n"))
     assert one.get("/healthz")[0] == 200
     assert one.status().draining

@@ -36,6 +36,7 @@ from smq_broker.segments.opening import SegmentOpener
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_broker.segments.sealing import SegmentSealer
+from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.streams.actions import Actions
 from smq_broker.streams.batch_reader import BatchReader
 from smq_broker.streams.producer import ProducerStream
@@ -148,7 +149,10 @@ class BrokerParts:
     def action(self, name: str, request: Message) -> Message | None:
         """What the broker answers to a request of the leader."""
         locator, claims = Locator(self._store, StoreSettings("memory://")), ProducerClaims(self._store, Clock())
-        actions = Actions(self.registry, self.opener, self.sealer, self.reporter, locator, claims, self.recovered)
+        layouts = StoredLayouts(self._store)
+        actions = Actions(
+            self.registry, self.opener, self.sealer, self.reporter, locator, claims, self.recovered, layouts
+        )
         return actions.run(name, request.SerializeToString(), CallContext())
 
     def kill(self) -> None:

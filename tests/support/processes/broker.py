@@ -23,6 +23,7 @@ from smq_proto.flight import call
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, outcome_from_pb, segment_to_pb, topic_to_pb
 from smq_storage.object_store.store import StoreSettings
+from support.processes.stored_layouts import plan_open, plan_seal
 from support.waiting import HANG_GUARD, eventually
 
 
@@ -43,6 +44,7 @@ class BrokerProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+        self._store = store
         self._client: fl.FlightClient | None = None
         self.address = self.http = self.incarnation = ""
 
@@ -80,7 +82,10 @@ class BrokerProcess:
 
     # ---- actions
 
-    def open(self, topic: Topic, segment: Segment, *, incarnation: str = "") -> pb.OpenedSegment:
+    def open(self, topic: Topic, segment: Segment, *, incarnation: str = "", planned: bool = True) -> pb.OpenedSegment:
+        """With ``planned`` the stored layout has the segment before, as it has when a leader requests this."""
+        if planned:
+            plan_open(self._store.open(), topic, segment)
         request = pb.OpenSegment(
             protocol=PROTOCOL,
             topic=topic_to_pb(topic),
@@ -97,7 +102,10 @@ class BrokerProcess:
         *,
         incarnation: str = "",
         timeout: float = HANG_GUARD,
+        planned: bool = True,
     ) -> SealOutcome:
+        if planned:
+            plan_seal(self._store.open(), topic, segment)
         request = pb.SealSegment(
             protocol=PROTOCOL,
             topic=topic.name,
@@ -110,6 +118,7 @@ class BrokerProcess:
         return outcome_from_pb(pb.SealOutcome.FromString(call(self.flight, "seal", request, timeout=timeout)))
 
     def flush(self, topic: Topic, segment: Segment) -> None:
+        plan_seal(self._store.open(), topic, segment)
         request = pb.SealSegment(
             protocol=PROTOCOL,
             topic=topic.name,
@@ -125,7 +134,7 @@ class BrokerProcess:
         return pb.SealOutcome.FromString(call(self.flight, "outcome", request, timeout=HANG_GUARD))
 
     def status(self) -> pb.BrokerStatus:
-        return pb.BrokerStatus.FromString(call(self.flight, "status", pb.DrainRequest(), timeout=HANG_GUARD))
+        return pb.BrokerStatus.FromString(call(self.flight, "status", pb.LocateRequest(), timeout=HANG_GUARD))
 
     def report(self, segment: Segment) -> pb.SegmentReport:
         return next(s for s in self.status().segments if s.segment == segment.name)

@@ -20,7 +20,7 @@ class RecordingLeader(LeaderServicer):
     def __init__(self) -> None:
         self.reports: list[tuple[float, leader_pb.BrokerReport]] = []
         self.assigned: list[str] = []
-        self.may_leave = self.others_drain = False
+        self.may_leave = self.others_drain = self.drain = False
         self.other: str | None = None
         """Replies as the leader."""
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class RecordingLeader(LeaderServicer):
         with self._lock:
             self.reports.append((time.monotonic(), request))
         return leader_pb.BrokerReportReply(
-            may_leave=self.may_leave, assigned=self.assigned, others_drain=self.others_drain
+            may_leave=self.may_leave, assigned=self.assigned, others_drain=self.others_drain, drain=self.drain
         )
 
     @property

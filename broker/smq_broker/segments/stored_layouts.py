@@ -1,0 +1,98 @@
+"""What the stored layouts say of requests to open and to seal a segment.
+
+Whoever reaches the port can send such a request, and every reader knows names and incarnations. But only the leader
+changes layouts, and it does so before it sends a request. So a request that no layout confirms is not carried out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from smq_core.errors import Unavailable
+from smq_core.model.entities import Layout, Segment, Topic
+from smq_core.model.schema_evolution import schema_of
+from smq_storage.catalog.layouts import read_layout
+from smq_storage.catalog.topics import read_current
+from smq_storage.object_store.store import Store
+
+MAX_LAYOUTS = 256
+"""How many are kept. A broker hosts segments of fewer topics at once, mostly."""
+
+
+class StoredLayouts:
+    """Safe from many threads. Reads a layout only if the one that was read last does not confirm the request.
+
+    What a layout confirms stays true: a name is never used again, and no seal is taken back.
+
+    All methods raise the errors of ``read_layout``.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], Layout] = {}
+
+    def check_open(self, topic: Topic, segment: Segment) -> None:
+        """Raises Unavailable unless the layout has the segment with this range, these replicas and this schema."""
+
+        def is_planned(layout: Layout | None) -> bool:
+            return layout is not None and _opens(layout, topic, segment)
+
+        if not self._confirms(topic.name, topic.uid, is_planned):
+            raise Unavailable(
+                f"the stored layout of {topic.name} has no {segment.name} with these replicas: only the leader opens "
+                "segments, after it has written the layout"
+            )
+
+    def check_seal(self, topic: str, uid: str, segment: str) -> None:
+        """Raises Unavailable if the layout has the segment and plans no seal of it."""
+
+        def may_be_sealed(layout: Layout | None) -> bool:
+            return layout is None or layout.deleted or segment not in layout or bool(layout.segment(segment).successors)
+
+        if self._confirms(topic, uid, may_be_sealed):
+            return
+        current = read_current(self._store, topic)
+        if current is None or current[0] == uid:
+            raise Unavailable(
+                f"the stored layout of {topic} plans no seal of {segment}: only the leader seals segments, after it "
+                "has written the layout"
+            )
+
+    def plans_seal(self, topic: str, uid: str, segment: str) -> bool:
+        """Whether the layout has the segment, and plans its seal."""
+        return self._confirms(topic, uid, lambda layout: layout is not None and _is_sealing(layout, segment))
+
+    def _confirms(self, topic: str, uid: str, holds: Callable[[Layout | None], bool]) -> bool:
+        with self._lock:
+            known = self._known.get((topic, uid))
+        if known is not None and holds(known):
+            return True
+        found = read_layout(self._store, topic, uid)
+        layout = found[0] if found is not None else None
+        with self._lock:
+            if layout is not None:
+                if len(self._known) >= MAX_LAYOUTS:
+                    self._known.clear()
+                self._known[topic, uid] = layout
+        return holds(layout)
+
+
+def _opens(layout: Layout, topic: Topic, segment: Segment) -> bool:
+    if layout.deleted or segment.name not in layout or layout.partitions != topic.spec.partitions:
+        return False
+    stored = layout.segment(segment.name)
+    columns = schema_of(stored.schema_version, layout, topic.spec.schema).columns
+    return (stored.range, stored.replicas, stored.durability, stored.predecessors, stored.schema_version, columns) == (
+        segment.range,
+        segment.replicas,
+        segment.durability,
+        segment.predecessors,
+        segment.schema_version,
+        topic.spec.schema,
+    )
+
+
+def _is_sealing(layout: Layout, segment: str) -> bool:
+    return segment in layout and (layout.deleted or bool(layout.segment(segment).successors))

@@ -1,0 +1,99 @@
+"""What of a broker's report counts. Whoever reaches the port can send one, in the name of any process.
+
+A report is refused if it is too large, or contradicts what the registry or a layout says of its sender. Segments that
+a layout gives to other brokers do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from smq_core.errors import InvalidRequest, Overloaded
+from smq_core.model.entities import Layout, Replica
+from smq_operator.brokers.registry import SUSPECT_AFTER_US, BrokerRegistry
+from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.v1 import leader_pb2 as lpb
+
+MAX_SEGMENTS = 10_000
+"""In one report. Each segment has buffers and a thread, so a broker hosts far fewer."""
+MAX_INCARNATIONS = 1_000
+"""How many others a report names as unresponsive, or as former ones."""
+MAX_BROKERS = 2_000
+"""How many incarnations that no layout names are registered."""
+
+
+def check_size(report: lpb.BrokerReport) -> None:
+    """Raises InvalidRequest."""
+    for what, count, limit in (
+        ("segments", len(report.status.segments), MAX_SEGMENTS),
+        ("unresponsive brokers", len(report.unresponsive), MAX_INCARNATIONS),
+        ("former incarnations", len(report.recovered), MAX_INCARNATIONS),
+    ):
+        if count > limit:
+            raise InvalidRequest(f"a report has {count} {what}, at most {limit} are accepted")
+
+
+def check_sender(report: lpb.BrokerReport, registry: BrokerRegistry, layouts: Iterable[Layout]) -> None:
+    """Raises InvalidRequest if registry or layouts have the sender, or a former one that it names, as another broker.
+
+    Raises Overloaded if there are too many incarnations that no layout names.
+    """
+    known = registry.get(report.incarnation)
+    unknown = {it for it in report.recovered if registry.get(it) is None}
+    if known is None:
+        unknown.add(report.incarnation)
+    named = _named(layouts) if unknown else {}
+    sender = known.replica if known is not None else named.get(report.incarnation)
+    given = (report.broker, report.address)
+    has_ended = known is not None and known.terminated is not None  # which is its own error
+    if sender is not None and not has_ended and (sender.broker, sender.address) != given:
+        raise InvalidRequest(
+            f"incarnation {report.incarnation} is broker {sender.broker} at {sender.address}, and not "
+            f"{report.broker} at {report.address}"
+        )
+    for incarnation in report.recovered:
+        former = registry.get(incarnation)
+        replica = former.replica if former is not None else named.get(incarnation)
+        if replica is not None and replica.broker != report.broker:
+            raise InvalidRequest(
+                f"broker {report.broker} has no journal of incarnation {incarnation}, which is one of {replica.broker}"
+            )
+
+
+def require_capacity(registry: BrokerRegistry, layouts: Iterable[Layout], now: int) -> None:
+    """Forgets silent incarnations that no layout names, if there are too many. Raises Overloaded if that is not enough.
+
+    Call it before a new incarnation is registered that no layout names.
+    """
+    if len(registry.all()) < MAX_BROKERS:
+        return
+    registry.forget(_named(layouts), now, retention_us=SUSPECT_AFTER_US)
+    if len(registry.all()) >= MAX_BROKERS:
+        raise Overloaded(f"{MAX_BROKERS} brokers are registered already: wait until those that are gone are forgotten")
+
+
+def drop_foreign_segments(report: lpb.BrokerReport, topics: Mapping[str, ManagedTopic]) -> int:
+    """Removes the segments that layouts give to other brokers. Returns how many these are."""
+    own = [it for it in report.status.segments if not _is_foreign(it, report, topics.get(it.topic))]
+    dropped = len(report.status.segments) - len(own)
+    if dropped:
+        del report.status.segments[:]
+        report.status.segments.extend(own)
+    return dropped
+
+
+def _is_foreign(segment: pb.SegmentReport, report: lpb.BrokerReport, managed: ManagedTopic | None) -> bool:
+    layout = managed.layout if managed is not None else None
+    if managed is None or layout is None or layout.uid != segment.uid:
+        return False
+    if segment.segment in layout:
+        # A process reports a former one's segment if only its journal shows that more was acked than is sealed.
+        replicas = layout.segment(segment.segment).replicas
+        return not any(it.incarnation == report.incarnation or it.broker == report.broker for it in replicas)
+    entry = managed.sealed.get(segment.segment)
+    return entry is not None and bool(entry.brokers) and report.broker not in entry.brokers
+
+
+def _named(layouts: Iterable[Layout]) -> dict[str, Replica]:
+    return {it.incarnation: it for layout in layouts for segment in layout.segments for it in segment.replicas}

@@ -1,0 +1,52 @@
+"""Broken rules of what brokers do on request, when anybody may send one."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation
+
+ACTIONS = "broker/smq_broker/streams/actions.py"
+CHECK_SEAL = "self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, hosted.name)"
+TEST = "tests/unit/broker/segments/test_stored_layouts.py"
+
+MUTATIONS = (
+    Mutation(
+        "open_what_no_layout_plans",
+        "A segment is opened only if the stored layout has it.",
+        ACTIONS,
+        "            self._layouts.check_open(topic, segment)\n",
+        "",
+        (f"{TEST}::test_a_segment_without_a_stored_layout_is_not_opened",),
+    ),
+    Mutation(
+        "open_with_other_replicas",
+        "A segment is opened only with the replicas that the stored layout names.",
+        "broker/smq_broker/segments/stored_layouts.py",
+        "        segment.replicas,\n",
+        "        stored.replicas,\n",
+        (f"{TEST}::test_a_segment_that_the_layout_has_otherwise_is_not_opened",),
+    ),
+    Mutation(
+        "seal_what_no_layout_plans",
+        "A segment is sealed only if the stored layout plans it.",
+        ACTIONS,
+        f"            {CHECK_SEAL}\n            return hosted",
+        "            return hosted",
+        (f"{TEST}::test_a_seal_that_no_layout_plans_changes_nothing[False]",),
+    ),
+    Mutation(
+        "flush_what_no_layout_seals",
+        "A tail is written ahead only if the stored layout plans the seal.",
+        ACTIONS,
+        f"            {CHECK_SEAL}\n            self._sealer",
+        "            self._sealer",
+        (f"{TEST}::test_a_seal_that_no_layout_plans_changes_nothing[True]",),
+    ),
+    Mutation(
+        "refuse_names_that_no_layout_has",
+        "A stranger cannot forbid a broker to open a future segment.",
+        ACTIONS,
+        "        if not self._layouts.plans_seal(",
+        "        if False and not self._layouts.plans_seal(",
+        (f"{TEST}::test_a_name_that_no_layout_has_is_not_refused_for_good",),
+    ),
+)

@@ -1,0 +1,68 @@
+"""Broken rules of what a report counts for, when anybody may send one in any name."""
+
+from __future__ import annotations
+
+from ..mutation import Mutation
+
+CHECKS = "operator/smq_operator/api/report_checks.py"
+SERVICE = "operator/smq_operator/api/brokers.py"
+TEST = "tests/unit/operator/api/test_report_checks.py"
+
+MUTATIONS = (
+    Mutation(
+        "read_a_report_of_any_size",
+        "A report that is too large is refused before it is read.",
+        SERVICE,
+        "        check_size(report)\n",
+        "",
+        (f"{TEST}::test_a_report_that_is_too_large_is_refused_before_it_is_read",),
+    ),
+    Mutation(
+        "believe_a_report_of_another_sender",
+        "A report in the name of another incarnation is refused.",
+        CHECKS,
+        "(sender.broker, sender.address) != given",
+        "sender is None",
+        (f"{TEST}::test_a_report_in_the_name_of_another_incarnation_is_refused",),
+    ),
+    Mutation(
+        "believe_any_claim_of_a_journal",
+        "A broker cannot claim the journal of another one.",
+        CHECKS,
+        "if replica is not None and replica.broker != report.broker:",
+        "if False:",
+        (f"{TEST}::test_the_journal_of_another_broker_cannot_be_claimed",),
+    ),
+    Mutation(
+        "count_segments_of_others",
+        "A report counts only for segments that no layout gives to others.",
+        SERVICE,
+        "        foreign = drop_foreign_segments(report, self.topics)\n",
+        "        foreign = 0\n",
+        (f"{TEST}::test_segments_of_other_brokers_do_not_count",),
+    ),
+    Mutation(
+        "raise_a_loss_by_a_strangers_watermark",
+        "Only the brokers that held a sealed segment can report that more was acked.",
+        CHECKS,
+        "bool(entry.brokers) and report.broker not in entry.brokers",
+        "False",
+        (f"{TEST}::test_only_brokers_that_held_a_sealed_segment_report_it",),
+    ),
+    Mutation(
+        "remember_fakes",
+        "An incarnation that is silent and that no layout names is forgotten.",
+        "operator/smq_operator/brokers/registry.py",
+        "            if incarnation not in named\n",
+        "            if broker.terminated is not None\n            and incarnation not in named\n",
+        (f"{TEST}::test_fakes_are_forgotten",),
+    ),
+    Mutation(
+        "register_any_number_of_brokers",
+        "The number of incarnations that no layout names is limited.",
+        SERVICE,
+        "            require_capacity(self.registry, layouts, now)\n",
+        "            pass\n",
+        (f"{TEST}::test_too_many_brokers_are_refused_until_some_are_gone",),
+    ),
+)

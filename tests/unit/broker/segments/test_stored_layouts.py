@@ -1,0 +1,189 @@
+"""A broker opens and seals only what the stored layout names, whoever sends the request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from smq_broker.segments import stored_layouts
+from smq_broker.segments.stored_layouts import StoredLayouts
+from smq_core.errors import NotHosted, Unavailable
+from smq_core.model.entities import Durability, Layout, Replica, Segment, Topic
+from smq_core.model.keyspace import KeyRange
+from smq_core.replica.segment_replica import ReplicaState
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import PROTOCOL, segment_to_pb, topic_to_pb
+from smq_storage.catalog.layouts import put_layout, read_layout
+from smq_storage.catalog.topics import put_current
+from smq_storage.object_store.store import Store, open_store
+from support.in_memory.broker_parts import BrokerParts
+from support.processes.broker import make_segment, make_topic
+from support.processes.stored_layouts import plan_open, plan_seal
+
+STRANGER = Replica("mallory", "i-mallory", "10.0.0.66:7071")
+
+
+class Broker:
+    """One broker whose requests come from the port."""
+
+    def __init__(self) -> None:
+        self.store: Store = open_store("memory://")
+        self.parts = BrokerParts("b1", self.store)
+        self.topic: Topic = make_topic()
+        self.segment = make_segment(self.topic, self.parts.replica)
+
+    def open(self, segment: Segment, topic: Topic | None = None) -> None:
+        request = pb.OpenSegment(
+            protocol=PROTOCOL,
+            topic=topic_to_pb(topic or self.topic),
+            segment=segment_to_pb(segment),
+            incarnation=self.parts.replica.incarnation,
+        )
+        self.parts.action("open", request)
+
+    def seal(self, segment: str = "", *, only_flush: bool = False, topic: str = "") -> None:
+        request = pb.SealSegment(
+            protocol=PROTOCOL,
+            topic=topic or self.topic.name,
+            uid=self.topic.uid,
+            segment=segment or self.segment.name,
+            incarnation=self.parts.replica.incarnation,
+            reason="test",
+            only_flush=only_flush,
+        )
+        self.parts.action("seal", request)
+
+    @property
+    def state(self) -> ReplicaState:
+        return self.parts.hosted(self.topic, self.segment).machine.state
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def test_a_planned_segment_is_opened(broker: Broker) -> None:
+    plan_open(broker.store, broker.topic, broker.segment)
+    broker.open(broker.segment)
+    assert broker.state is ReplicaState.OPEN
+
+
+def test_a_segment_without_a_stored_layout_is_not_opened(broker: Broker) -> None:
+    with pytest.raises(Unavailable, match="only the leader opens"):
+        broker.open(broker.segment)
+    assert not broker.parts.registry.all()
+    plan_open(broker.store, broker.topic, broker.segment)
+    broker.open(broker.segment)
+
+
+@pytest.mark.parametrize(
+    "fake",
+    [
+        {"replicas": (STRANGER, "own")},
+        {"replicas": ("own", STRANGER)},
+        {"replicas": ("own",), "durability": Durability.STORED},
+        {"range": KeyRange(0, 7)},
+        {"name": "t-0-1024-8"},
+        {"predecessors": ("t-0-1024-7",)},
+        {"schema_version": 3},
+    ],
+    ids=["primary", "follower", "durability", "range", "name", "predecessor", "schema version"],
+)
+def test_a_segment_that_the_layout_has_otherwise_is_not_opened(broker: Broker, fake: dict[str, Any]) -> None:
+    segment = make_segment(broker.topic, broker.parts.replica, Replica("b2", "i-b2", "b2:1"))
+    plan_open(broker.store, broker.topic, segment)
+    if "replicas" in fake:
+        fake = fake | {"replicas": tuple(broker.parts.replica if it == "own" else it for it in fake["replicas"])}
+    with pytest.raises(Unavailable, match="has no"):
+        broker.open(replace(segment, **fake))
+    assert not broker.parts.registry.all()
+
+
+def test_a_segment_of_other_partitions_or_of_a_deleted_topic_is_not_opened(broker: Broker) -> None:
+    plan_open(broker.store, broker.topic, broker.segment)
+    with pytest.raises(Unavailable):
+        broker.open(broker.segment, replace(broker.topic, spec=replace(broker.topic.spec, partitions=2048)))
+    delete(broker)
+    with pytest.raises(Unavailable):
+        broker.open(broker.segment)
+
+
+def delete(broker: Broker) -> None:
+    found = read_layout(broker.store, broker.topic.name, broker.topic.uid)
+    assert found is not None
+    put_layout(broker.store, replace(found[0], deleted=True, writer="w"), found[1])
+
+
+@pytest.mark.parametrize("only_flush", [True, False])
+def test_a_seal_that_no_layout_plans_changes_nothing(broker: Broker, only_flush: bool) -> None:
+    plan_open(broker.store, broker.topic, broker.segment)
+    broker.open(broker.segment)
+    for topic in ("", "default/another"):
+        with pytest.raises(Unavailable, match="plans no seal"):
+            broker.seal(only_flush=only_flush, topic=topic)
+    assert broker.state is ReplicaState.OPEN
+
+
+@pytest.mark.parametrize("why", ["planned", "its topic is deleted", "another topic has the name"])
+def test_a_planned_seal_is_carried_out(broker: Broker, why: str) -> None:
+    plan_open(broker.store, broker.topic, broker.segment)
+    broker.open(broker.segment)
+    if why == "planned":
+        plan_seal(broker.store, broker.topic, broker.segment)
+    elif why == "its topic is deleted":
+        delete(broker)
+    else:
+        put_current(broker.store, broker.topic.name, "another", None)
+    broker.seal()
+    assert broker.state is ReplicaState.SEALED
+
+
+def test_a_name_that_no_layout_has_is_not_refused_for_good(broker: Broker) -> None:
+    with pytest.raises(NotHosted) as raised:
+        broker.seal()
+    assert not raised.value.certain
+    plan_open(broker.store, broker.topic, broker.segment)
+    with pytest.raises(NotHosted):
+        broker.seal()
+    broker.open(broker.segment)
+    assert broker.state is ReplicaState.OPEN
+
+
+def test_a_planned_seal_of_a_segment_that_never_opened_refuses_it_for_good(broker: Broker) -> None:
+    plan_open(broker.store, broker.topic, broker.segment)
+    plan_seal(broker.store, broker.topic, broker.segment)
+    with pytest.raises(NotHosted) as raised:
+        broker.seal()
+    assert raised.value.certain
+    with pytest.raises(NotHosted, match="not opened again"):
+        broker.open(broker.segment)
+
+
+def test_what_a_layout_confirms_is_not_read_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = 0
+
+    def counted(*args: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return read_layout(*args)
+
+    monkeypatch.setattr(stored_layouts, "read_layout", counted)
+    plan_open(broker.store, broker.topic, broker.segment)
+    plan_seal(broker.store, broker.topic, broker.segment)
+    layouts = StoredLayouts(broker.store)
+    for _ in range(3):
+        layouts.check_open(broker.topic, broker.segment)
+        layouts.check_seal(broker.topic.name, broker.topic.uid, broker.segment.name)
+    assert reads == 1
+
+
+def test_few_layouts_are_kept(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_layouts, "MAX_LAYOUTS", 2)
+    layouts = StoredLayouts(broker.store)
+    for number in range(5):
+        put_layout(broker.store, Layout("default/t", f"u{number}", 1024, writer="w"), None)
+        layouts.check_seal("default/t", f"u{number}", "s")
+    assert len(layouts._known) <= 2
