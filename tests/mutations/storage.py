@@ -26,6 +26,8 @@ RANGES = "storage/smq_storage/tables/range_reader.py"
 TEST_RANGES = "tests/unit/storage/tables/test_range_reader.py"
 TEST_PINNED = "tests/unit/storage/tables/test_pinned_reads.py"
 
+TEST_ABSENCE = "tests/unit/storage/test_absence.py"
+
 MUTATIONS = (
     # ---- conditional writes
     Mutation(
@@ -309,5 +311,46 @@ MUTATIONS = (
         "if not (is_old or index_is_stale",
         "if not (index_is_stale",
         (f"{TEST_PINNED}::test_an_index_older_than_the_one_that_the_pin_was_made_with_is_read_again",),
+    ),
+    # ---- what is missing
+    Mutation(
+        "report_a_file_as_lost_at_once",
+        "That a file is gone is confirmed before anybody is told.",
+        "storage/smq_storage/chunks/file_errors.py",
+        "        confirm_missing(store, path)\n",
+        "",
+        (f"{TEST_ABSENCE}::test_a_loss_is_reported_after_a_second_look_alone[file]",),
+    ),
+    Mutation(
+        "report_a_chunk_as_lost_at_once",
+        "That a chunk is gone is confirmed before anybody is told.",
+        "storage/smq_storage/tables/segment_files.py",
+        "        chain.confirm_missing(max(at or 0, start))\n",
+        "",
+        (f"{TEST_ABSENCE}::test_a_loss_is_reported_after_a_second_look_alone[chain]",),
+    ),
+    Mutation(
+        "report_a_large_value_as_lost_at_once",
+        "That a large value is gone is confirmed before anybody is told.",
+        "storage/smq_storage/uploads/large_values.py",
+        "        confirm_missing(store, path)\n",
+        "",
+        (f"{TEST_ABSENCE}::test_a_loss_is_reported_after_a_second_look_alone[value]",),
+    ),
+    Mutation(
+        "believe_a_second_read",
+        "A listing that has the object outweighs two reads.",
+        "storage/smq_storage/object_store/absence.py",
+        "        if not is_listed(store, path):\n            return\n",
+        "        return\n",
+        (f"{TEST_ABSENCE}::test_an_object_that_a_second_read_or_a_listing_finds_is_not_missing",),
+    ),
+    Mutation(
+        "take_a_listed_document_for_missing",
+        "A layout, an index page or a uid is missing only if a listing lacks it as well.",
+        "storage/smq_storage/object_store/json_documents.py",
+        "            raise hidden(path)\n",
+        "            return None\n",
+        (f"{TEST_ABSENCE}::test_a_document_that_is_listed_is_not_taken_for_missing",),
     ),
 )

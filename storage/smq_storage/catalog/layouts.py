@@ -14,7 +14,7 @@ from smq_core.errors import Conflict
 from smq_core.model.entities import Layout
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
-from smq_storage.object_store.json_documents import read_document, write_document
+from smq_storage.object_store.json_documents import read_unless_missing, write_document
 from smq_storage.object_store.store import Store
 
 DEFAULT_RETRY_POLICY = RetryPolicy()
@@ -31,7 +31,7 @@ _KIND = cast("type[_Document]", _Document)
 
 def read_layout(store: Store, topic: str, uid: str) -> tuple[Layout, str] | None:
     """The layout and its etag, or None when the topic has none yet. Raises StoreUnavailable."""
-    found = read_document(store, paths.layout(topic, uid), _KIND)
+    found = read_unless_missing(store, paths.layout(topic, uid), _KIND)
     return (_layout(found[0]), found[1]) if found is not None else None
 
 

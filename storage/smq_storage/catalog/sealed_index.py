@@ -27,7 +27,7 @@ from smq_core.model.superseded_chunks import SupersededChunks
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import from_json
-from smq_storage.object_store.json_documents import read_document, write_document
+from smq_storage.object_store.json_documents import read_unless_missing, write_document
 from smq_storage.object_store.store import Store
 
 PAGE_ENTRIES = 256
@@ -278,7 +278,7 @@ def _change(
 
 def _pages(store: Store, topic: str, uid: str) -> Iterator[tuple[int, IndexPage, str]]:
     number = 0
-    while found := read_document(store, paths.index_page(topic, uid, number), IndexPage, _decode_page):
+    while found := read_unless_missing(store, paths.index_page(topic, uid, number), IndexPage, _decode_page):
         yield (number, *found)
         if not found[0].full:
             return

@@ -13,7 +13,7 @@ from smq_core.model.entities import Topic
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.json_codec import to_json
-from smq_storage.object_store.json_documents import read_document, write_document
+from smq_storage.object_store.json_documents import read_document, read_unless_missing, write_document
 from smq_storage.object_store.store import Store
 
 __all__ = [
@@ -44,13 +44,13 @@ class CurrentTopic:
 
 def read_current(store: Store, topic: str) -> tuple[str, str] | None:
     """The uid of the living topic ``namespace/topic`` and the etag, or None if there never was one."""
-    found = read_document(store, paths.current(topic), CurrentTopic)
+    found = read_unless_missing(store, paths.current(topic), CurrentTopic)
     return (found[0].uid, found[1]) if found else None
 
 
 def read_current_topic(store: Store, topic: str) -> CurrentTopic | None:
     """The living topic of that name, or None if there is none."""
-    found = read_document(store, paths.current(topic), CurrentTopic)
+    found = read_unless_missing(store, paths.current(topic), CurrentTopic)
     return found[0] if found and found[0].uid else None
 
 

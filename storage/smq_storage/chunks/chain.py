@@ -7,18 +7,20 @@ every chunk before it. So a name from a listing is a hint, and a GET of it decid
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from smq_core.errors import CorruptChunk
+from smq_core.errors import CorruptChunk, StoreUnavailable
 from smq_core.model.entities import ChunkInfo
 from smq_storage.catalog import paths
 from smq_storage.chunks.parquet_codec import Times, decode_footer, encode_chunk, info_of, read_chunk
 from smq_storage.chunks.parquet_ranges import read_tail
 from smq_storage.chunks.schemas import chunk_schema
+from smq_storage.object_store import absence
 from smq_storage.object_store.conditional_writes import (
     ReadBackResult,
     RetryPolicy,
@@ -145,6 +147,18 @@ class ChunkChain:
             if self.info(begin):
                 return None
         return None
+
+    def confirm_missing(self, offset: int) -> None:
+        """Returns if a second look after a pause finds no chunk with this offset either, or raises StoreUnavailable.
+
+        Call it before somebody is told that the messages from ``offset`` on are lost.
+        """
+        time.sleep(absence.CONFIRM_AFTER_SECONDS)
+        if self.find(offset) is not None:
+            raise StoreUnavailable(
+                f"the filer answered that no chunk of {self.segment} has offset {offset}, although one has it: the "
+                "read is repeated"
+            )
 
     def files(self) -> list[ObjectInfo]:
         """The chunks in a listing, ordered by first offset: path, size, time. A hint, good enough to count bytes."""

@@ -8,20 +8,23 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from smq_core.errors import CorruptChunk, SmqError
-from smq_storage.object_store.store import EtagMismatch, ObjectMissing
+from smq_storage.object_store.absence import confirm_missing
+from smq_storage.object_store.store import EtagMismatch, ObjectMissing, Store
 
 
 @contextmanager
 def name_file_errors(
-    path: str, etag: str, lost: Callable[[], SmqError], altered: Callable[[], SmqError] | None = None
+    store: Store, path: str, etag: str, lost: Callable[[], SmqError], altered: Callable[[], SmqError] | None = None
 ) -> Iterator[None]:
     """Raises ``lost()`` if the file is gone, and CorruptChunk if it is not the one with this etag or is damaged.
 
-    With ``altered`` another etag raises ``altered()``. Errors of the store pass as they are.
+    That it is gone is confirmed first: StoreUnavailable if it is not. With ``altered`` another etag raises
+    ``altered()``. Errors of the store pass as they are.
     """
     try:
         yield
     except ObjectMissing:
+        confirm_missing(store, path)
         raise lost() from None
     except EtagMismatch:
         if altered is not None:

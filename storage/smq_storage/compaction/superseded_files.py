@@ -89,7 +89,9 @@ def delete_superseded(
 
 def _check_file(store: Store, segment: StoredSegment, file: ManifestFile) -> None:
     """Whether the merged file is there as it was written, with the rows of these offsets, by its footer."""
-    with name_file_errors(file.path, file.etag, lambda: lost_file(file.path, segment.name, file.first, file.end)):
+    with name_file_errors(
+        store, file.path, file.etag, lambda: lost_file(file.path, segment.name, file.first, file.end)
+    ):
         tail = read_tail(store, file.path, file.etag)
         rows = decode_footer(tail.data).num_rows
     if (tail.size, rows) != (file.bytes, file.rows):

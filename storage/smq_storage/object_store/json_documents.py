@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from smq_core.errors import CorruptDocument
+from smq_storage.object_store.absence import hidden, is_listed
 from smq_storage.object_store.conditional_writes import (
     ReadBack,
     ReadBackResult,
@@ -31,6 +32,18 @@ def read_document(
         return _json_reader(kind, decode)(store, path)
     except ObjectMissing:
         return None
+
+
+def read_unless_missing(
+    store: Store, path: str, kind: type[T], decode: Callable[[bytes], T] | None = None
+) -> tuple[T, str] | None:
+    """As ``read_document``, for documents whose absence has consequences: None only if a listing lacks it as well."""
+    found = read_document(store, path, kind, decode)
+    if found is None and is_listed(store, path):
+        found = read_document(store, path, kind, decode)  # it may have been created meanwhile
+        if found is None:
+            raise hidden(path)
+    return found
 
 
 def write_document(

@@ -18,6 +18,7 @@ from smq_storage.catalog import paths
 from smq_storage.chunks.file_errors import altered_file, name_file_errors
 from smq_storage.chunks.parquet_codec import decode_footer, info_of
 from smq_storage.chunks.parquet_ranges import ByteRange, RangedFile, read_rows, read_tail
+from smq_storage.object_store.absence import confirm_missing
 from smq_storage.object_store.store import EtagMismatch, ObjectMissing, Store
 from smq_storage.tables.compacted_files import OFFSET, in_offset_order
 from smq_storage.tables.segment_files import StoredSegment, files_between, lost_file
@@ -58,7 +59,7 @@ def read_file(
     def lost() -> SmqError:
         return lost_file(file.path, segment, start, stop)
 
-    with name_file_errors(file.path, file.etag, lost, lambda: _altered(store, file, lost())):
+    with name_file_errors(store, file.path, file.etag, lost, lambda: _altered(store, file, lost())):
         if paths.is_compacted(file.path):
             yield start, _read_compacted(store, file, start, stop, columns)
             return
@@ -91,6 +92,7 @@ def _altered(store: Store, file: ManifestFile, lost: SmqError) -> SmqError:
         if info_of(decode_footer(read_tail(store, file.path).data)).compacted is not None:
             return lost
     except ObjectMissing:
+        confirm_missing(store, file.path)
         return lost
     except CorruptChunk:
         pass

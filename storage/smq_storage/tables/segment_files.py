@@ -91,6 +91,7 @@ def _files_of_chain(store: Store, segment: StoredSegment, start: int, stop: int)
             if chunk.info.sealed or at >= stop:
                 return
     if segment.end is not None:
+        chain.confirm_missing(max(at or 0, start))
         # Without the files before it, the name of the file that has ``start`` is not known.
         path = chain.path(at) if at is not None else f"with offset {start} of {chain.path(0).rpartition('/')[0]}"
         raise lost_file(path, segment.name, max(at or 0, start), stop)

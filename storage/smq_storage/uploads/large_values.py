@@ -14,6 +14,7 @@ import xxhash
 
 from smq_core.errors import DataLost, InvalidRequest
 from smq_storage.catalog import paths
+from smq_storage.object_store.absence import confirm_missing
 from smq_storage.object_store.json_codec import from_json, to_json
 from smq_storage.object_store.store import ObjectMissing, Store
 
@@ -72,6 +73,7 @@ def read_large_value(store: Store, topic_uid: str, large: LargeValue, segment: s
         path = paths.large_value(topic_uid, large.name)
         value = bytes(store.get(path).data)
     except ObjectMissing:
+        confirm_missing(store, path)
         raise _lost(f"the object {path} is gone", path, segment, offset) from None
     except InvalidRequest as error:
         raise _lost(error.message, large.name, segment, offset) from None

@@ -41,7 +41,7 @@ def renew_upload(store: Store, topic_uid: str, file: AtomicFile, schemas: Sequen
     path = paths.uploaded_file(topic_uid, file.upload)
     newest = schemas[-1]
     schema = message_schema(newest.columns)
-    with name_file_errors(path, file.etag, lambda: CorruptChunk(f"the file {path} is gone", path=path)):
+    with name_file_errors(store, path, file.etag, lambda: CorruptChunk(f"the file {path} is gone", path=path)):
         tail = read_tail(store, path, file.etag)
         footer = replace(parse_upload(tail.data).footer, schema_version=newest.version)
     name = f"{file.upload.removesuffix('.parquet')[:120]}-{uuid.uuid4().hex}.parquet"
@@ -62,7 +62,7 @@ def renew_upload(store: Store, topic_uid: str, file: AtomicFile, schemas: Sequen
 
 def _read_batches(store: Store, path: str, etag: str, tail: ObjectTail, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The file's rows, reshaped, some at a time: a row group of another program may have all rows of the file."""
-    with name_file_errors(path, etag, lambda: CorruptChunk(f"the file {path} is gone", path=path)):
+    with name_file_errors(store, path, etag, lambda: CorruptChunk(f"the file {path} is gone", path=path)):
         footer = decode_footer(tail.data)
         opened = RangedFile(store, path, tail, [])
         parquet = pq.ParquetFile(opened, metadata=footer, pre_buffer=False, buffer_size=READ_BYTES)

@@ -105,7 +105,7 @@ def read_referenced_rows(
             path=path,
         )
 
-    with name_file_errors(path, referenced.etag, lambda: lost("is gone"), lambda: lost("was altered")):
+    with name_file_errors(store, path, referenced.etag, lambda: lost("is gone"), lambda: lost("was altered")):
         tail = read_tail(store, path, referenced.etag)
         footer = decode_footer(tail.data)
         if footer.num_rows < stop + to_row:
@@ -152,6 +152,6 @@ def read_upload(store: Store, topic_uid: str, file_name: str) -> pa.Table:
     """
     path = paths.uploaded_file(topic_uid, file_name)
     gone = InvalidRequest(f"the upload {path} is gone, so its rows cannot be published: write them again")
-    with name_file_errors(path, "", lambda: gone):
+    with name_file_errors(store, path, "", lambda: gone):
         data = pa.py_buffer(store.get(path).data)
         return pq.read_table(pa.BufferReader(data)).drop_columns([PARTITION]).replace_schema_metadata()

@@ -10,6 +10,7 @@ import pyarrow as pa
 from smq_core.errors import CorruptChunk, DataLost, ReferenceRejected
 from smq_core.model.entities import ChunkInfo
 from smq_core.model.reference import Reference
+from smq_storage.object_store.absence import confirm_missing
 from smq_storage.object_store.store import ObjectMissing, Store
 from smq_storage.uploads.reference_rules import check_upload
 from smq_storage.uploads.upload_format import PARTITION, UploadFooter
@@ -54,6 +55,7 @@ class ReferencedUploads:
         try:
             return read_upload_footer(self._store, path)
         except ObjectMissing:
+            confirm_missing(self._store, path)
             return FileProblem(path, "is missing")
         except CorruptChunk as error:
             return FileProblem.of(error, path)

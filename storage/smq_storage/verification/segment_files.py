@@ -18,6 +18,7 @@ from smq_storage.chunks.file_errors import name_file_errors
 from smq_storage.chunks.parquet_codec import decode_footer
 from smq_storage.chunks.parquet_ranges import read_tail
 from smq_storage.chunks.schemas import chunk_schema, without_append_time
+from smq_storage.object_store.absence import confirm_missing
 from smq_storage.object_store.store import Store
 from smq_storage.tables.file_statistics import manifest_file
 from smq_storage.tables.manifests import read_manifest
@@ -67,6 +68,7 @@ class SegmentFiles:
             return
         end = self.segment.end
         if end is not None and not sealed:
+            confirm_missing(self.store, chain.path(at))
             yield FileProblem(chain.path(at), f"is missing: {self.segment.name} ends at offset {end}")
         elif end not in (None, at):
             yield FileProblem(chain.path(at), f"seals {self.segment.name} at offset {at}, but the index at {end}")
@@ -127,6 +129,7 @@ class SegmentFiles:
             yield FileProblem.of(error, path)
             return
         if found is None:
+            confirm_missing(self.store, path)
             yield FileProblem(path, "is missing, although the index names it")
             return
         if found.version:
@@ -152,7 +155,7 @@ class SegmentFiles:
     def _footer(self, file: ManifestFile) -> Iterator[FileProblem]:
         lost = lost_file(file.path, self.segment.name, file.first, file.end)
         try:
-            with name_file_errors(file.path, file.etag, lambda: lost):
+            with name_file_errors(self.store, file.path, file.etag, lambda: lost):
                 rows = decode_footer(read_tail(self.store, file.path, file.etag).data).num_rows
         except (CorruptChunk, DataLost) as error:
             yield FileProblem.of(error, file.path)

@@ -187,6 +187,7 @@ class FileFetcher:
         """Handles a position that no chunk has, because it is not written yet or was removed. True: all is read."""
         if self.sealed is not None:
             # The index has the segment's end, so the chunk existed, and was merged meanwhile or removed by retention.
+            chain.confirm_missing(self._output.position)
             return not self._is_replaced() and self._report_removed(self.sealed.end)
         self._output.watermark_known = True
         if not self._output.at_boundary or not self._is_in_layout():

@@ -1,0 +1,127 @@
+"""One answer that an object does not exist is no proof: a second read and a listing come before a loss is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from smq_core.errors import DataLost, StoreUnavailable
+from smq_core.model.entities import Topic
+from smq_storage.catalog import layouts, paths, sealed_index
+from smq_storage.catalog.topics import read_current
+from smq_storage.chunks.chain import ChunkChain
+from smq_storage.object_store import absence
+from smq_storage.object_store.store import ObjectInfo, ObjectMissing, ObjectTail, Store, StoredObject, open_store
+from smq_storage.tables.range_reader import read_file
+from smq_storage.tables.segment_files import StoredSegment, files_between
+from smq_storage.uploads.large_values import LargeValue, read_large_value
+from smq_storage.verification.topic_files import TopicFiles
+from support.data.sealed_topic import END, make_topic, segment_name
+from support.data.stored_segment import manifest_of_chain
+
+
+class ForgetfulStore:
+    """Answers the first ``times`` reads of one object with 404."""
+
+    def __init__(self, store: Store, path: str, times: int = 1) -> None:
+        self._store, self._path, self._left = store, path, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def _forget(self, path: str) -> None:
+        if path == self._path and self._left:
+            self._left -= 1
+            raise ObjectMissing(path)
+
+    def get(self, path: str) -> StoredObject:
+        self._forget(path)
+        return self._store.get(path)
+
+    def get_tail(self, path: str, nbytes: int) -> ObjectTail:
+        self._forget(path)
+        return self._store.get_tail(path, nbytes)
+
+    def head(self, path: str) -> ObjectInfo:
+        self._forget(path)
+        return self._store.head(path)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(absence, "CONFIRM_AFTER_SECONDS", 0.0)
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store("memory://")
+
+
+@pytest.fixture
+def topic(store: Store) -> Topic:
+    return make_topic(store, 2)
+
+
+def forgetful(store: Store, path: str, times: int = 1) -> Store:
+    return cast(Store, ForgetfulStore(store, path, times))
+
+
+def test_an_object_that_a_second_read_or_a_listing_finds_is_not_missing(store: Store) -> None:
+    store.put("a/b", b"x")
+    for times in (0, 1):
+        with pytest.raises(StoreUnavailable, match="although it does"):
+            absence.confirm_missing(forgetful(store, "a/b", times), "a/b")
+    for other in ("a/a", "a/c", "a/b/c"):
+        absence.confirm_missing(store, other)
+
+
+def lossy_reads(store: Store, topic: Topic) -> dict[str, tuple[str, Callable[[Store], object]]]:
+    """Reads that report a loss if an object is missing: the object, and the read."""
+    name = segment_name(0)
+    manifest = manifest_of_chain(ChunkChain(store, topic.name, topic.uid, name))
+    assert manifest is not None
+    file, large = manifest.files[1], LargeValue.of("p-0-a.value", b"large")
+    store.put(paths.large_value(topic.uid, large.name), b"large")
+    segment = StoredSegment(topic.name, topic.uid, name, end=END)
+    first = paths.chunk(topic.name, topic.uid, name, 0)
+    return {
+        "file": (file.path, lambda it: list(read_file(it, name, file, file.first, file.end))),
+        "chain": (first, lambda it: list(files_between(it, segment, 0, END))),
+        "value": (
+            paths.large_value(topic.uid, large.name),
+            lambda it: read_large_value(it, topic.uid, large, name, 0),
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", ["file", "chain", "value"])
+def test_a_loss_is_reported_after_a_second_look_alone(store: Store, topic: Topic, kind: str) -> None:
+    path, read = lossy_reads(store, topic)[kind]
+    with pytest.raises(StoreUnavailable, match="the read is repeated"):
+        read(forgetful(store, path))
+    assert read(store)
+    store.delete(path)
+    with pytest.raises(DataLost):
+        read(store)
+
+
+def test_verify_reports_no_file_that_is_there(store: Store, topic: Topic) -> None:
+    assert not list(TopicFiles(store, topic.name).problems())
+    seal = paths.chunk(topic.name, topic.uid, segment_name(0), END)
+    with pytest.raises(StoreUnavailable, match="although it does"):
+        list(TopicFiles(forgetful(store, seal), topic.name).problems())
+
+
+def test_a_document_that_is_listed_is_not_taken_for_missing(store: Store, topic: Topic) -> None:
+    at = topic.name, topic.uid
+    reads: dict[str, Callable[[Store], object]] = {
+        paths.layout(*at): lambda it: layouts.read_layout(it, *at),
+        paths.current(topic.name): lambda it: read_current(it, topic.name),
+        paths.index_page(*at, 0): lambda it: sealed_index.load(it, *at).entries,
+    }
+    for path, read in reads.items():
+        assert read(forgetful(store, path)), "the second read finds it"
+        with pytest.raises(StoreUnavailable, match="although it does"):
+            read(forgetful(store, path, times=2))
