@@ -70,6 +70,10 @@ class StoredPin:
         """
         return bool(self.problem) or (self.covers(number) and self.created_at <= since + CLOCK_MARGIN)
 
-    def expires_at(self, max_age: Micros) -> Micros:
-        """The filer's time from which on it protects nothing, if it is not renewed. ``max_age`` caps its whole age."""
-        return min(self.renewed_at + self.pin.lifetime, self.created_at + max_age)
+    def expires_at(self, max_age: Micros, renewable_since: Micros = 0) -> Micros:
+        """The filer's time from which on it protects nothing, if it is not renewed. ``max_age`` caps its whole age.
+
+        ``renewable_since``: since when the filer certainly answers. Nobody can renew a pin before, so its lifetime
+        begins then at the earliest.
+        """
+        return min(max(self.renewed_at, renewable_since) + self.pin.lifetime, self.created_at + max_age)

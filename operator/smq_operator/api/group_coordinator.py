@@ -11,7 +11,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import structlog
@@ -24,7 +24,7 @@ from smq_core.errors import (
     Unavailable,
     UnknownTopic,
 )
-from smq_core.model.entities import SECOND, Positions, Topic
+from smq_core.model.entities import SECOND, Micros, Positions, Topic
 from smq_core.reading.consumer_group import MEMBER_TIMEOUT, Assignment, Group
 from smq_core.reading.segment_dag import ReadProgress, is_removed
 from smq_core.reconcile.retention import GroupProgress
@@ -47,6 +47,9 @@ from smq_storage.object_store.store import Store
 log = structlog.get_logger(__name__)
 
 WRITE_RETRY_INTERVAL_SECONDS = 0.5
+REJOIN_TIME: Micros = 5 * MEMBER_TIMEOUT
+"""A new leader takes no group for abandoned before this. A member needs a while to find the new address and to call
+there, and what it holds unread must not be removed meanwhile."""
 IDLE_FORGET_AFTER_US = 600_000_000
 EXPIRE_INTERVAL_SECONDS = 0.5
 TOUCH_INTERVAL_US = 3600_000_000
@@ -201,7 +204,15 @@ class GroupCoordinator:
             if owner == topic.name and it.managed is managed and it.topic.uid == topic.uid:
                 last_active_at = None if it.group.members else max(it.written_at, it.used_at)
                 known[name] = GroupProgress(name, dict(it.group.positions), last_active_at)
+        if self._members_unknown_for(REJOIN_TIME) > 0:
+            return [replace(it, last_active_at=None) for it in known.values()]
         return list(known.values())
+
+    def _members_unknown_for(self, time_to_call: Micros) -> Micros:
+        """How much longer a living member may not have called this leader yet, if it takes it ``time_to_call``."""
+        if self._serving_since is None:
+            return time_to_call
+        return self._serving_since + time_to_call - self._now()
 
     def _quarantine_of(self, topic: Topic) -> DocumentQuarantine:
         if topic.uid not in self._quarantines:
@@ -252,7 +263,7 @@ class GroupCoordinator:
                         "over the change: stop them first, and wait until `smq group describe` shows none"
                     )
                 self._unload(it)
-            left = MEMBER_TIMEOUT if self._serving_since is None else self._serving_since + MEMBER_TIMEOUT - self._now()
+            left = self._members_unknown_for(MEMBER_TIMEOUT)
             if it is None and left > 0:
                 raise Unavailable(
                     f"this leader does not know yet whether group {name} has members: "

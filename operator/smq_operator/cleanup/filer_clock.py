@@ -28,13 +28,15 @@ class ClockReading:
     """The same moment on the leader's clock and on the filer's, in microseconds.
 
     The filer's may be late by ``delay`` at most, which is how long it took to measure it: a leader may be paused. It
-    was measured at ``measured_at`` of the leader's clock, which continues it since then.
+    was measured at ``measured_at`` of the leader's clock, which continues it since then. ``answers_since`` is the
+    filer's time since when it certainly answers: before that nobody could change anything there.
     """
 
     leader: int
     filer: int
     delay: int = 0
     measured_at: int = 0
+    answers_since: int = 0
 
     @property
     def latest_filer(self) -> int:
@@ -66,6 +68,7 @@ class FilerClock:
         self._store = store
         self._now = clock
         self._measured: ClockReading | None = None
+        self._answers_since = 0
         self.skew_us: int | None = None
         """The last skew, in microseconds; None until it was measured."""
 
@@ -75,13 +78,17 @@ class FilerClock:
         if measured is None or self._now() - measured.leader >= MEASURE_INTERVAL_US:
             began = self._now()
             filer = await self._store.run(read_filer_time)
+            if measured is None or began - measured.leader > 2 * MEASURE_INTERVAL_US:
+                self._answers_since = filer  # it did not answer for a while, or this leader cannot know
             # The object was written after ``began``. If that is counted as one moment, the filer's time may be late by
             # the duration of the calls, and never early.
             ended = self._now()
             measured = self._measured = ClockReading(ended, filer, ended - began, ended)
             self._report(ClockReading(began, filer))
         now = self._now()
-        return ClockReading(now, measured.filer + now - measured.leader, measured.delay, measured.leader)
+        return ClockReading(
+            now, measured.filer + now - measured.leader, measured.delay, measured.leader, self._answers_since
+        )
 
     def _report(self, reading: ClockReading) -> None:
         was, self.skew_us = self.skew_us, reading.skew_us

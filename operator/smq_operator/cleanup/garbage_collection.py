@@ -209,10 +209,8 @@ class GarbageCollector:
 
     async def _check_pins(self, topic: Topic) -> None:
         """Ends expired pins also while there is nothing to delete, and counts the others for the metrics."""
-        filer_now, max_age_us = (await self.filer_clock.read()).filer, self._settings.max_pin_age_us
-        self.pinned[topic.name] = await self._store.run(
-            end_expired_pins, topic, filer_now, max_age_us, self._retry_policy
-        )
+        clocks, max_age_us = await self.filer_clock.read(), self._settings.max_pin_age_us
+        self.pinned[topic.name] = await self._store.run(end_expired_pins, topic, clocks, max_age_us, self._retry_policy)
 
     def _record_removals(self, managed: ManagedTopic, topic: Topic, verdict: RetentionPlan, now: int) -> None:
         if verdict.retained.keys() != managed.retention_held.keys():
@@ -373,7 +371,9 @@ class GarbageCollector:
             for segment in broker.status.segments
             if segment.state in UNSEALED_STATES
         }
-        return LiveTopics(uids, set(self._topics), hosted_uids, complete=not self._platform.problems())
+        return LiveTopics(
+            uids, set(self._topics), hosted_uids, complete=self._topics.synced and not self._platform.problems()
+        )
 
 
 def _date(microseconds: int) -> datetime:

@@ -17,6 +17,7 @@ import structlog
 
 from smq_core.model.entities import Micros, Topic
 from smq_core.reading.reader_pins import StoredPin
+from smq_operator.cleanup.filer_clock import ClockReading
 from smq_storage.catalog import paths
 from smq_storage.catalog.reader_pins import delete_pin, end_pin, list_pins
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -47,15 +48,16 @@ class PinnedFiles:
 
 
 def end_expired_pins(
-    store: Store, topic: Topic, filer_now: Micros, max_age: Micros, retry_policy: RetryPolicy
+    store: Store, topic: Topic, clocks: ClockReading, max_age: Micros, retry_policy: RetryPolicy
 ) -> PinnedFiles:
     """Ends the expired pins, and returns the living ones. Raises StoreUnavailable.
 
-    ``filer_now`` is the filer's time; it may be late, and never early.
+    The filer's time of ``clocks`` may be late, and never early.
     """
+    filer_now = clocks.filer
     living = []
     for pin in list_pins(store, topic.name, topic.uid):
-        if not pin.pin.ended and filer_now < pin.expires_at(max_age):
+        if not pin.pin.ended and filer_now < pin.expires_at(max_age, clocks.answers_since):
             living.append(pin)
         elif end_pin(store, topic.name, topic.uid, pin, uuid.uuid4().hex, retry_policy):
             # The listing, or the answer for this pin, may be out of date. The compare-and-swap is not.

@@ -184,7 +184,7 @@ def delete_files(
     ]
     if not due:
         return [], 0
-    pinned = end_expired_pins(store, topic, clocks.filer, settings.max_pin_age_us, retry_policy)  # after the index
+    pinned = end_expired_pins(store, topic, clocks, settings.max_pin_age_us, retry_policy)  # after the index
     due = [segment for segment in due if not pinned.covers(segment.number)][:MAX_SEGMENTS_PER_PASS]
     count = sum(delete_segment(store, topic, segment) for segment in due)
     if due:

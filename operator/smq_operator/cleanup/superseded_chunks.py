@@ -234,7 +234,7 @@ def _unpinned(
     retry_policy: RetryPolicy,
 ) -> list[SealedSegment]:
     """Those whose superseded chunks no living pin may need."""
-    pinned = end_expired_pins(store, topic, clocks.filer, settings.max_pin_age_us, retry_policy)
+    pinned = end_expired_pins(store, topic, clocks, settings.max_pin_age_us, retry_policy)
     return [
         it
         for it in due

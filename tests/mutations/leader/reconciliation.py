@@ -395,4 +395,29 @@ MUTATIONS = (
         "            str.join(\n                where,",
         (TEST_TASKS,),
     ),
+    # ---- judgements of silence
+    Mutation(
+        "take_groups_for_abandoned_at_once",
+        "A new leader takes no group for abandoned before its members could call.",
+        "operator/smq_operator/api/group_coordinator.py",
+        "if self._members_unknown_for(REJOIN_TIME) > 0:",
+        "if False:",
+        (f"{TEST_DOCUMENTS}::test_a_new_leader_takes_no_group_for_abandoned_before_its_members_could_call",),
+    ),
+    Mutation(
+        "end_pins_that_nobody_could_renew",
+        "A pin's lifetime begins when the filer answers at the earliest.",
+        "core/smq_core/reading/reader_pins.py",
+        "max(self.renewed_at, renewable_since)",
+        "self.renewed_at",
+        ("tests/unit/operator/cleanup/test_reader_pins.py::test_a_pin_that_nobody_could_renew_lives_on",),
+    ),
+    Mutation(
+        "delete_topics_before_the_desired_ones_are_known",
+        "A topic counts as deleted only if the desired topics are known.",
+        "operator/smq_operator/cleanup/garbage_collection.py",
+        "complete=self._topics.synced and not self._platform.problems())",
+        "complete=not self._platform.problems())",
+        (f"{TEST_DOCUMENTS}::test_no_topic_is_deleted_before_the_desired_topics_are_known",),
+    ),
 )

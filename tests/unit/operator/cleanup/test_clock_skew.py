@@ -157,11 +157,15 @@ async def test_both_clocks_advance_alike_between_two_measurements():
     store, at = StoreWithClock(open_store("memory://"), 50 * SECOND), [1000 * SECOND]
     clock = FilerClock(StorePool(store, None), lambda: at[0])  # type: ignore[arg-type]
     assert clock.skew_us is None
-    assert await clock.read() == ClockReading(1000 * SECOND, 50 * SECOND, measured_at=1000 * SECOND)
+    assert await clock.read() == ClockReading(
+        1000 * SECOND, 50 * SECOND, measured_at=1000 * SECOND, answers_since=50 * SECOND
+    )
     assert clock.skew_us == 950 * SECOND
     at[0] += SECOND
     store.now += YEAR  # the filer's clock jumps
-    assert await clock.read() == ClockReading(1001 * SECOND, 51 * SECOND, measured_at=1000 * SECOND)
+    assert await clock.read() == ClockReading(
+        1001 * SECOND, 51 * SECOND, measured_at=1000 * SECOND, answers_since=50 * SECOND
+    )
     assert store.answers == 1
     at[0] += MEASURE_INTERVAL_US
     assert (await clock.read()).filer == store.now

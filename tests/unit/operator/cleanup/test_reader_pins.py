@@ -166,12 +166,22 @@ def test_the_living_pins_are_counted_and_the_others_are_ended(store: Store, topi
     store.put(paths.pin(*AT, "broken"), b"{")
     store.put(f"{paths.pins_folder(*AT)}/notes.txt", b"no pin")
     began = max(created_at(store, pin_id) for pin_id in ("pin-0", "pin-2", "broken"))
-    found = end_expired_pins(store, topic, began + HOUR, SETTINGS.max_pin_age_us, RETRY_POLICY)
+    found = end_expired_pins(store, topic, ClockReading(0, began + HOUR), SETTINGS.max_pin_age_us, RETRY_POLICY)
     assert {pin.id for pin in found.pins} == {"pin-0", "broken"}
     assert HOUR <= found.oldest_age < HOUR + 10 * SECOND
-    found = end_expired_pins(store, topic, began + 24 * HOUR, SETTINGS.max_pin_age_us, RETRY_POLICY)
+    found = end_expired_pins(store, topic, ClockReading(0, began + 24 * HOUR), SETTINGS.max_pin_age_us, RETRY_POLICY)
     assert (found.pins, found.oldest_age) == ((), 0)
     assert not has_pins(store, topic)
+
+
+def test_a_pin_that_nobody_could_renew_lives_on(store: Store, topic: Topic) -> None:
+    """The filer did not answer while the pin's lifetime ended, or a new leader does not know whether it did."""
+    with Readers(store).reads.begin(*AT, "job 1", HOUR):
+        began = created_at(store)
+        back = began + 5 * HOUR
+        for now, living in ((back, 1), (back + HOUR - 1, 1), (back + HOUR, 0)):
+            clocks = ClockReading(0, now, answers_since=back)
+            assert len(end_expired_pins(store, topic, clocks, SETTINGS.max_pin_age_us, RETRY_POLICY).pins) == living
 
 
 def test_uploads_that_pinned_segments_refer_to_stay(store: Store, topic: Topic) -> None:

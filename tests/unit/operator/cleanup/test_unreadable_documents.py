@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from smq_core.errors import StoreUnavailable
 from smq_core.model.entities import SECOND, Topic, TopicSpec
+from smq_operator.api.group_coordinator import REJOIN_TIME
 from smq_operator.cleanup.deleted_topics import LiveTopics, collect_deleted_topics, record_vanished_topics
 from smq_operator.cleanup.document_scan import UNAVAILABLE_AFTER_US, DocumentQuarantine, DocumentScan
 from smq_operator.kube.desired_topics import DesiredTopics
@@ -234,6 +236,35 @@ async def test_a_group_whose_positions_cannot_be_read_keeps_segments_and_does_no
         listed = await leader.call("ListGroups", pb.LocateRequest(topic="a"))
         assert isinstance(listed, lpb.GroupList)
         assert [group.name for group in listed.groups] == ["bad", "good"]
+
+
+@virtual_time
+async def test_a_new_leader_takes_no_group_for_abandoned_before_its_members_could_call():
+    topics = TwoTopics()
+    leader = topics.leader()
+    async with running_leader(leader):
+        await topics.open(leader)
+        managed = leader.topics["default/a"]
+        topic: Topic = managed.topic  # type: ignore[assignment]
+        committed = CommittedPositions(1, {"s": 7}, "w", last_active_at=5)
+        group_positions.put_positions(topics.store, topic.name, topic.uid, "g", committed, None, RETRY_POLICY)
+
+        async def last_active() -> int | None:
+            return (await leader.groups.states(managed, topic))[0].last_active_at
+
+        assert await last_active() is None, "a member of it may be looking for this leader"
+        await asyncio.sleep(REJOIN_TIME / SECOND)
+        assert await last_active() == 5
+
+
+@virtual_time
+async def test_no_topic_is_deleted_before_the_desired_topics_are_known():
+    topics = TwoTopics()
+    leader = topics.leader()
+    assert not leader.garbage_collector._live_topics().complete
+    async with running_leader(leader):
+        await topics.open(leader)
+        assert leader.garbage_collector._live_topics().complete
 
 
 def test_a_document_that_is_read_again_is_no_problem_any_more() -> None:
