@@ -10,6 +10,7 @@ import pyarrow.flight as fl
 from google.protobuf.message import DecodeError, Message
 
 from smq_core.errors import InvalidRequest, SmqError, Unavailable, Unreachable
+from smq_core.model.names import bounded
 from smq_proto.connection_failures import cause_of
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import error_from_pb, error_to_pb
@@ -19,7 +20,7 @@ M = TypeVar("M", bound=Message)
 
 def to_flight(error: SmqError) -> fl.FlightServerError:
     """The exception that a Flight server raises to send this error to the client."""
-    return fl.FlightServerError(error.message, error_to_pb(error).SerializeToString())
+    return fl.FlightServerError(bounded(error.message), error_to_pb(error).SerializeToString())
 
 
 def from_flight(error: BaseException) -> SmqError:

@@ -29,6 +29,7 @@ from smq_core.model.entities import (
 from smq_core.model.interval_set import IntervalSet
 from smq_core.model.keyspace import KeyRange
 from smq_core.model.lost_range import LostRange
+from smq_core.model.names import bounded
 from smq_core.model.reference import Reference
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
@@ -38,6 +39,10 @@ PROTOCOL = 2
 processes of both formats refuse each other.
 """
 OLDEST_PROTOCOL = 1
+
+MAX_FIELD_CHARACTERS = 300
+MAX_FIELD_VALUES = 20
+"""Of a field of an error on the wire."""
 
 MAX_SMALL_BATCH_ROWS = 256
 """For more messages Arrow's fixed cost is lower than what each message of a small batch costs."""
@@ -312,8 +317,17 @@ def error_to_pb(error: SmqError) -> pb.Error:
     if isinstance(error, Unreachable):
         # The receiver reached this process. It must not conclude that this process did not answer.
         error = Unavailable(error.message)
-    values = error.field_values()
-    return pb.Error(code=error.code, message=error.message, details=json.dumps(values) if values else "")
+    values = {name: _bounded_value(value) for name, value in error.field_values().items()}
+    return pb.Error(code=error.code, message=bounded(error.message), details=json.dumps(values) if values else "")
+
+
+def _bounded_value(value: object) -> object:
+    """A field of an error, which may quote what a stranger sent. Whatever the receiver acts on is shorter."""
+    if isinstance(value, str):
+        return bounded(value, MAX_FIELD_CHARACTERS)
+    if isinstance(value, (list, tuple)):
+        return [_bounded_value(it) for it in value[:MAX_FIELD_VALUES]]
+    return value
 
 
 def error_from_pb(message: pb.Error) -> SmqError:

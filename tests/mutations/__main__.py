@@ -12,8 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import spark, storage, store_settings
-from .broker import manifests, quiet_segments, replication, requests, segments, shared_streams
+from . import input_bounds, spark, storage, store_settings
 from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
 from .leader import dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
 from .mutation import Mutation
@@ -22,6 +21,7 @@ from .runner import Outcome, PackagesCopy, Result, failing_without_mutation, run
 SHELLS: dict[str, Sequence[Mutation]] = {
     "storage": storage.MUTATIONS,
     "store_settings": store_settings.MUTATIONS,
+    "input_bounds": input_bounds.MUTATIONS,
     "broker": segments.MUTATIONS,
     "requests": requests.MUTATIONS,
     "reports": reports.MUTATIONS,

@@ -7,6 +7,7 @@ import sys
 
 import structlog
 
+from smq_storage.process.log_bounds import bound_fields
 from smq_storage.process.log_names import NamedLoggerFactory
 
 
@@ -28,6 +29,7 @@ def configure(level: str, form: str, *, broker: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            bound_fields,
             last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),

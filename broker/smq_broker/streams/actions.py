@@ -18,6 +18,7 @@ from smq_broker.segments.sealing import SegmentSealer
 from smq_broker.segments.stored_layouts import StoredLayouts
 from smq_broker.streams.producer_claims import ProducerClaims
 from smq_core.errors import InvalidRequest, NotHosted
+from smq_core.model.names import shown
 from smq_proto.flight import parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import check_protocol, outcome_to_pb, segment_from_pb, topic_from_pb
@@ -61,8 +62,12 @@ class Actions:
     def run(self, name: str, body: object, context: Any) -> Message | None:
         action = self._by_name.get(name)
         if action is None:
-            raise InvalidRequest(f"there is no action {name!r}; there are {', '.join(self._by_name)}")
+            raise InvalidRequest(f"there is no action {shown(name)}; there are {', '.join(self._by_name)}")
         return action[0](body, context)
+
+    def known_name(self, name: str) -> str:
+        """The action's name for logs: one of ours, whatever a client sends."""
+        return name if name in self._by_name else "unknown action"
 
     def descriptions(self) -> Iterable[tuple[str, str]]:
         return [(name, what) for name, (_, what) in self._by_name.items()]

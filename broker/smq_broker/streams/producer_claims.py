@@ -5,6 +5,7 @@ from __future__ import annotations
 from smq_broker.runtime.clock import Clock
 from smq_core.errors import InvalidRequest, UnknownTopic
 from smq_core.model.entities import Micros
+from smq_core.model.names import check_labels, check_name
 from smq_proto.v1 import data_pb2 as pb
 from smq_storage.catalog.producer_claims import claim
 from smq_storage.catalog.topics import read_current
@@ -16,10 +17,8 @@ MAX_INSTANCE_CHARACTERS = 64
 
 def check_identity(producer: str, instance: str) -> None:
     """Raises InvalidRequest if these cannot be a producer's id and instance."""
-    if not producer or len(producer) > MAX_PRODUCER_CHARACTERS:
-        raise InvalidRequest(f"a producer's id has 1 to {MAX_PRODUCER_CHARACTERS} characters")
-    if len(instance) > MAX_INSTANCE_CHARACTERS:
-        raise InvalidRequest(f"a producer's instance has at most {MAX_INSTANCE_CHARACTERS} characters")
+    check_name("a producer's id", producer, MAX_PRODUCER_CHARACTERS)
+    check_labels([("a producer's instance", instance)], MAX_INSTANCE_CHARACTERS)
 
 
 class ProducerClaims:

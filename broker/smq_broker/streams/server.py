@@ -156,7 +156,7 @@ class BrokerServer(fl.FlightServerBase):  # type: ignore[misc]
             return fl.GeneratorStream(hosted.wire.message, self._tracked(hosted, frames, spacing))
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:
-        with self._errors(action.type):
+        with self._errors(self._actions.known_name(action.type)):
             answer = self._actions.run(action.type, action.body, context)
             return [] if answer is None else [answer.SerializeToString()]
 

@@ -19,6 +19,7 @@ from enum import StrEnum
 
 from smq_core.errors import InvalidRequest, Overloaded, ProducerFenced, Unavailable
 from smq_core.model.entities import SECOND, Layout, Micros
+from smq_core.model.names import check_name
 
 MAX_APPS = 1000
 """Of one topic."""
@@ -32,7 +33,6 @@ ONE_OFF_EXPIRY: Micros = 3600 * SECOND
 """The same, for an app that publishes one version only. Longer than anybody repeats a call."""
 MAX_FORMER_OWNERS = 64
 """The last so many of each app are known. One that was replaced before that may take the app back."""
-MAX_NAME_LENGTH = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ def claim_app(
     ``producer`` is the id that a new app gets, and ``one_off`` whether it publishes one version only. Raises
     InvalidRequest, ProducerFenced for an owner that was replaced, and Overloaded if the topic has too many apps.
     """
-    _require_name("app", app)
-    _require_name("owner", owner)
+    check_name("an app's name", app)
+    check_name("an owner's name", owner)
     state = document.app(app)
     if state is not None and state.owner == owner:
         return document
@@ -238,8 +238,3 @@ def _without_expired(document: AtomicPublishes, now: Micros) -> AtomicPublishes:
         )
     oldest = min(idle, key=lambda it: it.active_at)
     return replace(document, apps=tuple(it for it in document.apps if it is not oldest))
-
-
-def _require_name(what: str, name: str) -> None:
-    if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        raise InvalidRequest(f"an {what} needs a name of 1 to {MAX_NAME_LENGTH} printable characters, not {name!r}")

@@ -82,7 +82,8 @@ class AdminService:
 
     @unary_handler
     async def ApplyTopic(self, request: lpb.ApplyTopicRequest) -> lpb.ApplyTopicReply:
-        document = parse_document(request.manifest)
+        # A manifest may take most of a second, in which the leader has to go on.
+        document = await asyncio.to_thread(parse_document, request.manifest)
         desired = document.topic
         known = self.topics.get(desired.full_name)
         if known is not None and known.topic is not None:

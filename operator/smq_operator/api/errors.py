@@ -10,6 +10,7 @@ import grpc
 import structlog
 
 from smq_core import errors
+from smq_core.model.names import bounded
 from smq_operator.runtime.readiness import Readiness
 from smq_proto.wire import error_to_pb
 
@@ -52,7 +53,7 @@ async def abort_with(context: Context[Any, Any], error: Exception) -> None:
         error = errors.SmqError(f"unexpected error in the leader ({type(error).__name__}): see its log")
         status = grpc.StatusCode.INTERNAL
     trailer = ((TRAILER, error_to_pb(error).SerializeToString()),)
-    await context.abort(status, error.message, trailing_metadata=trailer)
+    await context.abort(status, bounded(error.message), trailing_metadata=trailer)
 
 
 def unary_handler(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from smq_core.errors import InvalidRequest
 from smq_core.model.entities import Positions
+from smq_core.model.names import MAX_NAME_LENGTH, check_labels, check_name
 from smq_operator.api.errors import unary_handler
 from smq_operator.api.group_changes import GroupChanges
 from smq_operator.api.group_coordinator import GroupCoordinator
@@ -16,6 +17,8 @@ from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 
 HEARTBEAT_MS = 1000
+MAX_MEMBER_LENGTH = 2 * MAX_NAME_LENGTH
+"""The name that the leader gives has that of the group in it."""
 STARTS = ("earliest", "latest", "positions")
 
 
@@ -37,6 +40,7 @@ class GroupService:
             raise InvalidRequest(f"a group starts at {', '.join(STARTS[:-1])} or {STARTS[-1]}, not {start!r}")
         if start == "positions":
             start = dict(request.start_positions)
+        check_labels([("a member's name", request.member)], MAX_MEMBER_LENGTH)
         member, assignment = await self.groups.join(
             request.topic, request.group, request.member, start, request.generation, dict(request.ended)
         )
@@ -135,3 +139,4 @@ def _group_message(report: LagReport) -> lpb.GroupList.Group:
 def _require_group_name(group: str) -> None:
     if not group:
         raise InvalidRequest("a group needs a name")
+    check_name("a group's name", group)

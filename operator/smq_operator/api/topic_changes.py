@@ -17,6 +17,7 @@ from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.reconcile.work_queue import WorkQueue
 from smq_storage.topic_manifests.parser import TopicManifest, check_change, parse_resource, schema_fields, to_resource
 from smq_storage.topic_manifests.spec_editor import SpecPatch, patched_spec
+from smq_storage.topic_manifests.yaml_documents import check_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ async def alter_topic(
     topic = managed.topic
     if topic is None or managed.layout is None:
         raise Unavailable(f"the leader has not read {managed.name} yet: try again")
+    check_size(len(settings) + sum(len(column.name) + len(column.type) for column in columns))
     patch = _parsed(settings)
     before = manifest_of(managed.desired)
     present = newest_schema(managed.layout, topic.spec.schema)
@@ -86,7 +88,7 @@ async def alter_topic(
 def _parsed(settings: str) -> SpecPatch:
     try:
         patch = json.loads(settings) if settings else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         patch = None
     if not isinstance(patch, dict) or "schema" in patch:
         raise InvalidRequest('the settings must be a JSON object of fields, such as {"retention": {"age": "3d"}}')

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 from smq_core.errors import InvalidRequest, WrongIncarnation
 from smq_core.model.entities import Layout, Liveness, Replica
+from smq_core.model.names import check_labels, check_name
 from smq_core.scaling.placement import BrokerView
 from smq_operator.platform_port import Platform
 from smq_proto.v1 import data_pb2 as pb
@@ -28,6 +29,11 @@ from smq_proto.v1 import leader_pb2 as lpb
 ACCEPTING_STATES = ("waiting", "open")
 FENCED_STATES = ("fenced", "sealed")
 """States of a segment at a broker that takes messages of it, or will."""
+
+MAX_BROKER_NAME_LENGTH = 253
+"""Of names of brokers, nodes and zones: as long as names in Kubernetes may be."""
+MAX_ADDRESS_LENGTH = 300
+"""A host's name of 253 characters, and a port."""
 
 SUSPECT_AFTER_US = 2_500_000
 REPORT_IN_FLIGHT_US = 2_500_000
@@ -133,6 +139,16 @@ class BrokerRegistry:
         """
         if not (report.broker and report.incarnation and report.address):
             raise InvalidRequest("a report needs the broker's name, incarnation and address")
+        check_labels(
+            [
+                ("a broker's name", report.broker),
+                ("an incarnation", report.incarnation),
+                ("a broker's node", report.node),
+                ("a broker's zone", report.zone),
+            ],
+            MAX_BROKER_NAME_LENGTH,
+        )
+        check_name("a broker's address", report.address, MAX_ADDRESS_LENGTH)
         known = self._brokers.get(report.incarnation)
         broker = known or self._register(report, now)
         if broker.terminated is not None:

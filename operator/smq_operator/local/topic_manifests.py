@@ -13,6 +13,7 @@ from pathlib import Path
 
 from smq_core.errors import Conflict, SpecRejected, UnknownTopic
 from smq_core.model.entities import TopicSpec
+from smq_core.model.names import bounded
 from smq_operator.platform_port import AppliedManifest, DesiredTopic, Problem, manifest_of
 from smq_storage.topic_manifests.annotation_editor import set_annotation
 from smq_storage.topic_manifests.parser import (
@@ -26,6 +27,7 @@ from smq_storage.topic_manifests.parser import (
     parse_manifest,
 )
 from smq_storage.topic_manifests.spec_editor import SpecPatch, edit_spec
+from smq_storage.topic_manifests.yaml_documents import check_size
 
 MISSING_GRACE_US = 2_000_000
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -77,6 +79,7 @@ class TopicManifests:
             return
         file = self._files[path.name] = _ManifestFile(stamp, desired=file.desired if file is not None else None)
         try:
+            check_size(path.stat().st_size)
             file.desired = parse_manifest(path.read_text())
             check_annotations(file.desired)
         except SpecRejected as error:
@@ -84,7 +87,7 @@ class TopicManifests:
         except (OSError, UnicodeDecodeError) as error:
             file.problem = f"cannot be read: {error}"
         except Exception as error:  # what the parser did not expect: such a file must affect no other one
-            file.problem = f"cannot be parsed: {error!r}"
+            file.problem = f"cannot be parsed: {type(error).__name__}: {bounded(str(error), 300)}"
 
     def desired_topics(self) -> dict[str, DesiredTopic]:
         """The topics by full name. Of two files for one topic, the first by file name counts."""

@@ -8,6 +8,7 @@ import sys
 import structlog
 
 from smq_core.model.lost_range import LostRange
+from smq_storage.process.log_bounds import bound_fields
 from smq_storage.process.log_names import NamedLoggerFactory
 
 
@@ -25,6 +26,7 @@ def configure(level: str = "info") -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
             structlog.processors.format_exc_info,
+            bound_fields,
             last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper(), logging.INFO)),

@@ -31,6 +31,7 @@ import hashlib
 import re
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.names import shown
 
 ROOT_FORMAT = "_format.json"
 CLOCK = "_clock.json"
@@ -256,7 +257,9 @@ def _hash(producer: str) -> str:
 
 def _check_name(what: str, name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise InvalidRequest(f"{what} has up to 128 letters, digits, '.', '_', '-' and no leading '.', not {name!r}")
+        raise InvalidRequest(
+            f"{what} has up to 128 letters, digits, '.', '_', '-' and no leading '.', not {shown(name)}"
+        )
 
 
 def _document_name(path: str) -> str | None:

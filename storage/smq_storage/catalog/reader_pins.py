@@ -16,6 +16,7 @@ from dataclasses import replace
 from smq_core.errors import Conflict, InvalidRequest, PinExpired
 from smq_core.model.entities import SECOND, Micros
 from smq_core.model.interval_set import EMPTY, IntervalSet
+from smq_core.model.names import check_name
 from smq_core.reading.reader_pins import MIN_LIFETIME, ReaderPin, StoredPin
 from smq_storage.catalog import paths
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -47,8 +48,7 @@ def create_pin(
     """
     if lifetime < MIN_LIFETIME:
         raise InvalidRequest(f"a pin lives {MIN_LIFETIME // SECOND} seconds or longer, not {lifetime / SECOND:g}")
-    if not owner or len(owner) > MAX_OWNER_LENGTH:
-        raise InvalidRequest(f"the owner of a pin has 1 to {MAX_OWNER_LENGTH} characters, not {len(owner)}")
+    check_name("the owner of a pin", owner, MAX_OWNER_LENGTH)
     pin = ReaderPin(owner, lifetime, removed, writer=writer)
     if (
         write_document(

@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from smq_core.model.entities import TopicSpec
 from smq_core.model.keyspace import MAX_PARTITIONS
+from smq_core.model.names import shown
 from smq_core.model.units import UNLIMITED, duration_text, parse_duration, parse_size
 from smq_storage.chunks.column_types import arrow_type, zones
 from smq_storage.chunks.schemas import RESERVED
@@ -45,14 +46,15 @@ _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 def _dns_label(value: str) -> str:
     if not _DNS_LABEL.fullmatch(value):
         raise ValueError(
-            f"{value!r} is not a DNS-1123 label: use 1 to 63 of a-z, 0-9 and '-', with a letter or digit at both ends"
+            f"{shown(value)} is not a DNS-1123 label: use 1 to 63 of a-z, 0-9 and '-', "
+            "with a letter or digit at both ends"
         )
     return value
 
 
 def _column_name(value: str) -> str:
     if not _COLUMN.fullmatch(value):
-        raise ValueError(f"{value!r} is no column name: use letters, digits and '_', no digit first, at most 128")
+        raise ValueError(f"{shown(value)} is no column name: use letters, digits and '_', no digit first, at most 128")
     if value in RESERVED:
         raise ValueError(f"{value!r} is a column that every topic has: choose another name")
     return value
@@ -72,7 +74,7 @@ def _check_zone(zone: str) -> None:
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"there is no time zone {zone!r}: use a name such as Europe/Berlin, or +01:00") from None
+        raise ValueError(f"there is no time zone {shown(zone)}: use a name such as Europe/Berlin, or +01:00") from None
 
 
 def _positive(value: int) -> int:

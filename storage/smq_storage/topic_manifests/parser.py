@@ -6,7 +6,6 @@ Every mistake raises SpecRejected, which names the field, says what is wrong and
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 
 from smq_core.errors import SpecRejected
 from smq_core.model.entities import Column, Durability, Topic, TopicSchema, TopicSpec
+from smq_core.model.names import bounded, shown
 from smq_core.model.schema_evolution import violations
 from smq_core.model.units import duration_text, size_text
 from smq_storage.topic_manifests.fields import (
@@ -33,11 +33,16 @@ from smq_storage.topic_manifests.fields import (
     SpecModel,
     TargetModel,
 )
+from smq_storage.topic_manifests.yaml_documents import load_documents
 
 DEFAULT_NAMESPACE = "default"
 AUTOSCALING_ANNOTATION = "seaweedmq.io/autoscaling"
 """``paused`` pauses autoscaling; ``active`` or no such annotation resumes it."""
 PAUSED, ACTIVE = "paused", "active"
+
+MAX_MISTAKES = 10
+"""How many mistakes of a manifest an error lists. More of them have one cause, such as a wrong indentation."""
+MAX_MISTAKE_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,7 @@ def parse_manifest(text: str, default_namespace: str = DEFAULT_NAMESPACE) -> Top
 
 def parse_document(text: str, default_namespace: str = DEFAULT_NAMESPACE) -> ManifestDocument:
     """The same, with the text and the mapping. Raises SpecRejected."""
-    try:
-        documents = [d for d in yaml.safe_load_all(text) if d is not None]
-    except yaml.YAMLError as error:
-        raise SpecRejected(f"the manifest is not YAML: {_one_line(str(error))}") from None
+    documents = load_documents(text)
     if not documents:
         raise SpecRejected("the manifest is empty: write one resource with apiVersion, kind, metadata and spec")
     if len(documents) > 1:
@@ -88,7 +90,7 @@ def parse_document(text: str, default_namespace: str = DEFAULT_NAMESPACE) -> Man
         )
     if not isinstance(documents[0], Mapping):
         raise SpecRejected(
-            f"the manifest must be a mapping with apiVersion, kind, metadata and spec, not {documents[0]!r:.80}"
+            f"the manifest must be a mapping with apiVersion, kind, metadata and spec, not {shown(documents[0])}"
         )
     return ManifestDocument(text, documents[0], parse_resource(documents[0], default_namespace))
 
@@ -294,7 +296,9 @@ def _to_rejection(error: ValidationError) -> SpecRejected:
             continue
         lines.append(f"{field}: {_describe_mistake(mistake)}" if field else _describe_mistake(mistake))
         fields.append(field)
-    return SpecRejected("\n".join(lines), field=fields[0])
+    more = [f"and {len(lines) - MAX_MISTAKES} more mistakes"] if len(lines) > MAX_MISTAKES else []
+    lines = [bounded(line, MAX_MISTAKE_CHARACTERS) for line in lines[:MAX_MISTAKES]]
+    return SpecRejected("\n".join([*lines, *more]), field=bounded(fields[0], MAX_MISTAKE_CHARACTERS))
 
 
 def _path(loc: tuple[int | str, ...]) -> str:
@@ -331,9 +335,4 @@ def _describe_mistake(mistake: Any) -> str:
 
 
 def _abbreviated(value: object) -> str:
-    text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _one_line(text: str) -> str:
-    return re.sub(r"\s+", " ", text)
+    return "nothing" if value is None else shown(value)

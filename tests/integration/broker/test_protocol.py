@@ -254,6 +254,28 @@ def test_garbage_never_ends_a_broker(own_broker: BrokerProcess, topic: Topic):
     assert broker.running
 
 
+def test_strangers_cannot_fill_the_log(own_broker: BrokerProcess):
+    def refused(action: str) -> None:
+        with pytest.raises((pa.ArrowException, OSError)) as failed:
+            list(own_broker.flight.do_action(fl.Action(action, b"")))
+        assert len(str(failed.value)) < 4000
+
+    for number in range(20):
+        refused(f"{number}" + "x" * 1_000_000)
+        refused(f"{number}\x1b[2J")
+    refused("open")
+    eventually(lambda: any(it["what"] == "open" for it in own_broker.events("request.refused")), what="it is logged")
+    written = own_broker.log.read_text()
+    assert written.count("unknown action") == 1 and len(written) < 50_000 and "\\u001b" not in written
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "p" * 257])
+def test_names_of_producers_are_printable_and_short(
+    broker: BrokerProcess, topic: Topic, segment: Segment, name: str
+) -> None:
+    assert "printable characters" in RawProducer(broker.address, topic, segment, name=name).wait_error().message
+
+
 def test_damaged_offsets_are_refused(broker: BrokerProcess, topic: Topic, segment: Segment):
     """They would crash the process when the batch is copied or written."""
     good = rows([b"a", b"b"])

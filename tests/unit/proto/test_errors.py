@@ -123,3 +123,13 @@ def test_failed_and_state_unknown_are_two_classes() -> None:
     unknown, failed = errors.StoreStateUnknown("m", path="p"), errors.StoreUnavailable("m", path="p")
     assert isinstance(unknown, errors.StoreUnavailable) and not isinstance(failed, errors.StoreStateUnknown)
     assert unknown.retry and failed.retry and not errors.StoreDenied("m").retry
+
+
+def test_an_error_on_the_wire_is_small_and_printable_whatever_it_quotes() -> None:
+    long = "\x1b[2J" + "x" * 30_000_000
+    sent = errors.SchemaMismatch(long, topic=long, expected=long, difference=(long,) * 1000)
+    message = error_to_pb(sent)
+    assert len(message.message) <= 1000 and len(message.SerializeToString()) < 8000
+    found = error_from_pb(message)
+    assert isinstance(found, errors.SchemaMismatch) and "\x1b" not in found.message + found.topic + found.expected
+    assert len(str(to_flight(sent))) < 8000

@@ -1,6 +1,7 @@
 """Topic manifests: what they may contain, and the errors for mistakes in them."""
 
 import json
+from itertools import pairwise
 
 import pytest
 import yaml
@@ -18,6 +19,7 @@ from smq_storage.topic_manifests.parser import (
     parse_resource,
     to_manifest,
 )
+from smq_storage.topic_manifests.yaml_documents import MAX_MANIFEST_BYTES
 
 FULL = """
 apiVersion: seaweedmq.io/v1alpha1
@@ -46,7 +48,7 @@ SHORT = "apiVersion: seaweedmq.io/v1alpha1\nkind: Topic\nmetadata: {name: clicks
 
 
 def with_spec(**fields: object) -> str:
-    return yaml.safe_dump({**yaml.safe_load(SHORT), "spec": fields})
+    return json.dumps({**yaml.safe_load(SHORT), "spec": fields})  # YAML has an alias for what is there twice
 
 
 def test_every_field_is_read() -> None:
@@ -309,3 +311,46 @@ def test_fields_of_a_newer_definition_are_left_out_and_named() -> None:
 def test_a_mistake_beside_a_field_of_a_newer_definition_is_one() -> None:
     with pytest.raises(SpecRejected, match="must be at most partitions"):
         parse_api_resource(yaml.safe_load(with_spec(partitions=8, tier="Cold", segments={"max": 9})))
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 8)}]\n" for before, name in pairwise("abcdefghij")
+)
+"""A few hundred bytes that stand for a thousand million values."""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, r"aliases \(\*name\) are not accepted.* in line 2|in line 2: aliases"),
+        (SHORT + "spec: &x {segments: *x}", "aliases"),
+        ("[" * 3000, "nested deeper than 16 levels"),
+        ("{a: " * 3000, "nested deeper than 16 levels"),
+        (SHORT + "#" * MAX_MANIFEST_BYTES, "65,6.. bytes, and 65,536 are accepted"),
+        (SHORT + "# " + "ä" * (MAX_MANIFEST_BYTES // 2), "bytes, and 65,536 are accepted"),
+        (SHORT + "spec: {partitions: " + "9" * 5000 + "}", "not YAML: Exceeds the limit"),
+        (SHORT + "spec: {partitions: 0x" + "f" * 5000 + "}", "spec.partitions.*not a huge number"),
+        (SHORT + "spec: {partitions: 2001-99-99}", "not YAML: month must be"),
+        (SHORT + "spec: {key: [" + "x, " * 9000 + "]}", r"spec.key: must be text, not \['x', 'x'"),
+        (SHORT + "spec: {" + ", ".join(f"f{n}: 1" for n in range(3000)) + "}", r"and 2990 more mistakes"),
+        (SHORT + "spec: {? " + "f" * 50_000 + " : 1}", r"fff…$"),
+        ("- " + "x" * 60_000, "not \\['xxx"),
+        (SHORT.replace("clicks", '"' + "x" * 60_000 + '"'), "not a DNS-1123 label"),
+        (SHORT.replace("clicks", r'"\e[2Jx"'), r"'\\x1b\[2Jx' is not a DNS-1123 label"),
+        (SHORT + "? {a: b}\n: c", "not YAML in line 4"),
+    ],
+)
+def test_a_manifest_costs_little_whatever_is_in_it(text: str, message: str) -> None:
+    with pytest.raises(SpecRejected, match=message) as caught:
+        parse_manifest(text)
+    assert len(caught.value.message) < 4000 and len(caught.value.field) <= 300
+
+
+def test_the_largest_manifest_is_accepted() -> None:
+    text = with_spec(key="c0", schema=[{"name": f"c{n}", "type": "string", "nullable": n > 0} for n in range(400)])
+    padded = text + "#" * (MAX_MANIFEST_BYTES - len(text))
+    assert len(parse_manifest(padded).spec.schema) == 400
+
+
+def test_a_template_of_columns_without_aliases_may_still_have_an_anchor() -> None:
+    assert parse_manifest(SHORT + "spec: &all {partitions: 8}").spec.partitions == 8

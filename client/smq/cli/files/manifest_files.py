@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from smq_core.errors import SpecRejected
+from smq_storage.topic_manifests.yaml_documents import BoundedLoader
 
 _FIELD = re.compile(r"(?:apiVersion|kind|metadata|spec)[\w.\-/\[\]]*")
 
@@ -55,13 +56,13 @@ def read_manifests(file: str) -> list[ManifestInFile]:
     text = sys.stdin.read() if file == "-" else Path(file).read_text()
     name = "stdin" if file == "-" else file
     try:
-        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-        documents = list(yaml.safe_load_all(text))
+        nodes = list(yaml.compose_all(text, Loader=BoundedLoader))
+        documents = list(yaml.load_all(text, Loader=BoundedLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"{mark.line + 1}: " if mark is not None else " "
         raise SpecRejected(f"{name}:{line}not YAML: {' '.join(filter(None, (error.context, error.problem)))}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise SpecRejected(f"{name}: not YAML: {error}") from None
     found = [(node, document) for node, document in zip(nodes, documents, strict=True) if document is not None]
     if len(found) <= 1:

@@ -151,12 +151,22 @@ async def test_the_last_broker_that_is_not_draining_is_not_drained_even_when_it_
         await wait_until(two_segments.open)
 
 
+def report_of(**fields: str) -> lpb.BrokerReport:
+    return lpb.BrokerReport(protocol=PROTOCOL, **{"broker": "b", "incarnation": "x", "address": "h:1"} | fields)  # type: ignore[arg-type]
+
+
 REPORTS = {
     "no name": lpb.BrokerReport(protocol=PROTOCOL, incarnation="x", address="h:1"),
     "no incarnation": lpb.BrokerReport(protocol=PROTOCOL, broker="b", address="h:1"),
     "no address": lpb.BrokerReport(protocol=PROTOCOL, broker="b", incarnation="x"),
     "nothing at all": lpb.BrokerReport(),
     "a protocol of the future": lpb.BrokerReport(protocol=99, broker="b", incarnation="x", address="h:1"),
+    "a name that clears the terminal": report_of(broker="\x1b[2J"),
+    "a name without end": report_of(broker="b" * 10_000_000),
+    "an incarnation without end": report_of(incarnation="x" * 10_000_000),
+    "a node that is no text": report_of(node="\x00"),
+    "a zone without end": report_of(zone="z" * 10_000_000),
+    "an address of two lines": report_of(address="h:1\nh:2"),
 }
 
 
@@ -164,9 +174,26 @@ REPORTS = {
 @virtual_time
 async def test_a_report_that_cannot_be_one_is_refused(what: str) -> None:
     async with open_two_segments() as two_segments:
-        with pytest.raises(RpcAborted, match=r"a report needs|protocol version"):
+        with pytest.raises(RpcAborted, match=r"a report needs|protocol version|printable characters") as caught:
             await two_segments.leader.call("Report", REPORTS[what])
+        assert len(str(caught.value)) <= 1000 and str(caught.value).isprintable()
         assert len(two_segments.leader.registry.all()) == 3
+
+
+@pytest.mark.parametrize("fields", [{"group": "\x1b[2J"}, {"group": "g" * 129}, {"group": "g", "member": "\x1b[2J"}])
+@virtual_time
+async def test_names_of_groups_and_members_are_printable_and_short(fields: dict[str, str]) -> None:
+    async with open_two_segments() as two_segments:
+        with pytest.raises(RpcAborted, match="printable characters"):
+            await two_segments.leader.call("JoinGroup", lpb.JoinGroupRequest(topic="t", **fields))  # type: ignore[arg-type]
+
+
+@virtual_time
+async def test_an_error_quotes_little_of_what_was_sent() -> None:
+    async with open_two_segments() as two_segments:
+        with pytest.raises(RpcAborted, match="there is no topic") as caught:
+            await two_segments.leader.call("Locate", pb.LocateRequest(topic="\x1b" * 10_000_000))
+        assert len(str(caught.value)) <= 1000 and str(caught.value).isprintable()
 
 
 @virtual_time
