@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import input_bounds, spark, storage, store_settings
+from .broker import manifests, quiet_segments, replication, requests, segments, shared_streams
 from .client import cli, groups, large_values, library, producing, publishes, references, typed_rows, upload_credentials
 from .leader import dashboard, reconciliation, releases, reports, schemas, small_files, superseded_chunks
 from .mutation import Mutation
