@@ -169,9 +169,9 @@ class LeaderSession:
         self._leader_index += 1
         failure = _failure_of(error)
         if isinstance(failure, WrongIncarnation):
-            # This process was declared gone, so its segments may have been sealed without it.
-            log.error("leader.declared_gone", message=failure.message)
+            # Its segments may have been sealed without it, and no leader gives it others. The next process is of use.
             self._watcher.set_assigned_segments(())
+            self._threads.end_process(f"the leader has declared this process gone: {failure.message}")
         if isinstance(failure, InvalidRequest) and failure.message != self._rejection:
             self._rejection = failure.message
             log.error("leader.report_rejected", leader=leader, message=failure.message)

@@ -486,6 +486,8 @@ class GroupCoordinator:
 
     def compensate_pause(self, microseconds: int) -> None:
         """This process was paused for so long, so no heartbeat could arrive in that time."""
+        if self._serving_since is not None:
+            self._serving_since += microseconds
         for it in self._groups.values():
             it.group.compensate_pause(microseconds)
 

@@ -5,18 +5,22 @@ remembered about it. An unreachable broker is not proved gone, nor is one whose 
 stale. A container that terminates is restarted in its Pod. The next process finds the journal there, so the journal is
 gone only with the Pod, or if the Pod has none. These are proofs:
 
-- the Pod was deleted, and its last status says that its containers had terminated, or that it never ran;
+- the Pod was deleted, and its last status says that the broker's container had terminated, or that it never ran;
 - the Pod exists, and its status says that the container in which this incarnation ran has terminated (the one proof
   that leaves the journal);
+- the Node of the Pod has the taint ``node.kubernetes.io/out-of-service``: an administrator says that it is shut down;
 - the Node of the Pod was removed from the cluster and has stayed away for ``node_grace_us``, and the incarnation has
   not reported in that time. A Node that registers again is no removed Node any more, so the other rules decide;
 - the Pod was deleted, but nobody saw its containers terminate (it was deleted by force, or no operator was watching),
   and its Node has been Ready for ``node_grace_us`` since then: a Ready Node stops what the API server no longer has.
   While the Node is not Ready, the process may still run, cut off with its Node, so there is no proof.
 
-The last two rest on what a user did (deleted a Pod by force, removed a Node). They are no proof while the incarnation
-still reports, and only a list of Nodes that was requested after the grace confirms them: a cache that was not updated,
-because this process was paused or a watch was cut off, shows the Nodes as they were.
+Only the broker's own container counts: a sidecar may end and start again beside it. Nothing proves that an incarnation
+has terminated while it reports: a status can be wrong, and its journal and memory would be given up for nothing.
+
+The last two rest on what a user did (deleted a Pod by force, removed a Node). Only a list of Nodes that was requested
+after the grace confirms them: a cache that was not updated, because this process was paused or a watch was cut off,
+shows the Nodes as they were.
 """
 
 from __future__ import annotations
@@ -39,6 +43,9 @@ LIST_INTERVAL_US = 10_000_000
 MAX_REMEMBERED = 20_000
 JOURNAL_VARIABLE = "SMQ_JOURNAL"
 BROKER = (COMPONENT_LABEL, "broker")
+BROKER_CONTAINER = "broker"
+"""The name of the broker's container in its Pod, as the chart has it."""
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +97,16 @@ class TerminationTracker:
             self._last_reporting[incarnation] = self._now()
             while len(self._last_reporting) > MAX_REMEMBERED:
                 self._last_reporting.popitem(last=False)
+            return None
         last_reporting = self._last_reporting.get(incarnation, 0)
         pod = self._pods_by_uid.get(start.pod)
         if pod is not None:
-            ended = _final_end(pod) or self._proof_from_removed_node(pod, reporting, last_reporting)
+            ended = _final_end(pod) or self._proof_from_node(pod["spec"].get("nodeName", ""), pod, last_reporting)
             return TerminationProof(ended) if ended else _ended_container(pod, start)
         deleted_pod = self._deleted_pods.get(start.pod) or self._missing(start.pod)
         if deleted_pod is None:
             return None
-        gone = self._proof_from_deleted_pod(deleted_pod, reporting, last_reporting)
+        gone = self._proof_from_deleted_pod(deleted_pod, last_reporting)
         return TerminationProof(gone) if gone else None
 
     # ---- what is known
@@ -151,11 +159,18 @@ class TerminationTracker:
 
     # ---- what it proves
 
-    def _proof_from_removed_node(self, pod: Resource, reporting: bool, last_reporting: int) -> str | None:
-        node = pod["spec"].get("nodeName", "")
-        if reporting or not node or not self._is_removed(node, last_reporting):
+    def _proof_from_node(self, node: str, pod: Resource, last_reporting: int) -> str | None:
+        if self._is_out_of_service(node):
+            return f"the Node {node} of its Pod {key_of(pod)[1]} has the taint {OUT_OF_SERVICE}"
+        if not node or not self._is_removed(node, last_reporting):
             return None
         return f"the Node {node} of its Pod {key_of(pod)[1]} was removed"
+
+    def _is_out_of_service(self, node: str) -> bool:
+        """Whether an administrator says that the Node is shut down, and that its volumes may be used elsewhere."""
+        found = self._cache.nodes.get(("", node))
+        taints = (found["spec"].get("taints") or ()) if found is not None and "spec" in found else ()
+        return any(taint.get("key") == OUT_OF_SERVICE for taint in taints)
 
     def _is_removed(self, node: str, since: int) -> bool:
         """Whether the Node has been missing for the grace, counted from ``since`` at the earliest, and still is."""
@@ -176,12 +191,12 @@ class TerminationTracker:
             self._request_list()
         return False
 
-    def _proof_from_deleted_pod(self, pod: _DeletedPod, reporting: bool, last_reporting: int) -> str | None:
+    def _proof_from_deleted_pod(self, pod: _DeletedPod, last_reporting: int) -> str | None:
         description = f"its Pod {pod.name} was deleted" if pod.name else "its Pod was deleted"
         if pod.terminated:
             return f"{description}, and its containers had terminated"
-        if reporting:
-            return None
+        if self._is_out_of_service(pod.node):
+            return f"{description}, and its Node {pod.node} has the taint {OUT_OF_SERVICE}"
         if NODES not in self._cache.synced:
             return description if self._now() - pod.at >= self._node_grace_us else None
         if pod.node and pod.node not in self._ready_since:
@@ -205,7 +220,7 @@ def _final_end(pod: Resource) -> str | None:
 
 def _ended_container(pod: Resource, start: PodIncarnation) -> TerminationProof | None:
     """The proof that the container in which this incarnation ran has terminated."""
-    for container in pod["status"].get("containerStatuses") or ():
+    for container in _broker_statuses(pod):
         now, before = container.get("state") or {}, container.get("lastState") or {}
         began = _seconds((now.get("running") or {}).get("startedAt"))
         finish_times = [_seconds((state.get("terminated") or {}).get("finishedAt")) for state in (now, before)]
@@ -232,9 +247,13 @@ def _is_broker(pod: Resource) -> bool:
 
 
 def _containers_terminated(pod: Resource) -> bool:
-    """Whether the status says that every container has terminated."""
-    statuses = pod["status"].get("containerStatuses") or ()
+    """Whether the status says that the broker's container has terminated."""
+    statuses = _broker_statuses(pod)
     return bool(statuses) and all("terminated" in (each.get("state") or {}) for each in statuses)
+
+
+def _broker_statuses(pod: Resource) -> list[Resource]:
+    return [it for it in pod["status"].get("containerStatuses") or () if it.get("name") == BROKER_CONTAINER]
 
 
 def _is_ready(node: Resource) -> bool:

@@ -165,4 +165,28 @@ MUTATIONS = (
         "if names.count(name) > 2",
         (f"{TEST_MODEL}::test_bad_input_changes_nothing",),
     ),
+    Mutation(
+        "keep_what_was_acked_of_the_version_before",
+        "What was acked of a version says nothing of the next one.",
+        "operator/smq_operator/publishing/completer.py",
+        "if attempt is None or attempt.epoch != app.epoch:",
+        "if attempt is None:",
+        (f"{TEST_COMPLETER}::test_what_was_acked_of_a_version_says_nothing_of_the_next_one",),
+    ),
+    Mutation(
+        "read_the_layout_before_the_publishes",
+        "The mark of a commit has the segments that opened before the commit.",
+        "operator/smq_operator/api/publishes.py",
+        """    def committed(document: AtomicPublishes) -> AtomicPublishes:
+        nonlocal result
+        changed, result = commit.apply(document, LayoutMark.of(_layout(store, topic)))
+""",
+        """    mark = LayoutMark.of(_layout(store, topic))
+
+    def committed(document: AtomicPublishes) -> AtomicPublishes:
+        nonlocal result
+        changed, result = commit.apply(document, mark)
+""",
+        (f"{TEST_COMPLETER}::test_the_mark_of_a_commit_has_the_segments_that_opened_before_it",),
+    ),
 )

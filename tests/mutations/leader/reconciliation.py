@@ -19,6 +19,7 @@ RETENTION = "operator/smq_operator/cleanup/retention.py"
 TEST_COLLECTION = "tests/unit/operator/cleanup/test_garbage_collection.py"
 TEST_PINS = "tests/unit/operator/cleanup/test_reader_pins.py"
 TEST_SKEW = "tests/unit/operator/cleanup/test_clock_skew.py"
+TEST_TERMINATION = "tests/unit/operator/kube/test_termination_tracker.py"
 TEST_DOCUMENTS = "tests/unit/operator/cleanup/test_unreadable_documents.py"
 PROOFS = "operator/smq_operator/kube/termination.py"
 TEST_PROOFS = "tests/unit/operator/kube/test_termination_tracker.py"
@@ -416,8 +417,32 @@ MUTATIONS = (
         "delete_topics_before_the_desired_ones_are_known",
         "A topic counts as deleted only if the desired topics are known.",
         "operator/smq_operator/cleanup/garbage_collection.py",
-        "complete=self._topics.synced and not self._platform.problems())",
-        "complete=not self._platform.problems())",
+        "self._topics.synced and not self._platform.problems()",
+        "not self._platform.problems()",
         (f"{TEST_DOCUMENTS}::test_no_topic_is_deleted_before_the_desired_topics_are_known",),
+    ),
+    Mutation(
+        "let_a_sidecar_prove_the_end_of_its_broker",
+        "Only the broker's own container proves that an incarnation has ended.",
+        "operator/smq_operator/kube/termination.py",
+        ' if it.get("name") == BROKER_CONTAINER]',
+        "]",
+        (f"{TEST_TERMINATION}::test_a_restarted_sidecar_says_nothing_of_the_broker",),
+    ),
+    Mutation(
+        "prove_the_end_of_a_reporting_incarnation",
+        "Nothing proves that an incarnation has ended while it reports.",
+        "operator/smq_operator/kube/termination.py",
+        "                self._last_reporting.popitem(last=False)\n            return None\n",
+        "                self._last_reporting.popitem(last=False)\n",
+        (f"{TEST_TERMINATION}::test_nothing_proves_the_end_of_an_incarnation_that_reports",),
+    ),
+    Mutation(
+        "go_on_after_being_declared_gone",
+        "A broker that is declared gone ends.",
+        "broker/smq_broker/leader_client/session.py",
+        '            self._threads.end_process(f"the leader has declared',
+        '            str(f"the leader has declared',
+        ("tests/unit/broker/streams/test_session_faults.py::test_a_process_that_is_declared_gone_ends",),
     ),
 )

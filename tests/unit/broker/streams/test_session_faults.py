@@ -20,7 +20,7 @@ from smq_broker.runtime.metrics import BrokerMetrics
 from smq_broker.runtime.threads import RestartPolicy, ThreadSupervisor, spawn_daemon
 from smq_broker.streams import relay
 from smq_broker.streams.relay import Relay
-from smq_core.errors import InvalidRequest, Unavailable
+from smq_core.errors import InvalidRequest, Unavailable, WrongIncarnation
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.wire import error_to_pb
@@ -168,6 +168,19 @@ def test_a_change_that_comes_after_the_status_was_taken_is_reported_at_once() ->
             it.over.set()
             it.report_due.set()
             eventually(lambda: it.ended)
+
+
+def test_a_process_that_is_declared_gone_ends() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        it = SessionWithFault(NthFailure("nothing", 1, unexpected), patch)
+        patch.setattr(session, "_failure_of", lambda error: WrongIncarnation("b-1 was declared gone"))
+        try:
+            it.session.start()
+            eventually(lambda: it.ended)
+            assert "declared this process gone" in (it.threads.process_failure or "")
+            assert it.assigned[0] == (), "it hosts no segment any more"
+        finally:
+            it.over.set()
 
 
 @pytest.mark.parametrize(

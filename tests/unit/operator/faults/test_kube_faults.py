@@ -14,7 +14,7 @@ from smq_core.model.incarnation_ids import format_incarnation
 from smq_operator.kube.broker_pools import POOL_LABEL
 from smq_operator.kube.client.kinds import DEPLOYMENTS, LEASES, NODES, PODS, SEGMENTS, TOPICS, Resource
 from smq_operator.kube.informer import list_watch
-from smq_operator.kube.settings import COMPONENT_LABEL, INSTANCE_LABEL
+from smq_operator.kube.settings import COMPONENT_LABEL, RELEASE_LABEL
 from smq_operator.kube.status import reconciler
 from smq_storage.object_store.store import Store, open_store
 from support.fault_injection.kube_faults import KUBE_KINDS, KubeFault, KubeOperator, WatcherInMemory
@@ -183,7 +183,7 @@ class KubeHistory:
 
 
 def _deployment(name: str, replicas: int) -> Resource:
-    labels = {COMPONENT_LABEL: name, INSTANCE_LABEL: "smq", POOL_LABEL: name}
+    labels = {COMPONENT_LABEL: name, RELEASE_LABEL: "smq", POOL_LABEL: name}
     annotations = {"seaweedmq.io/min-brokers": "1", "seaweedmq.io/max-brokers": str(BROKERS + 1)}
     created = {"creationTimestamp": "2024-01-01T00:00:00Z"}
     metadata = {"name": name, "namespace": "smq", "labels": labels, "annotations": annotations}

@@ -49,14 +49,14 @@ class CachedCluster:
         labels = {"seaweedmq.io/component": "broker"}
         metadata = self._metadata(f"broker-{uid[:4]}", uid) | {"namespace": "ns", "labels": labels}
         spec = ({"nodeName": node} if node else {}) | (JOURNAL if journal else {})
-        pod = {"metadata": metadata, "spec": spec, "status": status}
+        pod = {"metadata": metadata, "spec": spec, "status": named(status)}
         self.cache.put(PODS, pod)
         return pod
 
     def delete(self, pod: Resource, **status: Any) -> None:
         self.version += 1
         metadata = pod["metadata"] | {"resourceVersion": str(self.version)}
-        self.cache.drop(PODS, pod | {"metadata": metadata, "status": status or pod["status"]})
+        self.cache.drop(PODS, pod | {"metadata": metadata, "status": named(status) or pod["status"]})
 
     def proof(self, pod: Resource) -> str | None:
         """The proof once a list that it requests has arrived."""
@@ -78,6 +78,12 @@ class CachedCluster:
     def _metadata(self, name: str, uid: str) -> dict[str, Any]:
         self.version += 1
         return {"name": name, "uid": uid, "resourceVersion": str(self.version)}
+
+
+def named(status: dict[str, Any]) -> dict[str, Any]:
+    """The status, in which a container without a name is the broker's."""
+    containers = [{"name": "broker"} | it for it in status.get("containerStatuses", ())]
+    return status | ({"containerStatuses": containers} if containers else {})
 
 
 def of(pod: Resource, began: int = BEGAN) -> str:
@@ -244,6 +250,46 @@ def test_a_container_that_was_restarted_is_proof_for_the_one_before() -> None:
     waits = cluster.pod(phase="Running", containerStatuses=[{"state": {"waiting": {}}, "lastState": crashed}])
     assert cluster.ended(of(waits, BEGAN))
     assert cluster.ended(of(waits, BEGAN + 590)) is None, "the Node's clock may have been set back"
+
+
+def test_a_restarted_sidecar_says_nothing_of_the_broker() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    running = {"name": "broker", "state": {"running": {"startedAt": at(BEGAN)}}}
+    crashed = {"terminated": {"finishedAt": at(BEGAN + 600)}}
+    sidecar = {"name": "proxy", "state": {"running": {"startedAt": at(BEGAN + 602)}}, "lastState": crashed}
+    pod = cluster.pod(phase="Running", containerStatuses=[sidecar, running])
+    assert cluster.ended(of(pod)) is None
+    ended = {"name": "broker", **ENDED_LATER}
+    going = cluster.pod(phase="Running", containerStatuses=[{"name": "proxy", "state": {"running": {}}}, ended])
+    going["metadata"]["deletionTimestamp"] = at(BEGAN)
+    assert cluster.proof(going), "the sidecar of a Pod that ends is of no importance either"
+
+
+def test_nothing_proves_the_end_of_an_incarnation_that_reports() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    failed = cluster.pod(phase="Failed", containerStatuses=[ENDED])
+    ended = cluster.pod(phase="Running", containerStatuses=[ENDED_LATER], journal=True)
+    deleted = cluster.pod()
+    cluster.delete(deleted, containerStatuses=[ENDED])
+    for pod in (failed, ended, deleted):
+        assert cluster.deaths.proof(of(pod), reporting=True) is None
+        assert cluster.deaths.proof(of(pod)) is not None
+
+
+def test_a_node_that_is_out_of_service_is_proof_for_its_pods_there_or_not() -> None:
+    cluster = CachedCluster()
+    node = cluster.node(ready="Unknown")
+    there, gone, elsewhere = cluster.pod(), cluster.pod(), cluster.pod(node="n2")
+    cluster.delete(gone)
+    assert cluster.proof(there) is None and cluster.proof(gone) is None
+    taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    cluster.cache.put(NODES, node | {"metadata": cluster._metadata("n1", "n1"), "spec": {"taints": [taint]}})
+    assert "out-of-service" in (cluster.proof(there) or "") and "out-of-service" in (cluster.proof(gone) or "")
+    assert cluster.proof(elsewhere) is None
+    cluster.reporting.add(of(there))
+    assert cluster.proof(there) is None, "the administrator is wrong"
 
 
 def test_an_unknown_pod_is_looked_up_and_only_then_missing() -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
+from smq_core.errors import SmqError
 from smq_core.model.atomic_publish import (
+    AppState,
     AtomicFile,
     AtomicPublish,
     AtomicPublishes,
+    CommitResult,
     LayoutMark,
     claim_app,
     commit_version,
@@ -21,17 +25,21 @@ from smq_core.model.atomic_publish import (
 )
 from smq_core.model.entities import Column, Topic, TopicSchema, TopicSpec
 from smq_core.producing.roll_forward import RowRange
+from smq_operator.api.publishes import _Commit, _write
 from smq_operator.publishing import completer
 from smq_operator.publishing.completer import PublishCompleter, _Attempt
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
+from smq_proto.v1 import leader_pb2 as lpb
 from smq_storage.catalog import paths
-from smq_storage.catalog.atomic_publishes import change_publishes
+from smq_storage.catalog.atomic_publishes import change_publishes, read_publishes
+from smq_storage.catalog.layouts import put_layout, read_layout
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store, StoredObject, open_store
 from support.data import uploads
 from support.data.raw_flight import rows
+from support.data.sealed_topic import make_topic, segment_name
 from support.waiting import HANG_GUARD
 
 NEW = TopicSchema(1, (Column("key", "binary", nullable=True), Column("value", "binary", nullable=True)))
@@ -140,3 +148,69 @@ def test_segments_that_need_a_newer_file_share_one_copy(store: Store, file: Atom
     names = asyncio.run(copy_for_segments())
     assert len(names) == 1 and file.upload not in names
     assert len(uploaded(store)) == 3, "the file, its copy, and the copy of that"
+
+
+def commit(store: Store, topic: Topic, file: AtomicFile, version: int) -> None:
+    def committed(it: AtomicPublishes) -> AtomicPublishes:
+        return commit_version(it, "etl", "me", version, f"r{version}", [file], LayoutMark(1, (1,), 2), version)[0]
+
+    change_publishes(store, topic.name, topic.uid, committed, RetryPolicy())
+
+
+def test_what_was_acked_of_a_version_says_nothing_of_the_next_one(store: Store) -> None:
+    """Another leader has completed the former version, and the app has published another one since."""
+    topic = make_topic(store, 1)
+    table = pa.Table.from_batches([rows([b"a", b"b"], partition=1)])
+    written = uploads.write(store, topic.uid, "u.parquet", table)
+    file = AtomicFile("u.parquet", written.etag, 2, written.size, 1, 2)
+    change_publishes(store, topic.name, topic.uid, lambda it: claim_app(it, "etl", "me", "p", 0), RetryPolicy())
+
+    async def try_both() -> None:
+        completing = PublishCompleter({}, StorePool(store, None), TaskRunner(), lambda: 0, RetryPolicy())
+        commit(store, topic, file, 1)
+        epoch = app_of(store, topic).epoch
+        completing._attempts[topic.uid, "etl"] = _Attempt(epoch, acked={1})
+        change_publishes(store, topic.name, topic.uid, lambda it: complete_version(it, "etl", epoch, 0), RetryPolicy())
+        commit(store, topic, file, 2)
+        assert app_of(store, topic).epoch != epoch
+        with pytest.raises(SmqError):  # no broker answers
+            await completing._try(topic, "etl")
+        assert app_of(store, topic).unfinished is not None, "none of its rows is in the log"
+
+    asyncio.run(try_both())
+
+
+def app_of(store: Store, topic: Topic) -> AppState:
+    app = read_publishes(store, topic.name, topic.uid).app("etl")
+    assert app is not None
+    return app
+
+
+def test_the_mark_of_a_commit_has_the_segments_that_opened_before_it(store: Store) -> None:
+    """A segment that opens between the two readings may get rows of the publish."""
+    topic = make_topic(store, 1)
+    change_publishes(store, topic.name, topic.uid, lambda it: claim_app(it, "etl", "me", "p", 0), RetryPolicy())
+    document = paths.publishes(topic.name, topic.uid)
+
+    class OpensMeanwhile:
+        """A segment opens while the document is read."""
+
+        opened = False
+
+        def get(self, path: str) -> StoredObject:
+            found = store.get(path)
+            if path == document and not self.opened:
+                self.opened = True
+                layout, etag = cast(Any, read_layout(store, topic.name, topic.uid))
+                later = replace(layout.segments[0], name=segment_name(2), number=2)
+                put_layout(store, replace(layout, segments=(later,), next_number=3, writer="x"), etag)
+            return found
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    request = lpb.AtomicPublishRequest(app="etl", owner="me", version=1, request="r")
+    made = _Commit(request, [AtomicFile("u.parquet", "etag", 4, 100, 1, 4)], 0)
+    assert _write(cast(Store, OpensMeanwhile()), topic, made, RetryPolicy()) is CommitResult.COMMITTED
+    publish = app_of(store, topic).unfinished
+    assert publish is not None and publish.layout.segments == (2,)
