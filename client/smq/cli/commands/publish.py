@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 import time
-from collections import deque
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smq.cli.connection.filer_watch import FilerWatch
+from smq.cli.connection.filer_watch import FilerWatch, exit_now
 from smq.cli.connection.session import TopicName, client, command, end_on_sigterm, err, out, print_note
 from smq.cli.files.formats import InputFormat
 from smq.cli.output import formatting
-from smq_core.errors import InvalidRequest, SmqError
+from smq_core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from smq import Delivery, Producer, TopicInfo
+    from smq import TopicInfo
     from smq_core.model.entities import Column
 
 
@@ -30,7 +31,7 @@ def publish(
         list[str] | None, typer.Argument(metavar="[FILE]...", help="Parquet files, with --by-reference.")
     ] = None,
     from_: Annotated[
-        str, typer.Option("--from", metavar="FILE|-", help="A .parquet, .csv or .json (lines) file; - is stdin.")
+        str, typer.Option("--from", metavar="FILE|-", help="A .parquet, .csv, .tsv or .json (lines) file; - is stdin.")
     ] = "-",
     key: Annotated[
         str | None, typer.Option("--key", metavar="COLUMN", help="The column with the message's key.")
@@ -46,6 +47,23 @@ def publish(
             help="In plain lines, TEXT ends the key, and the value follows; a line without it has no key.",
         ),
     ] = None,
+    null: Annotated[
+        str,
+        typer.Option(
+            "--null", metavar="TEXT", help="In CSV, what a field without quotes has for null. A quoted field is text."
+        ),
+    ] = "",
+    delimiter: Annotated[
+        str | None,
+        typer.Option("--delimiter", metavar="CHARACTER", help="In CSV, what is between fields.", show_default=","),
+    ] = None,
+    ignore_unknown: Annotated[
+        bool,
+        typer.Option("--ignore-unknown", help="Leave out columns that the topic does not have, which are an error."),
+    ] = False,
+    skip: Annotated[
+        int, typer.Option("--skip", min=0, metavar="N", help="Leave out the first N rows, to continue a publish.")
+    ] = 0,
     by_reference: Annotated[
         bool,
         typer.Option("--by-reference", help="Upload Parquet files to the filer; brokers get references to them only."),
@@ -54,11 +72,13 @@ def publish(
     """Publish the rows of a file, or the lines of stdin as one message each.
 
     If the topic has a schema, columns are matched by name, and cast if that changes no value. Otherwise a row becomes a
-    JSON object, unless it has a column `value`.
+    JSON object, unless it has a column `value`. The cells of CSV are text, or what the column of the topic says.
 
     A JSON line with `value` is a message: `{"key": "k", "value": "text", "headers": {"name": "text"}}`. `"value": null`
-    is a tombstone, and `value_base64` has bytes that are not text. The lines of `smq consume --format json` can be
+    is a tombstone, and `value_base64` has bytes that are not text. What `smq consume` writes as JSON or CSV can be
     published again.
+
+    A file is checked before its first message is published. With stdin, an error says how many messages are out.
 
     With `--by-reference` the rows of Parquet files go to the filer, past the brokers. All files are checked first: if
     one of them does not fit the topic, nothing is published.
@@ -66,7 +86,10 @@ def publish(
     if by_reference or files:
         _publish_files(topic, files or [], from_, key, input_, by_reference)
         return
-    from smq.cli.files.sources import format_of, tables  # imported late: Arrow, which other commands do not need
+    # Imported late: Arrow, which other commands do not need.
+    from smq.cli.files.csv_rows import CsvDialect
+    from smq.cli.files.sources import Reading, can_be_read_twice, delimiter_of, format_of, tables
+    from smq.cli.files.table_publisher import InputRows, TablePublisher
     from smq_core.model.entities import Column
 
     end_on_sigterm()
@@ -80,21 +103,37 @@ def publish(
             raise InvalidRequest(
                 "--key-delimiter is for plain lines, on a topic without a schema; other formats have the key in a field"
             )
+        if format_ is not InputFormat.CSV and (null or delimiter):
+            raise InvalidRequest(f"--null and --delimiter are for CSV, and the input is {format_.value}")
         if from_ == "-" and sys.stdin.isatty():
             print_note("one message a line; Ctrl-D ends")
+        dialect = CsvDialect(null, delimiter or delimiter_of(from_))
+        reading = Reading(key, key_delimiter, dialect, ignore_unknown)
+        # Lines and JSON objects have their key already.
+        column = key if columns or format_ in (InputFormat.PARQUET, InputFormat.CSV) else None
+
+        def input_rows() -> InputRows:
+            return InputRows(columns, column, ignore_unknown, skip)
+
+        def read() -> Iterator[pa.Table]:
+            return tables(from_, format_, columns, sys.stdin.buffer, reading)
+
+        if can_be_read_twice(from_):
+            checked = input_rows()
+            for table in read():
+                checked.of(table)
         with connected.producer(topic) as producer:
-            rows = _TablePublisher(producer, columns, key, format_)
+            publisher = TablePublisher(producer, input_rows(), column if columns else None)
             try:
-                for table in tables(from_, format_, columns, key, sys.stdin.buffer, key_delimiter):
-                    rows.write(table)
-            except SmqError:
-                rows.report_partial()
-                raise
-            rows.finish()
+                publisher.publish(read())
+            except (KeyboardInterrupt, SystemExit) as stop:
+                # Closing the producer would wait until everything is durable, or for its timeout.
+                publisher.print_interrupted()
+                exit_now(128 + (signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT))
     seconds = time.monotonic() - started_at
     out.print(
-        f"{formatting.plural(rows.written, 'message')} published to {formatting.topic(info.name)} "
-        f"in {_duration(rows.written, seconds)}"
+        f"{formatting.plural(publisher.written, 'message')} published to {formatting.topic(info.name)} "
+        f"in {_duration(publisher.written, seconds)}"
     )
 
 
@@ -122,71 +161,6 @@ def _duration(messages: int, seconds: float) -> str:
     """How long it took, and the rate if it says anything."""
     rate = f" ({formatting.count(messages / seconds)}/s)" if messages >= max(seconds, 2) else ""
     return f"{seconds:.1f} s{rate}"
-
-
-class _TablePublisher:
-    """Writes tables to a producer and stops at the first that fails."""
-
-    def __init__(self, producer: Producer, columns: list[Column], key: str | None, format_: InputFormat) -> None:
-        self.written = 0
-        self._rows = 0
-        self._producer = producer
-        self._columns = columns
-        self._key = key
-        self._format = format_
-        self._waiting: deque[tuple[int, Delivery[Any]]] = deque()
-        self._status = err.status("publishing") if err.is_terminal else None
-        self._unmatched_reported = False
-
-    def write(self, table: pa.Table) -> None:
-        """Raises SchemaMismatch, and the errors of the producer."""
-        if self._status is not None:
-            self._status.start()
-        from smq.cli.files.column_matching import match_columns, to_messages
-
-        # Lines and JSON objects have their key already.
-        key = self._key if self._columns or self._format in (InputFormat.PARQUET, InputFormat.CSV) else None
-        self._report_unmatched(table, key)
-        if self._columns:
-            made = match_columns(table, self._columns, self._rows)
-        else:
-            made, key = to_messages(table, key, self._rows), None
-        self._rows += table.num_rows
-        self._waiting.append((made.num_rows, self._producer.write(made, key=key)))
-        while self._waiting and self._waiting[0][1].done():
-            self._await_oldest()
-        if self._status is not None:
-            self._status.update(f"{self.written:,} messages are durable")
-
-    def finish(self) -> None:
-        """Waits until everything is durable."""
-        try:
-            self._producer.flush()
-            while self._waiting:
-                self._await_oldest()
-        finally:
-            if self._status is not None:
-                self._status.stop()
-
-    def _await_oldest(self) -> None:
-        count, delivery = self._waiting.popleft()
-        delivery.result()
-        self.written += count
-
-    def report_partial(self) -> None:
-        """After an error in the input, says how many messages before it are published."""
-        with contextlib.suppress(SmqError):
-            self.finish()
-        verb = "was" if self.written == 1 else "were"
-        print_note(f"{formatting.plural(self.written, 'message')} before the error {verb} published")
-
-    def _report_unmatched(self, table: pa.Table, key: str | None) -> None:
-        from smq.cli.files.column_matching import unmatched_columns
-
-        unmatched = unmatched_columns(table.column_names, self._columns, key)
-        if unmatched and not self._unmatched_reported:
-            self._unmatched_reported = True
-            print_note(f"the topic has no columns {', '.join(unmatched)}; they are left out")
 
 
 def _check_key(info: TopicInfo, columns: list[Column], key: str | None, format_: InputFormat) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from smq.cli.connection.session import CommandFailed, leader_timeout, print_error, print_wait
 from smq_core.errors import SmqError, StoreDenied, StoreUnavailable, Unavailable
@@ -102,11 +102,16 @@ class FilerWatch:
             pause = max(0.0, min(CHECK_SECONDS, self._timeout - (now - answered_at) - CHECK_SECONDS))
 
 
-def end_process(message: str) -> None:
+def end_process(message: str) -> NoReturn:
     """Ends the process with an error, although other threads wait in requests that cannot be interrupted."""
     print_error(message)
+    exit_now(1)
+
+
+def exit_now(code: int) -> NoReturn:
+    """Ends the process, whatever its other threads do."""
     sys.stdout.flush()
-    os._exit(1)
+    os._exit(code)
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from smq.cli.files.json_fields import POSITION_FIELDS
 from smq.cli.files.json_rows import json_line, python_rows
 from smq.producing.encoding.batch_encoder import message_times
 from smq.producing.encoding.exact_cast import InexactValue, exact_cast
+from smq.producing.encoding.row_values import no_such_columns
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
 from smq_storage.chunks.column_types import arrow_type, plain_type
@@ -28,6 +30,7 @@ def match_columns(table: pa.Table, columns: Sequence[Column], first_row: int = 0
 
     Raises SchemaMismatch with one line for each column that does not fit.
     """
+    _require_unique(table)
     problems: list[str] = []
     made: list[pa.ChunkedArray] = []
     fields = [pa.field(c.name, plain_type(arrow_type(c.type)), nullable=c.nullable) for c in columns]
@@ -53,13 +56,21 @@ def match_columns(table: pa.Table, columns: Sequence[Column], first_row: int = 0
     return pa.table(made, schema=pa.schema(fields))
 
 
-def unmatched_columns(names: Sequence[str], columns: Sequence[Column], key: str | None = None) -> list[str]:
-    """The names that :func:`match_columns` leaves out, or :func:`to_messages` if the topic has no columns."""
-    if columns:
-        kept = {c.name for c in columns}
-    else:
-        kept = {key or "key", "value"} if "value" in names else set(names)
-    return [name for name in names if name not in kept and name not in RESERVED]
+def require_known_columns(names: Sequence[str], columns: Sequence[Column], key: str | None = None) -> None:
+    """Whether a table has only columns of the topic, because one that is misspelt would be stored as null.
+
+    Raises SchemaMismatch with the others.
+    """
+    if not columns and "value" not in names:
+        return  # each row becomes a JSON object
+    known = [c.name for c in columns] if columns else [key or "key", "value"]
+    unknown = [name for name in names if name not in (*known, *RESERVED, *POSITION_FIELDS)]
+    if unknown:
+        raise SchemaMismatch(
+            f"{no_such_columns(unknown, (), known)}. Its columns are {', '.join(known)}. To leave others out, add "
+            "--ignore-unknown",
+            expected=", ".join(known),
+        )
 
 
 def to_messages(table: pa.Table, key: str | None, first_row: int = 0) -> pa.Table:
@@ -71,6 +82,7 @@ def to_messages(table: pa.Table, key: str | None, first_row: int = 0) -> pa.Tabl
 
     Raises SchemaMismatch, InvalidRequest.
     """
+    _require_unique(table)
     key_name = key or ("key" if "key" in table.column_names else None)
     if key_name is not None and key_name not in table.column_names:
         raise SchemaMismatch(
@@ -88,6 +100,13 @@ def to_messages(table: pa.Table, key: str | None, first_row: int = 0) -> pa.Tabl
             except InexactValue as problem:
                 raise SchemaMismatch(f"column {name}: {_located(problem, first_row)}") from None
     return pa.table(made)
+
+
+def _require_unique(table: pa.Table) -> None:
+    names = table.column_names
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise SchemaMismatch(f"the column {', '.join(map(repr, twice))} occurs more than once")
 
 
 def _located(problem: InexactValue, first_row: int) -> str:

@@ -7,9 +7,11 @@ A column of bytes is text, or base64 in ``<name>_base64``. Besides the columns a
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,18 +34,21 @@ from smq.cli.files.json_rows import BASE64
 from smq.cli.files.json_values import from_json, has_bytes
 from smq.producing.encoding.exact_cast import InexactValue, kind_of
 from smq.producing.encoding.row_values import RowConverter
-from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
 from smq_storage.chunks.column_types import arrow_type, plain_type
 
 _DECODER = LineDecoder(Decimal, float)
+_LINE = re.compile(rb"^[ \t\r]*\{", re.MULTILINE)
+_OTHER_LINE = re.compile(rb"^[ \t\r]*[^ \t\r\n{]", re.MULTILINE)
+"""A line that begins otherwise than an object."""
 _READ_AS_TEXT = ("date", "time")
 
 
 class TypedLines:
     """Reads blocks of lines: all at once with Arrow if they have only columns, else line by line."""
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], ignore_unknown: bool = False) -> None:
+        self._ignore_unknown = ignore_unknown
         self._schema = pa.schema(
             [pa.field(c.name, plain_type(arrow_type(c.type)), nullable=c.nullable) for c in columns]
         )
@@ -54,10 +59,12 @@ class TypedLines:
 
     def read(self, block: bytes, first_line: int) -> pa.Table:
         """The rows of a block of whole lines. Raises SchemaMismatch with the number of the line."""
-        found = self._read_at_once(block) if self._arrow_reads_all else None
+        # Of a value that is no object, Arrow makes a row of nulls, and of a first one it makes a crash.
+        objects_only = self._arrow_reads_all and not _OTHER_LINE.search(block)
+        found = self._read_at_once(block) if objects_only else None
         if found is not None:
             return found
-        rows = _Rows(self._schema)
+        rows = RowTable(self._schema, self._ignore_unknown)
         lines(block, first_line, rows.add)
         return rows.table()
 
@@ -73,6 +80,8 @@ class TypedLines:
             columns = [found.column(f.name).cast(f.type) for f in self._schema]
         except pa.ArrowInvalid:
             return None
+        if found.num_rows != len(_LINE.findall(block)):
+            return None  # an object on several lines, or several on one
         for field, column in zip(self._schema, columns, strict=True):
             if not field.nullable and column.null_count:
                 return None
@@ -83,7 +92,7 @@ class TypedLines:
 
 
 def _arrow_reads(type_: pa.DataType) -> bool:
-    """Whether Arrow reads what :class:`_Rows` reads, and refuses what it refuses."""
+    """Whether Arrow reads what :class:`RowTable` reads, and refuses what it refuses."""
     match kind_of(type_):
         case "list":
             return kind_of(type_.value_type) not in ("float", *_READ_AS_TEXT) and _arrow_reads(type_.value_type)
@@ -94,26 +103,17 @@ def _arrow_reads(type_: pa.DataType) -> bool:
     return not pa.types.is_decimal256(type_)
 
 
-def column_of_cells(cells: pa.ChunkedArray, field: pa.Field, first_row: int) -> pa.Array:
-    """A column from cells of text: decimals as they are, and JSON of what has values inside.
-
-    ``first_row`` is the number of the first row, for errors. Raises SchemaMismatch with the row.
-    """
-    is_json = pa.types.is_nested(field.type)
-    rows = _Rows(pa.schema([field]))
-    for number, cell in enumerate(cells.to_pylist(), first_row):
-        try:
-            found = _DECODER.decode(cell) if is_json and cell is not None else cell
-            rows.add_row({field.name: from_json(field.name, found, field.type)})
-        except InvalidField as problem:
-            where = "" if str(problem).startswith("column") else f"column {field.name}: "
-            raise SchemaMismatch(f"row {number:,}: {where}{problem}") from None
-    return rows.table().column(0)
+def decode_cell(text: str) -> Any:
+    """The JSON of a cell of CSV. Raises InvalidField."""
+    return _DECODER.decode(text)
 
 
-class _Rows:
-    def __init__(self, schema: pa.Schema) -> None:
+class RowTable:
+    """Rows that are collected one by one."""
+
+    def __init__(self, schema: pa.Schema, ignore_unknown: bool = False) -> None:
         self._schema = schema
+        self._ignore_unknown = ignore_unknown
         self._converter = RowConverter(schema)
         self._types = {field.name: field.type for field in schema}
         self._rows: list[tuple[object, ...]] = []
@@ -149,7 +149,7 @@ class _Rows:
                 headers = headers_of(value)
             elif name == "timestamp":
                 at = micros(time_of(name, value))
-            elif name not in POSITION_FIELDS:
+            elif name not in POSITION_FIELDS and not self._ignore_unknown:
                 raise InvalidField(f"the topic has no column {name}; it has {', '.join(self._schema.names)}")
         self.add_row(values, headers, at)
 

@@ -43,19 +43,20 @@ def _refuse(constant: str) -> Any:
 _DECODER = LineDecoder(float, _refuse)
 
 
-def read_messages(block: bytes, first_line: int, key: str | None) -> pa.Table:
+def read_messages(block: bytes, first_line: int, key: str | None, ignore_unknown: bool = False) -> pa.Table:
     """The messages of a block of whole lines. ``key`` is the field with their keys.
 
     Raises SchemaMismatch with the number of the line.
     """
-    columns = _Columns(key)
+    columns = _Columns(key, ignore_unknown)
     lines(block, first_line, columns.add)
     return columns.table()
 
 
 class _Columns:
-    def __init__(self, key: str | None) -> None:
+    def __init__(self, key: str | None, ignore_unknown: bool) -> None:
         self._key = key
+        self._ignore_unknown = ignore_unknown
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.headers: list[Headers | None] = []
@@ -88,7 +89,7 @@ class _Columns:
     def _check_message(self, found: JsonObject) -> None:
         found.check_names()
         unknown = [name for name in found if name not in MESSAGE_FIELDS and name != self._key]
-        if unknown:
+        if unknown and not self._ignore_unknown:
             raise InvalidField(
                 f"a message has no field {', '.join(unknown)}. Its fields are {', '.join(MESSAGE_FIELDS[:6])}. To "
                 'store the object itself, write {"value": {…}}'

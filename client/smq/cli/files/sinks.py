@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from smq.cli.files.formats import OutputFormat
-from smq.cli.files.json_rows import iso, json_line, python_rows
+from smq.cli.files.json_rows import iso, json_line, json_object, python_rows
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED
 
@@ -186,23 +186,38 @@ def _text_headers(headers: list[dict[str, Any]] | None) -> bytes:
     return b",".join(it["key"].encode() + b":" + (it["value"] or b"") for it in headers or ())
 
 
-def _in_csv(value: Any) -> str | None:
-    return None if value is None else json.dumps(value, default=_in_json, ensure_ascii=False)
-
-
 def _csv_column(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
     """The column as CSV can have it. Raises InvalidRequest for bytes that are not text."""
-    kind = column.type
-    try:
-        if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-            return pc.cast(column.cast(pa.binary()), pa.string())
-        if pa.types.is_nested(kind):
-            return pa.array([_in_csv(value) for value in column.to_pylist()], pa.string())
-    except pa.ArrowInvalid:
-        raise InvalidRequest(
-            f"column {name} has bytes that are not text, which CSV cannot have: use --format json or parquet"
-        ) from None
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_nested(column.type):
+        rows = python_rows(pa.table({name: column}))
+        return pa.array([_in_csv(name, row[name]) for row in rows], pa.string())
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        # Of old times, whose zones had seconds, Arrow's text would lose these.
+        return column.cast(pa.timestamp(column.type.unit, "UTC"))
+    if pa.types.is_binary(column.type):
+        try:
+            return pc.cast(column, pa.string())
+        except pa.ArrowInvalid:
+            raise _not_text(name) from None
     return column
+
+
+def _in_csv(name: str, value: Any) -> str | None:
+    """A list or mapping as JSON lines have it."""
+    if value is None:
+        return None
+    found = json_object({name: value})
+    if name not in found:
+        raise _not_text(name)
+    return json.dumps(found[name], ensure_ascii=False, allow_nan=False)
+
+
+def _not_text(name: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"column {name} has bytes that are not text, which CSV cannot have: use --format json or parquet"
+    )
 
 
 def _text(value: Any) -> bytes:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from smq.cli.files.sources import InputFormat, format_of, tables
+from smq.cli.files.sources import InputFormat, Reading, format_of, tables
 from smq_core.errors import InvalidRequest, SchemaMismatch
 from smq_core.model.entities import Column
 
@@ -21,7 +21,7 @@ COLUMNS = [Column("name", "string"), Column("size", "int32", nullable=True), Col
 def read(
     text: bytes, format_: InputFormat, columns: Sequence[Column] = (), key: str | None = None
 ) -> list[dict[str, object]]:
-    return pa.concat_tables(tables("-", format_, columns, key, io.BytesIO(text))).to_pylist()
+    return pa.concat_tables(tables("-", format_, columns, io.BytesIO(text), Reading(key))).to_pylist()
 
 
 def test_the_format_is_taken_from_the_suffix() -> None:
@@ -41,7 +41,9 @@ def test_each_line_is_a_message_also_the_empty_one_and_the_one_without_an_end() 
 
 
 def test_a_delimiter_ends_the_key_of_a_line() -> None:
-    found = tables("-", InputFormat.LINES, (), None, io.BytesIO(b"k:v\nno key\n:empty key\na:b:c\n"), ":")
+    found = tables(
+        "-", InputFormat.LINES, (), io.BytesIO(b"k:v\nno key\n:empty key\na:b:c\n"), Reading(key_delimiter=":")
+    )
     assert [(row["key"], row["value"]) for row in pa.concat_tables(found).to_pylist()] == [
         (b"k", b"v"),
         (None, b"no key"),
@@ -53,7 +55,7 @@ def test_a_delimiter_ends_the_key_of_a_line() -> None:
 def test_lines_of_a_pipe_come_as_soon_as_they_are_written() -> None:
     out, into = os.pipe()
     with os.fdopen(out, "rb") as source, os.fdopen(into, "wb", buffering=0) as sink:
-        found = tables("-", InputFormat.LINES, (), None, source)
+        found = tables("-", InputFormat.LINES, (), source)
         sink.write(b"first\nhal")
         assert next(found).to_pylist() == [{"value": b"first"}]
         sink.write(b"f\n")
@@ -90,7 +92,7 @@ def test_csv_takes_the_topics_types_and_empty_fields_are_null() -> None:
 
 
 def test_a_csv_value_of_another_type_is_refused_with_its_columns_name() -> None:
-    with pytest.raises(SchemaMismatch, match=r"size: .*int32.*'x'"):
+    with pytest.raises(SchemaMismatch, match=r"^row 2: column size: 'x' is no int32$"):
         read(b"name,size\na,1\nb,x\n", InputFormat.CSV, COLUMNS)
 
 
@@ -98,7 +100,7 @@ def test_of_parquet_only_the_columns_of_the_topic_are_read(tmp_path: Path) -> No
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"name": ["a", "b"], "other": [1, 2]}), path)
 
-    made = pa.concat_tables(tables(str(path), InputFormat.PARQUET, COLUMNS, None, io.BytesIO()))
+    made = pa.concat_tables(tables(str(path), InputFormat.PARQUET, COLUMNS, io.BytesIO(), Reading(ignore_unknown=True)))
 
     assert made.to_pylist() == [{"name": "a"}, {"name": "b"}]
 
@@ -110,7 +112,7 @@ def test_parquet_comes_through_a_pipe_too(tmp_path: Path) -> None:
     os.write(into, path.read_bytes())
     os.close(into)
     with os.fdopen(out, "rb") as source:
-        assert next(tables("-", InputFormat.PARQUET, COLUMNS, None, source)).to_pylist() == [{"name": "a"}]
+        assert next(tables("-", InputFormat.PARQUET, COLUMNS, source)).to_pylist() == [{"name": "a"}]
 
 
 def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
@@ -118,6 +120,6 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path) -> None:
     path.write_text("hello, this is text")
 
     with pytest.raises(InvalidRequest, match=r"a\.parquet cannot be read as parquet"):
-        list(tables(str(path), InputFormat.PARQUET, (), None, io.BytesIO()))
+        list(tables(str(path), InputFormat.PARQUET, (), io.BytesIO()))
     with pytest.raises(InvalidRequest, match="there is no file"):
-        list(tables(str(tmp_path / "none.csv"), InputFormat.CSV, (), None, io.BytesIO()))
+        list(tables(str(tmp_path / "none.csv"), InputFormat.CSV, (), io.BytesIO()))

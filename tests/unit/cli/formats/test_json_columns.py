@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from smq.cli.files.json_rows import json_line, python_rows
-from smq.cli.files.sources import InputFormat, tables
+from smq.cli.files.sources import InputFormat, Reading, tables
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
 
@@ -37,9 +37,7 @@ FAST = [Column("i", "int32"), Column("single", "float32", nullable=True), Column
 
 def read(text: str, columns: list[Column] = ALL) -> list[dict[str, Any]]:
     return [
-        row
-        for table in tables("-", InputFormat.JSON, columns, None, io.BytesIO(text.encode()))
-        for row in table.to_pylist()
+        row for table in tables("-", InputFormat.JSON, columns, io.BytesIO(text.encode())) for row in table.to_pylist()
     ]
 
 
@@ -148,7 +146,7 @@ def test_nanoseconds_are_written_as_text_and_read_again() -> None:
 
     assert row == {"at": "2023-11-14T22:13:20.000000001Z", "times": ["00:00:00.000000001"]}
     columns = [Column("at", "timestamp[ns, Europe/Berlin]"), Column("times", "list<time64[ns]>")]
-    (again,) = tables("-", InputFormat.JSON, columns, None, io.BytesIO(json_line(row)))
+    (again,) = tables("-", InputFormat.JSON, columns, io.BytesIO(json_line(row)))
     assert again["at"].cast(pa.int64()).to_pylist() == [1_700_000_000_000_000_001]
     assert again["times"].equals(table["times"])
     assert python_rows(pa.table({"x": inside})) == [
@@ -169,7 +167,7 @@ def test_nanoseconds_are_written_as_text_and_read_again() -> None:
 )
 def test_cells_of_csv_have_json_for_what_has_values_inside(column: str, cell: str, stored: object) -> None:
     text = f"c,d\n{cell},1\n,2\n".encode()
-    (table,) = tables("-", InputFormat.CSV, [Column("c", column, nullable=True)], None, io.BytesIO(text))
+    (table,) = tables("-", InputFormat.CSV, [Column("c", column, nullable=True)], io.BytesIO(text))
 
     assert table["c"].to_pylist() == [stored, None]
 
@@ -179,4 +177,33 @@ def test_a_cell_that_does_not_fit_is_refused_with_its_row() -> None:
     text = b'c\n"{""a"": 1}"\n"{""a"": 300}"\n'
 
     with pytest.raises(SchemaMismatch, match="row 2: column c: field a: 300 does not fit int8"):
-        list(tables("-", InputFormat.CSV, columns, None, io.BytesIO(text)))
+        list(tables("-", InputFormat.CSV, columns, io.BytesIO(text)))
+
+
+SIMPLE = [Column("a", "int64", nullable=True), Column("b", "string", nullable=True)]
+
+
+@pytest.mark.parametrize(
+    "line", [b"null", b"  null ", b"1", b"[]", b'"x"', b"true", b'{"a":1} null', b'{"a":1}{"a":2}']
+)
+@pytest.mark.parametrize("before", [b"", b'{"a": 1}\n', b'\n{"a": 1}\n'])
+@pytest.mark.parametrize("after", [b"", b'\n{"a": 2}\n'])
+def test_a_line_that_is_no_object_is_refused_wherever_it_is(line: bytes, before: bytes, after: bytes) -> None:
+    number = before.count(b"\n") + 1
+
+    with pytest.raises(SchemaMismatch, match=f"^line {number}: "):
+        list(tables("-", InputFormat.JSON, SIMPLE, io.BytesIO(before + line + after)))
+
+
+def test_an_object_on_several_lines_is_refused() -> None:
+    with pytest.raises(SchemaMismatch, match=r"^line 1: "):
+        list(tables("-", InputFormat.JSON, SIMPLE, io.BytesIO(b'{"a":\n1}\n')))
+
+
+def test_fields_that_the_topic_does_not_have_are_left_out_on_request() -> None:
+    text = b'{"a": 1, "c": {}}\n{"a": 2, "b": "x"}\n'
+
+    with pytest.raises(SchemaMismatch, match="line 1: the topic has no column c"):
+        list(tables("-", InputFormat.JSON, SIMPLE, io.BytesIO(text)))
+    (found,) = tables("-", InputFormat.JSON, SIMPLE, io.BytesIO(text), Reading(ignore_unknown=True))
+    assert found.to_pylist() == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]

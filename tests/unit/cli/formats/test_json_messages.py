@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from smq.cli.files.column_matching import to_messages
-from smq.cli.files.sources import InputFormat, tables
+from smq.cli.files.sources import InputFormat, Reading, tables
 from smq_core.errors import SchemaMismatch
 
 
@@ -18,7 +18,7 @@ def read(*lines: str, key: str | None = None) -> list[dict[str, object]]:
     text = "".join(line + "\n" for line in lines).encode()
     return [
         row
-        for table in tables("-", InputFormat.JSON, (), key, io.BytesIO(text))
+        for table in tables("-", InputFormat.JSON, (), io.BytesIO(text), Reading(key))
         for row in to_messages(table, None).to_pylist()
     ]
 
@@ -118,7 +118,7 @@ def test_lines_are_counted_through_the_blocks_of_a_pipe() -> None:
     parts = iter([b'{"a":1}\n\n{"a"', b":2}\n", b"{}\nbroken\n", b""])
     pipe = SimpleNamespace(read=None, read1=lambda _: next(parts))
 
-    found = tables("-", InputFormat.JSON, (), None, pipe)  # type: ignore[arg-type]
+    found = tables("-", InputFormat.JSON, (), pipe)  # type: ignore[arg-type]
     assert [next(found)["value"].to_pylist() for _ in range(2)] == [[b'{"a":1}'], [b'{"a":2}']]
     with pytest.raises(SchemaMismatch, match="line 5: "):
         next(found)
@@ -126,7 +126,7 @@ def test_lines_are_counted_through_the_blocks_of_a_pipe() -> None:
 
 def test_text_that_is_not_utf_8_is_refused_with_its_line() -> None:
     with pytest.raises(SchemaMismatch, match="line 2: it is not UTF-8"):
-        list(tables("-", InputFormat.JSON, (), None, io.BytesIO(b'{"a":1}\n"\xff"\n')))
+        list(tables("-", InputFormat.JSON, (), io.BytesIO(b'{"a":1}\n"\xff"\n')))
 
 
 def test_a_named_key_must_be_there_and_be_the_only_one() -> None:

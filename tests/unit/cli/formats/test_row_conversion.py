@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from smq.cli.files.column_matching import match_columns, to_messages, unmatched_columns
+from smq.cli.files.column_matching import match_columns, require_known_columns, to_messages
 from smq_core.errors import SchemaMismatch
 from smq_core.model.entities import Column
 from smq_storage.chunks.schemas import HEADERS, TIMESTAMP
@@ -26,7 +26,6 @@ def test_columns_are_matched_by_name_and_cast_in_the_topics_order() -> None:
         {"tailnum": "N1", "distance": 1, "delay": None},
         {"tailnum": None, "distance": 2, "delay": None},
     ]
-    assert unmatched_columns(table.column_names, COLUMNS) == ["extra"]
 
 
 @pytest.mark.parametrize(
@@ -104,10 +103,32 @@ def test_a_row_with_bytes_and_times_becomes_the_json_that_consume_writes() -> No
     }
 
 
-def test_columns_that_are_left_out_are_known() -> None:
-    assert unmatched_columns(["key", "value", "headers", "color"], ()) == ["color"]
-    assert unmatched_columns(["key", "id", "value"], (), "id") == ["key"]
-    assert unmatched_columns(["id", "color"], ()) == []
+@pytest.mark.parametrize(
+    ("names", "columns", "key", "says"),
+    [
+        (["distance", "tailnun"], COLUMNS, None, r"no column tailnun \(did you mean tailnum\?\).*--ignore-unknown"),
+        (["key", "value", "headers", "color"], [], None, "no column color. Its columns are key, value"),
+        (["key", "id", "value"], [], "id", "no column key"),
+    ],
+)
+def test_columns_that_the_topic_does_not_have_are_refused(
+    names: list[str], columns: list[Column], key: str | None, says: str
+) -> None:
+    with pytest.raises(SchemaMismatch, match=says):
+        require_known_columns(names, columns, key)
+
+
+def test_columns_of_the_topic_and_of_consumed_messages_are_known() -> None:
+    require_known_columns(["id", "color"], [])  # each row becomes an object
+    require_known_columns(["_segment", "_offset", "partition", "timestamp", "appended", "distance", "headers"], COLUMNS)
+
+
+def test_a_column_that_occurs_twice_is_refused() -> None:
+    twice = pa.table([pa.array([1]), pa.array([2])], names=["distance", "distance"])
+
+    for convert in (lambda: match_columns(twice, COLUMNS), lambda: to_messages(twice, None)):
+        with pytest.raises(SchemaMismatch, match="'distance' occurs more than once"):
+            convert()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What `smq consume --format json` writes, `smq publish` stores as the same messages again."""
+"""What `smq consume` writes as JSON or CSV, `smq publish` stores as the same messages again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from smq.cli.files.column_matching import match_columns, to_messages
+from smq.cli.files.column_matching import match_columns, require_known_columns, to_messages
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.sinks import Shown, open_sink
 from smq.cli.files.sources import InputFormat, tables
@@ -59,6 +59,8 @@ COLUMNS = {
         st.tuples(st.binary(max_size=3), st.lists(st.decimals(-99, 99, places=2), max_size=2)), max_size=2
     ),
 }
+ONLY_IN_JSON = ("binary", "list<binary>", "map<binary, list<decimal128(5, 2)>>")
+"""CSV has only bytes that are text, except in structs."""
 TYPED = [Column(f"c{i}", name, nullable=True) for i, name in enumerate(COLUMNS)]
 rows = st.tuples(headers, zoned, *(st.one_of(st.none(), strategy) for strategy in COLUMNS.values()))
 
@@ -68,13 +70,18 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("json") / "messages.json"
 
 
-def published_again(path: Path, table: pa.Table, columns: list[Column], meta: bool) -> pa.Table:
+def published_again(
+    path: Path, table: pa.Table, columns: list[Column], meta: bool, form: OutputFormat = OutputFormat.JSON
+) -> pa.Table:
     """The table as `consume` writes it to the file, and as `publish` reads it."""
-    with open_sink(OutputFormat.JSON, path, Shown(meta)) as sink:
-        sink.write(table, "events-0-8-0", 40)
+    with open_sink(form, path, Shown(meta, headers=True)) as sink:
+        sink.write(table.slice(0, 1), "events-0-8-0", 40)
+        sink.write(table.slice(1), "events-0-8-0", 41)
     text = path.read_bytes()
-    assert text.count(b"\n") == table.num_rows
-    found = pa.concat_tables(tables("-", InputFormat.JSON, columns, None, io.BytesIO(text)))
+    if form is OutputFormat.JSON:
+        assert text.count(b"\n") == table.num_rows
+    found = pa.concat_tables(tables("-", InputFormat(form.value), columns, io.BytesIO(text)), promote_options="default")
+    require_known_columns(found.column_names, columns)
     made = match_columns(found, columns) if columns else to_messages(found, None)
     encoder = BatchEncoder(Topic("default/t", "u", TopicSpec(partitions=8, schema=tuple(columns))))
     return encoder.check(made)[0]
@@ -120,6 +127,38 @@ def test_rows_of_a_topic_with_a_schema(path: Path, found: list[tuple[object, ...
     again = published_again(path, table, TYPED, meta)
 
     check_same(again, table, [*body, "headers", *(["timestamp"] if meta else [])])
+
+
+texts = st.one_of(st.none(), st.text(max_size=6).map(str.encode), st.sampled_from([b"NA", b"null", b"00712", b" "]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(texts, texts, headers, zoned), min_size=1, max_size=5), st.booleans())
+def test_messages_in_csv(path: Path, found: list[tuple[object, ...]], meta: bool) -> None:
+    keys, values, all_headers, times = zip(*found, strict=True)
+    body = {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
+    table = consumed(body, list(all_headers), list(times))
+
+    try:
+        again = published_again(path, table, [], meta, OutputFormat.CSV)
+    except InvalidRequest as error:
+        assert "bytes that are not text" in str(error)  # of a header
+        return
+    check_same(again, table, ["key", "value", "headers", *(["timestamp"] if meta else [])])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(rows, min_size=1, max_size=4), st.booleans(), st.integers(0, len(TYPED) - 1))
+def test_rows_in_csv(path: Path, found: list[tuple[object, ...]], meta: bool, only: int) -> None:
+    _, times, *values = zip(*found, strict=True)
+    columns = [c for c in TYPED if c.type not in ONLY_IN_JSON]
+    body = {c.name: pa.array(column, arrow_type(c.type)) for c, column in zip(TYPED, values, strict=True)}
+    kept = columns if meta or TYPED[only] not in columns else [TYPED[only]]  # one column has empty lines
+    table = consumed({c.name: body[c.name] for c in kept}, [None] * len(found), list(times))
+
+    again = published_again(path, table, kept, meta, OutputFormat.CSV)
+
+    check_same(again, table, [c.name for c in kept])
 
 
 def test_bytes_that_have_no_field_are_refused(path: Path) -> None:
