@@ -14,7 +14,7 @@ import pyarrow as pa
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.column_types import with_leaves
 from smq_storage.chunks.python_times import python_values
-from smq_storage.chunks.schemas import RESERVED
+from smq_storage.chunks.schemas import RESERVED, has_plain_messages
 from smq_storage.uploads.large_values import HEADER, LargeValue, find_large_values
 
 ROWS_AT_ONCE = 1024
@@ -112,16 +112,17 @@ class Batch:
         has; ``table`` has it as it is.
         """
         large = self.large_values
+        plain = has_plain_messages(self.table.schema)
         for start in range(0, len(self), ROWS_AT_ONCE):
             for row, columns in enumerate(python_values(self.table.slice(start, ROWS_AT_ONCE)), start):
-                yield self._message(row, columns, row in large)
+                yield self._message(row, columns, plain, row in large)
 
-    def _message(self, row: int, columns: dict[str, Any], is_large: bool) -> Message:
+    def _message(self, row: int, columns: dict[str, Any], plain: bool, is_large: bool) -> Message:
         body = {name: found for name, found in columns.items() if name not in RESERVED}
         headers = [(header["key"], header["value"]) for header in columns["headers"] or ()]
         key: bytes | None = None
         value: bytes | dict[str, Any] | None = body
-        if body.keys() == {"key", "value"}:
+        if plain:
             key, value = body["key"], self.value(row) if is_large else body["value"]
         return Message(
             value,

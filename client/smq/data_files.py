@@ -235,12 +235,12 @@ def duckdb_query(files: Sequence[DataFile]) -> str:
     compacted = any(f.kind == COMPACTED for f in files)
     offset = "f.first_offset + m.file_row_number - f.first_row"
     offset = f"coalesce(m._offset, {offset})" if compacted else offset
-    excluded = "filename, file_row_number" + (", _offset" if compacted else "")
+    excluded = "_smq_file, file_row_number" + (", _offset" if compacted else "")
     return (
         f"WITH f(filename, _segment, first_offset, first_row, row_count) AS (VALUES\n{values}\n)\n"
         f"SELECT m.* EXCLUDE ({excluded}), f._segment, {offset} AS _offset\n"
-        f"FROM read_parquet([\n{urls}\n], union_by_name=true, filename=true, file_row_number=true) m\n"
-        "JOIN f ON m.filename = f.filename AND m.file_row_number >= f.first_row\n"
+        f"FROM read_parquet([\n{urls}\n], union_by_name=true, filename='_smq_file', file_row_number=true) m\n"
+        "JOIN f ON m._smq_file = f.filename AND m.file_row_number >= f.first_row\n"
         "  AND m.file_row_number < f.first_row + f.row_count"
     )
 

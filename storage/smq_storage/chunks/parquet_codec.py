@@ -102,13 +102,13 @@ def page_rows(table: pa.Table) -> int:
     return max(1, min(ROW_GROUP_ROWS, PAGE_BYTES * int(table.num_rows) // max(1, int(widest))))
 
 
-def columns_with_statistics(table: pa.Table, key: str) -> tuple[list[str], tuple[KeyBound, KeyBound] | None]:
+def columns_with_statistics(table: pa.Table, key: str | None) -> tuple[list[str], tuple[KeyBound, KeyBound] | None]:
     """The columns of which a file's footer gets statistics, and the bounds of keys that are too long for them.
 
     Bounds of long values would enlarge the footer, which is read often.
     """
     found = [field.name for field in table.schema if _is_fixed_width(field.type)]
-    if key not in table.schema.names or not _is_text_or_binary(table.schema.field(key).type):
+    if key is None or key not in table.schema.names or not _is_text_or_binary(table.schema.field(key).type):
         return found, None
     bounds = _bounds_of_long_keys(table.column(key))
     return (found, bounds) if bounds is not None else ([*found, key], None)

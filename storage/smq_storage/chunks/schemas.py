@@ -17,10 +17,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from smq_core.model.entities import Column
-from smq_storage.chunks.column_types import stored_field
+from smq_storage.chunks.column_types import declared_type, stored_field
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 RESERVED = ("partition", "timestamp", "appended", "headers")
+RESERVED_COLUMNS = (*RESERVED, "_segment", "_offset", "file_row_number", "_smq_file")
+"""Names that no column of a topic may have, in any case: those of messages, and those that files and tools add."""
+
 # Everything inside may be null. A broker does not look at rows, and a null there must not make a batch unwritable.
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -33,6 +36,12 @@ def message_schema(columns: Sequence[Column] = ()) -> pa.Schema:
 def chunk_schema(columns: Sequence[Column] = ()) -> pa.Schema:
     """The schema of a chunk. Readers get the same columns :func:`~smq_storage.chunks.column_types.as_declared`."""
     return pa.schema(_fields(columns, appended=True))
+
+
+def has_plain_messages(schema: pa.Schema) -> bool:
+    """Whether rows of this schema are messages of a topic without a schema. No other topic may have these columns."""
+    body = [field for field in schema if field.name not in RESERVED]
+    return [(field.name, declared_type(field)) for field in body] == [("key", pa.binary()), ("value", pa.binary())]
 
 
 def without_append_time(schema: pa.Schema) -> pa.Schema:

@@ -60,7 +60,7 @@ def merge_run(
     merged = []
     for files, rows in _parts(_tables(store, segment, run.files, limits.readers, interrupted), limits.decoded_bytes):
         large_values = tuple(name for file in files for name in file.large_values)
-        data = encode_compacted(rows, segment.name, files[0].first, key or "key")
+        data = encode_compacted(rows, segment.name, files[0].first, key)
         del rows  # while the next part is read
         _check(interrupted)
         path, etag = _write(store, segment, files[0].first, data, new_nonce)

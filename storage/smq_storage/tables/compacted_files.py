@@ -25,11 +25,11 @@ REPLACES = "smq.compacted"
 _DICTIONARY = ["partition", "appended"]
 
 
-def encode_compacted(rows: pa.Table, segment: str, first: int, key: str) -> pa.Buffer:
-    """A whole file. ``rows`` are those from ``first`` on, in offset order, and ``key`` names the key column."""
+def encode_compacted(rows: pa.Table, segment: str, first: int, key: str | None) -> pa.Buffer:
+    """A whole file. ``rows`` are those from ``first`` on, in offset order. ``key`` names the key column, if any."""
     offsets = pa.array(range(first, first + rows.num_rows), pa.int64())
     table = rows.append_column(OFFSET_FIELD, offsets)
-    order = [(name, "ascending") for name in (key, OFFSET) if name in table.column_names]
+    order = [(name, "ascending") for name in (key, OFFSET) if name is not None]
     table = table.take(pc.sort_indices(table, sort_keys=order))
     with_statistics, bounds = columns_with_statistics(table, key)
     sink = pa.BufferOutputStream()
@@ -38,7 +38,7 @@ def encode_compacted(rows: pa.Table, segment: str, first: int, key: str) -> pa.B
         table.schema,
         compression="zstd",
         compression_level=1,
-        use_dictionary=[*_DICTIONARY, key] if key in table.column_names else _DICTIONARY,
+        use_dictionary=_DICTIONARY if key is None else [*_DICTIONARY, key],
         write_statistics=with_statistics,
         write_page_checksum=True,
         write_page_index=True,

@@ -24,7 +24,7 @@ from smq_core.model.keyspace import MAX_PARTITIONS
 from smq_core.model.names import shown
 from smq_core.model.units import UNLIMITED, duration_text, parse_duration, parse_size
 from smq_storage.chunks.column_types import arrow_type, zones
-from smq_storage.chunks.schemas import RESERVED
+from smq_storage.chunks.schemas import RESERVED_COLUMNS
 
 GROUP = "seaweedmq.io"
 VERSION = "v1alpha1"
@@ -55,8 +55,8 @@ def _dns_label(value: str) -> str:
 def _column_name(value: str) -> str:
     if not _COLUMN.fullmatch(value):
         raise ValueError(f"{shown(value)} is no column name: use letters, digits and '_', no digit first, at most 128")
-    if value in RESERVED:
-        raise ValueError(f"{value!r} is a column that every topic has: choose another name")
+    if value.lower() in RESERVED_COLUMNS:
+        raise ValueError(f"{value!r} is a column that every topic has, or that tools add: choose another name")
     return value
 
 
@@ -205,6 +205,14 @@ class SpecModel(Strict):
         names = [column.name for column in self.columns]
         twice = sorted({name for name in names if names.count(name) > 1})
         mistakes = [("schema", f"the column {name!r} appears twice: give each column its own name") for name in twice]
+        by_case: dict[str, str] = {}
+        for name in dict.fromkeys(names):
+            if (other := by_case.setdefault(name.lower(), name)) != name:
+                only = "differ in case only, and many tools take them for one: rename one of them"
+                mistakes.append(("schema", f"the columns {other!r} and {name!r} {only}"))
+        if {column.name: column.type for column in self.columns} == {"key": "binary", "value": "binary"}:
+            plain = "are those of a topic without a schema: leave schema out, or use other names or types"
+            mistakes.append(("schema", f"the columns key and value of the type binary {plain}"))
         if self.key is not None and not names:
             mistakes.append(("key", "names a column of schema, and there is none: take key out or add a schema"))
         elif self.key is not None and self.key not in names:

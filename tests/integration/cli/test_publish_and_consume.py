@@ -32,7 +32,9 @@ def test_typed_rows_are_matched_by_name_and_cast(leader: str, typed_topic: str, 
     rows = pa.table({"size": pa.array([1.0, 2.0]), "unknown": [0, 0], "name": pa.array(["a", None], pa.large_string())})
     pq.write_table(rows, file)
 
-    ran = smq("publish", typed_topic, "--from", str(file), "--key", "name", leader=leader)
+    refused = smq("publish", typed_topic, "--from", str(file), "--key", "name", leader=leader)
+    assert refused.code == 1 and "the topic has no column unknown" in refused.err, refused
+    ran = smq("publish", typed_topic, "--from", str(file), "--key", "name", "--ignore-unknown", leader=leader)
 
     assert ran.code == 0 and ran.out.startswith("2 messages"), ran
     found = smq("consume", typed_topic, *ALL, "2", "--format", "json", leader=leader).lines
@@ -106,6 +108,36 @@ def test_json_that_was_consumed_can_be_published_again(leader: str, topic: str) 
     assert sorted(found)[0::2] == sorted(found)[1::2], "each twice"
     values = [message.get("value", message.get("value_base64")) for message in second]
     assert [values.count(value) for value in (None, "", "AP8=")] == [2, 2, 2]
+
+
+def test_csv_that_was_consumed_can_be_published_again(leader: str, topic: str, tmp_path: Path) -> None:
+    text = '"key","value"\n"00712","NA"\n,"null"\n"",""\n"k",\n"k","two\nlines"\n'
+    file, again = tmp_path / "in.csv", tmp_path / "out.csv"
+    file.write_text(text)
+    assert smq("publish", topic, "--from", str(file), leader=leader).code == 0
+
+    ran = smq("consume", topic, *ALL, "5", "--to", str(again), leader=leader)
+
+    assert ran.code == 0, ran
+    assert sorted(again.read_text()) == sorted(text), "keys are in several partitions"
+
+
+def test_nothing_of_a_file_with_a_mistake_is_published(leader: str, typed_topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("name,size\n" + "a,1\n" * 200_000 + "b,A0\n")
+
+    ran = smq("publish", typed_topic, "--from", str(file), leader=leader)
+    assert ran.code == 1 and "row 200,001: column size: 'A0' is no int32" in ran.err, ran
+    assert smq("consume", typed_topic, "--from", "earliest", "--exit-at-end", leader=leader).out == ""
+
+
+def test_a_value_that_is_larger_than_a_batch_goes_through_a_pipe(leader: str, topic: str) -> None:
+    large = "x" * 20_000_000
+    ran = smq("publish", topic, leader=leader, stdin=f"before\n{large}\nafter\n")
+    assert ran.code == 0 and ran.out.startswith("3 messages published"), ran
+
+    found = smq("consume", topic, *ALL, "3", leader=leader).lines
+    assert sorted(found, key=len) == ["after", "before", large]
 
 
 def test_a_line_that_is_refused_says_what_was_published_before(leader: str, topic: str) -> None:

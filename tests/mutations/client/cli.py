@@ -7,6 +7,7 @@ from ..mutation import Mutation
 CONSUME = "client/smq/cli/commands/consume.py"
 TEST_CONSUME = "tests/unit/cli/test_consume.py"
 SINKS = "client/smq/cli/files/sinks.py"
+TEST_CSV = "tests/unit/cli/formats/test_csv_rows.py"
 TEST_OUTPUT = "tests/unit/cli/formats/test_output_formats.py"
 MESSAGES = "client/smq/cli/files/json_messages.py"
 TEST_MESSAGES = "tests/unit/cli/formats/test_json_messages.py"
@@ -201,6 +202,83 @@ MUTATIONS = (
         "    if meta:\n        return rows\n",
         '    if meta:\n        return rows.drop_columns(["headers"] if "headers" in rows.column_names else [])\n',
         (f"{TEST_OUTPUT}::test_meta_shows_headers_and_a_message_without_any_has_no_such_field",),
+    ),
+    Mutation(
+        "take_quoted_cells_of_csv_for_null",
+        "A quoted cell of CSV is text.",
+        "client/smq/cli/files/csv_rows.py",
+        "quoted_strings_can_be_null=False",
+        "quoted_strings_can_be_null=True",
+        (f"{TEST_CSV}::test_only_the_empty_field_without_quotes_is_null",),
+    ),
+    Mutation(
+        "skip_empty_lines_of_a_single_column",
+        "An empty line is the null of a single column.",
+        "client/smq/cli/files/csv_rows.py",
+        "ignore_empty_lines=len(names) > 1",
+        "ignore_empty_lines=True",
+        (f"{TEST_CSV}::test_only_the_empty_field_without_quotes_is_null",),
+    ),
+    Mutation(
+        "take_hexadecimal_numbers",
+        "A cell of CSV is a number in decimal digits.",
+        "client/smq/cli/files/csv_rows.py",
+        "    if pa.types.is_integer(type_) and pc.any",
+        "    if False and pc.any",
+        (f"{TEST_CSV}::test_a_cell_that_does_not_fit_is_refused_with_row_and_column",),
+    ),
+    Mutation(
+        "cut_csv_inside_of_quotes",
+        "A quoted newline ends no record.",
+        "client/smq/cli/files/blocks.py",
+        "            self._quoted, at = True, found.end()",
+        "            at = found.end()",
+        ("tests/unit/cli/formats/test_blocks.py::test_a_block_has_whole_records_however_the_bytes_arrive",),
+    ),
+    Mutation(
+        "take_two_objects_of_a_line",
+        "A line of JSON is one object.",
+        "client/smq/cli/files/json_columns.py",
+        "        if found.num_rows != len(_LINE.findall(block)):",
+        "        if False:",
+        ("tests/unit/cli/formats/test_json_columns.py::test_a_line_that_is_no_object_is_refused_wherever_it_is",),
+    ),
+    Mutation(
+        "leave_out_columns_that_the_topic_does_not_have",
+        "A misspelt column is an error.",
+        "client/smq/cli/files/column_matching.py",
+        "    if unknown:",
+        "    if False:",
+        ("tests/unit/cli/formats/test_row_conversion.py::test_columns_that_the_topic_does_not_have_are_refused",),
+    ),
+    Mutation(
+        "wait_for_everything_after_an_interrupt",
+        "An interrupt of a publish ends it soon, and says what is published.",
+        "client/smq/cli/files/table_publisher.py",
+        "self._producer.flush(STOP_SECONDS)",
+        "raise KeyboardInterrupt",
+        (
+            "tests/unit/cli/test_table_publisher.py::test_an_interrupt_says_what_is_durable_and_does_not_wait_for_the_rest",
+        ),
+    ),
+    Mutation(
+        "show_key_and_value_of_a_schema_as_a_plain_message",
+        "Columns named key and value are columns.",
+        "storage/smq_storage/chunks/schemas.py",
+        "return [(field.name, declared_type(field)) for field in body] == [",
+        'return [field.name for field in body] == ["key", "value"] or [] == [',
+        (
+            "tests/unit/client/test_batch.py::test_columns_named_key_and_value_are_columns",
+            f"{TEST_OUTPUT}::test_columns_named_key_and_value_are_columns",
+        ),
+    ),
+    Mutation(
+        "accept_names_that_tools_add",
+        "A name that files or tools add is no column of a topic, in any case.",
+        "storage/smq_storage/topic_manifests/fields.py",
+        "if value.lower() in RESERVED_COLUMNS:",
+        "if value in RESERVED_COLUMNS[:4]:",
+        ("tests/unit/storage/test_manifest_parser.py",),
     ),
     Mutation(
         "write_times_to_the_millisecond",

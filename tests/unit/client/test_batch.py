@@ -42,6 +42,14 @@ def test_messages_of_a_schema_are_dictionaries() -> None:
     ]
 
 
+@pytest.mark.parametrize("types", [("string", "float64"), ("binary", "string"), ("dictionary<binary>", "binary")])
+def test_columns_named_key_and_value_are_columns(types: tuple[str, str]) -> None:
+    columns = (Column("key", types[0], nullable=True), Column("value", types[1], nullable=True))
+    (message,) = batch_of(columns, {"key": None, "value": None})
+
+    assert (message.value, message.key) == ({"key": None, "value": None}, None)
+
+
 def test_offsets_go_on_beyond_the_rows_that_are_python_objects_at_once() -> None:
     batch = batch_of((), *({"value": b"%d" % n} for n in range(ROWS_AT_ONCE + 2)))
 

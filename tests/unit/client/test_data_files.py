@@ -41,6 +41,14 @@ def run(files: Sequence[DataFile], folder: Path, *tables: pa.Table) -> list[tupl
     return duckdb.sql(f"SELECT n, _segment, _offset FROM ({query}) ORDER BY n").fetchall()
 
 
+def test_columns_that_are_named_as_those_of_duckdb_are_columns(tmp_path: Path) -> None:
+    named = pa.table({"n": [1, 2], "filename": ["a", "b"], "first_offset": [8, 9], "key": [0, 0]})
+
+    assert run([data_file(CHUNK, rows=2)], tmp_path, named) == [(1, "t-0-8-0", 0), (2, "t-0-8-0", 1)]
+    query = duckdb_query([data_file(CHUNK, rows=2)]).replace(data_file(CHUNK).url, str(tmp_path / "0.parquet"))
+    assert [row[1:3] for row in duckdb.sql(f"FROM ({query}) ORDER BY n").fetchall()] == [("a", 8), ("b", 9)]
+
+
 def numbers(*values: int) -> pa.Table:
     return pa.table({"n": list(values)})
 

@@ -125,6 +125,12 @@ WRONG_SPECS = [
     ({"schema": [{"name": "partition", "type": "int8"}]}, "spec.schema[0].name", "choose another"),
     ({"schema": [{"name": "a b", "type": "int8"}]}, "spec.schema[0].name", "letters"),
     ({"schema": [{"name": "a", "type": "int8"}] * 2}, "spec.schema", "twice"),
+    ({"schema": [{"name": "a", "type": "int8"}, {"name": "A", "type": "int8"}]}, "spec.schema", "differ in case only"),
+    ({"schema": [{"name": n, "type": "binary"} for n in ("key", "value")]}, "spec.schema", "leave schema out"),
+    *(
+        ({"schema": [{"name": name, "type": "int8"}]}, "spec.schema[0].name", "tools add")
+        for name in ("_offset", "_segment", "_OFFSET", "Partition", "file_row_number", "_smq_file")
+    ),
     ({"schema": {"a": "int8"}}, "spec.schema", "a list"),
     ({"schema": ["a"]}, "spec.schema[0]", "mapping"),
     ({"durability": "Eventually"}, "spec.durability", "'Replicated' or 'Stored'"),

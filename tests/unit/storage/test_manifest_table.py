@@ -14,7 +14,7 @@ from smq_core.model import units
 from smq_core.model.entities import Durability, Phase, Reason, TopicSpec
 from smq_core.model.keyspace import MAX_PARTITIONS
 from smq_storage.chunks.column_types import TYPE_NAMES
-from smq_storage.chunks.schemas import RESERVED
+from smq_storage.chunks.schemas import RESERVED_COLUMNS
 from smq_storage.topic_manifests.fields import MAX_COLUMNS, MAX_RATE, MAX_REPLICAS, MAX_TYPE
 from smq_storage.topic_manifests.parser import check_change, parse_manifest, parse_resource, to_manifest
 from support.kube.manifest_cases import (
@@ -86,7 +86,7 @@ def test_the_crd_has_the_limits_and_patterns_of_the_parser(topic: dict[str, dict
     assert fields["schema"]["maxItems"] == MAX_COLUMNS
     assert fields["scaling"]["properties"]["target"]["properties"]["messagesPerSecond"]["maximum"] == MAX_RATE
     assert column["type"]["maxLength"] == MAX_TYPE
-    assert str(list(RESERVED)) in column["name"]["x-kubernetes-validations"][1]["rule"]
+    assert str(list(RESERVED_COLUMNS)) in column["name"]["x-kubernetes-validations"][1]["rule"]
     text = (CRDS / "topics.yaml").read_text()
     quoted = {p: p.replace("\\", "\\\\") for p in (units.SIZE_PATTERN, units.DURATION_PATTERN)}
     assert text.count(f"'^{quoted[units.SIZE_PATTERN]}$'") == 2

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.json_rows import iso, json_line, json_object, python_rows
 from smq_core.errors import InvalidRequest
-from smq_storage.chunks.schemas import RESERVED
+from smq_storage.chunks.schemas import RESERVED, has_plain_messages
 
 Offsets: TypeAlias = int | pa.Array
 """That of each row, or that of the first of consecutive ones."""
@@ -75,19 +75,19 @@ def open_sink(output_format: OutputFormat, to: Path | None, shown: Shown = DEFAU
         return _ParquetSink(stream, shown)
     if output_format is OutputFormat.CSV:
         return _CsvSink(stream, shown)
-    return _LineSink(stream, json_line if output_format is OutputFormat.JSON else _text_line(shown), shown)
+    return _LineSink(stream, _json_line if output_format is OutputFormat.JSON else _text_line(shown), shown)
 
 
 class _LineSink(Sink):
-    def __init__(self, stream: IO[bytes], line: Callable[[dict[str, Any]], bytes], shown: Shown) -> None:
+    def __init__(self, stream: IO[bytes], line: Callable[[dict[str, Any], bool], bytes], shown: Shown) -> None:
         super().__init__(stream)
         self._line = line
         self._meta = shown.meta
 
     def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
         where = with_offsets(rows, segment, offsets) if self._meta else rows
-        shown = shown_columns(where, self._meta)
-        self.stream.write(b"".join(self._line(row) + b"\n" for row in python_rows(shown)))
+        shown, plain = shown_columns(where, self._meta), not self._meta and has_plain_messages(rows.schema)
+        self.stream.write(b"".join(self._line(row, plain) + b"\n" for row in python_rows(shown)))
         self.stream.flush()
 
 
@@ -163,12 +163,16 @@ def shown_columns(rows: pa.Table, meta: bool) -> pa.Table:
     return rows.drop_columns([name for name in rows.column_names if name in hidden])
 
 
-def _text_line(shown: Shown) -> Callable[[dict[str, Any]], bytes]:
+def _json_line(row: dict[str, Any], _plain: bool) -> bytes:
+    return json_line(row)
+
+
+def _text_line(shown: Shown) -> Callable[[dict[str, Any], bool], bytes]:
     """Writes only the value; with a schema or ``--meta``, the columns separated by tabs."""
     delimiter = shown.key_delimiter.encode() if shown.key_delimiter is not None else None
 
-    def line(row: dict[str, Any]) -> bytes:
-        if not (set(row) <= {"key", "value", "headers"} and "value" in row):
+    def line(row: dict[str, Any], plain: bool) -> bytes:
+        if not plain:
             if delimiter is not None:
                 raise InvalidRequest("--key-delimiter is for messages without a schema and without --meta")
             if not shown.meta and shown.headers:

@@ -61,6 +61,14 @@ def test_text_of_a_topic_with_a_schema_has_its_columns_between_tabs(tmp_path: Pa
     assert written(tmp_path, OutputFormat.TEXT, typed()) == b"a\t\t2023-11-14T22:13:20.000000Z\n"
 
 
+def test_columns_named_key_and_value_are_columns(tmp_path: Path) -> None:
+    table = typed().rename_columns(["partition", "timestamp", "appended", "key", "value", "other", "headers"])
+    table = table.drop_columns(["other"])
+
+    assert written(tmp_path, OutputFormat.TEXT, table) == b"a\t\n"
+    assert written(tmp_path, OutputFormat.JSON, table) == b'{"key": "a", "value": null}\n'
+
+
 WITH_HEADERS = [[{"key": "a", "value": b"b"}, {"key": "c", "value": None}], None]
 
 

@@ -21,6 +21,7 @@ from smq_storage.compaction.manifest_switch import plan_segment, switch_manifest
 from smq_storage.compaction.merging import DEFAULT_LIMITS, MergeInterrupted, MergeLimits, merge_run
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Data, ObjectExists, Store, StoreStateUnknown, open_store
+from smq_storage.tables.compacted_files import OFFSET, encode_compacted
 from smq_storage.tables.manifests import read_manifest
 from smq_storage.tables.range_reader import read_range
 from smq_storage.tables.segment_files import StoredSegment
@@ -53,6 +54,14 @@ def compact(store: Store, segment: StoredSegment, limits: MergeLimits = DEFAULT_
     assert switch_manifest(store, segment, merged, "m", POLICY)
     (entry,) = sealed_index.read(store, TOPIC, UID)
     return StoredSegment.of(TOPIC, UID, entry)
+
+
+@pytest.mark.parametrize("values", [[[2], [1]], [2, 1]])
+def test_a_column_named_key_of_a_topic_without_a_key_is_no_key(values: list[object]) -> None:
+    data = encode_compacted(pa.table({"key": values}), SEGMENT, 5, None)
+
+    found = pq.read_table(pa.BufferReader(data))
+    assert found.to_pydict() == {"key": values, OFFSET: [5, 6]}
 
 
 def read(store: Store, segment: StoredSegment, start: int, stop: int, columns: list[str] | None = None) -> pa.Table:
