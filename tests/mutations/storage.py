@@ -353,4 +353,28 @@ MUTATIONS = (
         "            return None\n",
         (f"{TEST_ABSENCE}::test_a_document_that_is_listed_is_not_taken_for_missing",),
     ),
+    Mutation(
+        "take_a_denied_deletion_for_no_clear_answer",
+        "A deletion that the store denies is a denial.",
+        "storage/smq_storage/object_store/failures.py",
+        ', "(code: AccessDenied)")',
+        ")",
+        ("tests/unit/storage/test_store_errors.py::test_a_denied_deletion_is_a_denial",),
+    ),
+    Mutation(
+        "raise_the_clients_error_of_a_path",
+        "A path that no store has is an invalid request.",
+        "storage/smq_storage/object_store/store.py",
+        "        except (ValueError, TypeError) as error:",
+        "        except ZeroDivisionError as error:",
+        ("tests/unit/storage/test_store_errors.py::test_a_path_that_no_store_has_is_an_invalid_request",),
+    ),
+    Mutation(
+        "end_the_thread_at_a_panic_of_the_client",
+        "An answer that the store's client does not expect is no clear answer.",
+        "storage/smq_storage/object_store/store.py",
+        "            if not is_panic(error):\n                raise\n",
+        "            raise\n",
+        ("tests/unit/storage/test_store_errors.py::test_an_answer_that_the_client_does_not_expect_is_no_clear_answer",),
+    ),
 )

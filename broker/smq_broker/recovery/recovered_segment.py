@@ -119,7 +119,7 @@ class RecoveredSegment(HostedSegment):
                     small = compactor.add(payload_spans(entries))
                     if small is not None:
                         compact(small)
-        except (pa.ArrowException, OSError, InvalidRequest) as error:
+        except (pa.ArrowException, OSError, EOFError, InvalidRequest) as error:
             # The checksums were right, so the writer had another format.
             log.problem, log.end = f"it cannot be decoded: {error}", found[-1].end if found else log.first
             if self._known_loss is None:

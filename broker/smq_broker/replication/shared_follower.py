@@ -12,6 +12,7 @@ import pyarrow as pa
 import structlog
 
 from smq_broker.replication.follower import FollowedSegment
+from smq_broker.rows.ipc_messages import read_rows
 from smq_broker.segments.journaling import trim_journal
 from smq_broker.segments.registry import SegmentRegistry
 from smq_core.errors import InvalidRequest, SmqError
@@ -77,7 +78,10 @@ class SharedFollower:
         """Adds what ``handle`` returns, if anything, or its error, which ends the link."""
         try:
             answer = handle()
-        except SmqError as error:
+        except Exception as error:
+            if not isinstance(error, SmqError):
+                log.exception("replication.failed", primary=self._primary_incarnation)
+                error = SmqError(f"the follower failed: {type(error).__name__}: {error}")
             self._close(link)
             answer = pb.ReplicationReply(end=0, error=error_to_pb(error))
         if answer is not None:
@@ -95,10 +99,7 @@ class SharedFollower:
             return None  # the link has failed, and the primary does not know it yet
         rows, encoded = None, part.rows
         if encoded:
-            try:
-                rows = pa.ipc.read_record_batch(pa.py_buffer(encoded), followed.hosted.wire.message)
-            except (pa.ArrowException, OSError) as error:
-                raise InvalidRequest(f"the rows of a replicated message are malformed: {error}") from None
+            rows = read_rows(encoded, followed.hosted.wire.message)
         grown.append(followed)
         return followed.replicate(part.header, rows, same_schema=True, encoded=encoded)
 

@@ -23,7 +23,7 @@ class BatchReader:
             return self._reader.schema
         except fl.FlightError:
             raise
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, EOFError) as error:
             raise _malformed(error) from None
 
     def read_chunk(self) -> Any:
@@ -32,7 +32,7 @@ class BatchReader:
             return self._reader.read_chunk()
         except fl.FlightError:
             raise
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, EOFError) as error:
             raise _malformed(error) from None
 
 

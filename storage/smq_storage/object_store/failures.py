@@ -13,6 +13,9 @@ _CAUSES = (
 )
 """Words in the library's description of an error, and what they mean."""
 
+_DENIALS = ("status code: 401", "status code: 403", "(code: AccessDenied)")
+"""Words of errors that have no kind of their own. A deletion names the code of its object's error."""
+
 DISK_FULL_HINT = "; if this continues, check the filer's free space and its log"
 
 
@@ -33,9 +36,14 @@ def first_line(error: Exception) -> str:
 
 
 def is_denied(error: Exception) -> bool:
-    """Whether the store refuses the credentials. Listings report that as a general error."""
+    """Whether the store refuses the credentials. Listings and deletions report that as a general error."""
     kinds = (PermissionDeniedError, UnauthenticatedError)
-    return isinstance(error, kinds) or any(f"status code: {status}" in str(error) for status in (401, 403))
+    return isinstance(error, kinds) or any(words in str(error) for words in _DENIALS)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether the library ended a call because it had not expected the store's answer. That is no Exception."""
+    return type(error).__name__ == "PanicException"
 
 
 def may_be_disk_full(error: Exception) -> bool:

@@ -18,7 +18,14 @@ from typing import Any, TypeVar
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-from smq_core.errors import BucketMissing, StoreDenied, StoreStateUnknown, StoreUnavailable, StoreUnsupported
+from smq_core.errors import (
+    BucketMissing,
+    InvalidRequest,
+    StoreDenied,
+    StoreStateUnknown,
+    StoreUnavailable,
+    StoreUnsupported,
+)
 from smq_storage.object_store.clients import (
     DEFAULT_REGION,
     DEFAULT_TIMEOUT,
@@ -28,7 +35,7 @@ from smq_storage.object_store.clients import (
     region_of_environment,
 )
 from smq_storage.object_store.credentials import given_key, has_credentials, signing_key
-from smq_storage.object_store.failures import DISK_FULL_HINT, cause, first_line, is_denied, may_be_disk_full
+from smq_storage.object_store.failures import DISK_FULL_HINT, cause, first_line, is_denied, is_panic, may_be_disk_full
 from smq_storage.object_store.presigned_urls import PresignedPut, SigningKey, create_only_headers, presign
 from smq_storage.object_store.request_bodies import Data, request_body
 from smq_storage.object_store.results import (
@@ -39,6 +46,9 @@ from smq_storage.object_store.results import (
     ObjectTail,
     StoredObject,
 )
+
+_MAX_PATH = 200
+"""How much of a path an error repeats, in characters."""
 
 T = TypeVar("T")
 
@@ -144,8 +154,10 @@ class Store:
 
         A hint, never a proof, because a listing may be older than the last write.
         """
-        pages = obstore.list(self._reader, prefix or None, offset=start_after, chunk_size=1000)
         try:
+            pages = self._call(
+                lambda: obstore.list(self._reader, prefix or None, offset=start_after, chunk_size=1000), prefix
+            )
             while page := self._call(lambda: next(pages, None), prefix):
                 for meta in page:
                     yield ObjectInfo(meta["path"], meta["size"], meta["last_modified"])
@@ -197,6 +209,14 @@ class Store:
             hint = DISK_FULL_HINT if may_be_disk_full(error) else ""
             raise no_clear_answer(
                 f"no clear answer from {self._where} for {path!r}: {cause(error)}{hint}", path=path
+            ) from None
+        except (ValueError, TypeError) as error:
+            raise InvalidRequest(f"the store has no path {path[:_MAX_PATH]!r}: {first_line(error)}") from None
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            raise no_clear_answer(
+                f"no clear answer from {self._where} for {path!r}: the store's client failed", path=path
             ) from None
 
 

@@ -6,6 +6,7 @@ from ..mutation import Mutation
 
 ACTIONS = "broker/smq_broker/streams/actions.py"
 CHECK_SEAL = "self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, hosted.name)"
+TEST_FOLLOWER = "tests/unit/broker/replication/test_shared_follower.py"
 TEST = "tests/unit/broker/segments/test_stored_layouts.py"
 
 MUTATIONS = (
@@ -48,5 +49,29 @@ MUTATIONS = (
         "        if not self._layouts.plans_seal(",
         "        if False and not self._layouts.plans_seal(",
         (f"{TEST}::test_a_name_that_no_layout_has_is_not_refused_for_good",),
+    ),
+    Mutation(
+        "end_all_links_when_rows_end_early",
+        "Rows that end early are the error of one segment.",
+        "broker/smq_broker/rows/ipc_messages.py",
+        "OSError, EOFError, struct.error",
+        "OSError, struct.error",
+        (f"{TEST_FOLLOWER}::test_rows_that_end_early_end_one_link",),
+    ),
+    Mutation(
+        "end_all_links_at_a_bug",
+        "A bug at one segment ends its link and no other.",
+        "broker/smq_broker/replication/shared_follower.py",
+        "        except Exception as error:\n            if not",
+        "        except SmqError as error:\n            if not",
+        (f"{TEST_FOLLOWER}::test_a_bug_at_one_segment_ends_one_link",),
+    ),
+    Mutation(
+        "read_compressed_rows",
+        "Compressed rows are refused before they are read.",
+        "broker/smq_broker/rows/ipc_messages.py",
+        'if message.type == "record batch" and _is_compressed(message.metadata):',
+        "if False:",
+        (f"{TEST_FOLLOWER}::test_compressed_rows_are_refused_before_they_are_read",),
     ),
 )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from smq_broker.replication import shared_follower
+from smq_broker.replication.follower import FollowedSegment
 from smq_broker.replication.shared_follower import SharedFollower
 from smq_broker.replication.shared_stream import NO_SCHEMA
 from smq_broker.rows.payloads import BLOCKS_PER_COMPACTION, rows_as_batch
@@ -99,6 +102,47 @@ def follower(monkeypatch: pytest.MonkeyPatch) -> Iterator[Follower]:
 def opened(follower: Follower) -> Follower:
     follower.send(*(opening(link, hosted.name) for link, hosted in enumerate(follower.segments, 1)))
     return follower
+
+
+@pytest.mark.parametrize(
+    "encoded", [b"\0\0\0\0", b"\xff\xff\xff\xff\0\0\0\0", b"x" * 40, b"\xff\xff\xff\xff\x10\0\0\0"]
+)
+def test_rows_that_end_early_end_one_link(opened: Follower, encoded: bytes) -> None:
+    bad = entry(1, 0, [b"a"])
+    bad.rows = encoded
+    opened.send(bad, entry(2, 0, [b"b"]))
+    _, reply = opened.serve()
+    assert isinstance(error_of(reply[1]), InvalidRequest) and reply[2].end == 1
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_compressed_rows_are_refused_before_they_are_read(opened: Follower, codec: str) -> None:
+    bomb = entry(1, 0, [bytes(1 << 24)])
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    sink = pa.BufferOutputStream()
+    pa.ipc.new_stream(sink, rows([b""]).schema, options=options).write_batch(rows([bytes(1 << 24)]))
+    stream = pa.ipc.MessageReader.open_stream(sink.getvalue())
+    stream.read_next_message()
+    bomb.rows = stream.read_next_message().serialize().to_pybytes()
+    before = pa.total_allocated_bytes()
+    opened.send(bomb, entry(2, 0, [b"b"]))
+    _, reply = opened.serve()
+    assert "compressed" in error_of(reply[1]).message and reply[2].end == 1
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+def test_a_bug_at_one_segment_ends_one_link(opened: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    replicate = FollowedSegment.replicate
+
+    def fail_for_the_first(followed: FollowedSegment, *args: Any, **kwargs: Any) -> pb.ReplicationReply:
+        if followed.hosted is opened.segments[0]:
+            raise KeyError("bug")
+        return replicate(followed, *args, **kwargs)
+
+    monkeypatch.setattr(FollowedSegment, "replicate", fail_for_the_first)
+    opened.send(entry(1, 0, [b"a"]), entry(2, 0, [b"b"]))
+    _, reply = opened.serve()
+    assert "KeyError" in error_of(reply[1]).message and reply[2].end == 1
 
 
 def test_one_reply_answers_the_parts_of_all_segments(opened: Follower) -> None:
