@@ -188,6 +188,10 @@ class BrokerInfo:
     tail_bytes: int
     memory_limit: int
     segments: tuple[SegmentLoad, ...]
+    ended: str = ""
+    """Why the process has ended, such as ``process 4711 ended (SIGKILL)``; empty while it may run."""
+    ended_at: int = 0
+    """When the leader learned that, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,4 +558,6 @@ def _broker_info(b: lpb.BrokerList.Broker) -> BrokerInfo:
             )
             for s in b.status.segments
         ),
+        ended=b.ended,
+        ended_at=b.ended_at,
     )

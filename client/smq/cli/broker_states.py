@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from smq.cli.output.formatting import age
+
 if TYPE_CHECKING:
     from smq import BrokerInfo
 
@@ -25,6 +27,20 @@ EXPLANATIONS = {
 def present(brokers: Iterable[BrokerInfo]) -> list[BrokerInfo]:
     """All but former processes."""
     return [broker for broker in brokers if broker.state not in FORMER]
+
+
+def by_name(brokers: Iterable[BrokerInfo]) -> dict[str, list[BrokerInfo]]:
+    """The processes of each broker: the present one first, then former ones, the newest first."""
+    found: dict[str, list[BrokerInfo]] = {}
+    for broker in sorted(brokers, key=lambda b: (b.name, b.state in FORMER, b.state == "ended", -b.ended_at)):
+        found.setdefault(broker.name, []).append(broker)
+    return found
+
+
+def last_end(processes: Iterable[BrokerInfo], now: int) -> str:
+    """Why the last process of a broker ended, and how long ago; a dash if none has ended that the leader knows."""
+    newest = max((b for b in processes if b.ended), key=lambda b: b.ended_at, default=None)
+    return "–" if newest is None else f"{newest.ended}, {age(newest.ended_at, now)} ago"
 
 
 def explanations(brokers: Iterable[BrokerInfo]) -> list[str]:

@@ -195,6 +195,8 @@ class AdminService:
                     address=broker.replica.address,
                     state=state,
                     status=broker.status,
+                    ended=broker.cause or broker.terminated or "",
+                    ended_at=broker.ended_at,
                 )
             )
         return lpb.BrokerList(brokers=entries)

@@ -67,6 +67,10 @@ class Broker:
     """When the leader learned that."""
     gone: str | None = None
     """Why its journal has certainly ended with it; None while the journal may come back."""
+    cause: str = ""
+    """Why its process has ended, as the platform says it; empty if it does not. A newer one may report before that."""
+    cause_at: int = 0
+    """When the leader learned the cause."""
     journal_holder: Broker | None = None
     """The newer incarnation that reported that it has this one's journal."""
     recovered: frozenset[str] = frozenset()
@@ -98,6 +102,11 @@ class Broker:
     def terminated(self) -> str | None:
         """Why this process certainly does nothing more; None while it may run."""
         return self.gone or self.ended
+
+    @property
+    def ended_unexpectedly(self) -> bool:
+        """Whether its process ended without a drain before, as one that was killed."""
+        return self.ended is not None and not self.draining
 
     def end(self, why: str, now: int, *, journal_gone: bool) -> bool:
         """Takes a termination proof. True if it says something new."""
@@ -216,6 +225,8 @@ class BrokerRegistry:
         reporting = broker.liveness(now) is Liveness.ALIVE
         proof = self._platform.termination_proof(broker.replica.incarnation, reporting)
         found = proof is not None and broker.end(proof.text, now, journal_gone=proof.journal_gone)
+        if proof is not None and not broker.cause:
+            broker.cause, broker.cause_at, found = proof.text, now, True
         orphaned = broker.ended is not None and broker.journal_holder is None
         if orphaned and broker.gone is None and self._reported_since(broker.replica, broker.ended_at):
             found = broker.end(_without_journal(broker.replica), now, journal_gone=True)

@@ -26,9 +26,10 @@ shows the Nodes as they were.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from smq_core.model.incarnation_ids import PodIncarnation, parse_incarnation
 from smq_operator.kube.client.kinds import NODES, PODS, Key, Kind, Resource, key_of
@@ -227,9 +228,18 @@ def _ended_container(pod: Resource, start: PodIncarnation) -> TerminationProof |
         finished = max((at for at in finish_times if at is not None), default=None)
         in_earlier_container = began is None or start.at < began
         if finished is not None and start.at + CLOCK_MARGIN_SECONDS < finished and in_earlier_container:
-            text = f"its container in Pod {key_of(pod)[1]} has terminated"
+            text = f"its container in Pod {key_of(pod)[1]} has terminated{_cause(now, before)}"
             return TerminationProof(text, journal_gone=not _has_journal(pod))
     return None
+
+
+def _cause(*states: Mapping[str, Any]) -> str:
+    """Why the container ended, such as `` (OOMKilled, exit code 137)``; empty if its status does not say that."""
+    terminated = next((state["terminated"] for state in states if state.get("terminated")), {})
+    reason, code = terminated.get("reason"), terminated.get("exitCode")
+    found = [reason] if reason and reason not in ("Error", "Completed") else []
+    found += [f"exit code {code}"] if code is not None else []
+    return f" ({', '.join(found)})" if found else ""
 
 
 def _has_journal(pod: Resource) -> bool:

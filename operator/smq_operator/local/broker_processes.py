@@ -24,7 +24,7 @@ import structlog
 from smq_core.errors import InvalidRequest
 from smq_operator.local.broker_records import BrokerRecord, read_records
 from smq_operator.local.journals import BrokerJournals
-from smq_operator.local.pids import find_by_environment, open_pidfd, start_time
+from smq_operator.local.pids import find_by_environment, oom_kills, open_pidfd, start_time
 from smq_operator.platform_port import TerminationProof
 from smq_storage.process.boot import boot_id
 
@@ -57,6 +57,8 @@ class _BrokerProcess:
     started_at: float = 0.0
     restart: asyncio.TimerHandle | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    oom_kills: int = 0
+    """How many processes the system had killed for their memory when this one started."""
 
 
 class BrokerProcesses:
@@ -181,6 +183,7 @@ class BrokerProcesses:
         child.ended = asyncio.Event()
         child.terminating = not child.desired
         child.started_at = asyncio.get_running_loop().time()
+        child.oom_kills = oom_kills()
         try:
             record.write(self._records)
             with (self._logs / f"{record.name}.log").open("ab") as output:
@@ -257,7 +260,9 @@ class BrokerProcesses:
         code = self._reap(child)
         child.emptied = child.terminating and code == 0 and not child.desired
         self._ended(
-            child, f"process {child.record.pid} ended" + (f" ({_describe_exit(code)})" if code is not None else "")
+            child,
+            f"process {child.record.pid} ended"
+            + (f" ({_describe_exit(code, oom_kills() > child.oom_kills)})" if code is not None else ""),
         )
 
     def _reap(self, child: _BrokerProcess) -> int | None:
@@ -363,9 +368,11 @@ def broker_command(memory: str, more: Sequence[str], wrapper: Sequence[str] = ()
     ]
 
 
-def _describe_exit(code: int) -> str:
+def _describe_exit(code: int, memory_was_short: bool) -> str:
     if code >= 0:
         return f"exit code {code}"
+    if code == -signal.SIGKILL and memory_was_short:
+        return "SIGKILL, probably by the system, which killed processes because memory was short"
     with contextlib.suppress(ValueError):
         return signal.Signals(-code).name
     return f"signal {-code}"

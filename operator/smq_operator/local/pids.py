@@ -43,3 +43,12 @@ def find_by_environment(name: str, value: str) -> list[tuple[int, dict[str, str]
         for process in psutil.process_iter(["environ"])
         if (process.info["environ"] or {}).get(name) == value and start_time(process.pid) is not None
     ]
+
+
+def oom_kills() -> int:
+    """How many processes the system has killed since boot because memory was short; 0 if it does not say."""
+    try:
+        counters = Path("/proc/vmstat").read_text()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in counters.splitlines() if line.startswith("oom_kill ")), 0)

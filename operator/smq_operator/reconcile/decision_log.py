@@ -32,7 +32,7 @@ class DecisionLog:
             reason=decision.reason,
         )
 
-    def record_scaling(self, decision: Decision) -> None:
-        """Keeps and logs a decision about the number of brokers."""
+    def record_of_brokers(self, decision: Decision) -> None:
+        """Keeps and logs a decision about the number of brokers, or the end of one that nobody wanted to end."""
         self.recent.append(decision)
         log.info("decision", action=decision.action, reason=decision.reason)

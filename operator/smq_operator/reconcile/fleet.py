@@ -73,7 +73,7 @@ class FleetReconciler:
             going = least.replica.broker if least is not None else None
         action = "scale out" if target.brokers > have else "scale in"
         words = f"{have} to {target.brokers} brokers: {target.because}" + (f"; draining {going}" if going else "")
-        self._decisions.record_scaling(Decision(now, "", action, (), words))
+        self._decisions.record_of_brokers(Decision(now, "", action, (), words))
         self._platform.scale_brokers(target.brokers, going)
 
     def _load(self) -> FleetLoad:

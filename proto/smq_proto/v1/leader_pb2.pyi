@@ -555,18 +555,22 @@ class Condition(_message.Message):
 class BrokerList(_message.Message):
     __slots__ = ("brokers",)
     class Broker(_message.Message):
-        __slots__ = ("name", "incarnation", "address", "state", "status")
+        __slots__ = ("name", "incarnation", "address", "state", "status", "ended", "ended_at")
         NAME_FIELD_NUMBER: _ClassVar[int]
         INCARNATION_FIELD_NUMBER: _ClassVar[int]
         ADDRESS_FIELD_NUMBER: _ClassVar[int]
         STATE_FIELD_NUMBER: _ClassVar[int]
         STATUS_FIELD_NUMBER: _ClassVar[int]
+        ENDED_FIELD_NUMBER: _ClassVar[int]
+        ENDED_AT_FIELD_NUMBER: _ClassVar[int]
         name: str
         incarnation: str
         address: str
         state: str
         status: _data_pb2.BrokerStatus
-        def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ...) -> None: ...
+        ended: str
+        ended_at: int
+        def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., address: _Optional[str] = ..., state: _Optional[str] = ..., status: _Optional[_Union[_data_pb2.BrokerStatus, _Mapping]] = ..., ended: _Optional[str] = ..., ended_at: _Optional[int] = ...) -> None: ...
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerList.Broker]
     def __init__(self, brokers: _Optional[_Iterable[_Union[BrokerList.Broker, _Mapping]]] = ...) -> None: ...

@@ -30,6 +30,17 @@ TASKS = "operator/smq_operator/runtime/task_runner.py"
 TEST_TASKS = "tests/unit/operator/runtime/test_task_runner.py"
 
 MUTATIONS = (
+    Mutation(
+        "say_nothing_of_a_broker_that_was_killed",
+        "The cause of an unexpected end is among the decisions.",
+        "operator/smq_operator/brokers/registry.py",
+        "return self.ended is not None and not self.draining",
+        "return False",
+        (
+            "tests/unit/operator/reconcile/test_recovered_journals.py"
+            "::test_the_cause_of_a_broker_that_was_killed_is_a_decision_and_in_the_list",
+        ),
+    ),
     # ---- the registry of brokers
     Mutation(
         "let_a_report_clear_a_failed_probe",

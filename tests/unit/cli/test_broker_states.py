@@ -13,11 +13,19 @@ from smq.cli.broker_states import explanations, present
 from smq.cli.commands import brokers as command
 
 
-def broker(name: str, state: str) -> BrokerInfo:
-    return BrokerInfo(name, f"{name}-{state}", "h:1", state, 0, 1 << 30, ())
+def broker(name: str, state: str, ended: str = "", ended_at: int = 0) -> BrokerInfo:
+    return BrokerInfo(name, f"{name}-{state}", "h:1", state, 0, 1 << 30, (), ended, ended_at)
 
 
-LISTED = [broker("a", "recovered"), broker("a", "alive"), broker("b", "gone"), broker("b", "ended")]
+KILLED = "process 7 ended (SIGKILL)"
+LISTED = [
+    broker("a", "recovered", KILLED, 2),
+    broker("a", "gone", "process 6 ended (exit code 1)", 1),
+    broker("a", "alive"),
+    broker("b", "gone", "process 8 ended (exit code 0)", 3),
+    broker("b", "ended", "its process had ended", 4),
+    broker("c", "alive"),
+]
 
 
 class FakeClient:
@@ -38,13 +46,23 @@ def listed(monkeypatch: pytest.MonkeyPatch, *options: str) -> Any:
     return CliRunner().invoke(app, ["broker", "list", *options])
 
 
-def test_the_list_ends_with_former_processes_and_says_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_broker_is_listed_once_with_the_cause_of_its_last_end(monkeypatch: pytest.MonkeyPatch) -> None:
     ran = listed(monkeypatch)
+    lines = ran.stdout.splitlines()[1:]
+    assert [line.split()[:2] for line in lines] == [["a", "alive"], ["b", "ended"], ["c", "alive"]]
+    assert f"{KILLED}, " in lines[0] and "its process had ended, " in lines[1] and lines[2].endswith("–")
+    assert "recovered" not in ran.stderr and "ended: a process that has ended" in ran.stderr
+
+
+def test_former_processes_are_listed_if_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = listed(monkeypatch, "--all")
     assert [line.split()[:2] for line in ran.stdout.splitlines()[1:]] == [
         ["a", "alive"],
-        ["b", "ended"],
         ["a", "recovered"],
+        ["a", "gone"],
+        ["b", "ended"],
         ["b", "gone"],
+        ["c", "alive"],
     ]
     assert "recovered: a former process. The present one of that broker holds its journal" in ran.stderr
     assert "ended: a process that has ended" in ran.stderr and "gone: a former process" in ran.stderr
@@ -57,4 +75,4 @@ def test_json_has_no_notes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_is_alive_needs_no_word() -> None:
     assert explanations([broker("a", "alive")]) == []
-    assert present(LISTED) == [LISTED[1], LISTED[3]]
+    assert present(LISTED) == [LISTED[2], LISTED[4], LISTED[5]]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from smq.cli.broker_shortage import warn_of_drain
-from smq.cli.broker_states import FORMER, explanations
+from smq.cli.broker_states import by_name, explanations, last_end
 from smq.cli.connection.filer_watch import filer_problem_of_leader
 from smq.cli.connection.session import client, command, out, print_note
 from smq.cli.connection.waiting import DONE_TIMEOUT_SECONDS, WaitOption, WaitTimeout, wait_until
@@ -22,14 +23,22 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Brokers: lis
 
 @app.command("list", cls=ListCommand)
 @command
-def list_brokers(output: OutputOption = Output.TABLE) -> None:
-    """List the brokers, with their segments and memory."""
+def list_brokers(
+    former: Annotated[
+        bool, typer.Option("--all", help="A line for each process, former ones too, as in JSON and YAML.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the brokers, with their segments and memory, and why the last process of each ended."""
     with client() as connected:
         brokers = connected.admin().brokers()
+    processes = by_name(brokers)
+    shown = [b for found in processes.values() for b in (found if former else found[:1])]
+    now = time.time_ns() // 1000
     print_list(
         output,
         brokers,
-        ["NAME", "STATE", "PRIMARY", "FOLLOWER", "TAIL", "MEMORY", "ADDRESS", "INCARNATION"],
+        ["NAME", "STATE", "PRIMARY", "FOLLOWER", "TAIL", "MEMORY", "ADDRESS", "LAST END", "INCARNATION"],
         [
             (
                 b.name,
@@ -39,15 +48,16 @@ def list_brokers(output: OutputOption = Output.TABLE) -> None:
                 format_size(b.tail_bytes),
                 format_size(b.memory_limit),
                 b.address,
+                last_end([b] if former else processes[b.name], now),
                 b.incarnation,
             )
-            for b in sorted(brokers, key=lambda b: (b.state in FORMER, b.name))
+            for b in shown
         ],
         right=["PRIMARY", "FOLLOWER", "TAIL", "MEMORY"],
         wide=["INCARNATION"],
     )
     if output in (Output.TABLE, Output.WIDE):
-        for line in explanations(brokers):
+        for line in explanations(shown):
             print_note(line)
 
 

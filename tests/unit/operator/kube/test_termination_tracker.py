@@ -292,6 +292,19 @@ def test_a_node_that_is_out_of_service_is_proof_for_its_pods_there_or_not() -> N
     assert cluster.proof(there) is None, "the administrator is wrong"
 
 
+def test_the_proof_of_a_container_says_why_it_ended() -> None:
+    cluster = CachedCluster()
+    cluster.node()
+    for terminated, cause in (
+        ({"reason": "OOMKilled", "exitCode": 137}, "(OOMKilled, exit code 137)"),
+        ({"reason": "Error", "exitCode": 1}, "(exit code 1)"),
+    ):
+        crashed = {"terminated": {"finishedAt": at(BEGAN + 600), **terminated}}
+        back = {"state": {"running": {"startedAt": at(BEGAN + 602)}}, "lastState": crashed}
+        pod = cluster.pod(phase="Running", containerStatuses=[back])
+        assert (cluster.ended(of(pod, BEGAN)) or "").endswith(f"has terminated {cause}")
+
+
 def test_an_unknown_pod_is_looked_up_and_only_then_missing() -> None:
     cluster = CachedCluster()
     cluster.node()

@@ -111,6 +111,27 @@ async def test_a_failover_with_a_living_replica_does_not_wait_for_the_journal():
 
 
 @virtual_time
+async def test_the_cause_of_a_broker_that_was_killed_is_a_decision_and_in_the_list():
+    async with filled() as cluster:
+        killed = cluster.replicas[0].replica
+        drained = next(b.replica for b in cluster.fleet.brokers.values() if b not in cluster.replicas)
+        known = cluster.leader.registry.get(drained.incarnation)
+        assert known is not None
+        known.draining = True
+        cluster.kill(cluster.fleet.brokers[drained.incarnation])
+        cluster.kill(cluster.replicas[0])
+        cluster.fleet.restart(cluster.replicas[0])
+        await cluster.sealed()
+        await wait_until(lambda: known.cause, what="the cause of the other one")
+        ends = [d.reason for d in cluster.leader.decisions.recent if d.action == "broker ended"]
+        assert ends == [f"{killed.broker}: killed by the test"], "a broker that drained was expected to end"
+        listed = await cluster.leader.call("ListBrokers", lpb.Empty())
+        assert isinstance(listed, lpb.BrokerList)
+        causes = {b.incarnation: (b.ended, b.ended_at > 0) for b in listed.brokers}
+        assert causes[killed.incarnation] == ("killed by the test", True)
+
+
+@virtual_time
 async def test_a_damaged_journal_waits_for_the_other_one():
     async with filled() as cluster:
         first, second = cluster.replicas
