@@ -330,7 +330,9 @@ class Consumer:
             if self._history.due or (self._membership is not None and not self._membership.joined):
                 return False
             at_end = all(
-                f.watermark_known and not f.may_end() and self._reads.position(f.segment) >= f.watermark
+                f.watermark_known
+                and not f.may_end()
+                and max(self._reads.position(f.segment), f.dropped_upto) >= f.watermark
                 for f in self._reads.fetchers.all()
             )
             if self._group_end is None or not at_end:

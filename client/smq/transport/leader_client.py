@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,10 @@ _LIST_TOPICS = "/smq.v1.Leader/ListTopics"
 _BROKER_CHECK_SECONDS = 1.0
 _HTTP_STATUS = "http2 header with status"
 """What gRPC says of an answer that has a status of HTTP only, such as 404."""
+_HTTP1_STATUS = re.compile(r"http1\.x server \(HTTP status (\d+)\)")
+"""What gRPC says of a server that speaks HTTP/1 only, such as the leader's page and an S3 object store."""
+_AWAY_FOR_A_MOMENT = (502, 503, 504)
+"""What a proxy answers while nothing listens behind it."""
 _WHERE_THE_LEADER_IS = (
     "`smq dev` listens at 127.0.0.1:7070, and on Kubernetes the leader is the Service of the operator, port 7070"
 )
@@ -152,8 +157,11 @@ class LeaderClient:
         """As the function; also recognises servers that are no leader, whose addresses are a common mistake."""
         if error.code() == grpc.StatusCode.UNIMPLEMENTED and self._is_broker(address):
             return InvalidRequest(f"{address} is the address of a broker, not of the leader; {_WHERE_THE_LEADER_IS}")
+        details = error.details() or ""
         # Not of a proxy whose leader is away for a moment, such as 503.
-        http = _HTTP_STATUS in (error.details() or "") and error.code() != grpc.StatusCode.UNAVAILABLE
+        http = _HTTP_STATUS in details and error.code() != grpc.StatusCode.UNAVAILABLE
+        http1 = _HTTP1_STATUS.search(details)
+        http = http or (http1 is not None and int(http1[1]) not in _AWAY_FOR_A_MOMENT)
         if http or (error.code() == grpc.StatusCode.UNIMPLEMENTED and not self._is_leader(address)):
             return InvalidRequest(
                 f"something else answers at {address}: {'a server of HTTP' if http else 'a gRPC server'} that is not "

@@ -195,7 +195,7 @@ class AdminService:
                     address=broker.replica.address,
                     state=state,
                     status=broker.status,
-                    ended=broker.cause or broker.terminated or "",
+                    ended=(broker.cause or broker.terminated or "") if broker.has_reported else "",
                     ended_at=broker.ended_at,
                 )
             )

@@ -105,8 +105,13 @@ class Broker:
 
     @property
     def ended_unexpectedly(self) -> bool:
-        """Whether its process ended without a drain before, as one that was killed."""
-        return self.ended is not None and not self.draining
+        """Whether its process ended without a drain, as one that was killed. One that never reported here may have."""
+        return self.ended is not None and not self.draining and self.has_reported
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether this leader knows the process by its own reports, and not only its journal or a layout."""
+        return self.status.ByteSize() > 0
 
     def end(self, why: str, now: int, *, journal_gone: bool) -> bool:
         """Takes a termination proof. True if it says something new."""

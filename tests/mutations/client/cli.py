@@ -33,6 +33,22 @@ TEST_ADVICE = "tests/unit/docs/test_install_advice.py"
 
 MUTATIONS = (
     Mutation(
+        "wait_for_messages_that_were_dropped_before_the_start",
+        "A reader is at the end of a segment all of whose messages are older than its start.",
+        "client/smq/consumer.py",
+        "max(self._reads.position(f.segment), f.dropped_upto) >= f.watermark",
+        "self._reads.position(f.segment) >= f.watermark",
+        ("tests/unit/client/consuming/test_consumer.py::test_messages_before_the_start_do_not_keep_it_from_the_end",),
+    ),
+    Mutation(
+        "connect_to_a_port_modulo_65536",
+        "A port that cannot be is named.",
+        "client/smq/cli/connection/reachability.py",
+        "if port.isdecimal() and not 0 < int(port) <= LAST_PORT:",
+        "if False:",
+        ("tests/unit/cli/test_reachability.py::test_a_port_that_cannot_be_is_named",),
+    ),
+    Mutation(
         "apply_what_loses_something_without_a_question",
         "A change that loses something is confirmed first.",
         CHANGES,

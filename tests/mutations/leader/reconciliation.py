@@ -34,7 +34,7 @@ MUTATIONS = (
         "say_nothing_of_a_broker_that_was_killed",
         "The cause of an unexpected end is among the decisions.",
         "operator/smq_operator/brokers/registry.py",
-        "return self.ended is not None and not self.draining",
+        "return self.ended is not None and not self.draining and self.has_reported",
         "return False",
         (
             "tests/unit/operator/reconcile/test_recovered_journals.py"

@@ -33,6 +33,7 @@ class FakeFetcher:
         self.alive = True
         self.watermark = 0
         self.watermark_known = False
+        self.dropped_upto = 0
         self.filer_error: StoreUnavailable | None = None
         self._buffer = buffer
         buffer.open(self)

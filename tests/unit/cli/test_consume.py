@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,13 @@ def test_a_start_that_is_none_of_these_is_refused_with_examples(text: str) -> No
         parse_start(text, None)
 
 
+def test_a_start_in_the_future_is_refused_but_not_one_by_another_clock() -> None:
+    with pytest.raises(InvalidRequest, match=r"--from 2999-01-01 is in the future.*--from latest"):
+        parse_start("2999-01-01", None)
+    soon = datetime.now(UTC) + timedelta(seconds=30)
+    assert parse_start(soon.isoformat(), None) == soon
+
+
 def test_a_parquet_file_cannot_have_the_columns_of_several_schemas(tmp_path: Path) -> None:
     to = str(tmp_path / "out.parquet")
     ran = CliRunner().invoke(app, ["consume", "t", "--schema", "own", "-f", "parquet", "--to", to])
@@ -218,6 +225,20 @@ def test_messages_that_are_gone_end_it_with_what_to_type_or_are_skipped(
     assert f"messages 3..5 of {SEGMENT} are gone" in failed.stderr and "With --on-loss skip" in failed.stderr
     assert "on_loss=" not in failed.stderr and "Poll again" not in failed.stderr
     assert skipped.exit_code == 0 and messages_in(more) == 6
+
+
+class EmptyConsumer(LosingConsumer):
+    def poll(self, timeout: float) -> Batch | None:
+        return None
+
+
+@pytest.mark.parametrize(("options", "says"), [([], True), (["--from", "earliest"], False), (["--group", "g"], False)])
+def test_it_says_that_it_began_at_the_end(
+    options: list[str], says: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("smq.cli.commands.consume.client", EmptyConsumer)
+    ran = CliRunner().invoke(app, ["consume", "events", "-e", "--to", str(tmp_path / "x.txt"), *options])
+    assert ran.exit_code == 0 and ("it began at the end of events" in ran.stderr) == says
 
 
 def test_typed_positions_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,6 +39,8 @@ POSITION = re.compile(r"-\d+-\d+-\d+:[^:]*$")
 """A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end."""
 
 
+CLOCK_SKEW = timedelta(minutes=1)
+"""How far another machine's clock may be ahead: messages of a minute ahead may be there."""
 MIN_START_SECONDS = 1.0
 LEAVE_SECONDS = 0.5
 
@@ -166,6 +169,10 @@ def consume(
                 end_process(str(error))
     if to is not None:
         print_note(f"{formatting.plural(count, 'message')} in {to}")
+    if exit_at_end and start == "latest" and group is None and not count:
+        print_note(
+            f"it began at the end of {topic}, so there was nothing to print; --from earliest prints what is there"
+        )
 
 
 def _start_timeout(timeout: float | None) -> float:
@@ -234,9 +241,14 @@ def parse_start(text: str, segments: list[str] | None) -> Any:
     if POSITION.search(text.split(",")[0]):
         return parse_positions([text], "--from")
     try:
-        return parse_time(text, "--from")
+        found = parse_time(text, "--from")
     except InvalidRequest:
         raise InvalidRequest(
             "--from takes earliest, latest, a time such as 2024-05-01T12:00:00Z or -1h (an hour ago), or a position "
             f"such as flights-0-1024-0:500, not {text!r}"
         ) from None
+    if found > datetime.now(UTC) + CLOCK_SKEW:
+        raise InvalidRequest(
+            f"--from {text} is in the future, so no message is there yet; --from latest waits for new ones"
+        )
+    return found

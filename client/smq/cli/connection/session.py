@@ -9,9 +9,7 @@ import functools
 import inspect
 import os
 import signal
-import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -21,7 +19,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from smq_core.errors import SmqError, Unavailable
+from smq.cli.connection.reachability import check_leader, check_relay
+from smq_core.errors import SmqError
 from smq_storage.process.shutdown import discard_output, write_if_possible
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ LeaderTimeout = Annotated[
 ]
 
 DEFAULT_LEADER_ADDRESS = "127.0.0.1:7070"
-CONNECT_TIMEOUT_SECONDS = 3.0
-"""For the first connection, over all addresses together."""
 LEADER_TIMEOUT_SECONDS = 10.0
 
 out = Console(highlight=False, markup=False, soft_wrap=True)
@@ -94,16 +91,11 @@ def _connect(timeout: float) -> Client:
 
     options: dict[str, Any] = {"timeout": timeout, "on_wait": print_wait}
     if _via:
-        _check_reachable(_via[0], "relay", "`--via` or SMQ_VIA is the address of the brokers' external Service")
+        check_relay(_via[0], timeout)
         return smq.connect(next(iter(_leader), None), via=_via[0], **options)
     address = leader_address()
     made = smq.connect(address, **options)
-    _check_reachable(
-        address,
-        "leader",
-        "Give the address of another one: smq --leader host:port …, or SMQ_LEADER=host:port",
-        "; is `smq dev` running?",
-    )
+    check_leader(address, timeout)
     return made
 
 
@@ -223,31 +215,3 @@ def end_on_sigterm() -> None:
         raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
-
-
-def _check_reachable(addresses: str, who: str, advice: str, question: str = "") -> None:
-    """Raises Unavailable at once if the connection is refused, because the library would keep retrying.
-
-    It takes CONNECT_TIMEOUT_SECONDS at most (less with a shorter ``--timeout``), however many addresses there are.
-    """
-    causes: list[str] = []
-    deadline = time.monotonic() + min(CONNECT_TIMEOUT_SECONDS, leader_timeout())
-    for address in addresses.split(","):
-        host, _, port = address.strip().rpartition(":")
-        try:
-            found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-        except (OSError, OverflowError) as error:
-            causes.append(getattr(error, "strerror", None) or str(error))
-            continue
-        for family, kind, protocol, _, end in found:
-            try:
-                with socket.socket(family, kind, protocol) as probe:
-                    probe.settimeout(max(0.01, deadline - time.monotonic()))
-                    probe.connect(end)
-                return
-            except TimeoutError:
-                causes.append("no answer in time")
-            except OSError as error:
-                causes.append(error.strerror or str(error))
-    why = ", ".join(dict.fromkeys(cause[:1].lower() + cause[1:] for cause in causes))
-    raise Unavailable(f"no {who} at {addresses}: {why}{question}\n{advice}")

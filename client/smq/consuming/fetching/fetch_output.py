@@ -71,6 +71,11 @@ class FetchOutput:
         self._progress = progress
         buffer.open(tail)
 
+    @property
+    def dropped_upto(self) -> int:
+        """Up to here all messages were dropped, because they were appended before the start; 0 if some were not."""
+        return self.position if self.since else 0
+
     def put_item(self, item: FetchedItem) -> bool:
         """Waits until there is capacity."""
         return self._buffer.put(self._tail, item)

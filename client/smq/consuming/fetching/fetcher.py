@@ -58,6 +58,11 @@ class Fetcher:
         return self._output.position
 
     @property
+    def dropped_upto(self) -> int:
+        """Up to here nothing went into the buffer, because it was appended before the start."""
+        return self._output.dropped_upto
+
+    @property
     def watermark(self) -> int:
         return self._output.watermark
 

@@ -120,6 +120,17 @@ def test_it_is_at_the_end_only_when_a_replica_said_where_that_is(bench: Bench) -
     assert offsets(consumer) == (0, 2) and consumer.at_end()
 
 
+def test_messages_before_the_start_do_not_keep_it_from_the_end(bench: Bench) -> None:
+    consumer = bench.open(start=datetime(2099, 1, 1, tzinfo=UTC))
+    (fetcher,) = bench.fetchers
+    eventually(lambda: not consumer._history.due)
+    fetcher.watermark, fetcher.watermark_known = 2, True
+    fetcher.dropped_upto = 1
+    assert not consumer.at_end()
+    fetcher.dropped_upto = 2
+    assert consumer.at_end()
+
+
 def test_a_loss_is_reported_once_and_reading_continues_after_it(bench: Bench) -> None:
     consumer = bench.open()
     (fetcher,) = bench.fetchers

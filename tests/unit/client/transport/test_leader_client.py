@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socketserver
 import threading
 from collections.abc import Iterator
 from concurrent import futures
@@ -121,6 +122,25 @@ def test_a_server_of_http_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Answer(grpc.StatusCode.UNAVAILABLE, 503)
     with pytest.raises(Unavailable, match="no leader answered"):  # of a proxy whose leader may come back
         called(link, 0.0)
+
+
+class PlainHttp(socketserver.BaseRequestHandler):
+    """Answers as a server of HTTP/1 does to what it does not understand."""
+
+    def handle(self) -> None:
+        self.request.recv(1000)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n400 Bad Request")
+
+
+def test_a_server_of_http_1_is_named_at_once() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), PlainHttp) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        link = LeaderClient([f"127.0.0.1:{server.server_address[1]}"])
+        with pytest.raises(InvalidRequest, match="something else answers at 127") as caught:
+            called(link, 60.0)
+        assert "a server of HTTP that is not the leader" in caught.value.message
+        link.close()
+        server.shutdown()
 
 
 def test_a_leader_address_learned_from_a_standby_is_tried() -> None:
