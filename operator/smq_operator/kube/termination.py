@@ -235,7 +235,7 @@ def _ended_container(pod: Resource, start: PodIncarnation) -> TerminationProof |
 
 def _cause(*states: Mapping[str, Any]) -> str:
     """Why the container ended, such as `` (OOMKilled, exit code 137)``; empty if its status does not say that."""
-    terminated = next((state["terminated"] for state in states if state.get("terminated")), {})
+    terminated: Mapping[str, Any] = next((state["terminated"] for state in states if state.get("terminated")), {})
     reason, code = terminated.get("reason"), terminated.get("exitCode")
     found = [reason] if reason and reason not in ("Error", "Completed") else []
     found += [f"exit code {code}"] if code is not None else []
