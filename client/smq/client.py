@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from smq.admin import Admin
 from smq.closing import close_all
+from smq.forks import check_process, track
 from smq.transport.connect_target import resolve_target
 from smq.transport.dialer import DIRECT, Dialer
 from smq.transport.filer_health import FilerHealth
@@ -76,8 +77,10 @@ def connect(
         "presigned" if the filer needs credentials and this client has none, else "direct".
     on_wait: called with a text for a person when the leader has not answered for a second: what is waited for, and why.
 
-    Raises InvalidRequest if there is neither a leader nor a filer, or an option is wrong.
+    Raises InvalidRequest if there is neither a leader nor a filer, or an option is wrong, and in a fork of a process
+    that had a client before.
     """
+    check_process()
     target = resolve_target(
         leader,
         via=via,
@@ -133,6 +136,8 @@ class Client:
         self._publisher: AtomicPublisher | None = None
         self._runtime: ProducerRuntime | None = None
         self._closed = False
+        track(self._leader)
+        track(self)
 
     def __repr__(self) -> str:
         # Never the credentials, which a url may have, too.

@@ -38,6 +38,7 @@ from smq.consuming.saved_positions import are_doubtful, check_chosen
 from smq.consuming.segment_choice import SegmentChoice, check_possible
 from smq.consuming.segment_reads import SegmentReads
 from smq.consuming.start_positions import Start, check_start
+from smq.forks import track
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable
 from smq_core.reading.segment_dag import highest_number
 from smq_proto.v1 import leader_pb2 as lpb
@@ -160,6 +161,7 @@ class Consumer:
             )
         view.add_listener(self._on_layout_changed)
         self._monitor.start()
+        track(self)
 
     def __repr__(self) -> str:
         group = f", group {self._group!r}" if self._group is not None else ""

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from smq.closing import close_all
 from smq.delivery import Delivery, FilesReceipt, Receipt, TableReceipt
+from smq.forks import track
 from smq.producing.batching.batch_builder import (
     ROW_OVERHEAD_BYTES,
     BatchBuilder,
@@ -105,6 +106,7 @@ class Producer:
         self._keyless = KeylessPartitioner(view.snapshot.topic.spec.partitions, random.randrange(1 << 30))
         self._untyped = not self._encoder.typed
         self._batcher = MessageBatcher(
+            view.name,
             self._keyless,
             linger,
             batch_bytes,
@@ -139,6 +141,7 @@ class Producer:
             lambda: self._engine.failure is not None,
         )
         view.add_listener(self._on_layout_changed)
+        track(self, lambda it, error: it._batcher.end_in_fork(error))
 
     def __repr__(self) -> str:
         named = f", id {self.producer_id!r}, epoch {self.epoch}" if self.epoch else ""
@@ -427,7 +430,11 @@ class Producer:
         self._batcher.flush(self._timeout if timeout is None else timeout)
 
     def close(self) -> None:
-        """Flushes, then ends the streams. Repeatable. Raises the errors of ``flush`` after everything has ended."""
+        """Flushes, then ends the streams. Repeatable. Raises the errors of ``flush`` after everything has ended.
+
+        A program that ends without it waits up to ``timeout`` seconds for what it has sent, and logs how many messages
+        were not delivered. Raises InvalidRequest in a delivery callback if it would have to wait.
+        """
         if not self._batcher.close():
             return
         try:

@@ -12,6 +12,7 @@ from typing import Any
 
 from smq.batch import Batch
 from smq.consumer import Consumer
+from smq.forks import track
 from smq_core.errors import InvalidRequest, SmqError, StoreUnavailable, UnknownTopic
 
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class TopicsConsumer:
             self.close()
             raise
         self._refresh_at = time.monotonic() + REFRESH_SECONDS
+        track(self)
 
     def __repr__(self) -> str:
         names = sorted(self._consumers)

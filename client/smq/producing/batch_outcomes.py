@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from smq.producing.batching.partitioning import SubBatch
-from smq.producing.delivery_state import Callbacks
+from smq.producing.callbacks import Callbacks
 from smq.producing.in_flight_budget import InFlightBudget
 from smq_core.errors import DeliveryUnknown, SmqError
 from smq_core.producing.send_queue import DeliveredSubBatch

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from smq.delivery import Delivery, Receipt, TableReceipt
+from smq.producing.callbacks import Callbacks, refuse_to_wait
 from smq_core.errors import DeliveryTimeout, SmqError
 
 log = logging.getLogger(__name__)
@@ -24,9 +25,6 @@ _tuple = tuple.__new__
 """Makes a Receipt without the generated constructor, which takes three times as long. Each message has a Receipt."""
 
 R = TypeVar("R")
-Callbacks = list[Callable[[], None]]
-"""To be called once the lock is released."""
-
 RowIndices = npt.NDArray[np.int64] | None
 """The indices of rows in a batch, or None for all rows."""
 
@@ -149,9 +147,11 @@ class DeliveryState:
         return row >= 0 and self._offsets is not None and bool(self._offsets[row] != _PENDING)
 
     def wait(self, row: int, timeout: float | None) -> None:
-        """Blocks until the row is resolved. Raises TimeoutError."""
+        """Blocks until the row is resolved. Raises TimeoutError, and InvalidRequest in a callback."""
         if self.is_resolved(row):
             return
+        if timeout != 0:
+            refuse_to_wait()
         with self.lock:
             if self._wake is None:
                 self._wake = threading.Condition(self.lock)
@@ -195,6 +195,13 @@ class DeliveryState:
 
     def first_error(self) -> BaseException | None:
         return self._errors[0] if self._errors else None
+
+    def failures_not_raised(self) -> int:
+        """How many rows have failed, of those whose error the program has not got from its delivery."""
+        if self._offsets is None:
+            return 0
+        failed = self._offsets == _FAILED
+        return int(np.count_nonzero(failed if self._raised is None else failed & ~self._raised))
 
     def mark_raised(self, start: int, stop: int) -> None:
         """The program has got the errors of the rows ``start .. stop - 1``."""
@@ -357,9 +364,3 @@ def _run(callback: Callable[[Delivery[R]], object], delivery: Delivery[R]) -> No
         callback(delivery)
     except Exception:
         log.exception("a delivery callback failed")
-
-
-def run_callbacks(callbacks: Callbacks) -> None:
-    """The caller does not hold the lock, because callbacks are code of the program."""
-    for call in callbacks:
-        call()

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable
 from smq.producing.batch_outcomes import BatchOutcomes
 from smq.producing.batching.partitioning import RoutingTable, SubBatch, partition_by_segment
 from smq.producing.batching.sub_batch_versions import reshaped
-from smq.producing.delivery_state import Callbacks, DeliveryState, run_callbacks
+from smq.producing.callbacks import Callbacks, run_callbacks
+from smq.producing.delivery_state import DeliveryState
 from smq.producing.encoding.keys import RowPartitions
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.outcome_fetcher import OutcomeFetcher, outcome_addresses

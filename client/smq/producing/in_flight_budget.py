@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 
+from smq.producing.callbacks import in_callback
 from smq_core.errors import Overloaded
 
 
@@ -29,7 +30,7 @@ class InFlightBudget:
     def wait(self, nbytes: int, timeout: float) -> None:
         """Waits until ``nbytes`` fit, or the budget is closed. Any size fits if nothing is in flight.
 
-        ``timeout`` is in seconds. Raises Overloaded.
+        ``timeout`` is in seconds. Raises Overloaded, in a delivery callback at once.
         """
         turn = object()
         if nbytes:
@@ -38,6 +39,12 @@ class InFlightBudget:
         try:
             while not self._closed and not self._has_capacity(nbytes, turn):
                 left = deadline - time.monotonic()
+                if in_callback():
+                    raise Overloaded(
+                        f"{self.used} bytes are in flight to {self._topic}, and a delivery callback cannot wait for "
+                        "capacity, because it runs in a thread that brings outcomes: let another thread send",
+                        in_flight=self.used,
+                    )
                 if left <= 0 or not self._freed.wait(left):
                     raise Overloaded(
                         f"{self.used} bytes are in flight to {self._topic}, and for {timeout} s there was no "

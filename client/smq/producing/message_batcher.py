@@ -7,6 +7,8 @@ have no outcome yet. The client's timers submit what is due.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -17,12 +19,16 @@ from smq.producing.batching.batch_builder import BatchBuilder
 from smq.producing.batching.message_group import MessageGroup, MessageSpan
 from smq.producing.batching.partitioning import SubBatch
 from smq.producing.batching.row_batch import is_worth_joining
+from smq.producing.callbacks import refuse_to_wait
 from smq.producing.delivery_state import OPEN_ROW_COUNT, DeliveryState, MessageDelivery, delivery_timeout
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.encoding.keys import KeylessPartitioner, RowPartitions
 from smq.producing.engine import ProducerEngine
+from smq.producing.exit_flush import flush_at_exit
 from smq.producing.runtime.timers import SLACK_SECONDS, Timers
 from smq_core.errors import InvalidRequest
+
+log = logging.getLogger(__name__)
 
 MAX_UNACKED_BATCHES = 4
 """Without ``linger``, a small batch is sent at once while fewer than this many other batches have no outcome yet; with
@@ -41,6 +47,9 @@ MAX_DELAYS = 10
 batches wait at the end of an outage of a minute, and the brokers, which have just come back, need minutes for them."""
 
 
+EXIT_REPORT_SECONDS = 1.0
+"""A program that ends without ``close`` says what it waits for after this long."""
+
 MAX_FAILED_BATCHES = 1000
 """How many batches with errors are kept until the next flush, because a program may get the errors before that."""
 
@@ -54,6 +63,7 @@ class MessageBatcher:
 
     def __init__(
         self,
+        topic: str,
         keyless: KeylessPartitioner,
         linger: float,
         batch_bytes: int,
@@ -66,8 +76,9 @@ class MessageBatcher:
         self._max_unacked_batches = 1 if linger else MAX_UNACKED_BATCHES
         self._batch_bytes = batch_bytes
         self._timeout = timeout
-        # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages.
-        self._handover_lock = threading.Lock()
+        # Always taken before _lock. Held while batches are taken and submitted, which keeps the order of messages. A
+        # callback that a submission calls may send.
+        self._handover_lock = threading.RLock()
         self._lock = threading.Lock()
         self._timers = timers
         self._submits_at = float("inf")
@@ -81,7 +92,9 @@ class MessageBatcher:
         """One of more errors than ``_failed`` keeps."""
         self._waiting_for_outcome = False
         self.closed = False
+        self._topic = topic
         self.engine = make_engine(self._on_resolved)
+        flush_at_exit(self)
 
     # ---- from the producer
 
@@ -207,12 +220,64 @@ class MessageBatcher:
             raise error
 
     def close(self) -> bool:
-        """Takes no more messages from now on. False if this was closed before."""
+        """Takes no more messages from now on. False if this was closed before.
+
+        Raises InvalidRequest in a callback, and changes nothing, if outcomes have to be waited for.
+        """
         with self._lock:
             if self.closed:
                 return False
+            if any(state.left for state in self._delivery_states):
+                refuse_to_wait()
             self.closed = True
             return True
+
+    def flush_at_exit(self) -> None:
+        """The program ends without ``close``. Logs what was not delivered then."""
+        if self.closed:
+            return
+        deadline = time.monotonic() + self._timeout
+        with contextlib.suppress(TimeoutError, KeyboardInterrupt):
+            self._wait_at_exit(deadline)
+        with self._lock:
+            states = [*self._failed, *self._delivery_states]
+        lost = sum(state.left + state.failures_not_raised() for state in states)
+        if lost:
+            log.warning(
+                "the program ended, and %d messages to %s were not delivered: close the producer, which raises the "
+                "reason",
+                lost,
+                self._topic,
+            )
+
+    def _wait_at_exit(self, deadline: float) -> None:
+        """Raises TimeoutError at the deadline."""
+        with self._handover_lock:
+            self._submit_ready(include_current=True)
+        with self._lock:
+            waiting = list(self._delivery_states)
+        reported = False
+        for state in waiting:
+            try:
+                state.wait(-1, EXIT_REPORT_SECONDS if not reported else max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                if reported:
+                    raise
+                reported = True
+                log.warning(
+                    "the program ends without close of its producer of %s: it waits up to %g s for %d messages",
+                    self._topic,
+                    self._timeout,
+                    sum(state.left for state in waiting),
+                )
+                state.wait(-1, max(0.0, deadline - time.monotonic()))
+
+    def end_in_fork(self, error: BaseException) -> None:
+        """This is the copy in a forked process. Its threads and locks are of no use; its deliveries fail."""
+        if self._current is not None:
+            self._current.delivery_state.set_row_count(len(self._current))
+        for state in self._delivery_states:
+            state.failed(None, error)
 
     @property
     def full(self) -> bool:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from smq.producing.batching.partitioning import SubBatch
-from smq.producing.delivery_state import Callbacks, delivery_timeout, run_callbacks
+from smq.producing.callbacks import Callbacks, run_callbacks
+from smq.producing.delivery_state import delivery_timeout
 from smq.producing.in_flight_budget import InFlightBudget
 from smq.producing.runtime.timers import Timers
 from smq.producing.streams.segment_sender import SegmentSender

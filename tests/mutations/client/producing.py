@@ -12,6 +12,8 @@ TEST_VIEWS = "tests/unit/client/transport/test_topic_views.py"
 STATE = "client/smq/producing/delivery_state.py"
 BATCHER = "client/smq/producing/message_batcher.py"
 TEST_ERRORS = "tests/unit/client/producing/test_errors_once.py"
+TEST_CALLBACKS = "tests/unit/client/producing/test_callbacks.py"
+TEST_FORK = "tests/integration/client/producing/test_fork.py"
 TEST_CAPACITY = "tests/unit/client/producing/test_capacity_of_calls.py"
 
 MUTATIONS = (
@@ -126,5 +128,53 @@ MUTATIONS = (
         "    raised = error\n",
         "    raised = error = None\n",
         (f"{TEST_ERRORS}::test_the_error_of_the_block_goes_on_and_names_those_of_the_close",),
+    ),
+    Mutation(
+        "let_a_callback_wait_for_outcomes",
+        "A callback that would wait for an outcome gets an error.",
+        "client/smq/producing/callbacks.py",
+        "    if in_callback():\n        raise",
+        "    if False:\n        raise",
+        (f"{TEST_CALLBACKS}::test_a_callback_that_would_wait_for_an_outcome_gets_an_error[result]",),
+    ),
+    Mutation(
+        "let_a_callback_wait_for_capacity",
+        "A callback that sends without capacity gets an error at once.",
+        BUDGET,
+        "if in_callback():",
+        "if False:",
+        (f"{TEST_CALLBACKS}::test_a_callback_that_sends_without_capacity_gets_an_error_at_once",),
+    ),
+    Mutation(
+        "close_a_producer_in_a_callback_that_cannot_wait",
+        "A close that would wait in a callback changes nothing.",
+        BATCHER,
+        "                refuse_to_wait()\n            self.closed = True",
+        "                pass\n            self.closed = True",
+        (f"{TEST_CALLBACKS}::test_a_callback_that_would_wait_for_an_outcome_gets_an_error[close]",),
+    ),
+    Mutation(
+        "let_a_callback_wait_for_its_own_submission",
+        "A callback that runs in the middle of a submission may send.",
+        BATCHER,
+        "self._handover_lock = threading.RLock()",
+        "self._handover_lock = threading.Lock()",
+        (f"{TEST_CALLBACKS}::test_a_callback_of_a_batch_that_cannot_be_submitted_may_send",),
+    ),
+    Mutation(
+        "use_a_client_in_a_fork",
+        "Every call of a client in a fork is an error.",
+        "client/smq/forks.py",
+        "        opened.__class__ = _class_in_fork(type(opened), parent)",
+        "        pass",
+        (f"{TEST_FORK}::test_what_a_fork_does_with_its_parents_client_is_an_error",),
+    ),
+    Mutation(
+        "end_a_program_without_its_messages",
+        "A program that ends without close delivers what it has sent.",
+        "client/smq/producing/exit_flush.py",
+        "            atexit.register(self.flush)",
+        "            pass",
+        (f"{TEST_FORK}::test_what_ends_without_close_has_delivered_everything[a program]",),
     ),
 )

@@ -17,7 +17,7 @@ import pytest
 
 import smq
 from smq.producer import Producer
-from smq.producing.delivery_state import run_callbacks
+from smq.producing.callbacks import run_callbacks
 from smq.producing.encoding.batch_encoder import BatchEncoder
 from smq.producing.uploads import upload_encoder, uploader
 from smq.producing.uploads.parquet_files import ParquetSource

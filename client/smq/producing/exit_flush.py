@@ -1,0 +1,51 @@
+"""Producers that are open when the program ends are flushed, because its threads do not keep a process alive."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import weakref
+from typing import Protocol
+
+
+class Open(Protocol):
+    """What a producer has to deliver."""
+
+    def flush_at_exit(self) -> None: ...
+
+
+class _OpenProducers:
+    """Those of this process. A fork has none of its parent's."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._open: weakref.WeakSet[Open] = weakref.WeakSet()
+
+    def add(self, one: Open) -> None:
+        if self._pid != os.getpid():
+            self._pid, self._open = os.getpid(), weakref.WeakSet()
+            atexit.register(self.flush)
+            if "multiprocessing.process" in sys.modules:
+                _call_at_end_of_worker(self)
+        self._open.add(one)
+
+    def flush(self) -> None:
+        if self._pid == os.getpid():
+            for one in list(self._open):
+                one.flush_at_exit()
+
+
+def _call_at_end_of_worker(producers: _OpenProducers) -> None:
+    """The processes of multiprocessing end without the functions of atexit."""
+    from multiprocessing.util import Finalize
+
+    Finalize(None, producers.flush, exitpriority=1)
+
+
+_producers = _OpenProducers()
+
+
+def flush_at_exit(one: Open) -> None:
+    """Calls its ``flush_at_exit`` when the program ends, if it is still there."""
+    _producers.add(one)

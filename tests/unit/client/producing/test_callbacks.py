@@ -1,0 +1,88 @@
+"""Delivery callbacks: they may send, but not wait for what only their own thread can bring."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from smq.producer import Producer
+from smq_core.errors import InvalidRequest, Overloaded, SmqError
+from support.in_memory.producer_streams import producer_of, stream
+from support.in_memory.topic import TopicInMemory
+from support.waiting import HANG_GUARD, eventually
+
+
+@pytest.fixture
+def producer(driven_streams: None) -> Iterator[Producer]:
+    with producer_of(TopicInMemory()) as made:
+        yield made
+
+
+def outcome_in_callback(producer: Producer, call: Callable[[], Any]) -> Any:
+    """What ``call`` returns or raises in a callback of the first message, while the second one has no outcome."""
+    outcomes: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def run(_: object) -> None:
+        try:
+            outcomes.put(call())
+        except SmqError as error:
+            outcomes.put(error)
+
+    producer.write(pa.table({"value": [b"first"]})).add_done_callback(run)
+    producer.write(pa.table({"value": [b"second" * 160_000]}))
+    stream(0).opened()
+    eventually(lambda: stream(0).written == [0, 1])
+    stream(0).ack(0, 0)
+    return outcomes.get(timeout=HANG_GUARD)
+
+
+@pytest.mark.parametrize("call", ["flush", "close", "result", "exception"])
+def test_a_callback_that_would_wait_for_an_outcome_gets_an_error(producer: Producer, call: str) -> None:
+    def wait() -> Any:
+        if call in ("flush", "close"):
+            return getattr(producer, call)()
+        return getattr(producer.send(b"third"), call)()
+
+    error = outcome_in_callback(producer, wait)
+    assert isinstance(error, InvalidRequest) and "cannot wait" in error.message
+    assert not producer.closed, "it changes nothing"
+
+
+def test_a_callback_that_sends_without_capacity_gets_an_error_at_once(producer: Producer) -> None:
+    error = outcome_in_callback(producer, lambda: producer.send_many([b"x" * 50_000] * 20))
+    assert isinstance(error, Overloaded) and "a delivery callback cannot wait" in error.message
+
+
+def test_a_callback_may_send_and_see_what_is_done(producer: Producer) -> None:
+    delivery = outcome_in_callback(producer, lambda: producer.send(b"third"))
+    eventually(lambda: stream(0).written == [0, 1, 2])
+    assert not delivery.done()
+    stream(0).ack(1, 1)
+    stream(0).ack(2, 2)
+    assert delivery.result(HANG_GUARD).offset == 2
+
+
+def test_a_callback_of_a_batch_that_cannot_be_submitted_may_send(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs in the middle of the submission."""
+    submit, refused = producer._engine.submit, InvalidRequest("no")
+    later: list[Any] = []
+
+    def refuse(*_: Any) -> None:
+        monkeypatch.setattr(producer._engine, "submit", submit)
+        raise refused
+
+    monkeypatch.setattr(producer._engine, "submit", refuse)
+    first = producer.send(b"first")
+    first.add_done_callback(lambda _: later.append(producer.write(pa.table({"value": [b"later"]}))))
+    assert first.exception(HANG_GUARD) is refused
+    eventually(lambda: later)
+    stream(0).opened()
+    eventually(lambda: stream(0).written == [0])
+    stream(0).ack(0, 0)
+    assert later[0].result(HANG_GUARD).offsets.tolist() == [0]
