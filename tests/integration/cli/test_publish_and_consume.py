@@ -140,6 +140,25 @@ def test_a_value_that_is_larger_than_a_batch_goes_through_a_pipe(leader: str, to
     assert sorted(found, key=len) == ["after", "before", large]
 
 
+def test_habits_of_other_tools_work(leader: str, topic: str, tmp_path: Path) -> None:
+    one = smq("publish", topic, "--value", "hello", "--key", "k", "-H", "a=1", "-H", "b=2=3", leader=leader)
+    assert one.code == 0 and one.out.startswith(f"1 message published to {topic}, at {topic}-0-16-0:0"), one
+    smq("publish", topic, leader=leader, stdin="1\n2\n3\n")
+
+    last = smq("consume", topic, "--last", "2", "--max", "2", leader=leader)
+    assert last.lines == ["2", "3"], last
+    printed = smq("consume", topic, *ALL, "1", "--print", r"%o|%k|%h|%v\n", leader=leader)
+    assert printed.lines == ["0|k|a=1,b=2=3|hello"], printed
+
+
+def test_a_file_is_kept_until_the_topic_is_known(leader: str, tmp_path: Path) -> None:
+    file = tmp_path / "kept.txt"
+    file.write_text("precious")
+
+    assert smq("consume", "no-such-topic", "--to", str(file), leader=leader).code == 1
+    assert file.read_text() == "precious"
+
+
 def test_a_line_that_is_refused_says_what_was_published_before(leader: str, topic: str) -> None:
     lines = "".join(f'{{"value":"{i:0100}"}}\n' for i in range(50_000))
     ran = smq("publish", topic, "--input", "json", leader=leader, stdin=lines + '{"value":1,"color":2}\n')

@@ -112,6 +112,19 @@ def consume(
         str | None,
         typer.Option("--key-delimiter", metavar="TEXT", help="In text, print the key and TEXT before the value."),
     ] = None,
+    print_: Annotated[
+        str | None,
+        typer.Option(
+            "--print",
+            metavar="FORMAT",
+            help="In text, print each message by this format, as kcat and rpk do: '%k\\t%v\\n'. %v value, %k key, "
+            "%h headers, %t topic, %p slot, %S segment, %o offset, %T timestamp.",
+        ),
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option("--last", min=1, metavar="N", help="Start N messages before the end of each open segment."),
+    ] = None,
     headers: Annotated[
         bool, typer.Option("--headers", help="In text and CSV, print the headers too; JSON and Parquet have them.")
     ] = False,
@@ -130,7 +143,9 @@ def consume(
 
     With --group, printed messages are committed, and the next member continues after them.
     """
-    from smq.cli.files.sinks import Shown, open_sink  # imported late: it loads Arrow, which other commands do not need
+    # Imported late: they load Arrow, which other commands do not need.
+    from smq.cli.files.line_template import LineTemplate
+    from smq.cli.files.sinks import Shown, open_sink
 
     end_on_sigterm()
     start = parse_start(from_, segment)
@@ -141,8 +156,16 @@ def consume(
     if schema is Columns.OWN and output_format in (OutputFormat.PARQUET, OutputFormat.CSV):
         kind = "a Parquet file" if output_format is OutputFormat.PARQUET else "CSV"
         raise InvalidRequest(f"{kind} has one schema: leave out --schema own, or use --format json")
+    if print_ is not None and (output_format is not OutputFormat.TEXT or key_delimiter is not None or headers or meta):
+        raise InvalidRequest(
+            "--print says all of a line of text: leave out --format, --key-delimiter, --headers, --meta"
+        )
+    if last is not None and (from_ != "latest" or group is not None):
+        raise InvalidRequest(
+            "--last says where to start, and a group continues where it is: leave out --from and --group"
+        )
+    template = None if print_ is None else LineTemplate(print_, topic)
     with client() as connected:
-        sink = open_sink(output_format, to, Shown(meta, headers, key_delimiter))
         # Positions that a person types are checked by seek. Those of a group's start are checked anyway.
         typed = start if group is None and isinstance(start, dict) else None
         with FilerWatch(connected, topic, timeout=_start_timeout(timeout)):
@@ -157,7 +180,11 @@ def consume(
             )
             if typed is not None:
                 consumer.seek(typed)
+            elif last is not None:
+                consumer.seek({name: max(0, end - last) for name, end in consumer.positions.items()})
         with consumer:
+            # Not before the topic is known, because it truncates the file.
+            sink = open_sink(output_format, to, Shown(meta, headers, key_delimiter, template))
             poll = MessageWait(connected, topic, timeout, exit_at_end=exit_at_end).poll
             try:
                 count = _write_messages(consumer, sink, max_, poll, commits=group is not None, partition=partition)

@@ -47,6 +47,14 @@ def publish(
             help="In plain lines, TEXT ends the key, and the value follows; a line without it has no key.",
         ),
     ] = None,
+    value: Annotated[
+        str | None,
+        typer.Option("--value", metavar="TEXT", help="Publish this one message, and read no input; --key is its key."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="With --value, a header; may be repeated."),
+    ] = None,
     null: Annotated[
         str,
         typer.Option(
@@ -85,6 +93,9 @@ def publish(
     """
     if by_reference or files:
         _publish_files(topic, files or [], from_, key, input_, by_reference)
+        return
+    if value is not None or header:
+        _publish_value(topic, value, key, header or [], from_)
         return
     # Imported late: Arrow, which other commands do not need.
     from smq.cli.files.csv_rows import CsvDialect
@@ -135,6 +146,23 @@ def publish(
         f"{formatting.plural(publisher.written, 'message')} published to {formatting.topic(info.name)} "
         f"in {_duration(publisher.written, seconds)}"
     )
+
+
+def _publish_value(topic: str, value: str | None, key: str | None, headers: list[str], from_: str) -> None:
+    if value is None or from_ != "-":
+        raise InvalidRequest("--header belongs to --value, which is the message itself: leave out --from")
+    pairs = [(name, text.encode()) for name, found, text in (it.partition("=") for it in headers) if found]
+    if len(pairs) < len(headers):
+        raise InvalidRequest("--header takes NAME=VALUE, such as --header trace=7")
+    end_on_sigterm()
+    with client() as connected:
+        if connected.admin().topic(topic).schema:
+            raise InvalidRequest(
+                "--value is for topics without a schema; pipe a JSON object into `smq publish`, with headers in it"
+            )
+        with connected.producer(topic) as producer:
+            receipt = producer.send(value.encode(), None if key is None else key.encode(), pairs or None).result()
+    out.print(f"1 message published to {formatting.topic(topic)}, at {receipt.segment}:{receipt.offset}")
 
 
 def _publish_files(

@@ -1,6 +1,7 @@
 """What every command shares: the leader's address, error messages and exit codes.
 
-Exit codes: 0 done; 1 refused or failed, with a message on stderr; 2 the command line is wrong (typer prints why).
+Exit codes: 0 done; 1 refused or failed, with a message on stderr; 2 the command line is wrong (typer prints why);
+130 and 143 after Ctrl-C and SIGTERM.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from smq.cli.files.formats import OutputFormat
 from smq.cli.files.json_rows import iso, json_line, json_object, python_rows
+from smq.cli.files.line_template import LineTemplate
 from smq_core.errors import InvalidRequest
 from smq_storage.chunks.schemas import RESERVED, has_plain_messages
 
@@ -30,12 +31,13 @@ class Shown:
     """What of a message is written beside its value or columns.
 
     ``meta``: where and when it was appended. ``headers``: its headers, in text and CSV; JSON and Parquet have them
-    always. ``key_delimiter``: in text, its key and this before the value.
+    always. ``key_delimiter``: in text, its key and this before the value. ``template``: in text, all that it says.
     """
 
     meta: bool = False
     headers: bool = False
     key_delimiter: str | None = None
+    template: LineTemplate | None = None
 
 
 DEFAULT = Shown()
@@ -75,6 +77,8 @@ def open_sink(output_format: OutputFormat, to: Path | None, shown: Shown = DEFAU
         return _ParquetSink(stream, shown)
     if output_format is OutputFormat.CSV:
         return _CsvSink(stream, shown)
+    if shown.template is not None:
+        return _TemplateSink(stream, shown.template)
     return _LineSink(stream, _json_line if output_format is OutputFormat.JSON else _text_line(shown), shown)
 
 
@@ -88,6 +92,17 @@ class _LineSink(Sink):
         where = with_offsets(rows, segment, offsets) if self._meta else rows
         shown, plain = shown_columns(where, self._meta), not self._meta and has_plain_messages(rows.schema)
         self.stream.write(b"".join(self._line(row, plain) + b"\n" for row in python_rows(shown)))
+        self.stream.flush()
+
+
+class _TemplateSink(Sink):
+    def __init__(self, stream: IO[bytes], template: LineTemplate) -> None:
+        super().__init__(stream)
+        self._template = template
+
+    def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
+        shown = with_offsets(rows, segment, offsets)
+        self.stream.write(b"".join(self._template.line(row) for row in python_rows(shown)))
         self.stream.flush()
 
 
