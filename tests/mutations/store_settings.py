@@ -7,6 +7,7 @@ from .mutation import Mutation
 CLIENTS = "storage/smq_storage/object_store/clients.py"
 CREDENTIALS = "storage/smq_storage/object_store/credentials.py"
 STORE = "storage/smq_storage/object_store/store.py"
+TEST_CLUSTER = "tests/integration/client/topics/test_store_environment.py"
 TESTS = "tests/unit/storage/test_store_environment.py"
 
 MUTATIONS = (
@@ -33,5 +34,21 @@ MUTATIONS = (
         '"AWS_SESSION_TOKEN": self.session_token or "",',
         "",
         (f"{TESTS}::test_a_child_process_gets_no_token_of_another_key",),
+    ),
+    Mutation(
+        "reach_a_store_on_this_machine_through_a_proxy",
+        "A proxy of the environment is for the way out.",
+        CLIENTS,
+        "if proxy or host not in _THIS_MACHINE:",
+        "if True:",
+        (f"{TESTS}::test_a_store_on_this_machine_is_reached_without_the_proxy_of_the_environment",),
+    ),
+    Mutation(
+        "reach_brokers_and_leaders_through_a_proxy",
+        "A proxy of the environment is for the way out.",
+        "proto/smq_proto/channel_options.py",
+        'NO_PROXY = ("grpc.enable_http_proxy", 0)',
+        'NO_PROXY = ("grpc.enable_http_proxy", 1)',
+        (f"{TEST_CLUSTER}::test_a_cluster_uses_the_filer_that_its_flags_name_and_no_proxy",),
     ),
 )

@@ -21,6 +21,7 @@ from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_broker.segments.registry import SegmentRegistry
 from smq_broker.segments.seal_watcher import SealWatcher
 from smq_core.errors import InvalidRequest, NotLeader, SmqError, Unavailable, WrongIncarnation
+from smq_proto.channel_options import NO_PROXY
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as leader_pb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
@@ -32,6 +33,7 @@ COALESCE_SECONDS = 0.01
 REPORT_TIMEOUT_SECONDS = 1.0
 ERROR_TRAILER = "smq-error-bin"
 _CHANNEL = [
+    NO_PROXY,
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),

@@ -20,6 +20,7 @@ import pyarrow.flight as fl
 from smq_broker.runtime.threads import Task, ThreadSupervisor
 from smq_core.errors import SmqError, Unavailable
 from smq_core.model.entities import Replica
+from smq_proto.channel_options import NO_PROXY
 from smq_proto.flight import from_flight
 from smq_proto.v1 import data_pb2 as pb
 
@@ -37,6 +38,7 @@ MAX_BACKOFF_SECONDS = 0.5
 # connection if the peer does not answer for a second. The peer tolerates frequent pings because it sends data too: its
 # replies to our heartbeats.
 CONNECTION = [
+    NO_PROXY,
     ("grpc.keepalive_time_ms", 1000),
     ("grpc.keepalive_timeout_ms", 1000),
     ("grpc.http2.ping_timeout_ms", 1000),

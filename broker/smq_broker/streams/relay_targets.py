@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import grpc
 
 from smq_core.errors import InvalidRequest, Unavailable
+from smq_proto.channel_options import NO_PROXY
 from smq_proto.v1 import leader_pb2 as leader_pb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
 
@@ -65,7 +66,7 @@ class RelayTargets:
 def list_broker_addresses(leader: str) -> set[str]:
     """The addresses of all brokers that the leader lists; none if it does not answer."""
     try:
-        with grpc.insecure_channel(leader) as channel:
+        with grpc.insecure_channel(leader, [NO_PROXY]) as channel:
             brokers = LeaderStub(channel).ListBrokers(leader_pb.Empty(), timeout=REFRESH_TIMEOUT_SECONDS).brokers
     except grpc.RpcError:
         return set()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from smq_proto.channel_options import NO_PROXY
+
 if TYPE_CHECKING:
     import pyarrow.flight as fl
 
@@ -49,8 +51,7 @@ class Dialer:
         return self.via or address
 
     def _with_proxy(self, options: ChannelOptions) -> list[tuple[str, str | int]]:
-        # Without a relay the environment's proxy is ignored, because brokers are not behind it.
-        chosen = ("grpc.http_proxy", f"http://{self.via}") if self.via else ("grpc.enable_http_proxy", 0)
+        chosen = ("grpc.http_proxy", f"http://{self.via}") if self.via else NO_PROXY
         return [*options, chosen]
 
 

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from smq_core.errors import SmqError, Unavailable, Unreachable
 from smq_core.model.entities import Replica
 from smq_proto import flight
+from smq_proto.channel_options import NO_PROXY
 
 MAX_CALLS_PER_BROKER = 8
 """A limit, so that a broker that hangs cannot occupy every thread."""
@@ -19,6 +20,7 @@ MAX_CALLS_PER_BROKER = 8
 MAX_BACKGROUND_CALLS_PER_BROKER = 4
 
 _OPTIONS = [
+    NO_PROXY,
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 200),

@@ -12,13 +12,14 @@ from smq_core.errors import SegmentSealed, SmqError, Unavailable
 from smq_core.model.atomic_publish import AppState
 from smq_core.model.entities import Segment, Topic
 from smq_core.model.reference import Reference
+from smq_proto.channel_options import NO_PROXY
 from smq_proto.flight import flight_errors, parse
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, error_from_pb, reference_to_pb
 
 TIMEOUT_SECONDS = 8.0
 """For one stream. After that all references are written again, and those that are in the log are repeats."""
-_OPTIONS = [("grpc.use_local_subchannel_pool", 1)]
+_OPTIONS = [NO_PROXY, ("grpc.use_local_subchannel_pool", 1)]
 
 
 def publish_references(

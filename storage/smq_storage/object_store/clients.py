@@ -22,6 +22,8 @@ CONNECT_TIMEOUT = 2.0
 DEFAULT_REGION = "us-east-1"
 READ_RETRIES = 2
 
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+
 _OTHER_VARIABLES = ("AWS_SERVER_SIDE_ENCRYPTION", "AWS_SSE_CUSTOMER_KEY_BASE64", "AWS_CHECKSUM_ALGORITHM")
 """Variables that obstore applies to every write, and that have no setting here which could replace them."""
 
@@ -59,8 +61,17 @@ def client_options(url: str | None, timeout: float, proxy: str | None) -> Any:
         "allow_http": (url or "").startswith("http://"),
         "timeout": timedelta(seconds=timeout),
         "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT, timeout)),
-        **({"proxy_url": proxy} if proxy else {}),
+        **_proxy_options(url, proxy),
     }
+
+
+def _proxy_options(url: str | None, proxy: str | None) -> dict[str, str]:
+    """The proxy that is given, or else the environment's, but none for a store on this machine."""
+    host = urlsplit(url or "").hostname
+    if proxy or host not in _THIS_MACHINE:
+        return {"proxy_url": proxy} if proxy else {}
+    # The client ignores the environment's proxy only if it has one of its own. This one is for no host.
+    return {"proxy_url": "http://127.0.0.1:9", "proxy_excludes": ",".join(_THIS_MACHINE)}
 
 
 def create_clients(url: str, options: S3Options) -> tuple[Any, Any]:

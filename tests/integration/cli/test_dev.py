@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.processes.cli import DevProcess, TerminalDev, smq
+from support.processes.useless_proxy import set_proxies
 from support.waiting import HANG_GUARD, eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -77,6 +78,14 @@ def test_it_stops_everything_that_it_started_and_leaves_the_data(start: Start) -
     started = processes(again.folder) | set(broker_pids(again.folder))
     assert again.end(signal.SIGTERM) == 0
     assert not [pid for pid in started if is_running(pid)]
+
+
+@pytest.mark.slow
+def test_it_starts_where_the_environment_names_a_proxy(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_proxies(monkeypatch)
+    dev = start("--brokers", "1").wait_ready()
+    assert smq("apply", "-f", "examples/topics/events.yaml", leader=dev.leader).code == 0
+    assert smq("publish", "events", leader=dev.leader, stdin="a message\n").code == 0
 
 
 def test_what_to_type_next_works_as_it_is_printed(dev: DevProcess) -> None:

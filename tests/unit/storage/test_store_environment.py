@@ -7,9 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from smq_core.errors import InvalidRequest
+from smq_core.errors import InvalidRequest, StoreUnavailable
 from smq_storage.object_store.store import StoreSettings, open_store
 from support.data.store_variables import VARIABLES
+from support.processes.useless_proxy import set_proxies
 
 _HOUR = timedelta(hours=1)
 GIVEN = {"region": "r1", "access_key": "key", "secret_key": "secret"}
@@ -151,3 +152,13 @@ def test_a_variable_that_no_setting_replaces_is_named_when_it_is_wrong(monkeypat
 def test_a_child_process_gets_no_token_of_another_key() -> None:
     env = StoreSettings("s3://b", **GIVEN).to_env()
     assert (env["AWS_ACCESS_KEY_ID"], env["AWS_SESSION_TOKEN"]) == ("key", "")
+
+
+def test_a_store_on_this_machine_is_reached_without_the_proxy_of_the_environment(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_proxies(monkeypatch)
+    assert headers_of_a_put(recorder, StoreSettings("s3://b/root", recorder.endpoint, **GIVEN))
+    elsewhere = StoreSettings("s3://b/root", "http://filer.invalid:8333", **GIVEN).open()
+    with pytest.raises(StoreUnavailable, match="connection refused"):  # by the proxy
+        elsewhere.put_new("x", b"1")

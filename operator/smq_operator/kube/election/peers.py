@@ -14,6 +14,7 @@ import grpc
 from smq_operator.kube.client.kinds import Resource
 from smq_operator.kube.informer.cache import ResourceCache
 from smq_operator.kube.settings import COMPONENT_LABEL
+from smq_proto.channel_options import NO_PROXY
 from smq_proto.v1 import leader_pb2 as lpb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
 
@@ -43,7 +44,7 @@ def _ports(pod: Resource) -> Iterator[int]:
 
 
 async def _leads(address: str) -> bool:
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with grpc.aio.insecure_channel(address, [NO_PROXY]) as channel:
         try:
             await LeaderStub(channel).ListBrokers(lpb.Empty(), timeout=ANSWER_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError:
