@@ -7,7 +7,6 @@ from .mutation import Mutation
 CLIENTS = "storage/smq_storage/object_store/clients.py"
 CREDENTIALS = "storage/smq_storage/object_store/credentials.py"
 STORE = "storage/smq_storage/object_store/store.py"
-TEST_CLUSTER = "tests/integration/client/topics/test_store_environment.py"
 TESTS = "tests/unit/storage/test_store_environment.py"
 
 MUTATIONS = (
@@ -49,6 +48,6 @@ MUTATIONS = (
         "proto/smq_proto/channel_options.py",
         'NO_PROXY = ("grpc.enable_http_proxy", 0)',
         'NO_PROXY = ("grpc.enable_http_proxy", 1)',
-        (f"{TEST_CLUSTER}::test_a_cluster_uses_the_filer_that_its_flags_name_and_no_proxy",),
+        ("tests/unit/proto/test_channel_options.py::test_a_channel_ignores_the_proxy_of_the_environment",),
     ),
 )
