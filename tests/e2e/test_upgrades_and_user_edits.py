@@ -70,7 +70,7 @@ def test_an_upgrade_of_the_definitions_under_load_brings_a_new_field_and_touches
         release.wait_ready()
     print(f"a new field in the definition: longest stall {stall:.2f} s, and back: {running.stall:.2f} s")
     assert {known: topics(release)[known] for known in before} == before
-    assert condition(kube.get(late), "Ready") == "True"
+    eventually(lambda: condition(kube.get(late), "Ready") == "True", what="it is Ready without the field", pause=0.2)
 
 
 def topics(release: Release) -> dict[str, dict[str, Any]]:

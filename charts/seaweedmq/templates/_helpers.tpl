@@ -207,3 +207,18 @@ loadBalancerSourceRanges: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- add (mulf 2 (float64 $number) (get $factors $unit | float64) | int64) 1073741824 }}
 {{- end }}
+
+{{/* The window of a rate: four intervals between scrapes, and at least two minutes. */}}
+{{- define "smq.rateWindow" -}}
+{{- $seconds := mulf (regexFind "^[0-9]+" . | float64) (get (dict "ms" 0.001 "s" 1 "m" 60 "h" 3600) (regexFind "[a-z]+$" .) | float64) }}
+{{- if gt $seconds 120.0 }}
+{{- fail (printf "monitoring.serviceMonitor.interval: %s is too long: write at most 2m, because Prometheus forgets a sample after 5m" .) }}
+{{- end }}
+{{- printf "%ds" (max 120 (mulf 4 $seconds | int64)) }}
+{{- end }}
+
+{{/* Topics whose metric is higher than a quarter of an hour ago, also if nothing was scraped then, for up to a week. */}}
+{{- define "smq.increased" -}}
+{{- $before := printf "max by (topic) (%s offset 15m) or max by (topic) (last_over_time(%s[7d] offset 15m))" . . }}
+{{- printf "max by (topic) (%s) - (%s or max by (topic) (%s) * 0) > 0" . $before . }}
+{{- end }}

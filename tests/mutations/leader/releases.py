@@ -6,7 +6,17 @@ from ..mutation import Mutation
 
 SETTINGS = "operator/smq_operator/kube/settings.py"
 
+METRICS = "operator/smq_operator/metrics.py"
+
 MUTATIONS = (
+    Mutation(
+        "report_no_loss_before_it_is_known",
+        "A leader that has not read the index of a topic says nothing of its losses: 0 would make old ones look new.",
+        METRICS,
+        "if managed.index_read:",
+        "if managed is not None:",
+        ("tests/unit/operator/runtime/test_metrics.py",),
+    ),
     Mutation(
         "find_a_release_by_a_label_of_others",
         "Deployment tools overwrite labels of app.kubernetes.io, so a release is found by its own label.",

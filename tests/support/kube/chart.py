@@ -157,6 +157,10 @@ INVALID_VALUES: dict[str, tuple[dict[str, Any], str]] = {
     "another level": ({"operator": {"logLevel": "loud"}}, "logLevel"),
     "labels of the chart": ({"commonLabels": {"seaweedmq.io/leader": "true"}}, "seaweedmq.io/leader"),
     "a label of the chart": ({"brokers": {"podLabels": {"seaweedmq.io/release": "x"}}}, "seaweedmq.io/release"),
+    "a scrape that is too rare": (
+        {"monitoring": {"serviceMonitor": {"interval": "5m"}, "alerts": {"enabled": True}}},
+        "write at most 2m",
+    ),
     "off": ({"enabled": False}, "condition: seaweedmq.enabled"),
     "memory in words": ({"brokers": {"resources": {"limits": {"memory": "much"}}}}, "is no size: write one such as"),
     "a range that is none": ({"external": {"loadBalancerSourceRanges": ["everybody"]}}, "loadBalancerSourceRanges"),

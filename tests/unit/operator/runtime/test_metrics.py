@@ -15,6 +15,23 @@ from support.waiting import wait_until
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 
 
+def exposed(leader: LeaderInMemory) -> str:
+    """What the leader serves at /metrics."""
+    metrics = Metrics(
+        leader.topics,
+        leader.registry,
+        leader.decisions,
+        leader.loop,
+        leader.garbage_collector,
+        leader.parts.manifests,
+        leader.parts.merger,
+        leader.parts.group_lags,
+        leader.tasks,
+        leader.parts.clock,
+    )
+    return metrics.exposition()[0].decode()
+
+
 @virtual_time
 async def test_every_metric_is_documented_and_every_documented_one_exists():
     store = open_store("memory://")
@@ -29,22 +46,9 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
         await wait_until(lambda: leader.parts.group_lags.reports.get("default/t"))
         leader.tasks.record_failure("cleanup", ValueError("broken"))
         leader.tasks.problems.quarantine("_deleted/u.json", "damaged")
-        text = (
-            Metrics(
-                leader.topics,
-                leader.registry,
-                leader.decisions,
-                leader.loop,
-                leader.garbage_collector,
-                leader.parts.manifests,
-                leader.parts.merger,
-                leader.parts.group_lags,
-                leader.tasks,
-                leader.parts.clock,
-            )
-            .exposition()[0]
-            .decode()
-        )
+        text = exposed(leader)
+        leader.topics["default/t"].index_read = False
+        unknown = exposed(leader)
     served = set(re.findall(r"^(smq_\w+)(?:\{| )", text, re.MULTILINE))
     documented = set(re.findall(r"^\| `(smq_\w+)`", DOCS.read_text().split("## Leader")[1], re.MULTILINE))
     assert served == documented
@@ -56,3 +60,5 @@ async def test_every_metric_is_documented_and_every_documented_one_exists():
     assert 'smq_leader_decisions_total{action="create",topic="default/t"} 1.0' in text
     assert 'smq_leader_task_failures_total{task="cleanup"} 1.0' in text
     assert 'smq_leader_unreadable_documents{kind="deleted"} 1.0' in text
+    assert 'smq_topic_lost_messages{topic="default/t"} 0.0' in text
+    assert not re.search(r"^smq_topic_(lost_messages|open_ended_losses)\{", unknown, re.MULTILINE), "nobody knows yet"
