@@ -25,6 +25,7 @@ BUCKET = "smq"
 
 # Every service that would otherwise take a well-known port of the machine.
 _SERVICES = ("master", "volume", "filer", "s3", "admin")
+_S3 = 2 * _SERVICES.index("s3")
 _DISABLED = (
     "-webdav=false",
     "-admin.ui=false",
@@ -93,10 +94,18 @@ class SeaweedProcess:
         self._may_choose_again = False
         return True
 
+    def take_s3_port(self, port: int) -> bool:
+        """Takes this port for S3 and keeps the others. False if it is not free."""
+        if port in self._ports[:_S3] + self._ports[_S3 + 1 :] or not are_free([port], self._host):
+            return False
+        self._ports[_S3] = port
+        self._may_choose_again = False
+        return True
+
     @property
     def endpoint(self) -> str:
         """The S3 endpoint, such as ``http://127.0.0.1:41234``."""
-        return f"http://{self._host}:{self._ports[2 * _SERVICES.index('s3')]}"
+        return f"http://{self._host}:{self._ports[_S3]}"
 
     @property
     def exit_code(self) -> int | None:

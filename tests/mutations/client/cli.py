@@ -33,6 +33,14 @@ TEST_ADVICE = "tests/unit/docs/test_install_advice.py"
 
 MUTATIONS = (
     Mutation(
+        "choose_new_ports_at_every_start",
+        "A folder of `smq dev` keeps its ports.",
+        "client/smq/cli/dev/cluster.py",
+        "is_free = former_host == host and former_port.isdigit() and are_free([int(former_port)], host)",
+        "is_free = False",
+        ("tests/unit/cli/test_dev.py::test_a_folder_keeps_its_ports_unless_others_have_them",),
+    ),
+    Mutation(
         "wait_for_messages_that_were_dropped_before_the_start",
         "A reader is at the end of a segment all of whose messages are older than its start.",
         "client/smq/consumer.py",

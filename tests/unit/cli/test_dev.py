@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,16 @@ from smq.cli.connection import session
 from smq.cli.dev import background, processes
 from smq.cli.dev import cluster as dev_cluster
 from smq.cli.dev.cluster import DevCluster, StopIncomplete
-from smq.cli.dev.status import PROCESS_FILE, DevRecord, forget_failure, read_failure, write_failure
-from smq_core.errors import Unavailable
+from smq.cli.dev.status import (
+    PORTS_FILE,
+    PROCESS_FILE,
+    DevPorts,
+    DevRecord,
+    forget_failure,
+    read_failure,
+    write_failure,
+)
+from smq_core.errors import InvalidRequest, Unavailable
 from smq_storage.process.ports import free_ports
 from smq_storage.process.shutdown import Shutdown, write_if_possible
 
@@ -341,3 +350,42 @@ def cluster_stopped(cluster: DevCluster) -> Iterator[None]:
         yield
     finally:
         cluster.stop()
+
+
+def test_a_folder_keeps_its_ports_unless_others_have_them(tmp_path: Path) -> None:
+    assert DevPorts.read(tmp_path) == DevPorts()
+    first = DevCluster(tmp_path, listen="127.0.0.1:0")
+    ports = free_ports(2 + len(first.seaweed.ports))
+    kept = DevPorts(f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}", ports[2:])
+    kept.write(tmp_path)
+    assert DevPorts.read(tmp_path) == kept
+
+    assert dev_cluster._free_address("127.0.0.1:0", "--http", kept.page) == kept.page
+    first._choose_ports_of_seaweed(kept, lambda _: None)
+    assert list(first.seaweed.ports) == ports[2:]
+
+    notes: list[str] = []
+    with socket.create_server(("127.0.0.1", ports[1])), socket.create_server(("127.0.0.1", ports[2])):
+        assert dev_cluster._free_address("127.0.0.1:0", "--http", kept.page) != kept.page
+        second = DevCluster(tmp_path, listen="127.0.0.1:0")
+        second._choose_ports_of_seaweed(kept, notes.append)
+        assert ports[2] not in second.seaweed.ports and "takes other ports" in notes[0]
+    (tmp_path / PORTS_FILE).write_text("{")
+    assert DevPorts.read(tmp_path) == DevPorts(), "a damaged file is as none"
+
+
+def test_the_port_of_s3_can_be_chosen(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    cluster = DevCluster(tmp_path, s3_port=port)
+    cluster._choose_ports_of_seaweed(DevPorts(), lambda _: None)
+    assert cluster.seaweed.endpoint == f"http://127.0.0.1:{port}"
+    with (
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(InvalidRequest, match=f"port {port} is in use: choose another one with --s3-port"),
+    ):
+        DevCluster(tmp_path, s3_port=port)._choose_ports_of_seaweed(DevPorts(), lambda _: None)
+
+
+def test_an_address_in_use_names_its_option() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(InvalidRequest, match="with --http"):
+        dev_cluster._free_address(f"127.0.0.1:{server.getsockname()[1]}", "--http")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -45,6 +44,22 @@ def dev(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", envvar="SMQ_DEV_LISTEN", help="The address of the leader.")
     ] = DEFAULT_LEADER_ADDRESS,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="The address of the leader's page.", show_default="a free port, then the same"
+        ),
+    ] = None,
+    s3_port: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=65535,
+            metavar="PORT",
+            help="The port of SeaweedFS' S3.",
+            show_default="a free port, then the same",
+        ),
+    ] = None,
     no_journal: Annotated[
         bool,
         typer.Option(
@@ -60,8 +75,8 @@ def dev(
 ) -> None:
     """Run SeaweedFS, a leader and brokers on this machine until Ctrl-C. The data stays for the next time.
 
-    With --detach it runs on until `smq dev stop`; `smq dev status` shows whether it runs. What was acked survives the
-    end of any process, but not a power failure, because nothing waits for the disk.
+    With --detach it runs on until `smq dev stop`; `smq dev status` shows whether it runs. A folder keeps its ports.
+    What was acked survives the end of any process, but not a power failure, because nothing waits for the disk.
     """
     if context.invoked_subcommand is not None:
         if folder != DEFAULT_FOLDER:
@@ -74,12 +89,23 @@ def dev(
         from smq.cli.dev.background import start_in_background
 
         arguments = ["--brokers", str(brokers), "--max-brokers", str(broker_limit), "--listen", listen]
-        record = start_in_background(folder, [*arguments, *(["--no-journal"] if no_journal else [])], timeout)
+        arguments += ["--http", http] if http is not None else []
+        arguments += ["--s3-port", str(s3_port)] if s3_port is not None else []
+        arguments += ["--no-journal"] if no_journal else []
+        record = start_in_background(folder, arguments, timeout)
         stop = f"`smq dev stop{_dir_option(folder)}` stops everything; the data stays."
         stop += f" Decisions are in {folder}/logs/dev.log"
         _print_welcome(record, folder, stop)
         return
-    _run_in_foreground(folder, brokers, broker_limit, listen, ("--no-journal",) if no_journal else ())
+    from smq.cli.dev.cluster import DevCluster
+
+    more = ("--no-journal",) if no_journal else ()
+    _run_in_foreground(
+        DevCluster(
+            folder, listen=listen, brokers=brokers, max_brokers=broker_limit, http=http, s3_port=s3_port, more=more
+        ),
+        folder,
+    )
 
 
 @app.command()
@@ -129,10 +155,7 @@ def stop(
     out.print(f"stopped; the data is in {folder}")
 
 
-def _run_in_foreground(folder: Path, brokers: int, broker_limit: int, listen: str, more: Sequence[str]) -> None:
-    from smq.cli.dev.cluster import DevCluster
-
-    cluster = DevCluster(folder, listen=listen, brokers=brokers, max_brokers=broker_limit, more=more)
+def _run_in_foreground(cluster: DevCluster, folder: Path) -> None:
     stopping = _StopRequest()
     for number in stop_signals():
         signal.signal(number, stopping.on_signal)

@@ -27,9 +27,10 @@ from smq.cli.dev.processes import (
     terminate,
     terminate_processes,
 )
-from smq.cli.dev.status import PROCESS_FILE, RECORD, DevRecord, forget_failure, read_record
+from smq.cli.dev.status import PROCESS_FILE, RECORD, DevPorts, DevRecord, forget_failure, read_record
 from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_storage.process.extras import install_command
+from smq_storage.process.ports import are_free, free_ports
 from smq_storage.process.seaweedfs import SeaweedProcess, find_weed
 from smq_storage.process.shutdown import Shutdown
 
@@ -71,7 +72,8 @@ class _Leftovers:
 class DevCluster:
     """A whole system on this machine. Its data stays in ``folder`` after it ends.
 
-    ``listen`` is the leader's host:port (port 0 means a free one); ``more`` are flags for the leader. Use it as a
+    ``listen`` is the leader's host:port, and ``http`` that of its page; ``s3_port`` is SeaweedFS'. Ports that are 0 or
+    not given are free ones, and those of the last time if they are free. ``more`` are flags for the leader. Use it as a
     context manager, or call ``start`` and ``stop``; ``stop`` may be called at any time, even after a failed start. Only
     one cluster may use a folder at a time.
     """
@@ -83,6 +85,8 @@ class DevCluster:
         listen: str = "127.0.0.1:7070",
         brokers: int = 3,
         max_brokers: int | None = None,
+        http: str | None = None,
+        s3_port: int | None = None,
         more: Sequence[str] = (),
     ) -> None:
         self.folder = folder.resolve()
@@ -91,6 +95,8 @@ class DevCluster:
         self._leader_args = tuple(more)
         self._listen = listen
         self.address = listen
+        self._http = http
+        self._s3_port = s3_port
         self.http = "127.0.0.1:0"
         self.seaweed = SeaweedProcess(self.folder / "seaweedfs", log=self.logs / "seaweedfs.log")
         self._leader: subprocess.Popen[bytes] | None = None
@@ -124,15 +130,30 @@ class DevCluster:
         self._lock_folder()
         forget_failure(self.folder)
         self._end_leftover_processes(on_progress)
-        self.address = _free_address(self._listen)
-        self.http = _free_address("127.0.0.1:0")
+        kept = DevPorts.read(self.folder)
+        self.address = _free_address(self._listen, "--listen", kept.leader)
+        self.http = _free_address(self._http or "127.0.0.1:0", "--http", kept.page)
         if self.seaweed.pid is None:
+            self._choose_ports_of_seaweed(kept, on_progress)
             _report_progress(on_progress, "starting SeaweedFS")
             self.seaweed.start()
         self._record_processes()
+        DevPorts(self.address, self.http, list(self.seaweed.ports)).write(self.folder)
         _report_progress(on_progress, "starting the leader and its brokers")
         self._start_leader()
         self._record_processes()
+
+    def _choose_ports_of_seaweed(self, kept: DevPorts, on_progress: Callable[[str], None]) -> None:
+        """Raises InvalidRequest if the S3 port that was chosen is in use."""
+        if kept.seaweedfs and not self.seaweed.reuse_ports(kept.seaweedfs):
+            _report_progress(on_progress, "SeaweedFS takes other ports, because a process has some of its former ones")
+        if self._s3_port is not None and self._s3_port not in self.seaweed.ports and self._living_brokers():
+            raise Unavailable(
+                "brokers of a `smq dev` that was killed still run and know the former S3 port: start and stop once "
+                "without --s3-port, so that they write what they hold"
+            )
+        if self._s3_port is not None and not self.seaweed.take_s3_port(self._s3_port):
+            raise InvalidRequest(f"port {self._s3_port} is in use: choose another one with --s3-port")
 
     def wait_ready(self, timeout: float = 90.0) -> None:
         """Waits until all brokers have reported to the leader, and records that. Raises Unavailable."""
@@ -390,11 +411,18 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def _free_address(listen: str) -> str:
-    """Returns the address, with a free port for port 0. Raises InvalidRequest if it is invalid or in use."""
+def _free_address(listen: str, option: str, former: str = "") -> str:
+    """Returns the address, for port 0 with that of ``former`` if it is free on this host, or else with any free one.
+
+    Raises InvalidRequest if the address is invalid or in use.
+    """
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
         raise InvalidRequest(f"an address must be host:port, such as 127.0.0.1:7070, not {listen!r}")
+    if int(port) == 0:
+        former_host, _, former_port = former.rpartition(":")
+        is_free = former_host == host and former_port.isdigit() and are_free([int(former_port)], host)
+        port = former_port if is_free else str(free_ports(1, host)[0])
     try:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -404,7 +432,7 @@ def _free_address(listen: str) -> str:
         detail = error.strerror if isinstance(error, OSError) else "there is no such port"
         raise InvalidRequest(
             f"cannot listen on {listen} ({detail}). "
-            "If another `smq dev` uses this address, stop it, or choose another address with --listen"
+            f"If another `smq dev` uses this address, stop it, or choose another address with {option}"
         ) from None
 
 

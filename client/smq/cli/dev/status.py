@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 PROCESS_FILE = "dev.json"
 FAILURE_FILE = "dev.failure"
 """Why the last `smq dev` ended, if nobody ended it."""
+PORTS_FILE = "ports.json"
 RECORD = "dev"
 
 
@@ -33,6 +34,26 @@ class DevRecord:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DevPorts:
+    """The ports of the last `smq dev` of a folder, which the next one takes again. Empty if they are not known."""
+
+    leader: str = ""
+    page: str = ""
+    seaweedfs: list[int] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, folder: Path) -> DevPorts:
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            found = json.loads((folder / PORTS_FILE).read_text())
+            return cls(str(found["leader"]), str(found["page"]), [int(port) for port in found["seaweedfs"]])
+        return cls()
+
+    def write(self, folder: Path) -> None:
+        with suppress(OSError):
+            (folder / PORTS_FILE).write_text(json.dumps(asdict(self)))
 
 
 def write_failure(folder: Path, message: str) -> None:
