@@ -48,7 +48,9 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="SeaweedMQ: an elastic message queue whose log is Parquet.",
+    help="SeaweedMQ: an elastic message queue whose log is Parquet.\n\n"
+    "Exit codes: 0 done; 1 refused or failed, with a message on stderr; 2 the command line is wrong; 130 Ctrl-C; 143 "
+    "SIGTERM. `smq diff` ends with 1 if something differs, and with 2 if it fails.",
 )
 
 
