@@ -528,6 +528,7 @@ class Consumer:
             else:
                 check_possible(positions, self._member.assigned, "is not assigned to this member")
                 self._assigned.seek(positions)
+                self._ended.read_again(positions)
         self._open_readable()
 
     def _reading(self, segments: Collection[str] | None) -> set[str]:
@@ -557,6 +558,7 @@ class Consumer:
                     self._view.name,
                 )
                 self._assigned.reset(epoch)
+                self._ended.read_again(self._ended.ends)
             self._ended.keep(positions)
             if any(segment not in positions for segment in self._reads.fetchers):
                 self._history.due = True  # another member has it now, or retention removed it

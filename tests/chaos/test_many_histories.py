@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.sim.histories import elastic, elastic_references, leader_process, references, schema_change
+from support.sim.histories import elastic, elastic_references, groups, leader_process, references, schema_change
 from support.sim.histories import protocol as history
 from support.sim.histories.parallel import failures, workers
 
@@ -21,6 +21,7 @@ KINDS: dict[str, tuple[Any, int]] = {
     "elastic": (elastic.run, 1),
     "elastic-references": (elastic_references.run, 10),
     "protocol": (history.run, 1),
+    "groups": (groups.run, 10),
     "leader-process": (leader_process.run, 10),
     "references": (references.run, 10),
     "schema": (schema_change.run, 10),

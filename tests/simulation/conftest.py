@@ -19,6 +19,7 @@ KINDS = {
     "seeds": ("--sim-seeds", 100, "protocol"),
     "elastic_seeds": ("--sim-elastic", 50, "elastic"),
     "schema_seeds": ("--sim-schema", 50, "schema"),
+    "group_seeds": ("--sim-groups", 40, "group"),
     "leader_seeds": ("--sim-leader", 20, "leader-process"),
 }
 """For each argument of a test: the option, how many histories by default, and what they are called."""

@@ -39,6 +39,10 @@ class EndedSegments:
         """Others have the segments that are no longer assigned, or their ends are committed."""
         self._segments = {name: it for name, it in self._segments.items() if name in assigned}
 
+    def read_again(self, segments: Collection[str]) -> None:
+        """The program went back in these, or the group's positions were set."""
+        self.keep(self._segments.keys() - set(segments))
+
     @property
     def ends(self) -> dict[str, int]:
         """The commits that are awaited. A copy."""

@@ -105,6 +105,9 @@ class History:
         """What is published by reference."""
         return ReferenceScenario(self)
 
+    def make_member(self, group: str, name: str) -> SimulatedMember:
+        return SimulatedMember(self, group, name)
+
     def has_manifests(self) -> bool:
         """Whether the leaders of this kind of history name manifests."""
         return False
@@ -146,7 +149,7 @@ class History:
         for i in range(dice.randint(1, 2)):
             self.readers.append(SimulatedReader(self, f"r{i}", {}, dice.choice([200, 600]) * MS, []))
         for i in range(dice.choice([0, 0, 1, 2])):
-            self.members.append(SimulatedMember(self, "g", f"m{i}"))
+            self.members.append(self.make_member("g", f"m{i}"))
         if not self.members:
             self.groups = []
         self.faults = FaultSchedule(self)
@@ -271,7 +274,7 @@ class History:
         if old.process.alive:
             self.world.note("!", "", f"{old.process.name} starts again")
             old.process.kill()
-            self.members.append(SimulatedMember(self, old.group, old.name))
+            self.members.append(self.make_member(old.group, old.name))
 
     def restart_all(self) -> None:
         """Restarts all brokers and one leader, the holder of the Lease.

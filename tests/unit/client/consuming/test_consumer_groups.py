@@ -475,6 +475,19 @@ def test_a_segment_that_was_read_to_its_end_is_read_again_after_a_reset(bench: B
     assert bench.plans()[-1] == (bench.first.name, 1)
 
 
+@pytest.mark.parametrize("how", ["reset", "seek"])
+def test_a_segment_that_is_read_again_waits_for_no_commit(bench: Bench, how: str) -> None:
+    consumer = bench.open("g")
+    ended(bench, consumer)
+    assert consumer._ended.ends == {bench.first.name: 3}
+    if how == "reset":
+        bench.leader.reset({bench.first.name: 1})
+    else:
+        consumer.seek({bench.first.name: 1})
+    bench.heartbeat(consumer)
+    assert consumer._ended.ends == {} and bench.plans()[-1] == (bench.first.name, 1)
+
+
 def test_a_position_beyond_what_was_returned_is_refused(bench: Bench) -> None:
     consumer = bench.open("g")
     bench.fetchers[0].rows(0, 3)

@@ -1,0 +1,65 @@
+"""What a group's file may say: only messages that its members were given since its positions were set last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from smq_core.invariants import Row, Violation
+from smq_core.reading.consumer_group import Group
+from support.sim.checks.protocol_checker import ProtocolChecker
+from support.sim.engine.world import World
+from support.sim.filer.object_store import SimulatedStore
+from support.sim.leaders.group_host import RESET
+
+if TYPE_CHECKING:
+    from support.sim.histories.protocol import History
+
+
+class GroupChecker(ProtocolChecker):
+    def __init__(self, world: World, store: SimulatedStore) -> None:
+        super().__init__(world, store)
+        self.given: dict[str, dict[str, int]] = {}
+        """By group and segment: the messages below this offset were given to members since the last reset."""
+        self.epochs: dict[str, str] = {}
+
+    def assigned(self, name: str, group: Group) -> None:
+        """A leader from before a reset may still assign by what was committed then; it can commit nothing."""
+        if group.epoch == self.epochs.get(name, group.epoch):
+            super().assigned(name, group)
+
+    def delivered(self, group: str, rows: Iterable[Row]) -> None:
+        given = self.given.setdefault(group, {})
+        for row in rows:
+            if row.offset == given.get(row.segment, 0):  # a gap shows that it goes on elsewhere than the group
+                given[row.segment] = row.offset + 1
+
+    def _stored(self, path: str, value: Any) -> None:
+        group = path.removeprefix("group/")
+        is_group = path.startswith("group/") and value is not None
+        if is_group and value.writer.startswith(RESET):
+            self.committed[group] = dict(value.positions)
+            self.given[group] = dict(value.positions)
+            self.epochs[group] = value.epoch
+        super()._stored(path, value)
+        if not is_group:
+            return
+        given = self.given.get(group, {})
+        for segment, offset in value.positions.items():
+            if segment in self.losses.lost or segment in self.retained.rows:
+                continue
+            if offset > given.get(segment, 0):
+                words = f"{group} has committed {offset}, and its members were given {given.get(segment, 0)}"
+                self.must([Violation(10, segment, words)])
+
+    def uncommitted(self, history: History) -> dict[str, str]:
+        """The groups that have not committed everything, although nobody is in the way."""
+        ends = {name: outcome.end for name, outcome in self.seals.items() if name not in self.retained.rows}
+        behind = {}
+        for group in history.groups:
+            positions = self.committed.get(group, {})
+            read = self._ancestors(positions)
+            short = {s: end for s, end in ends.items() if s not in read and positions.get(s, 0) < end}
+            if short:
+                behind[group] = f"has not committed up to {short}; it is at {positions}"
+        return behind
