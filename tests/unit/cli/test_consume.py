@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 from smq.batch import Batch
 from smq.cli.app import app
 from smq.cli.commands import consume as consume_command
-from smq.cli.commands.consume import _leave, _start_timeout, _write_messages, parse_start
+from smq.cli.commands.consume import _leave, _start_timeout, parse_start
 from smq.cli.connection.session import set_leader
 from smq.cli.files.formats import OutputFormat
+from smq.cli.files.message_writer import MessageWriter
+from smq.cli.files.parquet_parts import ParquetParts
 from smq.cli.files.sinks import Shown, Sink, open_sink
 from smq.cli.times import parse_time
 from smq.consuming.fetching.prefetch_buffer import FetchedLoss
@@ -61,7 +63,9 @@ def messages_in(file: Path) -> int:
 
 def consume(consumer: FakeConsumer, sink: Sink, limit: int | None = None, commits: bool = True) -> int:
     any_consumer: Any = consumer
-    return _write_messages(any_consumer, sink, limit, commits=commits, poll=lambda it: it.poll(0.0))
+    writer = MessageWriter(sink, commits=commits)
+    writer.write_all(any_consumer, limit, poll=lambda it: it.poll(0.0))
+    return writer.count
 
 
 def test_a_parquet_file_is_whole_before_its_messages_are_committed(tmp_path: Path) -> None:
@@ -99,19 +103,49 @@ def test_what_could_not_be_written_is_not_committed(tmp_path: Path, output_forma
     assert consumer.commits == []
 
 
-def test_a_parquet_file_that_was_given_up_is_not_committed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, InvalidRequest])
+def test_what_a_file_has_is_committed_when_the_command_is_ended(tmp_path: Path, error: type[BaseException]) -> None:
     file = tmp_path / "out.parquet"
     consumer = FakeConsumer(file, 2)
-
-    def interrupted(_: float) -> Batch | None:
-        raise KeyboardInterrupt
-
-    sink = open_sink(OutputFormat.PARQUET, file)
     poll = consumer.poll
-    consumer.poll = lambda timeout: poll(timeout) if len(consumer._left) > 1 else interrupted(timeout)  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        consume(consumer, sink)
-    assert consumer.commits == []
+
+    def interrupted(timeout: float) -> Batch | None:
+        if len(consumer._left) == 1:
+            raise error("ended")
+        return poll(timeout)
+
+    consumer.poll = interrupted  # type: ignore[method-assign]
+    with pytest.raises(error):
+        consume(consumer, ParquetParts(file, Shown()))
+    assert consumer.commits == [({SEGMENT: 3, "other-0-8-1": 7}, 3)]
+
+
+def test_the_end_of_a_segment_is_committed_while_a_parquet_file_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "out.parquet"
+    consumer = FakeConsumer(file, 4)
+    any_consumer: Any = consumer
+    sink = ParquetParts(file, Shown(meta=True))
+    writer = MessageWriter(sink, commits=True)
+    commits = []
+
+    def poll(it: FakeConsumer) -> Batch | None:
+        before, batch = len(consumer.commits), it.poll(0.0)
+        if len(it._left) in (0, 2):
+            consumer._file = sink._parts[-1]
+            writer.segment_ended(any_consumer, "ended", 5)
+        commits.append(len(consumer.commits) - before)
+        return batch
+
+    writer.write_all(any_consumer, None, poll)  # type: ignore[arg-type]
+    assert commits[:2] == [0, 1] and consumer.commits[0] == ({SEGMENT: 3, "other-0-8-1": 7, "ended": 5}, 3)
+    table = pq.read_table(file)
+    assert table["_offset"].to_pylist() == list(range(12)), "all parts are in one file, in their order"
+    assert [it.name for it in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_a_group_writes_parquet_to_files_only() -> None:
+    result = CliRunner().invoke(app, ["consume", "t", "--group", "g", "--format", "parquet"])
+    assert result.exit_code != 0 and "add --to FILE" in result.output
 
 
 def test_without_a_group_nothing_is_committed(tmp_path: Path) -> None:
@@ -133,7 +167,9 @@ def test_only_messages_of_the_partition_are_written_with_their_own_offsets(tmp_p
     file = tmp_path / "out.json"
     any_consumer: Any = OfPartitions(file, 2)
     sink = open_sink(OutputFormat.JSON, file, Shown(meta=True))
-    assert _write_messages(any_consumer, sink, 3, lambda it: it.poll(0.0), commits=True, partition=5) == 3
+    writer = MessageWriter(sink, commits=True, partition=5)
+    writer.write_all(any_consumer, 3, lambda it: it.poll(0.0))
+    assert writer.count == 3
     assert [json.loads(line)["_offset"] for line in file.read_text().splitlines()] == [1, 2, 4]
     assert any_consumer.commits[-1][0][SEGMENT] == 5, "what was not written is not committed"
 

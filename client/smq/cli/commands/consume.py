@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -30,10 +29,7 @@ from smq.cli.times import parse_positions, parse_time
 from smq_core.errors import DataLost, InvalidRequest
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from smq import Batch, Consumer
-    from smq.cli.files.sinks import Sink
+    from smq import Consumer
 
 POSITION = re.compile(r"-\d+-\d+-\d+:[^:]*$")
 """A segment's name ends in the numbers of its range and its own, and an offset follows. A time has no such end."""
@@ -145,6 +141,8 @@ def consume(
     """
     # Imported late: they load Arrow, which other commands do not need.
     from smq.cli.files.line_template import LineTemplate
+    from smq.cli.files.message_writer import MessageWriter
+    from smq.cli.files.parquet_parts import ParquetParts
     from smq.cli.files.sinks import Shown, open_sink
 
     end_on_sigterm()
@@ -165,6 +163,11 @@ def consume(
             "--last says where to start, and a group continues where it is: leave out --from and --group"
         )
     template = None if print_ is None else LineTemplate(print_, topic)
+    in_parts = group is not None and output_format is OutputFormat.PARQUET
+    if in_parts and to is None:
+        raise InvalidRequest(
+            "Parquet of a group goes to a file, because its messages are committed when it is whole: add --to FILE"
+        )
     with client() as connected:
         # Positions that a person types are checked by seek. Those of a group's start are checked anyway.
         typed = start if group is None and isinstance(start, dict) else None
@@ -177,6 +180,7 @@ def consume(
                 schema=schema.value,
                 segments=segment or None,
                 partitions=None if partition is None else [partition],
+                on_segment_end=None if group is None else lambda name, end: writer.segment_ended(consumer, name, end),
             )
             if typed is not None:
                 consumer.seek(typed)
@@ -184,19 +188,23 @@ def consume(
                 consumer.seek({name: max(0, end - last) for name, end in consumer.positions.items()})
         with consumer:
             # Not before the topic is known, because it truncates the file.
-            sink = open_sink(output_format, to, Shown(meta, headers, key_delimiter, template))
-            poll = MessageWait(connected, topic, timeout, exit_at_end=exit_at_end).poll
+            shown = Shown(meta, headers, key_delimiter, template)
+            sink = ParquetParts(to, shown) if in_parts and to is not None else open_sink(output_format, to, shown)
+            writer = MessageWriter(sink, commits=group is not None, partition=partition)
+            # Other members of the group wait for the commit too, when they are at the end.
+            wait = MessageWait(connected, topic, timeout, exit_at_end=exit_at_end, on_idle=writer.complete)
             try:
-                count = _write_messages(consumer, sink, max_, poll, commits=group is not None, partition=partition)
+                writer.write_all(consumer, max_, wait.poll)
             except DataLost as error:
                 gone = error.message.partition(". Poll again")[0]  # what follows is for programs
                 raise CommandFailed(f"{gone}. With --on-loss skip it is read on after them") from None
             except FilerAway as error:
                 _leave(consumer)
                 end_process(str(error))
-    if to is not None:
-        print_note(f"{formatting.plural(count, 'message')} in {to}")
-    if exit_at_end and start == "latest" and group is None and not count:
+            finally:
+                if to is not None:
+                    print_note(f"{formatting.plural(writer.count, 'message')} in {to}")
+    if exit_at_end and start == "latest" and group is None and not writer.count:
         print_note(
             f"it began at the end of {topic}, so there was nothing to print; --from earliest prints what is there"
         )
@@ -212,51 +220,6 @@ def _leave(consumer: Consumer) -> None:
     closing = threading.Thread(target=consumer.close, name="smq-close", daemon=True)
     closing.start()
     closing.join(LEAVE_SECONDS)
-
-
-def _write_messages(
-    consumer: Consumer,
-    sink: Sink,
-    max_messages: int | None,
-    poll: Callable[[Consumer], Batch | None],
-    *,
-    commits: bool,
-    partition: int | None = None,
-) -> int:
-    """Returns the number of messages written. Only what was written and flushed is committed."""
-    count = 0
-    positions: dict[str, int] = {}
-    with sink:
-        while max_messages is None or count < max_messages:
-            batch = poll(consumer)
-            if batch is None:
-                break
-            left = None if max_messages is None else max_messages - count
-            rows, offsets, next_offset = _chosen(batch, left, partition)
-            if rows.num_rows:
-                sink.write(rows, batch.segment, offsets)
-            count += rows.num_rows
-            positions |= dict(batch.positions) | {batch.segment: next_offset}
-            if commits and sink.flushed:
-                consumer.commit(positions)
-    # A Parquet file is readable only when it is complete, so its messages are committed only now.
-    if commits and positions and not sink.flushed:
-        consumer.commit(positions)
-    return count
-
-
-def _chosen(batch: Batch, left: int | None, partition: int | None) -> tuple[pa.Table, int | pa.Array, int]:
-    """The rows to write, at most ``left``, their offsets, and the offset up to which the batch is done then."""
-    if partition is None:
-        rows = batch.table.slice(0, left)
-        return rows, batch.first_offset, batch.first_offset + rows.num_rows
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    found = pc.indices_nonzero(pc.equal(batch.table["partition"], partition)).cast(pa.int64())
-    chosen = found.slice(0, left)
-    done = batch.first_offset + chosen[-1].as_py() + 1 if len(chosen) < len(found) else batch.next_offset
-    return batch.table.take(chosen), pc.add(chosen, batch.first_offset), done
 
 
 def parse_start(text: str, segments: list[str] | None) -> Any:

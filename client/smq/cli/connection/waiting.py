@@ -72,10 +72,19 @@ class MessageWait:
     """Polls a consumer. When no message comes for a second, it says so, and why if something is wrong.
 
     The reading ends at the end of the topic: ``timeout`` seconds after the last message (None: never), or at once with
-    ``exit_at_end``.
+    ``exit_at_end``. ``on_idle`` is called before the end is looked for.
     """
 
-    def __init__(self, client: Client, topic: str, timeout: float | None = None, *, exit_at_end: bool = False) -> None:
+    def __init__(
+        self,
+        client: Client,
+        topic: str,
+        timeout: float | None = None,
+        *,
+        exit_at_end: bool = False,
+        on_idle: Callable[[Consumer], object] = lambda _: None,
+    ) -> None:
+        self._on_idle = on_idle
         self._client = client
         self._topic = topic
         self._timeout = timeout
@@ -96,10 +105,12 @@ class MessageWait:
         while True:
             with _without_filer_warnings():
                 batch = consumer.poll(pause)
-            if batch is not None or (self._exit_at_end and consumer.at_end()):
-                return batch
             waited = time.monotonic() - began
             overdue = self._timeout is not None and waited >= self._timeout
+            if batch is None and (self._exit_at_end or overdue):
+                self._on_idle(consumer)
+            if batch is not None or (self._exit_at_end and consumer.at_end()):
+                return batch
             if overdue:
                 if consumer.at_end():
                     return None

@@ -54,6 +54,9 @@ class Sink:
     def write(self, rows: pa.Table, segment: str, offsets: Offsets) -> None:
         raise NotImplementedError
 
+    def complete(self) -> None:
+        """Makes a whole file of what was written, after which more may be written. Not if each write is flushed."""
+
     def close(self) -> None:
         """Repeatable."""
         self.stream.close()
