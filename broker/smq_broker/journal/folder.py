@@ -25,7 +25,15 @@ from smq_broker.journal.disk_activity import DiskActivity
 from smq_broker.journal.file_writer import FileWriter
 from smq_broker.journal.recovery import RecoveredLog, recover
 from smq_broker.journal.recycled_files import RecycledFiles
-from smq_broker.journal.segment_files import PRIVATE_FILE, PRIVATE_FOLDER, folder_name, name_of, segment_folder
+from smq_broker.journal.segment_files import (
+    MAX_DOCUMENT_BYTES,
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    folder_name,
+    name_of,
+    read_regular,
+    segment_folder,
+)
 from smq_broker.journal.segment_journal import JournalMeter, SegmentJournal
 from smq_core.errors import InvalidRequest
 from smq_proto.v1 import data_pb2 as pb
@@ -226,6 +234,6 @@ def _try_lock(fd: int) -> bool:
 
 def _read_process(path: Path) -> _Process | None:
     try:
-        return _Process.model_validate_json(path.read_bytes())
+        return _Process.model_validate_json(read_regular(path, MAX_DOCUMENT_BYTES))
     except (OSError, ValidationError):
         return None

@@ -18,7 +18,15 @@ from smq_broker.journal.record_format import (
     readable_records,
     scan,
 )
-from smq_broker.journal.segment_files import BROKEN_DEFINITION, DEFINITION, REMOVED, first_offset, read_definition
+from smq_broker.journal.segment_files import (
+    BROKEN_DEFINITION,
+    DEFINITION,
+    MAX_FILE_BYTES,
+    REMOVED,
+    first_offset,
+    read_definition,
+    read_regular,
+)
 from smq_proto.v1 import data_pb2 as pb
 
 _DESCRIPTIONS = {
@@ -140,7 +148,7 @@ def _read_files(recovered: RecoveredLog) -> None:
         _damaged(recovered, "its files are missing")
     for number, (first, path) in enumerate(files):
         # The file is read and not only mapped, because a failing disk would end the process when the mapping is used.
-        data = path.read_bytes()
+        data = read_regular(path, MAX_FILE_BYTES)
         scanned = scan(data)
         recovered.size += scanned.size
         if not scanned.records and scanned.state in (FileState.WHOLE, FileState.TORN):

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -21,6 +24,9 @@ BROKEN_DEFINITION = "segment.broken.json"
 PRIVATE_FOLDER = 0o700
 PRIVATE_FILE = 0o600
 """The modes of all that is in a journal: other users of the machine must not read messages."""
+MAX_FILE_BYTES = 256 * 1024 * 1024
+"""No file of records is larger: one takes 16 MiB, and a last record."""
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 REMOVED = ".removed"
 """The suffix of folders whose files are being deleted."""
 
@@ -71,12 +77,24 @@ def write_definition(folder: Path, opened: pb.OpenSegment) -> None:
 def read_definition(path: Path) -> pb.OpenSegment | None:
     """What ``write_definition`` wrote; None if the file is damaged. Raises OSError."""
     try:
-        document = _Document.model_validate_json(path.read_bytes())
+        document = _Document.model_validate_json(read_regular(path, MAX_DOCUMENT_BYTES))
         if document.checksum != _checksum(document.opened):
             return None
         return json_format.Parse(document.opened, pb.OpenSegment())
     except (ValidationError, json_format.ParseError):
         return None
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """The content of a file. Raises OSError, also if it is no regular file, whose read may never end, or too large."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if status.st_size > limit:
+            raise OSError(errno.EFBIG, f"it has {status.st_size} bytes, at most {limit} are read", str(path))
+        return file.read(limit)
 
 
 def mark_broken(folder: Path) -> bool:

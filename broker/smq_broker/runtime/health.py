@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,6 +14,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from smq_broker.runtime.settings import split_address
 from smq_broker.runtime.threads import Task, ThreadSupervisor
+from smq_core.model.http_hosts import is_cluster_host
+
+MAX_REQUESTS = 32
+"""At once. Each has a thread. Others are disconnected."""
+REQUEST_TIMEOUT_SECONDS = 5.0
+"""How long a client may send nothing."""
 
 ReadinessCheck = Callable[[], str | None]
 
@@ -33,9 +40,13 @@ class HealthServer:
         threads: ThreadSupervisor,
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
+            timeout = REQUEST_TIMEOUT_SECONDS
+
             def do_GET(self) -> None:
                 path = self.path.split("?", 1)[0]
-                if path == "/healthz":
+                if not is_cluster_host(self.headers.get("Host", "")):
+                    self._answer(421, b"use the address or the name in the cluster of this broker\n")
+                elif path == "/healthz":
                     failure = threads.process_failure
                     self._answer(503 if failure else 200, f"{failure or 'ok'}\n".encode())
                 elif path == "/readyz":
@@ -68,13 +79,24 @@ class _Server(ThreadingHTTPServer):
     ) -> None:
         super().__init__(address, handler)
         self._supervisor = threads
+        self._capacity = threading.BoundedSemaphore(MAX_REQUESTS)
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
         def serve() -> None:
-            self.process_request_thread(request, client_address)
+            try:
+                self.process_request_thread(request, client_address)
+            finally:
+                self._capacity.release()
 
+        if not self._capacity.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
         # If one request fails, the others do not.
-        self._supervisor.start(Task("http-request", serve, on_death=lambda: None, restarts=False))
+        try:
+            self._supervisor.start(Task("http-request", serve, on_death=lambda: None, restarts=False))
+        except BaseException:
+            self._capacity.release()
+            raise
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
         log.warning("http.request_failed", client=str(client_address), exc_info=True)

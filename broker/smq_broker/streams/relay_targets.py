@@ -7,9 +7,14 @@ import time
 from collections.abc import Callable, Iterable
 
 import grpc
+import pyarrow as pa
+import pyarrow.flight as fl
+from google.protobuf.message import DecodeError
 
-from smq_core.errors import InvalidRequest, Unavailable
+from smq_core.errors import InvalidRequest, SmqError, Unavailable
 from smq_proto.channel_options import NO_PROXY
+from smq_proto.flight import call
+from smq_proto.v1 import data_pb2 as pb
 from smq_proto.v1 import leader_pb2 as leader_pb
 from smq_proto.v1.leader_pb2_grpc import LeaderStub
 
@@ -32,15 +37,20 @@ class RelayTargets:
         self,
         leaders: Callable[[], list[str]],
         static_targets: Iterable[str],
-        list_brokers: Callable[[str], set[str]] | None = None,
+        list_brokers: Callable[[str], dict[str, str]] | None = None,
+        read_incarnation: Callable[[str], str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._leaders = leaders
         self._static_targets = frozenset(static_targets)
-        self._list_brokers = list_brokers or list_broker_addresses
+        self._list_brokers = list_brokers or list_brokers_by_address
+        self._read_incarnation = read_incarnation or read_incarnation_at
         self._clock = clock
         self._lock = threading.Lock()
-        self._last_listed: dict[str, float] = {}
+        self._last_listed: dict[str, tuple[str, float]] = {}
+        """By address: the incarnation, and when the leader listed it last."""
+        self._verified: dict[str, str] = {}
+        """By address: the incarnation that answered there."""
         self._refreshed_at = -REFRESH_SECONDS
 
     def resolve(self, target: str) -> str:
@@ -59,15 +69,36 @@ class RelayTargets:
             now = self._clock()
             if now - self._refreshed_at >= REFRESH_SECONDS and leaders:
                 self._refreshed_at = now
-                self._last_listed |= dict.fromkeys(self._list_brokers(leaders[0]), now)
-            return now - self._last_listed.get(target, -CACHE_TTL_SECONDS) < CACHE_TTL_SECONDS
+                listed = self._list_brokers(leaders[0])
+                self._last_listed |= {address: (incarnation, now) for address, incarnation in listed.items()}
+            incarnation, listed_at = self._last_listed.get(target, ("", -CACHE_TTL_SECONDS))
+            if now - listed_at >= CACHE_TTL_SECONDS:
+                return False
+            if self._verified.get(target) == incarnation:
+                return True
+        # Whoever reports to the leader chooses an address. Only a broker answers there with the incarnation.
+        if not incarnation or self._read_incarnation(target) != incarnation:
+            return False
+        with self._lock:
+            self._verified[target] = incarnation
+        return True
 
 
-def list_broker_addresses(leader: str) -> set[str]:
-    """The addresses of all brokers that the leader lists; none if it does not answer."""
+def read_incarnation_at(address: str) -> str:
+    """The incarnation of the broker at that address; empty if none answers."""
+    try:
+        with fl.connect(f"grpc://{address}", generic_options=[NO_PROXY]) as client:
+            status = call(client, "status", leader_pb.Empty(), timeout=REFRESH_TIMEOUT_SECONDS)
+        return pb.BrokerStatus.FromString(status).incarnation
+    except (SmqError, DecodeError, pa.ArrowException, OSError):
+        return ""
+
+
+def list_brokers_by_address(leader: str) -> dict[str, str]:
+    """The incarnations of all brokers that the leader lists, by address; none if it does not answer."""
     try:
         with grpc.insecure_channel(leader, [NO_PROXY]) as channel:
             brokers = LeaderStub(channel).ListBrokers(leader_pb.Empty(), timeout=REFRESH_TIMEOUT_SECONDS).brokers
     except grpc.RpcError:
-        return set()
-    return {broker.address for broker in brokers}
+        return {}
+    return {broker.address: broker.incarnation for broker in brokers if broker.state not in ("ended", "gone")}

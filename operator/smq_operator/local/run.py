@@ -31,7 +31,7 @@ def run(settings: LocalSettings) -> None:
     """Raises InvalidRequest, StoreUnsupported."""
     folder = settings.folder
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it has messages and logs
     except OSError as error:
         raise InvalidRequest(f"cannot make the folder {folder} ({error.strerror}): choose another --dir") from None
     lock = FolderLock(folder)

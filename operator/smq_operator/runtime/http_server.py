@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from smq_core.errors import InvalidRequest
+from smq_core.model.http_hosts import is_cluster_host
 from smq_operator.runtime.settings import host_port
+
+
+@web.middleware
+async def _check_host(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuses a request that a web page sent to its own name, which leads here."""
+    if not is_cluster_host(request.headers.get("Host", "")):
+        return web.Response(text="use the address or the name in the cluster of this process\n", status=421)
+    return await handler(request)
 
 
 class HttpServer:
@@ -24,7 +34,7 @@ class HttpServer:
     ) -> None:
         self._ready = ready
         self._metrics = metrics
-        application = web.Application()
+        application = web.Application(middlewares=[_check_host])
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/readyz", self._readyz)
         application.router.add_get("/metrics", self._serve_metrics)

@@ -276,6 +276,16 @@ def test_names_of_producers_are_printable_and_short(
     assert "printable characters" in RawProducer(broker.address, topic, segment, name=name).wait_error().message
 
 
+def test_requests_are_bounded(broker: BrokerProcess):
+    large = bytes(5 << 20)
+    with pytest.raises((pa.ArrowException, OSError)) as failed:
+        list(broker.flight.do_action(fl.Action("status", large)))
+    assert "at most" in from_flight(failed.value).message
+    with pytest.raises((pa.ArrowException, OSError)) as failed:
+        broker.flight.do_get(fl.Ticket(large)).read_chunk()
+    assert "at most" in from_flight(failed.value).message
+
+
 def test_damaged_offsets_are_refused(broker: BrokerProcess, topic: Topic, segment: Segment):
     """They would crash the process when the batch is copied or written."""
     good = rows([b"a", b"b"])

@@ -7,6 +7,7 @@ from ..mutation import Mutation
 ACTIONS = "broker/smq_broker/streams/actions.py"
 CHECK_SEAL = "self._layouts.check_seal(hosted.topic.name, hosted.topic.uid, hosted.name)"
 TEST_FOLLOWER = "tests/unit/broker/replication/test_shared_follower.py"
+TEST_HEALTH = "tests/unit/broker/runtime/test_health_server.py"
 TEST = "tests/unit/broker/segments/test_stored_layouts.py"
 
 MUTATIONS = (
@@ -73,5 +74,37 @@ MUTATIONS = (
         'if message.type == "record batch" and _is_compressed(message.metadata):',
         "if False:",
         (f"{TEST_FOLLOWER}::test_compressed_rows_are_refused_before_they_are_read",),
+    ),
+    Mutation(
+        "relay_to_whatever_a_report_names",
+        "The relay connects only to addresses where a broker answers with the incarnation that is listed there.",
+        "broker/smq_broker/streams/relay_targets.py",
+        "if not incarnation or self._read_incarnation(target) != incarnation:",
+        "if not incarnation:",
+        ("tests/unit/broker/streams/test_relay_targets.py::test_an_address_where_no_broker_answers_is_no_target",),
+    ),
+    Mutation(
+        "serve_any_number_of_http_requests",
+        "The HTTP port serves few requests at once.",
+        "broker/smq_broker/runtime/health.py",
+        "if not self._capacity.acquire(blocking=False):",
+        "if False:",
+        (f"{TEST_HEALTH}::test_few_requests_are_served_at_once",),
+    ),
+    Mutation(
+        "serve_web_pages_of_other_names",
+        "The HTTP port refuses public names.",
+        "broker/smq_broker/runtime/health.py",
+        'if not is_cluster_host(self.headers.get("Host", "")):',
+        "if False:",
+        (f"{TEST_HEALTH}::test_a_public_name_is_refused",),
+    ),
+    Mutation(
+        "read_a_journal_file_of_any_size",
+        "A journal's file that is too large is not read.",
+        "broker/smq_broker/journal/segment_files.py",
+        "if status.st_size > limit:",
+        "if False:",
+        ("tests/unit/broker/journal/test_journal.py::test_a_file_that_is_too_large_is_not_read",),
     ),
 )

@@ -34,6 +34,7 @@ def start_in_background(folder: Path, arguments: Sequence[str], timeout: float) 
             f"`smq dev stop --dir {folder}` ends it"
         )
     log_path = folder / LOG
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will have messages
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("wb") as log:
         process = subprocess.Popen(

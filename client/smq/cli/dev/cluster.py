@@ -126,7 +126,8 @@ class DevCluster:
         leftover brokers cannot write what they hold).
         """
         check_installed()
-        self.logs.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it has messages and logs
+        self.logs.mkdir(exist_ok=True)
         self._lock_folder()
         forget_failure(self.folder)
         self._end_leftover_processes(on_progress)

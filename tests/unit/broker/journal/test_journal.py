@@ -375,6 +375,28 @@ def test_a_folder_that_cannot_be_listed_is_not_given_up(
         brokers.restart()
 
 
+@pytest.mark.parametrize("name", ["process.json", "segment.json", "00000000000000000000.log"])
+def test_a_pipe_in_a_journal_does_not_hang_the_start(brokers: JournaledBrokers, name: str) -> None:
+    brokers.write(VALUES)
+    found = next(brokers.journal("b1").rglob(name))
+    found.unlink()
+    os.mkfifo(found)
+    network: dict[str, BrokerParts] = {}
+    brokers.brokers[0].kill()
+    broker = BrokerParts("b1", brokers.store, network, journal=brokers.journal("b1"), start=2)
+    assert all(not it.complete for it in broker.recovered.unsealed() if isinstance(it, RecoveredSegment))
+
+
+def test_a_file_that_is_too_large_is_not_read(brokers: JournaledBrokers) -> None:
+    brokers.write(VALUES)
+    with next(brokers.journal("b1").rglob("*.log")).open("r+b") as file:
+        file.truncate(1 << 40)
+    brokers.brokers[0].kill()
+    broker = BrokerParts("b1", brokers.store, {}, journal=brokers.journal("b1"), start=2)
+    (log,) = broker.recovered.unsealed()
+    assert isinstance(log, RecoveredSegment) and not log.complete
+
+
 def test_nobody_else_may_read_a_journal(brokers: JournaledBrokers) -> None:
     brokers.write(VALUES)
     found = list(brokers.journal("b1").rglob("*"))

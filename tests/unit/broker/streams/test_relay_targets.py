@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+
 import pytest
 
 from smq_broker.streams.relay import parse_request
-from smq_broker.streams.relay_targets import RelayTargets
+from smq_broker.streams.relay_targets import RelayTargets, read_incarnation_at
 from smq_core.errors import InvalidRequest, Unavailable
 
 
@@ -16,12 +19,19 @@ class FakeLeaders:
         self.now = 0.0
         self.leaders = ["10.0.0.1:7070", "10.0.0.2:7070"]
         self.brokers = {"10.0.1.1:7071"}
+        self.strangers: set[str] = set()
+        """Addresses that a report named, where no broker answers."""
         self.list_calls: list[str] = []
-        self.targets = RelayTargets(lambda: self.leaders, ["seaweedfs:8333"], self.list_brokers, lambda: self.now)
+        self.targets = RelayTargets(
+            lambda: self.leaders, ["seaweedfs:8333"], self.list_brokers, self.read_incarnation, lambda: self.now
+        )
 
-    def list_brokers(self, leader: str) -> set[str]:
+    def list_brokers(self, leader: str) -> dict[str, str]:
         self.list_calls.append(leader)
-        return self.brokers
+        return {address: f"i-{address}" for address in self.brokers | self.strangers}
+
+    def read_incarnation(self, address: str) -> str:
+        return f"i-{address}" if address in self.brokers else ""
 
 
 def test_leader_is_whoever_leads_now() -> None:
@@ -83,3 +93,20 @@ def test_a_request_line_names_its_target(line: str, wanted: tuple[bool, str]) ->
 def test_anything_else_is_refused(line: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_request(f"{line}\r\n\r\n".encode())
+
+
+def test_an_address_where_no_broker_answers_is_no_target() -> None:
+    cluster = FakeLeaders()
+    cluster.strangers = {"169.254.169.254:80"}
+    with pytest.raises(InvalidRequest, match="is no broker"):
+        cluster.targets.resolve("169.254.169.254:80")
+    assert cluster.targets.resolve("10.0.1.1:7071") == "10.0.1.1:7071"
+    cluster.brokers = {"169.254.169.254:80"}
+    assert cluster.targets.resolve("169.254.169.254:80"), "it answers now"
+
+
+def test_a_server_that_is_no_broker_has_no_incarnation() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
+        assert read_incarnation_at(address) == ""

@@ -1,0 +1,25 @@
+"""Which names of a host are those of a cluster or a machine. Others are a web page's, whose name leads here."""
+
+from __future__ import annotations
+
+import ipaddress
+
+_SUFFIXES = (".svc", ".local", ".internal", ".localhost")
+"""Of names that no public name server has. ``.svc`` may have the cluster's domain behind it."""
+
+
+def is_cluster_host(header: str) -> bool:
+    """Whether the header Host of an HTTP request names an address, a name without dots, or one inside a cluster.
+
+    A web page can let its own name lead to an address in the network of whoever reads it. Then the browser would give
+    the page what is served there. Addresses and private names cannot be claimed so.
+    """
+    host = header.rsplit(":", 1)[0] if header.rfind(":") > header.rfind("]") and header.count(":") != 0 else header
+    host = host.strip("[]").rstrip(".").lower()
+    if not host:
+        return False
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return "." not in host or host.endswith(_SUFFIXES) or ".svc." in host
+    return True
