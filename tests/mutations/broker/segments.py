@@ -369,6 +369,14 @@ MUTATIONS = (
         (f"{TEST_JOURNAL}::test_a_disk_that_fails_while_a_segment_opens_leaves_it_without_a_journal",),
     ),
     Mutation(
+        "write_records_that_overlap",
+        "A message that the journal has in part is not written a second time.",
+        "broker/smq_broker/segments/journaling.py",
+        "if message.base_offset == hosted.machine.journal_end:",
+        "if message.base_offset <= hosted.machine.journal_end:",
+        (f"{TEST_JOURNAL}::test_a_message_that_the_journal_has_in_part_is_not_written_twice",),
+    ),
+    Mutation(
         "do_not_start_on_a_full_disk",
         "A broker starts on a disk of its journal that is full.",
         "broker/smq_broker/journal/folder.py",

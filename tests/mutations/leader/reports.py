@@ -1,4 +1,4 @@
-"""Broken rules of what a report counts for, when anybody may send one in any name."""
+"""Broken rules of what reports, acks and other messages to the leader count for."""
 
 from __future__ import annotations
 
@@ -64,5 +64,13 @@ MUTATIONS = (
         "            require_capacity(self.registry, layouts, now)\n",
         "            pass\n",
         (f"{TEST}::test_too_many_brokers_are_refused_until_some_are_gone",),
+    ),
+    Mutation(
+        "publish_references_at_the_first_ack",
+        "References are published when all of them are durable.",
+        "operator/smq_operator/publishing/reference_stream.py",
+        "            while missing:\n",
+        "            if missing:\n",
+        ("tests/unit/operator/publishing/test_reference_stream.py::test_references_without_an_ack_are_not_published",),
     ),
 )

@@ -20,9 +20,13 @@ from smq_broker.journal.segment_files import first_offset
 from smq_broker.journal.segment_journal import SegmentJournal
 from smq_broker.recovery import recovered_logs
 from smq_broker.recovery.recovered_segment import RecoveredSegment
+from smq_broker.rows.payloads import rows_as_batch
+from smq_broker.rows.replication_messages import encode_header
+from smq_broker.segments.journaling import write_message
 from smq_core.errors import InvalidRequest, JournalIncomplete, NotHosted, Unavailable
 from smq_core.model.entities import ChunkInfo, Layout, Segment
 from smq_core.model.lost_range import LostRange
+from smq_core.replica.log_entries import ReplicationMessage
 from smq_core.replica.segment_replica import ReplicaState
 from smq_storage.catalog.layouts import put_layout
 from smq_storage.catalog.topics import put_topic
@@ -168,6 +172,22 @@ def test_a_stream_that_breaks_before_the_journal_is_written_leaves_no_gap(
     assert not failures
     brokers.restart()
     assert brokers.seal_recovered(number, len(VALUES)).end == len(VALUES)
+    assert brokers.stored_values() == VALUES
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_message_that_the_journal_has_in_part_is_not_written_twice(
+    brokers: JournaledBrokers, number: int, first: int
+) -> None:
+    brokers.write(VALUES)
+    hosted = brokers.brokers[number].hosted(brokers.topic, brokers.segment)
+    eventually(lambda: hosted.machine.journal_end == len(VALUES))
+    entries = tuple(hosted.machine.tail)[first:]
+    message = ReplicationMessage(entries[0].first, entries, watermark=0, chain_end=0, credit=0)
+    write_message(hosted, message, encode_header(message), rows_as_batch(entries, hosted.wire.empty))
+    brokers.restart()
+    assert brokers.seal_recovered(number, len(VALUES)).end == len(VALUES), "it is complete"
     assert brokers.stored_values() == VALUES
 
 

@@ -1,0 +1,67 @@
+"""References are published when all of them are durable, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pyarrow.flight as fl
+import pytest
+
+from smq_core.errors import Unavailable
+from smq_core.model.atomic_publish import AppState
+from smq_core.model.entities import Replica
+from smq_core.model.reference import Reference
+from smq_operator.publishing.reference_stream import publish_references
+from smq_proto.v1 import data_pb2 as pb
+from smq_proto.wire import error_to_pb
+from smq_storage.chunks.parquet_codec import message_schema
+from support.processes.broker import make_segment, make_topic
+
+
+class Primary(fl.FlightServerBase):  # type: ignore[misc]
+    """Answers a stream with ``acks``, each of so many references, and then with an error."""
+
+    def __init__(self) -> None:
+        super().__init__("grpc://127.0.0.1:0")
+        self.acks: list[int] = []
+
+    def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        writer.write(pb.ProducerReply(opened=pb.ProducerReply.Opened(references=True)).SerializeToString())
+        acked = 0
+        for count in self.acks:
+            acks = pb.ProducerReply.Acks(first_sequence=acked, first_offsets=range(acked, acked + count))
+            writer.write(pb.ProducerReply(acks=acks).SerializeToString())
+            acked += count
+        writer.write(pb.ProducerReply(error=error_to_pb(Unavailable("the broker ends"))).SerializeToString())
+        with suppress(StopIteration):  # a stream whose handler returns early loses replies
+            while True:
+                reader.read_chunk()
+
+
+@pytest.fixture
+def primary() -> Iterator[Primary]:
+    server = Primary()
+    yield server
+    server.shutdown()
+
+
+def publish(primary: Primary, count: int) -> int | None:
+    topic = make_topic()
+    segment = make_segment(topic, Replica("b1", "i-b1", f"127.0.0.1:{primary.port}"))
+    references = [Reference(f"upload-{n}", "etag", 0, 1, 1, 0, 0, 0, 0) for n in range(count)]
+    return publish_references(topic, segment, message_schema(), AppState("app", "owner", "producer"), references)
+
+
+@pytest.mark.parametrize("acks", [[1], [1, 1], [2], []])
+def test_references_without_an_ack_are_not_published(primary: Primary, acks: list[int]) -> None:
+    primary.acks = acks
+    with pytest.raises(Unavailable, match="the broker ends"):
+        publish(primary, 3)
+
+
+@pytest.mark.parametrize("acks", [[3], [1, 2], [1, 1, 1]])
+def test_references_are_published_when_all_are_acked(primary: Primary, acks: list[int]) -> None:
+    primary.acks = acks
+    assert publish(primary, 3) is None
