@@ -112,7 +112,9 @@ def build_leader(
     topics, events, queue, decisions = TopicDirectory(), TopicEvents(), WorkQueue(), DecisionLog()
     assignments, requests = BrokerAssignments(topics, registry, clock), ManualRequests(topics, queue)
     sealing = SealExecutor(store, brokers, registry.receiver, retry_policy, writer_id)
-    effects = effect_runner(store, brokers, sealing, clock, retry_policy, tasks.problems, cleanup.max_upload_age_us)
+    effects = effect_runner(
+        store, brokers, sealing, clock, retry_policy, tasks.problems, cleanup.max_upload_age_us, registry.host_of
+    )
     sync = TopicSync(
         platform,
         topics,

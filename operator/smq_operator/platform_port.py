@@ -7,7 +7,7 @@ The rest of the leader depends on this port alone. Every method is called on the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from smq_core.model.entities import TopicSpec
@@ -21,7 +21,7 @@ class DesiredTopic:
 
     ``problem`` says why the last version of the spec is rejected; ``spec`` is then the last valid one. ``paused``: load
     must not change its segments (the annotation ``seaweedmq.io/autoscaling: paused``). ``generation`` grows with every
-    change of the spec; 0 if the platform does not count them.
+    change of the spec; 0 if the platform does not count them. ``was_created``: the platform knows that it has segments.
     """
 
     name: str
@@ -30,6 +30,7 @@ class DesiredTopic:
     problem: str | None = None
     paused: bool = False
     generation: int = 0
+    was_created: bool = field(default=False, compare=False)
 
 
 def manifest_of(desired: DesiredTopic) -> TopicManifest:

@@ -309,6 +309,11 @@ class BrokerRegistry:
         broker = self._brokers.get(incarnation)
         return broker is not None and broker.holds(uid, segment)
 
+    def host_of(self, uid: str) -> str:
+        """A broker that reports segments of the topic with that uid; empty if there is none."""
+        found = (b for b in self._brokers.values() if any(it.uid == uid for it in b.status.segments))
+        return next((broker.replica.broker for broker in found), "")
+
     def named(self, name: str) -> list[Broker]:
         return [b for b in self._brokers.values() if b.replica.broker == name]
 

@@ -51,6 +51,7 @@ class DesiredTopics:
             problem=problem,
             paused=manifest.paused,
             generation=topic["metadata"].get("generation", 0),
+            was_created=bool((topic.get("status") or {}).get("segments")),
         )
 
     def all(self) -> Mapping[str, DesiredTopic]:

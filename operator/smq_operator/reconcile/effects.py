@@ -37,7 +37,7 @@ from smq_operator.runtime.problems import LeaderProblems
 from smq_operator.runtime.store_pool import StorePool
 from smq_proto.v1 import data_pb2 as pb
 from smq_proto.wire import PROTOCOL, segment_to_pb, topic_to_pb
-from smq_storage.catalog import group_positions, layouts, paths, sealed_index
+from smq_storage.catalog import group_positions, layouts, paths, sealed_index, topic_traces
 from smq_storage.catalog.sealed_index import Index
 from smq_storage.chunks.chain import ChunkChain
 from smq_storage.object_store.conditional_writes import RetryPolicy
@@ -62,7 +62,9 @@ class EffectRunner:
         retry_policy: RetryPolicy,
         problems: LeaderProblems,
         max_upload_age: Micros,
+        host_of: Callable[[str], str],
     ) -> None:
+        """``host_of`` returns a broker that hosts segments of the topic with that uid, or an empty text."""
         self._problems = problems
         self._store = store
         self._brokers = brokers
@@ -70,6 +72,7 @@ class EffectRunner:
         self._now = clock
         self._retry_policy = retry_policy
         self._max_upload_age = max_upload_age
+        self._host_of = host_of
         self._overloaded_attempts: dict[tuple[str, str, str], int] = {}
 
     def forget_broker(self, incarnation: str) -> None:
@@ -106,6 +109,12 @@ class EffectRunner:
                 managed.quarantine(error, self._problems)
             reconciler.read_failed(self._now())
             return
+        hosted = reconciler.layout is None and found is None and self._host_of(topic.uid)
+        if hosted or (found is None and managed.desired.was_created):
+            why = f"broker {hosted} hosts segments of it" if hosted else "the status of its resource has segments"
+            managed.quarantine(topic_traces.missing(paths.layout(topic.name, topic.uid), why), self._problems)
+            reconciler.read_failed(self._now())
+            return
         managed.clear_quarantine(self._problems)
         if reconciler.layout is not None and (found is None or found[0].version < reconciler.layout.version):
             # The read began before the last PUT, or the reply was stale, or the file was deleted.
@@ -124,7 +133,7 @@ class EffectRunner:
     async def _put_layout(self, managed: ManagedTopic, reconciler: TopicReconciler, effect: PutLayout) -> None:
         managed.pending_layout = effect.layout
         try:
-            etag = await self._store.run(layouts.put_layout, effect.layout, effect.etag, self._retry_policy)
+            etag = await self._store.run(_put, effect.layout, effect.etag, self._retry_policy)
         except Conflict as error:
             self._log_failure("layout.put", reconciler.topic, error)
             reconciler.layout_put_failed(self._now())
@@ -259,11 +268,25 @@ def _read(
     # The layout first: a segment that has left it is in the index already.
     found = layouts.read_layout(store, topic.name, topic.uid)
     index = sealed_index.load(store, topic.name, topic.uid)
+    if found is None:
+        topic_traces.check_new(store, topic.name, topic.uid)
+    elif not index.exists:
+        if found[0].next_number > len(found[0].segments):
+            page = paths.index_page(topic.name, topic.uid, 0)
+            raise topic_traces.missing(page, "segments have left its layout")
+        sealed_index.create_first_page(store, topic.name, topic.uid, retry_policy)
     committed = _committed(store, topic, index.entries) if first else {}
     if any(entry.lost is not None and committed.get(entry.name, 0) > entry.lost.upto for entry in index.entries):
         sealed_index.raise_losses(store, topic.name, topic.uid, committed, retry_policy)
         index = sealed_index.load(store, topic.name, topic.uid)
     return found, index
+
+
+def _put(store: Store, layout: Layout, etag: str | None, retry_policy: RetryPolicy) -> str:
+    new = layouts.put_layout(store, layout, etag, retry_policy)
+    if etag is None:
+        sealed_index.create_first_page(store, layout.topic, layout.uid, retry_policy)
+    return new
 
 
 def _append(

@@ -56,6 +56,9 @@ class Index:
     entries: tuple[SealedSegment, ...] = ()
     removed: IntervalSet = EMPTY
     removed_segments: tuple[RemovedSegment, ...] = ()
+    exists: bool = False
+    """Whether there is any page. The first one is created with the first layout, so that a topic that has lost its
+    layout is not taken for a new one."""
 
     @property
     def pending_deletion(self) -> list[RemovedSegment]:
@@ -70,7 +73,13 @@ def load(store: Store, topic: str, uid: str) -> Index:
         tuple(entry for page in pages for entry in page.entries),
         union(*(page.removed for page in pages)),
         tuple(segment for page in pages for segment in page.removed_segments),
+        exists=bool(pages),
     )
+
+
+def create_first_page(store: Store, topic: str, uid: str, retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY) -> None:
+    """Creates the index without entries, unless there is one. Raises StoreUnavailable."""
+    _put(store, paths.index_page(topic, uid, 0), IndexPage(), None, retry_policy)
 
 
 def read(store: Store, topic: str, uid: str) -> list[SealedSegment]:

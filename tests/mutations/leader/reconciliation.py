@@ -20,6 +20,7 @@ TEST_COLLECTION = "tests/unit/operator/cleanup/test_garbage_collection.py"
 TEST_PINS = "tests/unit/operator/cleanup/test_reader_pins.py"
 TEST_SKEW = "tests/unit/operator/cleanup/test_clock_skew.py"
 TEST_TERMINATION = "tests/unit/operator/kube/test_termination_tracker.py"
+TEST_LOST = "tests/unit/operator/reconcile/test_lost_documents.py"
 TEST_DOCUMENTS = "tests/unit/operator/cleanup/test_unreadable_documents.py"
 PROOFS = "operator/smq_operator/kube/termination.py"
 TEST_PROOFS = "tests/unit/operator/kube/test_termination_tracker.py"
@@ -455,5 +456,38 @@ MUTATIONS = (
         '            self._threads.end_process(f"the leader has declared',
         '            str(f"the leader has declared',
         ("tests/unit/broker/streams/test_session_faults.py::test_a_process_that_is_declared_gone_ends",),
+    ),
+    # ---- lost documents
+    Mutation(
+        "begin_anew_after_a_lost_layout",
+        "A topic that has an index or segments is not new.",
+        "storage/smq_storage/catalog/topic_traces.py",
+        "    if folders or sealed_index.load(store, topic, uid).exists:\n",
+        "    if False:\n",
+        (f"{TEST_LOST}::test_a_topic_that_has_lost_a_document_is_not_new[layout]",),
+    ),
+    Mutation(
+        "give_a_name_with_data_another_uid",
+        "A name under which a topic has data is not free.",
+        "storage/smq_storage/catalog/topic_traces.py",
+        "        if wanted is None and store.folders(folder)",
+        "        if False and store.folders(folder)",
+        (f"{TEST_LOST}::test_a_topic_that_has_lost_a_document_is_not_new[current]",),
+    ),
+    Mutation(
+        "begin_anew_while_brokers_host_segments",
+        "A topic of which a broker hosts segments is not new.",
+        "operator/smq_operator/reconcile/effects.py",
+        "hosted = reconciler.layout is None and found is None and self._host_of(topic.uid)",
+        'hosted = ""',
+        (f"{TEST_LOST}::test_a_topic_whose_folder_was_deleted_is_not_new_while_brokers_host_it",),
+    ),
+    Mutation(
+        "leave_no_trace_of_a_first_layout",
+        "The index exists as soon as there is a layout.",
+        "operator/smq_operator/reconcile/effects.py",
+        "        sealed_index.create_first_page(store, layout.topic, layout.uid, retry_policy)\n",
+        "        pass\n",
+        (f"{TEST_LOST}::test_the_first_page_of_the_index_is_created_with_the_layout",),
     ),
 )

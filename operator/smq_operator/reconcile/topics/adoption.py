@@ -12,6 +12,7 @@ from smq_core.errors import Conflict, CorruptDocument, SpecRejected
 from smq_core.model.entities import Column, Topic
 from smq_core.model.schema_evolution import is_stale, newest_schema
 from smq_operator.platform_port import DesiredTopic
+from smq_storage.catalog import paths, sealed_index
 from smq_storage.catalog.deleted_topics import (
     DeletedTopic,
     read_deleted_topic,
@@ -19,6 +20,7 @@ from smq_storage.catalog.deleted_topics import (
     write_deleted_topic,
 )
 from smq_storage.catalog.layouts import read_layout
+from smq_storage.catalog.topic_traces import check_unused, missing
 from smq_storage.catalog.topics import put_current, put_topic, read_current, read_current_topic, read_topic
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.store import Store
@@ -54,6 +56,9 @@ def adopt(
     known = read_topic(store, desired.name, uid)
     spec, problem = desired.spec, desired.problem
     columns: tuple[Column, ...] | None = spec.schema
+    if known is None and sealed_index.load(store, desired.name, uid).exists:
+        # Without it, nothing says which columns the oldest segments have, nor how many partitions the topic has.
+        raise missing(paths.topic_json(desired.name, uid), "it has an index of segments")
     if known is not None:
         found = read_layout(store, desired.name, uid) if known.spec.schema else None
         newest = newest_schema(found[0] if found is not None else None, known.spec.schema)
@@ -105,6 +110,8 @@ def retire(store: Store, name: str, uid: str, retry_policy: RetryPolicy, now: in
 def _resolve_uid(store: Store, desired: DesiredTopic, retry_policy: RetryPolicy, now: int, owner: str) -> str:
     for _ in range(_TRIES):
         current = read_current(store, desired.name)
+        if current is None:
+            check_unused(store, desired.name, desired.uid)
         uid, etag = current if current is not None else ("", None)
         wanted = desired.uid or uid or uuid.uuid4().hex
         uid_is_external = desired.uid is not None

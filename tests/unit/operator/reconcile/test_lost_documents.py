@@ -1,0 +1,103 @@
+"""A topic whose documents were deleted by mistake is never taken for a new one, and is led again when they are back."""
+
+from __future__ import annotations
+
+import pytest
+
+from smq_operator.brokers.registry import BrokerRegistry
+from smq_storage.catalog import paths, sealed_index
+from smq_storage.catalog.topics import read_current
+from smq_storage.object_store.store import Store, open_store
+from support.in_memory.brokers import FakeFleet
+from support.in_memory.leader import FakePlatform, LeaderInMemory, running_leader
+from support.virtual_time import virtual_time
+from support.waiting import wait_until
+
+NAME = "default/t"
+
+
+class OneTopic:
+    def __init__(self) -> None:
+        self.store: Store = open_store("memory://")
+        self.platform = FakePlatform(1)
+        self.platform.add_topic(NAME, replicas=1)
+        self.fleet = self.new_fleet()
+
+    def new_fleet(self) -> FakeFleet:
+        fleet = FakeFleet(self.store)
+        fleet.add("b0")
+        return fleet
+
+    def leader(self) -> LeaderInMemory:
+        return LeaderInMemory(self.platform, self.fleet, self.store)
+
+    async def create(self) -> str:
+        """Returns the topic's uid. All processes end then, so that only the filer knows of the topic."""
+        leader = self.leader()
+        async with running_leader(leader):
+            await wait_until(lambda: NAME in leader.topics and leader.topics[NAME].is_stable and leader.tasks.idle)
+        self.fleet = self.new_fleet()
+        current = read_current(self.store, NAME)
+        assert current is not None
+        return current[0]
+
+
+@pytest.mark.parametrize("kind", ["layout", "current", "spec", "index"])
+@virtual_time
+async def test_a_topic_that_has_lost_a_document_is_not_new(kind: str):
+    it = OneTopic()
+    uid = await it.create()
+    path = {
+        "layout": paths.layout(NAME, uid),
+        "current": paths.current(NAME),
+        "spec": paths.topic_json(NAME, uid),
+        "index": paths.index_page(NAME, uid, 0),
+    }[kind]
+    if kind == "index":  # one segment has left the layout
+        layout = it.store.get(paths.layout(NAME, uid))
+        it.store.put(paths.layout(NAME, uid), bytes(layout.data).replace(b'"next_number":1', b'"next_number":2'))
+    content = bytes(it.store.get(path).data)
+    it.store.delete(path)
+    leader = it.leader()
+    async with running_leader(leader):
+        await wait_until(lambda: NAME in leader.topics and leader.topics[NAME].unreadable is not None)
+        ready = leader.condition(NAME, "Ready")
+        assert (ready.status, ready.reason) == ("Unknown", "DocumentUnreadable")
+        assert f"{path} is missing, although the topic is not new" in ready.message
+        assert not any(found.path == path for found in it.store.list(""))
+        it.store.put(path, content)
+        await wait_until(lambda: leader.topics[NAME].is_stable)
+        topic = leader.topics[NAME].topic
+        assert topic is not None and topic.uid == uid and not leader.tasks.problems.all()
+
+
+@virtual_time
+async def test_a_topic_whose_folder_was_deleted_is_not_new_while_brokers_host_it():
+    it = OneTopic()
+    leader = it.leader()
+    async with running_leader(leader):
+        await wait_until(lambda: NAME in leader.topics and leader.topics[NAME].is_stable and leader.tasks.idle)
+    current = read_current(it.store, NAME)
+    assert current is not None
+    for found in list(it.store.list(paths.topic_folder(NAME, current[0]))):
+        it.store.delete(found.path)
+    later = it.leader()
+    async with running_leader(later):
+        await wait_until(lambda: NAME in later.topics and later.topics[NAME].unreadable is not None)
+        assert "broker b0 hosts segments of it" in later.condition(NAME, "Ready").message
+
+
+@virtual_time
+async def test_the_first_page_of_the_index_is_created_with_the_layout():
+    it = OneTopic()
+    uid = await it.create()
+    index = sealed_index.load(it.store, NAME, uid)
+    assert index.exists and not index.entries
+    it.store.delete(paths.index_page(NAME, uid, 0))  # the leader before ended between the two writes
+    leader = it.leader()
+    async with running_leader(leader):
+        await wait_until(lambda: sealed_index.load(it.store, NAME, uid).exists)
+
+
+def test_no_broker_hosts_a_topic_that_is_unknown() -> None:
+    assert BrokerRegistry(FakePlatform()).host_of("uid") == ""
