@@ -178,7 +178,9 @@ def build_leader(
     )
     merger = SmallFileMerger(topics, manifests, store, tasks, clock, retry_policy, merge)
     publishes = PublishCompleter(topics, store, tasks, clock, retry_policy)
-    health = HealthMonitor(topics, registry, clock, health_warm_up_us)
+    health = HealthMonitor(
+        topics, registry, clock, health_warm_up_us, lambda: garbage_collector.filer_clock.problem, tasks.problems
+    )
     liveness_probes = LivenessProbes(registry, brokers, tasks, queue.enqueue, clock)
     for part in (registry, warm_up, groups, liveness_probes):
         pauses.on_pause(part.compensate_pause)

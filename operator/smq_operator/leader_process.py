@@ -28,6 +28,7 @@ from smq_operator.runtime.readiness import Readiness
 from smq_operator.runtime.settings import Settings, host_port
 from smq_operator.runtime.store_pool import StorePool
 from smq_operator.runtime.task_runner import TaskRunner
+from smq_operator.status.health import describe_outage
 from smq_storage.catalog.root_format import ensure_root_format
 from smq_storage.object_store.conditional_writes import RetryPolicy
 from smq_storage.object_store.conformance_probe import check_conformance
@@ -174,7 +175,12 @@ async def run_leader(
         leader.clock,
     )
     overview = overview_of(leader)
-    http = HttpServer(lambda: readiness.not_ready_reason, metrics.exposition, DashboardPages(overview).add_to)
+    http = HttpServer(
+        lambda: readiness.not_ready_reason,
+        metrics.exposition,
+        DashboardPages(overview).add_to,
+        lambda: f"ready, but {describe_outage(leader.health.filer)}" if leader.health.filer is not None else "",
+    )
     leadership_lost = platform_started = False
     shutdown = Shutdown(lambda step, error: log.error("shutdown.step_failed", step=step, exc_info=error))
     try:

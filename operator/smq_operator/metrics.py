@@ -19,6 +19,7 @@ from smq_operator.reconcile.loop import LeaderLoop
 from smq_operator.reconcile.topics.directory import TopicDirectory
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.task_runner import TaskRunner
+from smq_operator.status.health import FILER
 
 
 class _LeaderMetrics(PrometheusCollector):
@@ -70,6 +71,12 @@ class _LeaderMetrics(PrometheusCollector):
         for name, count in sorted(self._tasks.failures.items()):
             failures.add_metric([name], count)
         yield failures
+        available = not any(problem.where == FILER for problem in self._tasks.problems.all())
+        yield GaugeMetricFamily(
+            "smq_leader_filer_available",
+            "0 if the leader or a broker cannot write to the filer, else 1.",
+            value=available,
+        )
         documents = GaugeMetricFamily(
             "smq_leader_unreadable_documents", "Documents that are skipped, by kind.", labels=["kind"]
         )

@@ -42,7 +42,11 @@ class BrokerStatusReporter:
         self._check_disk()
         hosted = self.registry.all()
         segments = [segment_report(it) for it in (*hosted, *self.recovered.acked_beyond_end())]
+        failing = [it.filer_failure for it in hosted if it.filer_failure.since is not None]
+        longest = min(failing, key=lambda it: it.since or 0.0, default=None)
         return pb.BrokerStatus(
+            filer_problem=longest.message if longest is not None else "",
+            filer_failing_seconds=time.monotonic() - (longest.since or 0.0) if longest is not None else 0.0,
             broker=self.broker,
             incarnation=self.registry.incarnation,
             draining=self.registry.draining,
@@ -96,4 +100,5 @@ def segment_report(hosted: HostedSegment) -> pb.SegmentReport:
         batches=machine.counters.batches,
         histogram=hosted.histogram.slices if hosted.is_primary else (),
         unwritten_upload_age=upload_age,
+        stalled_seconds=hosted.stalled_seconds() if hosted.is_primary else 0.0,
     )

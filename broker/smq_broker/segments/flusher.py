@@ -160,8 +160,10 @@ class Flusher:
             if not isinstance(error, StoreUnavailable):
                 raise
             self._metrics.store_errors.inc()
+            hosted.filer_failure.failed(error.message)
             hosted.log.warning("chunk.store_unavailable", first=chunk.first, error=error.message)
             return
+        hosted.filer_failure.answered()
         if isinstance(result, WriteConflict):
             self._offset_taken(hosted, result.info)
             return

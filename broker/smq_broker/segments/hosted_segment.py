@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Generator
 from typing import ParamSpec, Protocol
 
@@ -15,6 +16,7 @@ from smq_broker.rows.batches import ENTRY_OVERHEAD_BYTES, RangeHistogram, WireSc
 from smq_broker.rows.payloads import Compactor
 from smq_broker.runtime.clock import Clock
 from smq_broker.runtime.pauses import PauseCounter
+from smq_broker.segments.filer_failure import FilerFailure
 from smq_broker.segments.flush_scheduling import FlushSchedule
 from smq_core.errors import SmqError, Unavailable, UnknownTopic
 from smq_core.model.entities import SECOND, Durability, Micros, SealOutcome, Segment, Topic
@@ -29,6 +31,8 @@ P = ParamSpec("P")
 DEFAULT_PRODUCER_LIMITS = ProducerLimits()
 DEFAULT_MAX_UPLOAD_AGE = 30 * 60 * SECOND
 """Half of the time after which leaders that do not send it delete uploads that no chunk refers to."""
+REFUSAL_VALID_SECONDS = 2.0
+"""A producer that waits for memory tries again much sooner."""
 CLIENT_CHECK_SECONDS = 0.25
 """How often a waiting stream checks whether its client is still connected."""
 
@@ -124,6 +128,9 @@ class HostedSegment:
             )
         )
         self.journal = journal
+        self.filer_failure = FilerFailure()
+        self.refused_since: float | None = None
+        """Since when producers wait for memory."""
         self.journal_problem: str | None = None
         """Why the segment continues without its journal."""
         self.is_primary = self.machine.config.is_primary
@@ -149,6 +156,7 @@ class HostedSegment:
         self._on_chunk_due = on_chunk_due
         self._on_change = on_change
         self._reserved = 0
+        self._refused_last = 0.0
         self._readers = 0
         self._sends_now = False
         self._last_seen = (self.machine.state, 0, 0, 0, 0)
@@ -261,11 +269,32 @@ class HostedSegment:
         if machine.tail_bytes and machine.available_bytes() < nbytes:
             # The tail may be too small to be flushed soon without a request.
             self.flush_schedule.request_early()
+            self._refused()
             return False
         if not self._memory.reserve(nbytes):
+            self._refused()
             return False
+        self.refused_since = None
         self._reserved += nbytes
         return True
+
+    def _refused(self) -> None:
+        self._refused_last = time.monotonic()
+        self.refused_since = self.refused_since or self._refused_last
+
+    def stalled_seconds(self) -> float:
+        """For how long the oldest unacked message waits, or producers wait for memory, whichever is longer."""
+        now = time.monotonic()
+        with self.lock:
+            machine = self.machine
+            if machine.state is not ReplicaState.OPEN:
+                return 0.0
+            # A producer that waits tries again and again. One that gave up waits no more.
+            waits = self.refused_since is not None and now - self._refused_last < REFUSAL_VALID_SECONDS
+            refused = now - (self.refused_since or now) if waits else 0.0
+            unacked = next((it for it in machine.tail if it.end > machine.watermark), None)
+            appended = unacked.appended if unacked is not None else None
+        return max(refused, (self.clock.now() - appended) / SECOND if appended is not None else 0.0)
 
     def reader_opened(self) -> None:
         """While there are readers, some entries stay in memory after they were written to the filer."""

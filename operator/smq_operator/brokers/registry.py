@@ -333,6 +333,20 @@ class BrokerRegistry:
         """The incarnations that report that they continue without a journal, and why."""
         return {b.replica.incarnation: b.status.journal_problem for b in self.alive(now) if b.status.journal_problem}
 
+    def filer_problems(self, now: int) -> list[tuple[str, str, float]]:
+        """The living brokers that cannot write to the filer: name, problem, and for how many seconds."""
+        failing = (b for b in self.alive(now) if b.status.filer_problem)
+        return sorted((b.replica.broker, b.status.filer_problem, b.status.filer_failing_seconds) for b in failing)
+
+    def stalled_segments(self, now: int, seconds: float) -> set[tuple[str, str, str]]:
+        """(incarnation, uid, segment) of primaries whose producers have waited for so long."""
+        return {
+            (b.replica.incarnation, it.uid, it.segment)
+            for b in self.alive(now)
+            for it in b.status.segments
+            if it.primary and it.stalled_seconds >= seconds
+        }
+
     def alive(self, now: int) -> list[Broker]:
         return [b for b in self._brokers.values() if b.liveness(now) is Liveness.ALIVE]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from smq_core.errors import StoreUnavailable
 from smq_operator.runtime.clock import Clock
 from smq_operator.runtime.store_pool import StorePool
 from smq_storage.catalog.filer_time import read_filer_time
@@ -68,16 +69,26 @@ class FilerClock:
         self._store = store
         self._now = clock
         self._measured: ClockReading | None = None
-        self._answers_since = 0
+        self._answers_since = self._failures = 0
+        self.problem = ""
+        """Why the leader could not write to the filer the last time; empty if it could."""
         self.skew_us: int | None = None
         """The last skew, in microseconds; None until it was measured."""
 
     async def read(self) -> ClockReading:
         """Both clocks now. Raises StoreUnavailable."""
         measured = self._measured
-        if measured is None or self._now() - measured.leader >= MEASURE_INTERVAL_US:
+        # After a failed call it is measured at once, because that writes an object: it shows whether the filer does.
+        failures = self._store.failures
+        is_due = measured is None or self._now() - measured.leader >= MEASURE_INTERVAL_US
+        if is_due or failures != self._failures:
             began = self._now()
-            filer = await self._store.run(read_filer_time)
+            try:
+                filer = await self._store.run(read_filer_time)
+            except StoreUnavailable as error:
+                self.problem = error.message
+                raise
+            self.problem, self._failures = "", failures
             if measured is None or began - measured.leader > 2 * MEASURE_INTERVAL_US:
                 self._answers_since = filer  # it did not answer for a while, or this leader cannot know
             # The object was written after ``began``. If that is counted as one moment, the filer's time may be late by

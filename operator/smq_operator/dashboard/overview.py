@@ -28,7 +28,7 @@ SAMPLE_SECONDS = 2.0
 MAX_DECISIONS = 100
 MAX_SEGMENTS = 500
 """Of the topic that is shown; the page says how many more there are."""
-GOOD_IF_TRUE = ("Ready", "Balanced")
+GOOD_IF_TRUE = ("Ready", "FilerAvailable", "Balanced")
 """All other conditions are good if they are False."""
 
 

@@ -31,7 +31,10 @@ class HttpServer:
         ready: Callable[[], str],
         metrics: Callable[[], tuple[bytes, str]],
         add_pages: Callable[[web.UrlDispatcher], None] = lambda _: None,
+        warning: Callable[[], str] = lambda: "",
     ) -> None:
+        """``warning`` is what ``/readyz`` adds while the process is ready: its service must not lose the leader."""
+        self._warning = warning
         self._ready = ready
         self._metrics = metrics
         application = web.Application(middlewares=[_check_host])
@@ -64,7 +67,7 @@ class HttpServer:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         why = self._ready()
-        return web.Response(text=f"{why}\n", status=503) if why else web.Response(text="ok\n")
+        return web.Response(text=f"{why}\n", status=503) if why else web.Response(text=f"{self._warning() or 'ok'}\n")
 
     async def _serve_metrics(self, request: web.Request) -> web.Response:
         body, content_type = self._metrics()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Concatenate, ParamSpec, TypeVar
 
+from smq_core.errors import StoreUnavailable
 from smq_storage.object_store.store import Store
 
 P = ParamSpec("P")
@@ -19,8 +20,14 @@ class StorePool:
     def __init__(self, store: Store, executor: Executor | None) -> None:
         self._store = store
         self._executor = executor
+        self.failures = 0
+        """How many calls the store did not answer."""
 
     async def run(self, call: Callable[Concatenate[Store, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs ``call(store, *args)`` in the pool."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, lambda: call(self._store, *args, **kwargs))
+        try:
+            return await loop.run_in_executor(self._executor, lambda: call(self._store, *args, **kwargs))
+        except StoreUnavailable:
+            self.failures += 1
+            raise

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from smq_core.model.entities import Layout, Liveness, Replica, Segment
@@ -12,6 +13,7 @@ from smq_core.scaling.autoscaler import Change, Merge
 from smq_core.sealing.seal_coordinator import SealBlocked
 from smq_operator.brokers.registry import BrokerRegistry
 from smq_operator.reconcile.topics.managed_topic import ManagedTopic
+from smq_operator.runtime.problems import LeaderProblems
 
 T = TypeVar("T")
 
@@ -20,6 +22,12 @@ WARM_UP_US = 5_000_000
 """Until then, what a new leader lacks is no health issue: it has few reports and has read few layouts."""
 UNAVAILABLE_AFTER_US = 3_000_000
 BLOCKED_AFTER_US = 1_000_000
+STALLED_SECONDS = 10.0
+"""A primary that acks nothing for so long is not available for producers. Slow disks and failovers take less."""
+FILER_FAILS_AFTER_US = 5_000_000
+"""A single failed write is repeated, and no outage."""
+FILER = "filer"
+"""Where the leader's problems name an outage."""
 HOT_CLEARS_AFTER_US = 30_000_000
 WITHHELD_CLEARS_AFTER_US = 30_000_000
 _Replicas = list[tuple[str, Replica]]
@@ -35,6 +43,18 @@ class AffectedReplica:
 
 
 @dataclass(frozen=True, slots=True)
+class FilerOutage:
+    """The filer does not take writes. ``leader`` and ``brokers`` (name, problem) say who meets it, and how.
+
+    ``since`` is in microseconds of the leader's clock.
+    """
+
+    since: int
+    leader: str
+    brokers: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class HealthIssues:
     """The health issues of one topic that last.
 
@@ -43,6 +63,7 @@ class HealthIssues:
     ``awaited``: those of these brokers whose process has ended, and whose journal may come back.
     ``journals``: brokers that host the topic without a journal, and why.
     ``withheld``: the splits and merges that load calls for while autoscaling is paused.
+    ``stalled``: primaries that have acked nothing for long although producers wait. ``filer``: an outage of the filer.
     """
 
     unavailable: tuple[AffectedReplica, ...] = ()
@@ -52,6 +73,8 @@ class HealthIssues:
     awaited: tuple[str, ...] = ()
     journals: tuple[tuple[str, str], ...] = ()
     withheld: tuple[str, ...] = ()
+    stalled: tuple[AffectedReplica, ...] = ()
+    filer: FilerOutage | None = None
 
 
 NO_ISSUES = HealthIssues()
@@ -69,11 +92,17 @@ class HealthMonitor:
         registry: BrokerRegistry,
         clock: Callable[[], int],
         warm_up_us: int = WARM_UP_US,
+        leader_filer_problem: Callable[[], str] = lambda: "",
+        problems: LeaderProblems | None = None,
     ) -> None:
         self._topics = topics
         self._registry = registry
         self._clock = clock
         self.warm_up_us = warm_up_us
+        self._leader_filer_problem = leader_filer_problem
+        self._problems = problems
+        self._filer_failing_since: int | None = None
+        self.filer: FilerOutage | None = None
         self._started_at: int | None = None
         self._trackers: dict[str, HealthTracker] = {}
         self._issues: dict[str, HealthIssues] = {}
@@ -101,12 +130,33 @@ class HealthMonitor:
         for name in [name for name in self._trackers if name not in topics]:
             del self._trackers[name]
             self._issues.pop(name, None)
+        self._check_filer(now)
         if not self.warmed_up:
             return
         healthy = self._registry.healthy_incarnations(now)
+        stalled = self._registry.stalled_segments(now, STALLED_SECONDS)
         for name, managed in topics.items():
             tracker = self._trackers.setdefault(name, HealthTracker())
-            self._issues[name] = tracker.update(managed, self._registry, healthy, now)
+            found = tracker.update(managed, self._registry, healthy, now, stalled)
+            self._issues[name] = replace(found, filer=self.filer) if self.filer is not None else found
+
+    def _check_filer(self, now: int) -> None:
+        """Compares what the leader and the brokers meet at the filer."""
+        leader, brokers = self._leader_filer_problem(), self._registry.filer_problems(now)
+        if not leader and not brokers:
+            self._filer_failing_since = self.filer = None
+        else:
+            longest = max((seconds for _, _, seconds in brokers), default=0.0)
+            if self._filer_failing_since is None:
+                self._filer_failing_since = now - round(longest * 1e6)
+            if now - self._filer_failing_since >= FILER_FAILS_AFTER_US:
+                named = tuple((name, problem) for name, problem, _ in brokers)
+                self.filer = FilerOutage(self._filer_failing_since, leader, named)
+        if self._problems is not None:
+            if self.filer is not None:
+                self._problems.report(FILER, describe_outage(self.filer))
+            else:
+                self._problems.clear(FILER)
 
 
 class HealthTracker:
@@ -120,9 +170,17 @@ class HealthTracker:
         self._withheld: Debouncer[str] = Debouncer(clear_after_us=WITHHELD_CLEARS_AFTER_US)
 
     def update(
-        self, managed: ManagedTopic, registry: BrokerRegistry, healthy: Container[str], now: int
+        self,
+        managed: ManagedTopic,
+        registry: BrokerRegistry,
+        healthy: Container[str],
+        now: int,
+        stalled: Container[tuple[str, str, str]] = (),
     ) -> HealthIssues:
-        """The issues that last now. ``healthy``: incarnations that are alive and not draining."""
+        """The issues that last now. ``healthy``: incarnations that are alive and not draining.
+
+        ``stalled``: (incarnation, uid, segment) of primaries that ack nothing.
+        """
         reconciler, layout = managed.reconciler, managed.layout
         if reconciler is None or layout is None:
             return NO_ISSUES
@@ -140,7 +198,25 @@ class HealthTracker:
             _awaited(reconciler.blocked.values(), registry) if shown else (),
             _journal_problems(living, registry, now),
             self._withheld.update(map(_describe, reconciler.load.withheld_changes), now),
+            tuple(
+                AffectedReplica(s.name, s.primary.broker)
+                for s in living
+                if (s.primary.incarnation, layout.uid, s.name) in stalled
+            ),
         )
+
+
+def describe_outage(outage: FilerOutage) -> str:
+    """Who cannot write to the filer since when, what waits for it, and what to do."""
+    since = datetime.fromtimestamp(outage.since / 1e6, UTC).strftime("%H:%M:%S UTC")
+    met = [f"the leader: {outage.leader}"] if outage.leader else []
+    met += [f"broker {name}: {problem}" for name, problem in outage.brokers[:3]]
+    more = f" and {len(outage.brokers) - 3} more brokers" if len(outage.brokers) > 3 else ""
+    return (
+        f"the filer takes no writes since {since} ({'; '.join(met)}{more}). Replicated topics accept messages until "
+        "the brokers' memory is full, Stored ones ack nothing; new topics, splits, failovers, seals and commits of "
+        "groups wait. Look at the filer, its disk and its credentials"
+    )
 
 
 class Debouncer(Generic[T]):

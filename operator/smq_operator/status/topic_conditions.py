@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from smq_core.model.entities import Durability
-from smq_operator.status.health import AffectedReplica
+from smq_operator.status.health import AffectedReplica, describe_outage
 from smq_operator.status.topic_snapshot import TopicSnapshot
 
 MAX_MESSAGE_LENGTH = 1000
@@ -50,6 +50,7 @@ def topic_conditions(snapshot: TopicSnapshot, commands: Commands) -> list[Condit
     """All conditions of a topic, true or not."""
     return [
         _ready(snapshot, commands),
+        _filer_available(snapshot),
         _balanced(snapshot),
         _hot_partition(snapshot),
         _data_loss(snapshot),
@@ -89,7 +90,20 @@ def _ready(snapshot: TopicSnapshot, commands: Commands) -> Condition:
         replicas = _list_replicas(issues.unavailable)
         message = f"{replicas} does not respond, and no other broker has taken over yet"
         return _condition("Ready", "False", "BrokerUnavailable", message)
+    if issues.stalled:
+        message = f"producers have waited for more than 10 s for {_list_replicas(issues.stalled)}"
+        if issues.filer is not None:
+            return _condition("Ready", "False", "FilerUnavailable", f"{message}: {describe_outage(issues.filer)}")
+        return _condition("Ready", "False", "NotAcking", f"{message}: look at the logs of the segment's brokers")
     return Condition("Ready", "True", "AcceptingMessages", "every partition accepts messages")
+
+
+def _filer_available(snapshot: TopicSnapshot) -> Condition:
+    outage = snapshot.issues.filer
+    if outage is None:
+        return Condition("FilerAvailable", "True", "Writable", "the leader and the brokers can write to the filer")
+    reason = "BrokersCannotWrite" if outage.brokers else "LeaderCannotWrite"
+    return _condition("FilerAvailable", "False", reason, describe_outage(outage))
 
 
 def _balanced(snapshot: TopicSnapshot) -> Condition:

@@ -619,7 +619,7 @@ class LocateReply(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., layout: _Optional[_Union[Layout, _Mapping]] = ..., store_url: _Optional[str] = ..., store_options: _Optional[_Mapping[str, str]] = ..., losses: _Optional[int] = ...) -> None: ...
 
 class BrokerStatus(_message.Message):
-    __slots__ = ("broker", "incarnation", "draining", "tail_bytes", "memory_limit", "segments", "journal_problem")
+    __slots__ = ("broker", "incarnation", "draining", "tail_bytes", "memory_limit", "segments", "journal_problem", "filer_problem", "filer_failing_seconds")
     BROKER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
@@ -627,6 +627,8 @@ class BrokerStatus(_message.Message):
     MEMORY_LIMIT_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     JOURNAL_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    FILER_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    FILER_FAILING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     broker: str
     incarnation: str
     draining: bool
@@ -634,10 +636,12 @@ class BrokerStatus(_message.Message):
     memory_limit: int
     segments: _containers.RepeatedCompositeFieldContainer[SegmentReport]
     journal_problem: str
-    def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., tail_bytes: _Optional[int] = ..., memory_limit: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentReport, _Mapping]]] = ..., journal_problem: _Optional[str] = ...) -> None: ...
+    filer_problem: str
+    filer_failing_seconds: float
+    def __init__(self, broker: _Optional[str] = ..., incarnation: _Optional[str] = ..., draining: _Optional[bool] = ..., tail_bytes: _Optional[int] = ..., memory_limit: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[SegmentReport, _Mapping]]] = ..., journal_problem: _Optional[str] = ..., filer_problem: _Optional[str] = ..., filer_failing_seconds: _Optional[float] = ...) -> None: ...
 
 class SegmentReport(_message.Message):
-    __slots__ = ("topic", "segment", "primary", "state", "end", "watermark", "chain_end", "tail_bytes", "messages", "bytes", "batches", "histogram", "uid", "unwritten_upload_age")
+    __slots__ = ("topic", "segment", "primary", "state", "end", "watermark", "chain_end", "tail_bytes", "messages", "bytes", "batches", "histogram", "uid", "unwritten_upload_age", "stalled_seconds")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_FIELD_NUMBER: _ClassVar[int]
@@ -652,6 +656,7 @@ class SegmentReport(_message.Message):
     HISTOGRAM_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     UNWRITTEN_UPLOAD_AGE_FIELD_NUMBER: _ClassVar[int]
+    STALLED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     segment: str
     primary: bool
@@ -666,4 +671,5 @@ class SegmentReport(_message.Message):
     histogram: _containers.RepeatedScalarFieldContainer[int]
     uid: str
     unwritten_upload_age: int
-    def __init__(self, topic: _Optional[str] = ..., segment: _Optional[str] = ..., primary: _Optional[bool] = ..., state: _Optional[str] = ..., end: _Optional[int] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., batches: _Optional[int] = ..., histogram: _Optional[_Iterable[int]] = ..., uid: _Optional[str] = ..., unwritten_upload_age: _Optional[int] = ...) -> None: ...
+    stalled_seconds: float
+    def __init__(self, topic: _Optional[str] = ..., segment: _Optional[str] = ..., primary: _Optional[bool] = ..., state: _Optional[str] = ..., end: _Optional[int] = ..., watermark: _Optional[int] = ..., chain_end: _Optional[int] = ..., tail_bytes: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., batches: _Optional[int] = ..., histogram: _Optional[_Iterable[int]] = ..., uid: _Optional[str] = ..., unwritten_upload_age: _Optional[int] = ..., stalled_seconds: _Optional[float] = ...) -> None: ...

@@ -490,4 +490,29 @@ MUTATIONS = (
         "        pass\n",
         (f"{TEST_LOST}::test_the_first_page_of_the_index_is_created_with_the_layout",),
     ),
+    # ---- the filer
+    Mutation(
+        "be_ready_while_producers_wait",
+        "Ready follows what producers meet.",
+        "operator/smq_operator/status/topic_conditions.py",
+        "    if issues.stalled:\n",
+        "    if False:\n",
+        ("tests/unit/operator/status/test_filer_outage.py::test_what_brokers_and_their_producers_meet_counts",),
+    ),
+    Mutation(
+        "hide_what_the_leader_meets_at_the_filer",
+        "FilerAvailable says what the leader meets, not brokers alone.",
+        "operator/smq_operator/cleanup/filer_clock.py",
+        "                self.problem = error.message\n",
+        "                pass\n",
+        ("tests/unit/operator/status/test_filer_outage.py::test_a_leader_that_cannot_write_says_so_until_it_can",),
+    ),
+    Mutation(
+        "forget_that_a_chunk_was_not_written",
+        "A primary reports since when the filer takes no chunks.",
+        "broker/smq_broker/segments/flusher.py",
+        "            hosted.filer_failure.failed(error.message)\n",
+        "",
+        ("tests/unit/broker/segments/test_flusher.py::test_a_primary_reports_since_when_the_filer_takes_no_chunks",),
+    ),
 )

@@ -208,3 +208,37 @@ def test_a_last_flush_waits_for_what_failed_at_first(stored: StoredSegment) -> N
     stored.flusher.poll()
     stored.flusher.flush_next()
     assert stored.flusher.flush_all() == []
+
+
+def test_a_primary_reports_since_when_the_filer_takes_no_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = StoredSegment(monkeypatch)
+    hosted = it.hosted
+    assert hosted.filer_failure.since is None and not hosted.stalled_seconds()
+
+    def full() -> None:
+        raise StoreUnavailable("507 Insufficient Storage")
+
+    it.store.before_put = full
+    it.append()
+    it.clock.time += 30 * SECOND
+    it.flusher.poll()
+    it.flusher.flush_next()
+    assert hosted.filer_failure.since is not None and "507" in hosted.filer_failure.message
+    assert hosted.stalled_seconds() == 30.0, "the message is not acked"
+    it.store.before_put = lambda: None
+    it.clock.time += 30 * SECOND
+    it.flusher.poll()
+    it.flusher.flush_next()
+    assert hosted.filer_failure.since is None and not hosted.stalled_seconds()
+
+
+def test_producers_that_wait_for_memory_stall_their_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosted = StoredSegment(monkeypatch).hosted
+    with hosted:
+        monkeypatch.setattr(hosted._memory, "reserve", lambda nbytes: False)
+        assert not hosted.reserve(10)
+    assert hosted.refused_since is not None
+    hosted.refused_since -= 20
+    assert hosted.stalled_seconds() >= 20
+    hosted._refused_last -= 10
+    assert not hosted.stalled_seconds(), "the producer gave up"

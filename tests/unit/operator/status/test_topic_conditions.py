@@ -10,7 +10,7 @@ import pytest
 from smq_core.model.entities import Durability, Layout, SealedSegment, TopicSpec
 from smq_operator.api.admin import SMQ, condition_messages
 from smq_operator.kube.status.condition_merge import KUBECTL, topic_status_conditions
-from smq_operator.status.health import AffectedReplica, HealthIssues
+from smq_operator.status.health import AffectedReplica, FilerOutage, HealthIssues
 from smq_operator.status.topic_conditions import (
     MAX_MESSAGE_LENGTH,
     OPTIONAL_TYPES,
@@ -23,8 +23,10 @@ from support.kube.resources_in_memory import NOW, finished, new_layout, split, t
 
 NAME = "flights-0-16-0"
 ONE_SEGMENT = new_layout()
+OUTAGE = FilerOutage(7_000_000, "full", (("b0", "disk full"),))
 HEALTHY = {
     "Ready": ("True", "AcceptingMessages"),
+    "FilerAvailable": ("True", "Writable"),
     "Balanced": ("True", "Balanced"),
     "HotPartition": ("False", "NoHotPartition"),
     "DataLoss": ("False", "NoDataLoss"),
@@ -69,6 +71,31 @@ THREE_REPLICAS = TopicSpec(partitions=16, replicas=3)
 SITUATIONS = {
     "healthy": situation(),
     "being split": situation(split(new_layout(), NAME)),
+    "filer full, memory left": situation(
+        issues=HealthIssues(filer=OUTAGE),
+        expect={
+            "FilerAvailable": (
+                "False",
+                "BrokersCannotWrite",
+                "since 00:00:07 UTC (the leader: full; broker b0: disk full)",
+            )
+        },
+    ),
+    "filer full, producers wait": situation(
+        issues=HealthIssues(filer=OUTAGE, stalled=(AffectedReplica(NAME, "b0"),)),
+        expect={
+            "FilerAvailable": ("False", "BrokersCannotWrite", "commits of groups wait"),
+            "Ready": ("False", "FilerUnavailable", f"for broker b0 of {NAME}: the filer takes no writes"),
+        },
+    ),
+    "filer does not answer the leader": situation(
+        issues=HealthIssues(filer=FilerOutage(7_000_000, "no answer", ())),
+        expect={"FilerAvailable": ("False", "LeaderCannotWrite", "the leader: no answer")},
+    ),
+    "producers wait for another reason": situation(
+        issues=HealthIssues(stalled=(AffectedReplica(NAME, "b0"),)),
+        expect={"Ready": ("False", "NotAcking", "look at the logs")},
+    ),
     "no broker yet": situation(
         None, expect={"Ready": ("False", "Waiting", "check that the brokers are ready"), "Balanced": NO_LAYOUT}
     ),
