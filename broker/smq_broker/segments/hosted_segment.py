@@ -31,7 +31,7 @@ P = ParamSpec("P")
 DEFAULT_PRODUCER_LIMITS = ProducerLimits()
 DEFAULT_MAX_UPLOAD_AGE = 30 * 60 * SECOND
 """Half of the time after which leaders that do not send it delete uploads that no chunk refers to."""
-REFUSAL_VALID_SECONDS = 2.0
+PRODUCER_RETRIES_WITHIN_SECONDS = 2.0
 """A producer that waits for memory tries again much sooner."""
 CLIENT_CHECK_SECONDS = 0.25
 """How often a waiting stream checks whether its client is still connected."""
@@ -290,7 +290,7 @@ class HostedSegment:
             if machine.state is not ReplicaState.OPEN:
                 return 0.0
             # A producer that waits tries again and again. One that gave up waits no more.
-            waits = self.refused_since is not None and now - self._refused_last < REFUSAL_VALID_SECONDS
+            waits = self.refused_since is not None and now - self._refused_last < PRODUCER_RETRIES_WITHIN_SECONDS
             refused = now - (self.refused_since or now) if waits else 0.0
             unacked = next((it for it in machine.tail if it.end > machine.watermark), None)
             appended = unacked.appended if unacked is not None else None
