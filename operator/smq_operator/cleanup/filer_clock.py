@@ -80,8 +80,7 @@ class FilerClock:
         measured = self._measured
         # After a failed call it is measured at once, because that writes an object: it shows whether the filer does.
         failures = self._store.failures
-        is_due = measured is None or self._now() - measured.leader >= MEASURE_INTERVAL_US
-        if is_due or failures != self._failures:
+        if measured is None or failures != self._failures or self._now() - measured.leader >= MEASURE_INTERVAL_US:
             began = self._now()
             try:
                 filer = await self._store.run(read_filer_time)

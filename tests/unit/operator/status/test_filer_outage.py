@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import urllib.request
+from typing import Any
 
 from smq_core.errors import StoreUnavailable
 from smq_operator.runtime.http_server import HttpServer
@@ -25,7 +27,7 @@ class FullFiler:
     def __init__(self, store: Store) -> None:
         self._store, self.full = store, False
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     def put(self, path: str, data: bytes) -> str:
@@ -53,7 +55,7 @@ class Outage:
 
 
 @virtual_time
-async def test_a_leader_that_cannot_write_says_so_until_it_can():
+async def test_a_leader_that_cannot_write_says_so_until_it_can() -> None:
     it = Outage()
     async with running_leader(it.leader):
         await it.opened()
@@ -69,7 +71,7 @@ async def test_a_leader_that_cannot_write_says_so_until_it_can():
 
 
 @virtual_time
-async def test_what_brokers_and_their_producers_meet_counts():
+async def test_what_brokers_and_their_producers_meet_counts() -> None:
     it = Outage()
     async with running_leader(it.leader):
         await it.opened()
@@ -92,8 +94,6 @@ async def test_what_brokers_and_their_producers_meet_counts():
 
 
 async def readyz(server: HttpServer) -> tuple[int, str]:
-    import asyncio
-
     port = await server.start("127.0.0.1:0")
     try:
         url = f"http://127.0.0.1:{port}/readyz"
@@ -103,7 +103,7 @@ async def readyz(server: HttpServer) -> tuple[int, str]:
         await server.stop()
 
 
-async def test_readyz_names_an_outage_and_keeps_the_leader_reachable():
+async def test_readyz_names_an_outage_and_keeps_the_leader_reachable() -> None:
     assert await readyz(HttpServer(lambda: "", lambda: (b"", ""), warning=lambda: "the filer")) == (200, "the filer\n")
     assert await readyz(HttpServer(lambda: "", lambda: (b"", ""))) == (200, "ok\n")
 
