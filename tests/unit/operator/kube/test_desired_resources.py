@@ -66,6 +66,7 @@ def test_a_new_topic_counts_and_is_ready(resources: FakeResources) -> None:
     reported = {c["type"]: c["status"] for c in status["conditions"]}
     assert reported == {
         "Ready": "True",
+        "FilerAvailable": "True",
         "Balanced": "True",
         "HotPartition": "False",
         "DataLoss": "False",
